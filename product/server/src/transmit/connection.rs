@@ -178,9 +178,9 @@ impl<S: Socket> Transmitter<S> {
         direct
     }
 
-    /// The connection takes bytes again, as far as is known.
+    /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
     pub fn on_writable(&mut self, now: Nanos, at: usize) {
-        if self.pipes[at].load.framed().is_none() && self.pipes[at].load.single().is_none() {
+        if self.pipes[at].load.single().is_none() && !self.is_blocked(at) {
             return;
         }
         self.link.settle(now, &mut self.pipes[at]);
@@ -198,7 +198,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     /// Its socket takes no more, of what several responses are to send.
-    pub fn is_blocked(&self, at: usize) -> bool {
+    pub(super) fn is_blocked(&self, at: usize) -> bool {
         self.pipes[at].load.framed().is_some_and(|framed| self.link.drain.is_carrier_blocked(framed.carrier))
     }
 

@@ -1,6 +1,7 @@
 //! The protocols that carry several responses at once, as the write path asks them.
 
-use mux::{Event, Priority};
+use mux::{Broken, Event, Priority};
+use sched::Precedence;
 
 #[cfg(feature = "http3")]
 use super::http3::Quic;
@@ -27,12 +28,45 @@ macro_rules! ask {
 }
 
 impl Engine {
+    /// What its client has said.
     pub fn event(&mut self) -> Option<Event> {
         ask!(self, session => session.event())
     }
 
-    pub fn priority(&mut self, stream: u32) -> Option<Priority> {
-        ask!(self, session => session.priority(stream))
+    /// The client's wish for a stream.
+    pub fn precedence(&mut self, stream: u32) -> Precedence {
+        let priority: Option<Priority> = ask!(self, session => session.priority(stream));
+        priority.map_or(Precedence::default(), |wish| Precedence {
+            urgency: wish.urgency,
+            is_incremental: wish.is_incremental,
+        })
+    }
+
+    /// Why the connection cannot go on, where what came did not say so, once.
+    pub fn broken(&mut self) -> Option<Broken> {
+        match self {
+            Engine::Http2(_) => None,
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => quic.broken.take(),
+        }
+    }
+
+    /// No keys are agreed on yet, where that is not TCP's and TLS's business.
+    pub fn is_handshaking(&self) -> bool {
+        match self {
+            Engine::Http2(_) => false,
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => quic.session.is_handshaking(),
+        }
+    }
+
+    /// Its client has all that was sent, or is gone, as far as it is not TCP that knows.
+    pub fn is_acknowledged(&self) -> bool {
+        match self {
+            Engine::Http2(_) => true,
+            #[cfg(feature = "http3")]
+            Engine::Http3(quic) => quic.session.is_acknowledged() || quic.session.is_closing(),
+        }
     }
 
     pub fn go_away(&mut self) {

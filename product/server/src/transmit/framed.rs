@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice};
 use std::mem::take;
 
-use mux::{Broken, Event, Flood};
+use mux::{Broken, Flood};
 use sched::grow::reserve_one;
 use sched::{CarrierId, JobId, Precedence, Why};
 use tls::{RECORD_BYTES_MAX, Session};
@@ -39,7 +39,7 @@ pub(super) struct Framed {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// Takes what has come over HTTP/2; what it says is asked of [`Transmitter::event`]. Answers leave in this turn.
+    /// Takes what has come over HTTP/2; what it says is asked of its [`Engine`]. Answers leave in this turn.
     pub fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), Broken> {
         let framed = framed(&mut self.pipes[at]);
         framed.borrow(&mut self.spare);
@@ -53,17 +53,9 @@ impl<S: Socket> Transmitter<S> {
         taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
     }
 
-    pub fn event(&mut self, at: usize) -> Option<Event> {
-        framed(&mut self.pipes[at]).engine.event()
-    }
-
-    /// The client's wish for a stream.
-    pub fn precedence(&mut self, at: usize, stream: u32) -> Precedence {
-        let priority = framed(&mut self.pipes[at]).engine.priority(stream);
-        priority.map_or(Precedence::default(), |wish| Precedence {
-            urgency: wish.urgency,
-            is_incremental: wish.is_incremental,
-        })
+    /// Who makes the frames of a connection that carries several responses.
+    pub fn engine(&mut self, at: usize) -> &mut Engine {
+        &mut framed(&mut self.pipes[at]).engine
     }
 
     /// The client wishes otherwise.

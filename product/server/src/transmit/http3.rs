@@ -31,7 +31,7 @@ pub struct Quic {
     timer_at: Option<Nanos>,
     /// Acknowledgements that have come, and when the last one did.
     acked: Option<(u64, Nanos)>,
-    broken: Option<Broken>,
+    pub broken: Option<Broken>,
 }
 
 /// What all connections of HTTP/3 have.
@@ -84,28 +84,13 @@ impl Quic {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// Takes a datagram; what it says is asked of [`Transmitter::event`] and [`Transmitter::broken`]. Answers leave in this turn.
+    /// Takes a datagram; what it says is asked of its [`Engine`](super::Engine). Answers leave in this turn.
     pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
         let quic = quic(framed(&mut self.pipes[at]));
         if let Err(broken) = quic.session.receive(now, incoming) {
             quic.broken = Some(broken);
         }
         self.on_stirred(now, at);
-    }
-
-    /// Why the connection cannot go on, once.
-    pub fn broken(&mut self, at: usize) -> Option<Broken> {
-        framed(&mut self.pipes[at]).engine.http3()?.broken.take()
-    }
-
-    pub fn is_handshaking(&mut self, at: usize) -> bool {
-        quic(framed(&mut self.pipes[at])).session.is_handshaking()
-    }
-
-    /// Its client has all that was sent, or is gone.
-    pub fn is_acknowledged(&mut self, at: usize) -> bool {
-        let session = &quic(framed(&mut self.pipes[at])).session;
-        session.is_acknowledged() || session.is_closing()
     }
 
     /// Owners of the connections to which time has happened since this was last called.

@@ -36,6 +36,7 @@ mod write;
 
 pub use body::{Available, Body, Piece};
 pub use connection::{Direct, Dispatch, Opening};
+pub use engine::Engine;
 #[cfg(feature = "http3")]
 pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags};
+use tls::Session;
 use units::wire::Framing;
 
 use super::conn::Conn;
@@ -103,40 +104,53 @@ impl Worker {
     fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> Option<usize> {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
-        let owner = self.owners.next(self.conns.vacant_key());
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = &self.parts.listeners[self.next_listener];
         let (session, http3_port) = (self.session(listener.is_secure), listener.http3_port);
-        let mut http1 = Http1::new(self.now, &self.parts.limits);
-        if session.is_some() {
-            http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+        let at = self.open(socket, client, peer, framing, session);
+        let conn = &mut self.conns[at];
+        (conn.is_readable, conn.http3_port) = (true, http3_port);
+        if conn.is_handshaking {
+            conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
         }
-        let is_secure = session.is_some();
-        let opening = Opening { owner, socket, client, framing, session };
-        self.parts.transmitter.open(self.now, self.conns.vacant_key(), opening);
-        let conn = Conn {
-            http1,
+        Some(at)
+    }
+
+    /// A connection of this client, here and in the transmitter.
+    pub(super) fn open(
+        &mut self,
+        socket: Connection,
+        client: u32,
+        peer: SocketAddr,
+        framing: Framing,
+        session: Option<Box<Session>>,
+    ) -> usize {
+        let at = self.conns.vacant_key();
+        let owner = self.owners.next(at);
+        let (is_secure, is_quic) = (session.is_some(), socket.is_quic());
+        self.parts.transmitter.open(self.now, at, Opening { owner, socket, client, framing, session });
+        self.conns.insert(Conn {
+            http1: Http1::new(self.now, &self.parts.limits),
             address: peer.ip(),
             port: peer.port(),
             client,
             owner,
             exchanges: Exchanges::single(owner),
-            http3_port,
+            http3_port: None,
             has_answered: false,
-            is_readable: true,
+            is_readable: false,
             is_queued: false,
             is_cut: false,
             small_parts: 0,
             has_ended: false,
             is_registered: false,
             is_corked: false,
-            is_handshaking: is_secure,
+            is_handshaking: is_secure || is_quic,
             is_secure,
-            is_quic: false,
+            is_quic,
             is_in_flight: false,
-        };
-        Some(self.conns.insert(conn))
+        })
     }
 
     fn register(&mut self, at: usize) {

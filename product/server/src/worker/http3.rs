@@ -14,13 +14,11 @@ use rustix::event::epoll::EventFlags;
 use units::Nanos;
 use units::wire::Framing;
 
-use super::conn::Conn;
 use super::exchange::Exchanges;
 use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 use super::{DATAGRAMS, TURN_FOR, Worker};
 use crate::clock;
-use crate::conn::Http1;
-use crate::transmit::{Connection, Flow, Opening};
+use crate::transmit::{Connection, Flow};
 use crate::udp::{Came, Pieces, Udp};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
@@ -207,36 +205,12 @@ impl Worker {
     }
 
     fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
-        let peer = session.peer();
-        let owner = self.owners.next(self.conns.vacant_key());
-        self.http3.flows.add(number, session.key(), owner);
+        let (peer, key) = (session.peer(), session.key());
         let socket = Connection::from(Flow::new(Arc::clone(&door.udp)));
-        let opening = Opening { owner, socket, client, framing: framing(peer), session: None };
-        let at = self.conns.vacant_key();
-        self.parts.transmitter.open(self.now, at, opening);
+        let at = self.open(socket, client, peer, framing(peer), None);
+        self.http3.flows.add(number, key, self.conns[at].owner);
         self.parts.transmitter.begin_framed(self.now, at, session.into());
-        let conn = Conn {
-            http1: Http1::new(self.now, &self.parts.limits),
-            address: peer.ip(),
-            port: peer.port(),
-            client,
-            owner,
-            exchanges: Exchanges::several(self.now + HANDSHAKE_TIMEOUT),
-            http3_port: None,
-            has_answered: false,
-            is_readable: false,
-            is_queued: false,
-            is_cut: false,
-            small_parts: 0,
-            has_ended: false,
-            is_registered: false,
-            is_corked: false,
-            is_handshaking: true,
-            is_secure: false,
-            is_quic: true,
-            is_in_flight: false,
-        };
-        self.conns.insert(conn);
+        self.conns[at].exchanges = Exchanges::several(self.now + HANDSHAKE_TIMEOUT);
         self.stir(at);
     }
 
@@ -246,12 +220,12 @@ impl Worker {
             return self.parts.transmitter.receive(self.now, at, bytes);
         }
         self.follow_handshake(at);
-        self.parts.transmitter.broken(at).map_or(Ok(()), Err)
+        self.parts.transmitter.engine(at).broken().map_or(Ok(()), Err)
     }
 
     /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
     fn follow_handshake(&mut self, at: usize) {
-        let is_connected = !self.parts.transmitter.is_handshaking(at);
+        let is_connected = !self.parts.transmitter.engine(at).is_handshaking();
         let conn = &mut self.conns[at];
         if is_connected
             && std::mem::replace(&mut conn.is_handshaking, false)
@@ -264,7 +238,7 @@ impl Worker {
     /// It was to end, and its client has everything now.
     pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
         let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        is_ending && self.parts.transmitter.is_acknowledged(at)
+        is_ending && self.parts.transmitter.engine(at).is_acknowledged()
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
@@ -273,7 +247,7 @@ impl Worker {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
-        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.is_acknowledged(at) {
+        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.engine(at).is_acknowledged() {
             if is_late {
                 self.note_late_handshake(at);
             }

@@ -354,20 +354,13 @@ impl Worker {
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         conn.is_readable |= is_readable;
         conn.has_ended |= flags.contains(EventFlags::RDHUP);
-        if conn.is_multiplexed() {
-            if flags.contains(EventFlags::OUT) && self.parts.transmitter.is_blocked(at) {
-                self.parts.transmitter.on_writable(self.now, at);
-            }
-            if is_readable {
-                self.queue(at);
-            }
-            return;
-        }
-        let is_answering = conn.http1.is_answering() || conn.is_in_flight;
-        if flags.contains(EventFlags::OUT) && is_answering {
+        let is_multiplexed = conn.is_multiplexed();
+        let is_answering = !is_multiplexed && (conn.http1.is_answering() || conn.is_in_flight);
+        if flags.contains(EventFlags::OUT) {
             self.parts.transmitter.on_writable(self.now, at);
-        } else if flags.contains(EventFlags::OUT) {
-            self.send_sealed(at);
+            if !is_multiplexed && !is_answering {
+                self.send_sealed(at);
+            }
         }
         if is_readable && !is_answering {
             self.queue(at);

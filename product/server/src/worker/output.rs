@@ -133,7 +133,7 @@ impl Worker {
         self.out.clear();
         let class = conn.exchange(place.stream).class;
         let precedence = match conn.is_multiplexed() {
-            true => self.parts.transmitter.precedence(place.at, place.stream),
+            true => self.parts.transmitter.engine(place.at).precedence(place.stream),
             false => Precedence::default(),
         };
         let dispatch = Dispatch { outgoing, class, stream: place.stream, precedence };

@@ -79,7 +79,7 @@ impl Worker {
                 conn.is_cut = true;
                 return;
             }
-            match self.parts.transmitter.event(at) {
+            match self.parts.transmitter.engine(at).event() {
                 None => return,
                 Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
                 Some(Event::Request { stream, head }) => self.begin_stream(Place { at, stream }, &head),
@@ -116,7 +116,7 @@ impl Worker {
     fn prefer(&mut self, place: Place) {
         let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
         if let Task::Sending(job) = exchange.task {
-            let precedence = self.parts.transmitter.precedence(place.at, place.stream);
+            let precedence = self.parts.transmitter.engine(place.at).precedence(place.stream);
             self.parts.transmitter.on_precedence(job, precedence);
         }
     }

@@ -130,8 +130,8 @@ fn a_wish_that_changes_counts_from_the_next_grant() {
     let second = bench.respond(id, 3, 40_000, 3);
     bench.transmitter.run(&|| bench.now.get());
     bench.hear(id, &frame(testing::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
-    assert_eq!(bench.transmitter.precedence(id, 3).urgency, 0);
-    let precedence = bench.transmitter.precedence(id, 3);
+    assert_eq!(bench.transmitter.engine(id).precedence(3).urgency, 0);
+    let precedence = bench.transmitter.engine(id).precedence(3);
     bench.transmitter.on_precedence(second, precedence);
     bench.drive();
     assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [second, first]);

@@ -142,7 +142,7 @@ impl Net {
                 Arrival::For(_, incoming) => {
                     let pipe = peer.pipe.unwrap();
                     self.bench.transmitter.receive_datagram(now, pipe, incoming);
-                    while let Some(event) = self.bench.transmitter.event(pipe) {
+                    while let Some(event) = self.bench.transmitter.engine(pipe).event() {
                         if let Event::Request { stream, .. } = event {
                             peer.requests.push(stream);
                         }
@@ -360,7 +360,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let at = net.connect('A');
     let (_, job) = net.ask(at, 100_000);
     let pipe = net.peers[at].pipe.unwrap();
-    assert!(net.bench.transmitter.is_acknowledged(pipe));
+    assert!(net.bench.transmitter.engine(pipe).is_acknowledged());
     net.bench.transmitter.close(net.bench.now.get(), pipe);
     assert_eq!(net.ended().into_iter().map(|(job, _, is_whole)| (job, is_whole)).collect::<Vec<_>>(), [(job, false)]);
     net.carry(at);
@@ -399,9 +399,9 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     let (stream, _) = net.ask(at, 10_000);
     net.run_until(|net| net.bench.transmitter.is_empty());
     let pipe = net.peers[at].pipe.unwrap();
-    assert!(!net.bench.transmitter.is_acknowledged(pipe) && !net.is_whole(at, stream, 10_000));
+    assert!(!net.bench.transmitter.engine(pipe).is_acknowledged() && !net.is_whole(at, stream, 10_000));
     net.run();
-    assert!(net.bench.transmitter.is_acknowledged(pipe) && net.is_whole(at, stream, 10_000));
+    assert!(net.bench.transmitter.engine(pipe).is_acknowledged() && net.is_whole(at, stream, 10_000));
 }
 
 #[test]
