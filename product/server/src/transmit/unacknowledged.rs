@@ -14,6 +14,9 @@ const SEARCH_LOOKS_MAX: usize = 64;
 /// Of these, what is left for newcomers and for those that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;
 
+/// An empty list keeps room for so many.
+const LISTED_KEPT: usize = 256;
+
 pub(super) struct Unacknowledged {
     /// Each connection once, which knows where it stands here, and until when it is looked at.
     listed: Vec<(u32, Nanos)>,
@@ -54,6 +57,9 @@ impl Unacknowledged {
 
     /// Looks were taken, and the next are due in a while.
     pub fn rearm(&mut self, now: Nanos) {
+        if self.listed.is_empty() && self.listed.capacity() > LISTED_KEPT {
+            self.listed = Vec::new();
+        }
         self.look_at = (!self.listed.is_empty()).then_some(now + LOOK_EVERY);
     }
 

@@ -144,7 +144,6 @@ impl Worker {
             is_cut: false,
             small_parts: 0,
             has_ended: false,
-            is_registered: false,
             is_corked: false,
             is_handshaking: is_secure || is_quic,
             is_secure,
@@ -154,12 +153,11 @@ impl Worker {
     }
 
     fn register(&mut self, at: usize) {
-        let Some(conn) = self.conns.get_mut(at) else { return };
+        let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.poll.add(self.parts.transmitter.socket(at), conn.owner, flags) {
-            Ok(()) => conn.is_registered = true,
+        if self.poll.add(self.parts.transmitter.socket(at), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
-            Err(_) => self.abandon(at),
+            self.abandon(at);
         }
     }
 

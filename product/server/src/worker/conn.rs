@@ -32,8 +32,6 @@ pub struct Conn {
     pub small_parts: u8,
     /// The client sends no more: behind the last bytes is an end, of which no other event will tell.
     pub has_ended: bool,
-    /// The kernel tells us about it.
-    pub is_registered: bool,
     /// Segments are held back until they are full.
     pub is_corked: bool,
     /// The client speaks TLS over TCP.
