@@ -91,8 +91,9 @@ impl Worker {
 
     /// Tells of a response, once.
     pub(super) fn log(&mut self, place: Place, ending: Ending) {
-        self.count(place, &ending);
-        let Some(line) = self.exchange(place).line.take() else { return };
+        let exchange = self.exchange(place);
+        let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
+        self.count(class, &line, &ending);
         let conn = &self.conns[place.at];
         // Most responses depart in the turn their request came in, whose clock stands.
         let now = clock::now();

@@ -7,7 +7,6 @@ use units::Nanos;
 use super::Worker;
 use super::conn::Conn;
 use super::line::Line;
-use super::measured::Measured;
 use super::owner::slot_of;
 use crate::config::Limits;
 use crate::files::Key;
@@ -25,10 +24,8 @@ pub struct Exchange {
     pub class: u16,
     /// False on a stream for HEAD: no body follows the head.
     pub has_body: bool,
-    /// For the access log and the records, while a response is found and sent.
+    /// For the access log, the records and the objectives, while a response is found and sent.
     pub line: Option<Box<Line>>,
-    /// For the objectives of its class.
-    pub measured: Option<Box<Measured>>,
 }
 
 /// What a response waits for.
@@ -83,20 +80,17 @@ impl From<usize> for Place {
 
 impl Exchange {
     pub fn new(number: u32, owner: u64) -> Exchange {
-        Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None, measured: None }
+        Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
     pub fn is_sending(&self) -> bool {
         matches!(self.task, Task::Sending(_))
     }
 
-    /// What log and objectives have to know of the response that was made of it.
+    /// What log, records and objectives have to know of the response that was made of it.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
         if let Some(line) = &mut self.line {
             (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u64, body_bytes);
-        }
-        if let Some(measured) = &mut self.measured {
-            measured.encoded(status, head_bytes, body_bytes);
         }
     }
 }

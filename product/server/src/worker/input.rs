@@ -204,14 +204,16 @@ impl Worker {
         }
     }
 
-    /// Keeps what log and records will say of a request.
+    /// Keeps what log, records and objectives will say of a request.
     pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head) {
-        self.begin_measuring(place);
-        let log = self.parts.replier.log(site);
-        if self.keeps_lines(log) {
-            let line = Line::new(head, log.cloned(), self.now).of_version(self.version(place.at));
-            self.exchange(place).line = Some(Box::new(line));
-        }
+        let (log, is_measured) = (self.parts.replier.log(site), self.measures.is_some());
+        let mut line = match self.keeps_lines(log) {
+            true => Line::new(head, log.cloned(), self.now).of_version(self.version(place.at)),
+            false if is_measured => Line::bare(self.now),
+            false => return,
+        };
+        line.is_measured = is_measured;
+        self.exchange(place).line = Some(Box::new(line));
     }
 
     /// Answers what is no request; `received` is what the log shows. Over HTTP/1.1 no more is read.

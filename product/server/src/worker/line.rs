@@ -11,7 +11,7 @@ use crate::log::{Entry, Log};
 /// Of a line that could not be read as a request, this much goes into the log.
 const RECEIVED_BYTES_MAX: usize = 1024;
 
-/// What the access log and the records will say of a response that is still being sent.
+/// What the access log, the records and the objectives will say of a response that is still being sent.
 pub struct Line {
     /// Where it is logged, whatever the sites are by then.
     pub log: Option<Arc<Log>>,
@@ -21,6 +21,8 @@ pub struct Line {
     ends: [u32; 4],
     has_referer: bool,
     has_user_agent: bool,
+    /// It counts for the objectives of its class.
+    pub is_measured: bool,
     pub major_version: u8,
     pub minor_version: u8,
     /// Why it was refused.
@@ -39,6 +41,11 @@ impl Line {
         let fields = [request.fields.referer, request.fields.user_agent];
         let begin = [request.method.token().as_bytes(), request.target];
         Line { log, ..Line::of(begin, fields, head.minor_version, arrived_at) }
+    }
+
+    /// Of a request that nobody logs.
+    pub fn bare(arrived_at: Nanos) -> Line {
+        Line::of([b""; 2], [None; 2], 1, arrived_at)
     }
 
     /// The same, sent with this major version: from 2 on there is no minor one.
@@ -77,6 +84,7 @@ impl Line {
             }),
             has_referer: referer.is_some(),
             has_user_agent: user_agent.is_some(),
+            is_measured: false,
             major_version: 1,
             minor_version,
             reason: None,

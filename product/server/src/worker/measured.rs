@@ -2,38 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use http::Status as HttpStatus;
 use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use super::Worker;
 use super::ending::{ERROR_STATUS_MIN, Ending};
-use super::exchange::{Place, Task};
+use super::exchange::Task;
+use super::line::Line;
 use crate::classes::Assigned;
 use crate::clock;
 use crate::objectives::{Book, Ended, Found, Status, UnderWay};
-use crate::transmit::Line;
-
-/// A response under way.
-#[derive(Debug, Clone, Copy)]
-pub struct Measured {
-    /// The head of its request was whole.
-    since: Nanos,
-    body_bytes: u64,
-    head_bytes: u32,
-    status: u16,
-}
-
-impl Measured {
-    fn new(since: Nanos) -> Measured {
-        Measured { since, body_bytes: 0, head_bytes: 0, status: 0 }
-    }
-
-    /// What was made of it. A head is far below 4 GiB.
-    pub fn encoded(&mut self, status: HttpStatus, head_bytes: usize, body_bytes: u64) {
-        (self.status, self.head_bytes, self.body_bytes) = (status.0, head_bytes as u32, body_bytes);
-    }
-}
+use crate::transmit::Line as Uplink;
 
 /// What a worker keeps for the objectives.
 #[derive(Debug)]
@@ -48,26 +27,18 @@ impl Measures {
 }
 
 impl Worker {
-    pub(super) fn begin_measuring(&mut self, place: Place) {
-        if self.measures.is_some() {
-            self.exchange(place).measured = Some(Box::new(Measured::new(self.now)));
-        }
-    }
-
-    /// A response has ended.
-    pub(super) fn count(&mut self, place: Place, ending: &Ending) {
-        let Some(measures) = &mut self.measures else { return };
-        let exchange = self.conns[place.at].exchange(place.stream);
-        let Some(measured) = exchange.measured.take() else { return };
+    /// A response to a request has ended.
+    pub(super) fn count(&mut self, class: u16, line: &Line, ending: &Ending) {
+        let Some(measures) = self.measures.as_mut().filter(|_| line.is_measured) else { return };
         let (ended_at, cut) = ending.measured();
         let ended = Ended {
-            took: ended_at.unwrap_or_else(clock::now) - measured.since,
-            body_bytes: measured.body_bytes,
-            sent_bytes: cut.unwrap_or(measured.body_bytes + u64::from(measured.head_bytes)),
+            took: ended_at.unwrap_or_else(clock::now) - line.arrived_at,
+            body_bytes: line.body_bytes,
+            sent_bytes: cut.unwrap_or(line.body_bytes + line.head_bytes),
             is_whole: cut.is_none(),
-            is_right: measured.status < ERROR_STATUS_MIN,
+            is_right: line.status < ERROR_STATUS_MIN,
         };
-        measures.book.count(self.now, exchange.class, &ended);
+        measures.book.count(self.now, class, &ended);
     }
 
     /// Other classes are in force.
@@ -89,7 +60,7 @@ impl Worker {
 
     /// For who keeps it over a restart.
     pub(super) fn leave_found_rate(&self) {
-        if let Some(Line::Found(LineStatus { rate: Some(rate), age, .. })) =
+        if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) =
             self.parts.transmitter.link().line(self.now)
         {
             self.parts.desk.leave(Found { rate, at: self.now - age });

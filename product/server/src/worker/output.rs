@@ -42,7 +42,6 @@ impl Worker {
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
-        let is_told = self.measures.is_some();
         let is_allowed = self.parts.transmitter.allows(self.now, self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
@@ -55,7 +54,7 @@ impl Worker {
         if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
             return self.dispatch(at.into(), body);
         }
-        let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none() && !is_told;
+        let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, body);
         } else {
