@@ -29,7 +29,7 @@ use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Connection, Transmitter};
+use crate::transmit::{Transmitter, Transport};
 use crate::wake::Wake;
 use crate::worker::{Order, Parts, Worker};
 
@@ -362,7 +362,7 @@ fn order(drain: &DrainChoice) -> Order {
 }
 
 /// A worker's write path. The gauge is for the one that paces.
-fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Connection> {
+fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Transport> {
     let woken = Arc::clone(wake);
     Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
         .with_bounds(config.drain.bounds)

@@ -6,7 +6,7 @@
 
 use sched::Watched;
 
-use super::TcpView;
+use super::Socket;
 use super::pipes::Pipes;
 use super::socket::Shared;
 
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Known {
-    fn queued_bytes<S: TcpView>(&self, pipes: &Pipes<S>) -> Option<u64> {
+    fn queued_bytes<S: Socket>(&self, pipes: &Pipes<S>) -> Option<u64> {
         if let Some(shared) = &self.shared {
             return uplink::queued_below_bytes(shared).ok().map(u64::from);
         }
@@ -62,7 +62,7 @@ impl Below {
     }
 
     /// Something was written to this connection.
-    pub fn on_written<S: TcpView>(&mut self, at: usize, pipes: &Pipes<S>) {
+    pub fn on_written<S: Socket>(&mut self, at: usize, pipes: &Pipes<S>) {
         let pipe = &pipes[at];
         let number = pipe.number_below();
         self.whole = None;
@@ -76,7 +76,7 @@ impl Below {
         }
     }
 
-    fn make_room<S: TcpView>(&mut self, pipes: &Pipes<S>) {
+    fn make_room<S: Socket>(&mut self, pipes: &Pipes<S>) {
         if self.sockets.len() >= REMEMBERED_MAX {
             self.bytes(pipes);
         }
@@ -88,7 +88,7 @@ impl Below {
 
     /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
     /// keeps cannot be watched, and leaves at a time that nobody notices.
-    pub fn look<S: TcpView>(&mut self, payload_bytes: u64, pipes: &Pipes<S>) {
+    pub fn look<S: Socket>(&mut self, payload_bytes: u64, pipes: &Pipes<S>) {
         let Some(known) = self.sockets.last_mut() else { return };
         let Some(memory_bytes) = known.queued_bytes(pipes) else { return };
         let grown_bytes = memory_bytes.saturating_sub(known.memory_bytes);
@@ -117,7 +117,7 @@ impl Below {
     }
 
     /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
-    pub fn bytes<S: TcpView>(&mut self, pipes: &Pipes<S>) -> u64 {
+    pub fn bytes<S: Socket>(&mut self, pipes: &Pipes<S>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
             // A socket that does not tell cannot be held against anybody.

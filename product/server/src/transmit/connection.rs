@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::framed::Framed;
 use super::pipe::{Load, Pipe};
 use super::sending::Sending;
-use super::{Failure, Outgoing, Room, Socket, Transmitter};
+use super::{Failure, Outgoing, Room, Sink, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -102,6 +102,21 @@ impl<S: Socket> Transmitter<S> {
         self.pipes[at].session = None;
     }
 
+    /// Whether segments wait until they are full.
+    pub fn cork(&self, at: usize, is_corked: bool) {
+        if let Some(socket) = self.pipes[at].socket.tcp() {
+            socket.cork(is_corked);
+        }
+    }
+
+    /// Nothing more will be sent on it.
+    pub fn finish(&self, at: usize) {
+        if let Some(socket) = self.pipes[at].socket.tcp() {
+            socket.finish();
+        }
+    }
+
+    /// Where its client is reached.
     pub fn socket(&self, at: usize) -> &S {
         &self.pipes[at].socket
     }

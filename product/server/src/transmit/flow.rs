@@ -9,7 +9,7 @@ use sched::{Path, TcpSent};
 use units::Nanos;
 
 use super::Status;
-use super::socket::Shared;
+use super::socket::{DatagramSink, Shared};
 use crate::udp::{Left, Udp};
 
 /// One connection on a socket of many.
@@ -44,19 +44,6 @@ impl Flow {
         Flow { socket, sent: TcpSent::default(), seen: Seen::default(), is_unseen: false, priority }
     }
 
-    /// Sends from the front; an error leaves the rest.
-    pub fn send(&mut self, datagrams: &mut Datagrams) -> io::Result<()> {
-        let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, self.priority);
-        self.sent.payload_bytes += bytes;
-        self.sent.segments = self.sent.segments.wrapping_add(datagrams);
-        self.is_unseen |= bytes > 0;
-        result
-    }
-
-    pub fn see(&mut self, seen: Seen) {
-        (self.seen, self.is_unseen) = (seen, false);
-    }
-
     /// As TCP tells it.
     pub fn status(&self) -> Status {
         let Seen { path, lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
@@ -87,5 +74,19 @@ impl Flow {
 impl AsFd for Flow {
     fn as_fd(&self) -> BorrowedFd<'_> {
         (*self.socket).as_fd()
+    }
+}
+
+impl DatagramSink for Flow {
+    fn send(&mut self, datagrams: &mut Datagrams) -> io::Result<()> {
+        let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, self.priority);
+        self.sent.payload_bytes += bytes;
+        self.sent.segments = self.sent.segments.wrapping_add(datagrams);
+        self.is_unseen |= bytes > 0;
+        result
+    }
+
+    fn see(&mut self, seen: Seen) {
+        (self.seen, self.is_unseen) = (seen, false);
     }
 }

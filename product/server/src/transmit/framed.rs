@@ -297,11 +297,11 @@ impl<S: Socket> Pipe<S> {
 
     /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
     fn hand_down(&mut self) -> io::Result<()> {
-        let framed = self.load.framed_mut().expect("it speaks HTTP/2");
+        let (Some(socket), Some(framed)) = (self.socket.tcp(), self.load.framed_mut()) else { return Ok(()) };
         let mut taken = 0;
         let result = match self.session.as_deref_mut() {
-            None => hand_down_plain(&self.socket, &framed.out, &mut taken),
-            Some(session) => hand_down_sealed(&self.socket, session, &framed.out, &mut taken),
+            None => hand_down_plain(socket, &framed.out, &mut taken),
+            Some(session) => hand_down_sealed(socket, session, &framed.out, &mut taken),
         };
         framed.out.drain(..taken);
         result

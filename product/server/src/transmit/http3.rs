@@ -15,6 +15,7 @@ use units::Nanos;
 
 use super::flow::Seen;
 use super::framed::framed;
+use super::socket::DatagramSink;
 use super::{Socket, TURN_FOR, Transmitter};
 
 /// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
@@ -98,7 +99,7 @@ impl<S: Socket> Transmitter<S> {
         self.shared.stirred.drain(..)
     }
 
-    /// Datagrams wait for room in the socket of this number ([`super::TcpView::shared`]).
+    /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
     pub fn is_full_at(&self, number: u64) -> bool {
         self.shared.full.values().map(|at| &self.pipes[*at]).any(|pipe| pipe.number_below() == number)
     }
@@ -147,7 +148,10 @@ impl<S: Socket> Transmitter<S> {
     fn on_stirred(&mut self, now: Nanos, at: usize) {
         let pipe = &mut self.pipes[at];
         let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
-        pipe.socket.see(quic.seen(now));
+        let seen = quic.seen(now);
+        if let Some(socket) = pipe.socket.quic() {
+            socket.see(seen);
+        }
         let may_go = quic.is_done();
         self.open_windows(now, at);
         if may_go && self.is_blocked(at) {
@@ -174,16 +178,17 @@ impl<S: Socket> Transmitter<S> {
     /// Says whether all is gone: nothing is held, and no socket is full.
     pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let pipe = &mut self.pipes[at];
+        let Some(socket) = pipe.socket.quic() else { return true };
         let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
         let mut out = quic.unsent.take().map_or_else(|| take(&mut self.shared.spare), |unsent| *unsent);
         let unsent_bytes = out.bytes() as u64;
-        let mut sent = if out.is_empty() { Ok(()) } else { pipe.socket.send_datagrams(&mut out) };
+        let mut sent = if out.is_empty() { Ok(()) } else { socket.send(&mut out) };
         if !is_full(&sent) {
             // What was made before has left, and nothing waits.
             out.clear();
             let room_bytes = room_bytes.saturating_sub(unsent_bytes);
             quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
-            sent = pipe.socket.send_datagrams(&mut out);
+            sent = socket.send(&mut out);
         }
         if is_full(&sent) && !out.is_empty() {
             quic.unsent = Some(Box::new(out));

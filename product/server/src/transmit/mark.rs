@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use uplink::ToldMap;
 
-use super::{Marked, TcpView};
+use super::Socket;
 
 /// How the order gets into the kernel.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl Bands {
     /// again before each burst. A later packet in a better band would overtake the earlier ones in the worse, the receiver would see them
     /// out of order, and TCP may take those that wait for lost: moved at once, as the papers did, the mean at rho 0.8 is 1.46 times as
     /// long (docs/notebook/surprises.md). The kernel may send a packet between the answer and the change; that one may be overtaken.
-    pub fn mark(&self, socket: &mut (impl Marked + TcpView), known: &mut Option<u8>, band: u8) -> bool {
+    pub fn mark(&self, socket: &mut impl Socket, known: &mut Option<u8>, band: u8) -> bool {
         // Cut points may be moved by learning, never their number: a policy's band is below the bands it was given.
         let band = band.min((self.count() - 1) as u8);
         let is_better = known.is_some_and(|now| band < now);

@@ -50,7 +50,7 @@ pub use outgoing::{End, Failure, Outgoing, Sent};
 #[cfg(test)]
 pub use pipe::BYTES as CONNECTION_BYTES;
 pub use secure::Down;
-pub use socket::{Connection, Marked, Sink, Socket, Status, TcpView};
+pub use socket::{Sink, Socket, Status, Transport};
 
 pub use write::Room;
 

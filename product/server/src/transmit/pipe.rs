@@ -6,7 +6,7 @@ use units::wire::Framing;
 
 use super::framed::Framed;
 use super::unacknowledged::Listed;
-use super::{Patience, Socket, Status, TcpView};
+use super::{Patience, Socket, Status};
 
 /// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
 /// once, a full socket holds all of them up, and its reader is slow or not.
@@ -167,14 +167,12 @@ impl<S> Pipe<S> {
     }
 }
 
-impl<S: TcpView> Pipe<S> {
+impl<S: Socket> Pipe<S> {
     /// The number under which its packets below are counted: its owner's, unless it shares its socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.owner, |(number, _)| number)
     }
-}
 
-impl<S: Socket> Pipe<S> {
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
     pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
         let status = self.socket.status();
@@ -233,4 +231,4 @@ impl<S: Socket> Pipe<S> {
 
 /// Of every connection, most of them idle.
 #[cfg(test)]
-pub const BYTES: usize = size_of::<Pipe<super::Connection>>();
+pub const BYTES: usize = size_of::<Pipe<super::Transport>>();

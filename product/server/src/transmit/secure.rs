@@ -10,8 +10,8 @@ impl<S: Socket> Transmitter<S> {
     /// Hands down what answers the client's TLS, between responses; gives how many bytes left.
     pub fn send_sealed(&mut self, now: Nanos, at: usize) -> usize {
         let pipe = &mut self.pipes[at];
-        let Some(session) = &mut pipe.session else { return 0 };
-        let down = session.hand_down(&mut Down { socket: &pipe.socket, more: false });
+        let (Some(session), Some(socket)) = (&mut pipe.session, pipe.socket.tcp()) else { return 0 };
+        let down = session.hand_down(&mut Down { socket, more: false });
         // What fails but for want of room fails again where the connection is read.
         self.on_control(now, at, down.bytes as u64);
         down.bytes

@@ -3,7 +3,7 @@ use units::Nanos;
 
 use super::outgoing::Sent;
 use super::pipe::Pipe;
-use super::{Departure, Failure, Mark, Outgoing, Socket};
+use super::{Departure, Failure, Mark, Outgoing, Sink, Socket};
 use crate::storage::ReadDone;
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
@@ -65,7 +65,9 @@ impl Sending {
             }
             Mark::Told(map) if self.marks == 0 => {
                 let begin = pipe.sent_bytes;
-                pipe.socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
+                if let Some(socket) = pipe.socket.tcp() {
+                    socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
+                }
                 self.marks = 1;
             }
             Mark::Bands(_) | Mark::Told(_) => {}

@@ -13,12 +13,34 @@ use uplink::{TcpInfo, ToldMap};
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
 
-/// A connected socket as the write path uses it.
-pub trait Socket: Sink + TcpView + Marked {}
+/// A socket that many connections send on.
+pub type Shared = Arc<dyn AsFd + Send + Sync>;
 
-impl<S: Sink + TcpView + Marked> Socket for S {}
+/// Where a client is reached, as the write path sees it: TCP takes bytes, QUIC datagrams, and either says how its connection is.
+pub trait Socket {
+    type Tcp: Sink;
+    #[cfg(feature = "http3")]
+    type Quic: DatagramSink;
+    fn tcp(&self) -> Option<&Self::Tcp>;
+    #[cfg(feature = "http3")]
+    fn quic(&mut self) -> Option<&mut Self::Quic>;
+    /// The socket that it shares with others, if it does, and the number of that among all owners.
+    fn shared(&self) -> Option<(u64, Shared)> {
+        None
+    }
+    /// What is known of the connection: of TCP one system call, of QUIC as much as it has seen. The default where nobody says.
+    fn status(&self) -> Status;
+    /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
+    /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
+    fn has_room(&self) -> bool;
+    /// Memory of the packets of this connection that wait below it, bytes; more than they have on the wire. `None` where the
+    /// kernel does not say.
+    fn queued_below_bytes(&self) -> Option<u64>;
+    /// Packets sent from now on carry this priority, first transmission or not.
+    fn set_priority(&mut self, priority: u32);
+}
 
-/// Where a response goes. Never blocks: what cannot be taken now is `WouldBlock`.
+/// A stream of bytes. Never blocks: what cannot be taken now is `WouldBlock`.
 pub trait Sink {
     /// `more` says that more follows at once, so a segment that is not full may wait for it.
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize>;
@@ -30,41 +52,17 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
-    /// Where the connection is one of datagrams: sends them from the front; an error leaves the rest.
-    #[cfg(feature = "http3")]
-    fn send_datagrams(&mut self, _datagrams: &mut quic::Datagrams) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response: for who orders packets by that.
+    fn tell(&self, _map: &ToldMap, _begin: u64, _end: u64) {}
 }
 
-/// A socket that many connections send on.
-pub type Shared = Arc<dyn AsFd + Send + Sync>;
-
-/// What the kernel tells of a connection, or, where TCP has no part in it, who speaks its protocol.
-pub trait TcpView {
-    /// The socket that it shares with others, if it does, and the number of that among all owners.
-    fn shared(&self) -> Option<(u64, Shared)> {
-        None
-    }
-    /// Takes what a protocol that is not the kernel's has seen.
-    #[cfg(feature = "http3")]
-    fn see(&mut self, _seen: Seen) {}
-    /// What the kernel knows of the connection: one system call. The default where it does not say.
-    fn status(&self) -> Status;
-    /// Whether less waits unsent than the socket's limit. If not, its readiness is announced when that has changed: a
-    /// write is not enough to find out, since the kernel appends to an unsent packet whatever the limit.
-    fn has_room(&self) -> bool;
-    /// Memory of the packets of this connection that wait below TCP, bytes; more than they have on the wire. `None` where the
-    /// kernel does not say.
-    fn queued_below_bytes(&self) -> Option<u64>;
-}
-
-/// What the kernel is told of a connection's packets.
-pub trait Marked {
-    /// Packets sent from now on carry this priority, first transmission or not.
-    fn set_priority(&mut self, priority: u32);
-    /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
-    fn tell(&self, map: &ToldMap, begin: u64, end: u64);
+/// One connection's part of a socket of datagrams.
+#[cfg(feature = "http3")]
+pub trait DatagramSink {
+    /// Sends them from the front; an error leaves the rest.
+    fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()>;
+    /// Takes what QUIC has seen.
+    fn see(&mut self, seen: Seen);
 }
 
 /// What is asked of the kernel about a connection.
@@ -91,46 +89,54 @@ pub struct Status {
 
 /// Where a client is reached.
 #[derive(Debug)]
-pub enum Connection {
-    /// A connected socket.
-    Tcp(OwnedFd),
+pub enum Transport {
+    Tcp(TcpSocket),
     #[cfg(feature = "http3")]
     Quic(Box<Flow>),
 }
 
-impl Connection {
+/// A connected socket.
+#[derive(Debug)]
+pub struct TcpSocket(OwnedFd);
+
+impl Transport {
     /// Its datagrams are QUIC's.
     pub fn is_quic(&self) -> bool {
-        !matches!(self, Connection::Tcp(_))
+        !matches!(self, Transport::Tcp(_))
     }
 }
 
-impl From<OwnedFd> for Connection {
-    fn from(socket: OwnedFd) -> Connection {
-        Connection::Tcp(socket)
+impl From<OwnedFd> for Transport {
+    fn from(socket: OwnedFd) -> Transport {
+        Transport::Tcp(TcpSocket(socket))
     }
 }
 
 #[cfg(feature = "http3")]
-impl From<Flow> for Connection {
-    fn from(flow: Flow) -> Connection {
-        Connection::Quic(Box::new(flow))
+impl From<Flow> for Transport {
+    fn from(flow: Flow) -> Transport {
+        Transport::Quic(Box::new(flow))
+    }
+}
+
+impl AsFd for TcpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
 /// Of the socket, which may be that of others too.
-impl AsFd for Connection {
+impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Connection::Tcp(socket) => socket.as_fd(),
+            Transport::Tcp(socket) => socket.as_fd(),
             #[cfg(feature = "http3")]
-            Connection::Quic(flow) => flow.as_fd(),
+            Transport::Quic(flow) => flow.as_fd(),
         }
     }
 }
 
-/// Bytes are for sockets of TCP; datagrams are made by who speaks QUIC.
-impl Sink for Connection {
+impl Sink for TcpSocket {
     fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         retry(|| rustix::net::send(self, bytes, flags(more)))
     }
@@ -154,36 +160,46 @@ impl Sink for Connection {
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 
-    #[cfg(feature = "http3")]
-    fn send_datagrams(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
-        match self {
-            Connection::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
-            Connection::Quic(flow) => flow.send(datagrams),
-        }
+    fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
+        // Fails when memory is short; the classifier then goes by what it sees.
+        let _ = map.tell(self, begin, end);
     }
 }
 
-impl TcpView for Connection {
-    fn shared(&self) -> Option<(u64, Shared)> {
+impl Socket for Transport {
+    type Tcp = TcpSocket;
+    #[cfg(feature = "http3")]
+    type Quic = Flow;
+
+    fn tcp(&self) -> Option<&TcpSocket> {
         match self {
-            Connection::Tcp(_) => None,
+            Transport::Tcp(socket) => Some(socket),
             #[cfg(feature = "http3")]
-            Connection::Quic(flow) => Some(flow.shared()),
+            Transport::Quic(_) => None,
         }
     }
 
     #[cfg(feature = "http3")]
-    fn see(&mut self, seen: Seen) {
-        if let Connection::Quic(flow) = self {
-            flow.see(seen);
+    fn quic(&mut self) -> Option<&mut Flow> {
+        match self {
+            Transport::Tcp(_) => None,
+            Transport::Quic(flow) => Some(flow),
+        }
+    }
+
+    fn shared(&self) -> Option<(u64, Shared)> {
+        match self {
+            Transport::Tcp(_) => None,
+            #[cfg(feature = "http3")]
+            Transport::Quic(flow) => Some(flow.shared()),
         }
     }
 
     fn status(&self) -> Status {
         match self {
-            Connection::Tcp(socket) => tcp_status(socket),
+            Transport::Tcp(socket) => tcp_status(socket),
             #[cfg(feature = "http3")]
-            Connection::Quic(flow) => flow.status(),
+            Transport::Quic(flow) => flow.status(),
         }
     }
 
@@ -196,27 +212,18 @@ impl TcpView for Connection {
     fn queued_below_bytes(&self) -> Option<u64> {
         uplink::queued_below_bytes(self).ok().map(u64::from)
     }
-}
 
-impl Marked for Connection {
     fn set_priority(&mut self, priority: u32) {
         match self {
             // That we may was found at the start; without it packets stay in the band they were in.
-            Connection::Tcp(socket) => drop(SockRef::from(&*socket).set_priority(priority)),
+            Transport::Tcp(socket) => drop(SockRef::from(&*socket).set_priority(priority)),
             #[cfg(feature = "http3")]
-            Connection::Quic(flow) => flow.set_priority(priority),
-        }
-    }
-
-    fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
-        if !self.is_quic() {
-            // Fails when memory is short; the classifier then goes by what it sees.
-            let _ = map.tell(self, begin, end);
+            Transport::Quic(flow) => flow.set_priority(priority),
         }
     }
 }
 
-fn tcp_status(socket: &OwnedFd) -> Status {
+fn tcp_status(socket: &TcpSocket) -> Status {
     let Ok(info) = uplink::tcp_info(socket) else { return Status::default() };
     let sent = TcpSent { payload_bytes: info.sent_bytes, segments: info.sent_segments };
     Status {
@@ -265,7 +272,7 @@ mod tests {
     use super::*;
 
     /// A client, and the server's end of its connection.
-    fn connection() -> (TcpStream, Connection) {
+    fn connection() -> (TcpStream, Transport) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
@@ -280,12 +287,12 @@ mod tests {
         std::fs::write(&path, "0123456789").unwrap();
         let file = File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(connection.send(b"ab", true).unwrap(), 2);
-        assert_eq!(connection.send_slices(&[IoSlice::new(b"cd"), IoSlice::new(b"e")], true).unwrap(), 3);
-        connection.cork(true);
-        assert_eq!(connection.send_file(&file, 4, 3).unwrap(), 3);
-        assert_eq!(connection.send_file(&file, 10, 3).unwrap(), 0, "the file ends before that");
-        connection.finish();
+        assert_eq!(connection.tcp().unwrap().send(b"ab", true).unwrap(), 2);
+        assert_eq!(connection.tcp().unwrap().send_slices(&[IoSlice::new(b"cd"), IoSlice::new(b"e")], true).unwrap(), 3);
+        connection.tcp().unwrap().cork(true);
+        assert_eq!(connection.tcp().unwrap().send_file(&file, 4, 3).unwrap(), 3);
+        assert_eq!(connection.tcp().unwrap().send_file(&file, 10, 3).unwrap(), 0, "the file ends before that");
+        connection.tcp().unwrap().finish();
         let mut received = String::new();
         client.read_to_string(&mut received).unwrap();
         assert_eq!(received, "abcde456");
@@ -297,7 +304,7 @@ mod tests {
         let before = connection.status();
         assert_eq!((before.sent.unwrap().payload_bytes, before.acked_bytes, before.path.throughput_bps), (0, 0, None));
         assert!(before.path.rtt.is_some() && before.path.cwnd_bytes.is_some(), "the handshake told");
-        connection.send(&[7; 5_000], false).unwrap();
+        connection.tcp().unwrap().send(&[7; 5_000], false).unwrap();
         client.read_exact(&mut [0; 5_000]).unwrap();
         let after = connection.status();
         assert_eq!((after.sent.unwrap().payload_bytes, after.unsent_bytes, after.retransmitted_bytes), (5_000, 0, 0));
@@ -309,7 +316,7 @@ mod tests {
         let (_client, connection) = connection();
         assert!(connection.has_room());
         let error = loop {
-            if let Err(error) = connection.send(&[7; 1 << 16], false) {
+            if let Err(error) = connection.tcp().unwrap().send(&[7; 1 << 16], false) {
                 break error;
             }
         };
@@ -323,6 +330,14 @@ mod tests {
         assert_eq!(connection.queued_below_bytes(), Some(0));
         connection.set_priority(5);
         assert_eq!(SockRef::from(&connection).priority().unwrap(), 5);
+    }
+
+    /// It takes bytes, and no datagrams.
+    #[cfg(feature = "http3")]
+    #[test]
+    fn a_connection_of_tcp_is_none_of_quic() {
+        let (_client, mut connection) = connection();
+        assert!(connection.tcp().is_some() && connection.quic().is_none() && connection.shared().is_none());
     }
 
     #[test]

@@ -55,7 +55,10 @@ impl<S: Socket> Pipe<S> {
     fn write(&mut self, stream: u32, outgoing: &mut Outgoing, storage: &mut dyn Storage, room: Room) -> (Sent, u64) {
         let overhead_bytes = self.record_overhead();
         let (sent, frames_bytes) = match &mut self.load {
-            Load::Single(_) => (outgoing.send_on(&self.socket, self.session.as_deref_mut(), storage, room), 0),
+            Load::Single(_) => match self.socket.tcp() {
+                Some(socket) => (outgoing.send_on(socket, self.session.as_deref_mut(), storage, room), 0),
+                None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
+            },
             Load::Framed(framed) => {
                 let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out);
                 let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);

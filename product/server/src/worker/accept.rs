@@ -14,7 +14,7 @@ use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
 use crate::listen::Listener;
-use crate::transmit::{Connection, Opening};
+use crate::transmit::{Opening, Transport};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -101,7 +101,7 @@ impl Worker {
     }
 
     /// From the listener that was asked last. `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: Connection, peer: Option<SocketAddrAny>) -> Option<usize> {
+    fn welcome(&mut self, socket: Transport, peer: Option<SocketAddrAny>) -> Option<usize> {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
@@ -120,7 +120,7 @@ impl Worker {
     /// A connection of this client, here and in the transmitter.
     pub(super) fn open(
         &mut self,
-        socket: Connection,
+        socket: Transport,
         client: u32,
         peer: SocketAddr,
         framing: Framing,
@@ -198,7 +198,7 @@ impl Worker {
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// By what the kernel says of the connection; an IPv4 client of an IPv6 socket is one of IPv4.
-fn framing(socket: &Connection, peer: SocketAddr) -> Framing {
+fn framing(socket: &Transport, peer: SocketAddr) -> Framing {
     let is_ipv6 = peer.ip().to_canonical().is_ipv6();
     let Ok(info) = uplink::tcp_info(socket) else { return Framing::ETHERNET };
     let segment_bytes = info.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);

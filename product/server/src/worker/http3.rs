@@ -18,7 +18,7 @@ use super::exchange::Exchanges;
 use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
 use super::{DATAGRAMS, TURN_FOR, Worker};
 use crate::clock;
-use crate::transmit::{Connection, Flow};
+use crate::transmit::{Flow, Transport};
 use crate::udp::{Came, Pieces, Udp};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
@@ -206,7 +206,7 @@ impl Worker {
 
     fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
         let (peer, key) = (session.peer(), session.key());
-        let socket = Connection::from(Flow::new(Arc::clone(&door.udp)));
+        let socket = Transport::from(Flow::new(Arc::clone(&door.udp)));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.http3.flows.add(number, key, self.conns[at].owner);
         self.parts.transmitter.begin_framed(self.now, at, session.into());

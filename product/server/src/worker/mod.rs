@@ -56,7 +56,7 @@ use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
-use crate::transmit::{Connection, Departure, Transmitter};
+use crate::transmit::{Departure, Transmitter, Transport};
 use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
@@ -101,7 +101,7 @@ pub struct Parts {
     pub listeners: Vec<Listener>,
     pub replier: Replier,
     pub finds: Finds,
-    pub transmitter: Transmitter<Connection>,
+    pub transmitter: Transmitter<Transport>,
     pub order: Order,
     /// The order of ready responses goes by them alone.
     pub is_memoryless: bool,

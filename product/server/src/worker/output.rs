@@ -10,7 +10,7 @@ use super::input::BYTES_PER_TURN_MAX;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
-use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink};
+use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing};
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
@@ -48,7 +48,7 @@ impl Worker {
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.parts.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.is_secure {
-            self.parts.transmitter.socket(at).cork(true);
+            self.parts.transmitter.cork(at, true);
             conn.is_corked = true;
         }
         if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
@@ -273,7 +273,7 @@ impl Worker {
         conn.has_answered = true;
         conn.http1.on_sent(self.now, &self.parts.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            self.parts.transmitter.socket(at).cork(false);
+            self.parts.transmitter.cork(at, false);
         }
     }
 

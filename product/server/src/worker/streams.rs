@@ -8,7 +8,7 @@ use mux::{Broken, Event, PREFACE};
 
 use super::Worker;
 use super::exchange::{Exchanges, Place, Task};
-use crate::transmit::{Failure, Sink};
+use crate::transmit::Failure;
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -198,7 +198,7 @@ impl Worker {
         }
         self.detach_streams(at);
         self.end_sealed(at);
-        self.parts.transmitter.socket(at).finish();
+        self.parts.transmitter.finish(at);
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.now, &self.parts.limits);

@@ -95,7 +95,20 @@ impl Sink for KernelSocket {
     fn finish(&self) {}
 }
 
-impl TcpView for KernelSocket {
+impl Socket for KernelSocket {
+    type Tcp = KernelSocket;
+    #[cfg(feature = "http3")]
+    type Quic = super::super::Flow;
+
+    fn tcp(&self) -> Option<&KernelSocket> {
+        Some(self)
+    }
+
+    #[cfg(feature = "http3")]
+    fn quic(&mut self) -> Option<&mut super::super::Flow> {
+        None
+    }
+
     fn status(&self) -> Status {
         Status::default()
     }
@@ -109,15 +122,9 @@ impl TcpView for KernelSocket {
     fn queued_below_bytes(&self) -> Option<u64> {
         Some(self.kernel.borrow().flows[self.at].below as u64)
     }
-}
 
-impl Marked for KernelSocket {
     fn set_priority(&mut self, priority: u32) {
         self.kernel.borrow_mut().flows[self.at].priorities.push(priority);
-    }
-
-    fn tell(&self, _map: &uplink::ToldMap, _begin: u64, _end: u64) {
-        unreachable!("nothing is told here")
     }
 }
 

@@ -120,9 +120,11 @@ impl Sink for FakeSocket {
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
     }
+}
 
-    #[cfg(feature = "http3")]
-    fn send_datagrams(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
+#[cfg(feature = "http3")]
+impl socket::DatagramSink for FakeSocket {
+    fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
         while let Some(first) = datagrams.first() {
             let bytes = first.bytes.len() as u64;
             if bytes > self.room.get() {
@@ -137,9 +139,27 @@ impl Sink for FakeSocket {
         }
         Ok(())
     }
+
+    fn see(&mut self, seen: flow::Seen) {
+        self.seen.set(seen);
+        self.acked.set(seen.acked_bytes);
+    }
 }
 
-impl TcpView for FakeSocket {
+impl Socket for FakeSocket {
+    type Tcp = FakeSocket;
+    #[cfg(feature = "http3")]
+    type Quic = FakeSocket;
+
+    fn tcp(&self) -> Option<&FakeSocket> {
+        Some(self)
+    }
+
+    #[cfg(feature = "http3")]
+    fn quic(&mut self) -> Option<&mut FakeSocket> {
+        Some(self)
+    }
+
     fn status(&self) -> Status {
         self.asked.set(self.asked.get() + 1);
         Status {
@@ -164,20 +184,8 @@ impl TcpView for FakeSocket {
         Some(self.queued_below.get())
     }
 
-    #[cfg(feature = "http3")]
-    fn see(&mut self, seen: flow::Seen) {
-        self.seen.set(seen);
-        self.acked.set(seen.acked_bytes);
-    }
-}
-
-impl Marked for FakeSocket {
     fn set_priority(&mut self, priority: u32) {
         self.priorities.borrow_mut().push(priority);
-    }
-
-    fn tell(&self, _map: &uplink::ToldMap, _begin: u64, _end: u64) {
-        unreachable!("nothing is told here")
     }
 }
 
