@@ -173,24 +173,18 @@ impl<S: Socket> Transmitter<S> {
                 let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
                 let progress = self.charge(now, id, &sent);
                 debug_assert!(!progress.is_departed(), "something is left of a job");
-                return (sent.bytes, self.on_sent_now(now, at, Direct::Begun(id)));
+                Direct::Begun(id)
             }
-            Some(failure) => Direct::Failed(failure),
-            None => Direct::Sent(outgoing.into_buffer()),
+            failure => {
+                self.link.correct(now, self.pipes[at].framing().wire_bytes(sent.carried_bytes));
+                failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
+            }
         };
-        if sent.carried_bytes > 0 {
-            let charge_bytes = self.pipes[at].framing().wire_bytes(sent.carried_bytes);
-            self.link.correct(now, charge_bytes);
-        }
-        (sent.bytes, self.on_sent_now(now, at, direct))
-    }
-
-    fn on_sent_now(&mut self, now: Nanos, at: usize, direct: Direct) -> Direct {
         if !self.pipes[at].is_known() {
             self.link.settle_if_it_may(now, &mut self.pipes[at]);
         }
         self.link.note_written(now, at, &mut self.pipes);
-        direct
+        (sent.bytes, direct)
     }
 
     /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.

@@ -125,6 +125,34 @@ fn an_idle_connection_is_never_slow() {
     assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.pipes.numbers().is_empty());
 }
 
+/// What was to be said for it, looked at of it and sent on it is not its successor's.
+#[test]
+fn the_number_of_a_closed_connection_is_anothers() {
+    for rate in [None, Some("10mbit")] {
+        let mut bench = Bench::new("srpt", rate);
+        let (gone, next) = (bench.socket('G', 3 * SEGMENT), bench.socket('N', u64::MAX));
+        let at = bench.several(&gone, 2);
+        let cut = [0, 1].map(|nth| bench.answer(at, nth, 100_000, 3));
+        bench.drive();
+        bench.transmitter.go_away(at);
+        let now = bench.now.get();
+        bench.transmitter.close(now, at);
+        let departed = bench.departed();
+        assert!(departed.iter().all(|(job, failure)| cut.contains(job) && failure.is_some()) && departed.len() == 2);
+        let (framing, sent) = (next.framing, gone.received.borrow().len());
+        let opening = Opening { owner: 'N' as u64, socket: next.clone(), client: 1, framing, session: None };
+        bench.transmitter.open(now, at, opening);
+        let job = bench.dispatch_on(at, Outgoing::new(vec![7; 20_000], Body::default(), End::Open));
+        gone.room.set(u64::MAX);
+        bench.transmitter.abort(now, cut[0], Failure::Disconnected);
+        bench.drive();
+        assert!(matches!(bench.departed()[..], [(ended, None)] if ended == job));
+        assert_eq!((gone.received.borrow().len(), &*next.received.borrow()), (sent, &vec![7; 20_000]));
+        bench.transmitter.close(bench.now.get(), at);
+        assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.link.unacknowledged.len() == 0);
+    }
+}
+
 /// Ending one connection went through the responses of all: 4,000 with 100 each ended the server.
 #[test]
 fn a_connection_ends_at_the_cost_of_its_own_responses() {
