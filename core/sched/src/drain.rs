@@ -12,7 +12,7 @@
 //! outstanding at a time.
 //!
 //! A connection that carries many responses at once is a carrier ([`Drain::open`], in `carried.rs`); one that carries one at a
-//! time needs none, and its jobs stand in the order by themselves.
+//! time needs none, and its jobs stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
 
 mod below;
 mod carried;

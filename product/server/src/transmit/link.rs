@@ -191,7 +191,9 @@ impl Link {
     pub(super) fn note_written(&mut self, now: Nanos, at: usize, pipes: &mut Pipes<impl Socket>) {
         if self.is_blind() {
             if self.is_paced() {
-                self.unacknowledged.list(now, at, &mut pipes[at].listed);
+                let pipe = &mut pipes[at];
+                let is_idle = matches!(pipe.load, Load::Single(None));
+                self.unacknowledged.list(now, at, &mut pipe.listed, is_idle);
             }
             return;
         }

@@ -14,6 +14,8 @@ const SEARCH_LOOKS_MAX: usize = 64;
 /// Of these, what is left for newcomers and for those that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;
 
+/// Listed connections from which on an idle one is not listed as well: what is acknowledged of it is told by its next response, or its end.
+const IDLE_LISTED_MAX: usize = LOOKS_MAX;
 /// An empty list keeps room for so many.
 const LISTED_KEPT: usize = 256;
 
@@ -79,8 +81,11 @@ impl Unacknowledged {
         may
     }
 
-    /// Something was handed down on a connection.
-    pub fn list(&mut self, now: Nanos, at: usize, listed: &mut Listed) {
+    /// Something was handed down on a connection, which may have nothing more to send for now.
+    pub fn list(&mut self, now: Nanos, at: usize, listed: &mut Listed, is_idle: bool) {
+        if is_idle && *listed == Listed::NOWHERE && self.listed.len() >= IDLE_LISTED_MAX {
+            return;
+        }
         let until = now + UNACKNOWLEDGED_FOR;
         if self.look_at.is_none() {
             self.look_at = Some(now + LOOK_EVERY);
