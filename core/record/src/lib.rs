@@ -5,6 +5,7 @@
 //! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`, what became of pages in `pages.json`. The
 //! feature `parquet` brings tables in columns; without it records are text.
 
+mod access_log;
 #[cfg(feature = "parquet")]
 mod attempts;
 mod digest;
