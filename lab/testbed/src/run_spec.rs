@@ -27,7 +27,7 @@ pub struct RunSpec {
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` (a file in the
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{access_log}` (a file in the
     /// run's folder) and the names of `fill` are replaced in it.
     pub config: Option<String>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.

@@ -1,5 +1,7 @@
 //! Flags and keys that there were: what is said to whoever still uses one.
 
+const RECORDS: &str = "the JSON access log has them, and `weirlab report LOG` reads it (docs/records.md); write --access-log FILE --log-format json";
+
 const PROMOTION: &str = "a response moves to a better band when nothing of its connection is queued; leave it out";
 
 /// A flag as it is typed or a key with its table, and what to do instead.
@@ -9,6 +11,8 @@ const GONE: &[(&str, &str)] = &[
     ("--carrier-rank", "a connection stands by its stage (docs/notebook/carriers.md); leave it out"),
     ("--promotion", PROMOTION),
     ("uplink.promotion", PROMOTION),
+    ("--records", RECORDS),
+    ("server.records", RECORDS),
     ("--ktls", "records are made in the process; leave it out"),
     ("server.ktls", "records are made in the process; leave it out"),
 ];

@@ -2,7 +2,7 @@
 //! the rest. Neither needs a privilege, neither can be taken back, and a kernel that has one alone gives that one.
 //!
 //! Both belong to a thread and are inherited, so this runs before there is another thread. Of files what is named at the start is
-//! allowed: sites are read, folders of logs and records are written, and folders of what a reload reads again are read, since
+//! allowed: sites are read, folders of logs are written, and folders of what a reload reads again are read, since
 //! a new file takes the place of an old one there. System calls are refused by a list of the dangerous ones: what the allocator, the
 //! threads and the TLS of another build call is not known, and a server that ends at an unknown call is worse than one that fails at
 //! a known one.
@@ -72,7 +72,7 @@ fn reach(config: &Config) -> Reach {
     }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
-    let written = logs.filter_map(|log| log.path.as_ref()).chain(config.records.iter().map(|records| &records.path));
+    let written = logs.filter_map(|log| log.path.as_ref());
     reach.writes.extend(written.flat_map(|file| folders_of(file)));
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
     reach

@@ -27,7 +27,6 @@ mod passed;
 mod paths;
 mod privileges;
 mod ranked;
-mod records;
 mod refusals;
 mod scarcity;
 mod start;

@@ -210,6 +210,7 @@ fn mistakes_in_shaping_are_told() {
             &["policy `fair`", "las, psjf, srpt"],
         ),
         (&[&dir, "--drain", "off"], 2, &["`--drain` is gone: write --shaping"]),
+        (&[&dir, "--records", "r.csv"], 2, &["`--records` is gone: the JSON access log has them", "--log-format json"]),
         (&[&dir, "--promotion", "plain"], 2, &["`--promotion` is gone: a response moves to a better band when"]),
     ];
     let wrong: Vec<String> =
