@@ -89,7 +89,7 @@ pub struct Args {
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
-    /// ranked (kernel, `weir attach`), off, or auto (the best available)
+    /// off, or auto (paced)
     #[arg(long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
@@ -208,7 +208,6 @@ enum Shaping {
     Auto,
     Paced,
     Bands,
-    Ranked,
     Off,
 }
 

@@ -109,7 +109,7 @@ pub static KEYS: &[Key] = &[
     ),
     key(
         "uplink.shaping",
-        text(Form::OneOf(&["auto", "paced", "bands", "ranked", "off"])),
+        text(Form::OneOf(&["auto", "paced", "bands", "off"])),
         Is("auto"),
         "Where the order is kept: in weir, in the kernel, or nowhere.",
         r#""paced""#,

@@ -169,7 +169,6 @@ fn shaping(shaping: config::Shaping) -> Shaping {
         config::Shaping::Auto => Shaping::Auto,
         config::Shaping::Paced => Shaping::Paced,
         config::Shaping::Bands => Shaping::Bands,
-        config::Shaping::Ranked => Shaping::Ranked,
         config::Shaping::Off => Shaping::Off,
     }
 }

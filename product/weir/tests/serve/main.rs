@@ -26,7 +26,6 @@ mod order;
 mod passed;
 mod paths;
 mod privileges;
-mod ranked;
 mod refusals;
 mod scarcity;
 mod start;
