@@ -87,17 +87,6 @@ impl<S: Socket> Pipe<S> {
         self.secure.as_ref().map_or(0, |secure| secure::lock(secure).overhead() as u64)
     }
 
-    /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the
-    /// link is slow.
-    pub fn carried_bytes(&self, content_bytes: u64) -> u64 {
-        let overhead = self.record_overhead();
-        if overhead == 0 {
-            return content_bytes;
-        }
-        let records = content_bytes.div_ceil(self.state.framing().segment_bytes - overhead);
-        content_bytes + records * overhead
-    }
-
     /// Sets the connection's account against what TCP has sent; and what that says of the line.
     pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
         let status = self.socket.status();

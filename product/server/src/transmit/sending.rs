@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::outgoing::{Made, Room, Sent};
 use super::pipe::Pipe;
 use super::secure::Allowance;
-use super::{Departure, Failure, Mark, Outgoing, PipeState, Secure, Socket};
+use super::{Bands, Departure, Failure, Outgoing, PipeState, Secure, Socket};
 use crate::storage::{ReadDone, Storage};
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
@@ -87,18 +87,10 @@ impl Sending {
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
     /// there are bands, so that marking costs a response a bounded number of system calls.
-    pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, mark: &Mark, band: u8) {
-        match mark {
-            Mark::Bands(bands) if usize::from(self.marks) < bands.count() => {
-                let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band);
-                self.marks += u8::from(is_marked);
-            }
-            Mark::Told(map) if self.marks == 0 => {
-                let begin = pipe.state.sent_bytes;
-                pipe.socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
-                self.marks = 1;
-            }
-            Mark::Bands(_) | Mark::Told(_) => {}
+    pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, bands: &Bands, band: u8) {
+        if usize::from(self.marks) < bands.count() {
+            let is_marked = bands.mark(&pipe.socket, &mut pipe.state, band);
+            self.marks += u8::from(is_marked);
         }
     }
 

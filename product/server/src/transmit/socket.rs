@@ -8,7 +8,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
-use uplink::{TcpInfo, ToldMap};
+use uplink::TcpInfo;
 
 use super::Looked;
 #[cfg(feature = "http3")]
@@ -70,8 +70,6 @@ pub trait TcpView: Sized {
 pub trait Marked {
     /// Packets sent from now on carry this priority, first transmission or not.
     fn set_priority(&self, priority: u32);
-    /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response.
-    fn tell(&self, map: &ToldMap, begin: u64, end: u64);
 }
 
 /// What is asked of the kernel about a connection.
@@ -253,13 +251,6 @@ impl Marked for Connection {
             Way::Tcp(socket, ..) => drop(SockRef::from(socket).set_priority(priority)),
             #[cfg(feature = "http3")]
             Way::Quic(flow) => flow.set_priority(priority),
-        }
-    }
-
-    fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
-        if !self.is_quic() {
-            // Fails when memory is short; the classifier then goes by what it sees.
-            let _ = map.tell(self, begin, end);
         }
     }
 }

@@ -13,7 +13,7 @@ pub struct Exchange {
     pub task: Task,
     /// Of the response being sent.
     pub class: u16,
-    /// For the access log and the records, while a response is found and sent.
+    /// For the access log, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }
 

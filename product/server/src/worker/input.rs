@@ -192,22 +192,20 @@ impl Worker {
         if self.conns[at].socket.is_quic() { HTTP_3 } else { HTTP_2 }
     }
 
-    /// Keeps what log and records will say of a request.
+    /// Keeps what the log will say of a request.
     pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head, major_version: u8) {
         self.begin_measuring(place);
-        let log = self.parts.replier.log(site);
-        if self.keeps_lines(log) {
-            let line = Line::new(head, log.cloned(), self.now).of_version(major_version);
+        if let Some(log) = self.parts.replier.log(site) {
+            let line = Line::new(head, log.clone(), self.now).of_version(major_version);
             self.exchange(place).line = Some(Box::new(line));
         }
     }
 
     /// Answers what is no request, and reads no more; `received` is what the log shows.
     pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
-        let log = self.parts.replier.log(None);
-        if self.keeps_lines(log) {
+        if let Some(log) = self.parts.replier.log(None) {
             self.conns[at].exchange.line =
-                Some(Box::new(Line::refused(received, reject.reason, log.cloned(), self.now)));
+                Some(Box::new(Line::refused(received, reject.reason, log.clone(), self.now)));
         }
         let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.

@@ -241,9 +241,8 @@ impl Worker {
     fn refuse_on_stream(&mut self, at: usize, number: u32, reject: Reject, received: &[u8]) {
         self.budget.requests -= 1;
         let place = Place { at, stream: Some(number) };
-        let log = self.parts.replier.log(None);
-        if self.keeps_lines(log) {
-            let line = Line::refused(received, reject.reason, log.cloned(), self.now).of_version(self.version(at));
+        if let Some(log) = self.parts.replier.log(None) {
+            let line = Line::refused(received, reject.reason, log.clone(), self.now).of_version(self.version(at));
             self.exchange(place).line = Some(Box::new(line));
         }
         let class = self.parts.replier.default_class().unwrap_or(0);
@@ -302,7 +301,7 @@ impl Worker {
             }
             Task::Finding(_) | Task::None => {
                 self.leave_find(place);
-                self.record_unanswered(place);
+                self.log_unanswered(place);
                 self.end_stream(at, number);
             }
         }

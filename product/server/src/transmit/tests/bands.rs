@@ -129,10 +129,6 @@ impl Marked for KernelSocket {
     fn set_priority(&self, priority: u32) {
         self.kernel.borrow_mut().flows[self.at].priorities.push(priority);
     }
-
-    fn tell(&self, _map: &uplink::ToldMap, _begin: u64, _end: u64) {
-        unreachable!("nothing is told here")
-    }
 }
 
 struct Bench {
@@ -152,7 +148,7 @@ impl Bench {
         let priorities: Vec<u32> = (1..=cuts.len() as u32 + 1).collect();
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
-        let marker = Marker { mark: Mark::Bands(Bands { priorities: priorities.into() }), burst_bytes: burst };
+        let marker = Marker { bands: Bands { priorities: priorities.into() }, burst_bytes: burst };
         let transmitter = Transmitter::new(Drain::new(policy, Pace::UNLIMITED), None, patience);
         let transmitter = transmitter.with_marker(Some(marker));
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), jobs: Vec::new(), burst }

@@ -190,10 +190,6 @@ impl Marked for FakeSocket {
     fn set_priority(&self, priority: u32) {
         self.priorities.borrow_mut().push(priority);
     }
-
-    fn tell(&self, _map: &uplink::ToldMap, _begin: u64, _end: u64) {
-        unreachable!("nothing is told here")
-    }
 }
 
 impl FakeSocket {
