@@ -21,7 +21,7 @@ exec </dev/null
 needs="
 run,test,bench,virtual,conformance cc build-essential -
 test           c++      build-essential  -
-run,test,bench clang    clang            the BPF programs of weir attach and the ranked qdisc
+run,test,bench clang    clang            the BPF programs of weir attach
 run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
 run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
 test,bench     nginx    nginx            runs against nginx

@@ -20,7 +20,6 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("classify", "classify", &[]),
     // Only a kernel that compiles programs (JIT) lets them call its own functions, and be called back.
     ("classify-interpreted", "classify", &["-DINTERPRETED"]),
-    ("ranked", "ranked", &[]),
     ("rank-test", "rank-test", &[]),
     ("client-test", "client-test", &[]),
 ];
@@ -54,7 +53,6 @@ fn header() -> String {
         ("BANDS_MAX", BANDS_MAX as u64),
         ("BAND_DATA_FIRST", BAND_DATA_FIRST as u64),
         ("CUTS_MAX", CUTS_MAX as u64),
-        ("RANK_CONTROL", RANK_CONTROL.into()),
         ("PORT_WORDS", PORT_WORDS as u64),
         ("CUTS_AT", CUTS_AT as u64),
         ("PRIORITIES_AT", PRIORITIES_AT as u64),

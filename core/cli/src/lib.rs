@@ -31,7 +31,8 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
         } else {
             let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
             let path = command_path(&C::command(), program, &words);
-            let said = unknown_flag(&error).and_then(gone).unwrap_or_else(|| one_line(&error.to_string()));
+            let said =
+                unknown_word(&error).and_then(|word| gone(&word)).unwrap_or_else(|| one_line(&error.to_string()));
             eprintln!("{program}: {said}; see `{path} --help`");
         }
         std::process::exit(2)
@@ -49,11 +50,18 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// The flag that no command has.
-fn unknown_flag(error: &clap::Error) -> Option<&str> {
+/// The flag that no command has, or the flag and its value where it takes no such value.
+fn unknown_word(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => Some(flag),
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let flag = text(ContextKind::InvalidArg)?;
+    match error.kind() {
+        ErrorKind::UnknownArgument => Some(flag.into()),
+        // With what it takes, as `--policy <POLICY>`.
+        ErrorKind::InvalidValue => Some(format!("{} {}", flag.split(' ').next()?, text(ContextKind::InvalidValue)?)),
         _ => None,
     }
 }
@@ -88,6 +96,8 @@ mod tests {
         policy: String,
         #[arg(long)]
         rho: f64,
+        #[arg(long, value_parser = ["new"])]
+        kind: Option<String>,
     }
 
     #[test]
@@ -109,10 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_no_command_has_is_known_by_its_name() {
-        for (words, flag) in [(&["--old"][..], Some("--old")), (&["--old=3"], Some("--old")), (&["--rho", "x"], None)] {
+    fn a_word_that_is_unknown_is_known_by_its_name() {
+        for (words, word) in [
+            (&["--old"][..], Some("--old")),
+            (&["--old=3"], Some("--old")),
+            (&["--rho", "x"], None),
+            (&["--kind", "old"], Some("--kind old")),
+        ] {
             let error = Args::try_parse_from([&["program", "--policy", "srpt"], words].concat()).unwrap_err();
-            assert_eq!(unknown_flag(&error), flag, "{words:?}");
+            assert_eq!(unknown_word(&error).as_deref(), word, "{words:?}");
         }
     }
 

@@ -15,6 +15,11 @@ impl FileError {
         FileError { path: path.into(), reason: reason.into() }
     }
 
+    /// In this line of a text, counted from 1.
+    pub(crate) fn in_line(path: &Path, line: usize, reason: String) -> FileError {
+        FileError { path: format!("{}:{line}", path.display()).into(), reason: reason.into() }
+    }
+
     /// The same of another path.
     pub(crate) fn at(self, path: &Path) -> FileError {
         FileError { path: path.into(), ..self }

@@ -51,16 +51,15 @@ impl Outcome {
     }
 }
 
-/// One request and its response, as seen from one side: by the client (the load generator, the simulator) or by the server.
+/// One request and its response, as seen from one side: by the client (the load generator, the simulator) or by the server
+/// ([`Run::read_access_log`](crate::Run::read_access_log)).
 /// All instants are nanoseconds since the run began. What one side cannot know is empty in a file.
 ///
 /// The server sees a response end when the kernel takes its last byte: before the link has carried it, by two segments where
 /// it paces, by up to a socket buffer with the drain `off`. It sees no SYN, no lost request and no queue before its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// Position in arrival order, from 0. Empty ([`JobRecord::UNNUMBERED`]) on the server's side, which writes a record when
-    /// its job ends and still has older ones under way; readers number such records by arrival.
-    #[serde(with = "number")]
+    /// Position in arrival order, from 0.
     pub job: u64,
     /// Bytes of body asked for. Server: of the body that the response was to have: a range's own, 0 for HEAD, those of the
     /// error page for an error.
@@ -78,7 +77,7 @@ pub struct JobRecord {
     pub end_ns: u64,
     /// Bytes of body that arrived. Server: that the kernel took.
     pub body_bytes: u64,
-    /// HTTP status; 0 when no response head came (server: when the client left before there was one).
+    /// HTTP status; 0 when no response head came (server: 499 when the client left before there was one).
     pub status: u16,
     pub outcome: Outcome,
     /// How often it was asked for: 1, unless the user gave up an attempt and asked again. What came back (`first_byte_ns`,
@@ -89,8 +88,7 @@ pub struct JobRecord {
     /// The group of clients that asked, by its place in the run's list, from 0. Server: the class of the request.
     #[serde(default)]
     pub group: u32,
-    /// Whose it was, counted from 0. Server: clients in the order in which they first came, as it tells them apart; a client that it had
-    /// forgotten has a new number.
+    /// Whose it was, counted from 0. Server: addresses in the order in which they first came.
     #[serde(default)]
     pub client: Option<u32>,
     /// Server: what the client had had beyond its share of the link at the end, where clients share it.
@@ -104,9 +102,6 @@ fn one() -> u32 {
 }
 
 impl JobRecord {
-    /// The number of a job whose position in arrival order is not known yet.
-    pub const UNNUMBERED: u64 = u64::MAX;
-
     /// Response time, or the time waited so far for a job that did not complete.
     pub fn response_time(&self) -> Nanos {
         Nanos(self.end_ns) - Nanos(self.arrival_ns)
@@ -119,20 +114,5 @@ impl JobRecord {
 
     pub fn is_complete(&self) -> bool {
         self.outcome == Outcome::Complete
-    }
-}
-
-/// A position that is not known is empty.
-mod number {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::JobRecord;
-
-    pub fn serialize<S: Serializer>(job: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        (*job != JobRecord::UNNUMBERED).then_some(job).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        Ok(Option::deserialize(deserializer)?.unwrap_or(JobRecord::UNNUMBERED))
     }
 }

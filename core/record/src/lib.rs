@@ -1,10 +1,11 @@
 //! What came out of a run: one [`JobRecord`] per request, and the [`Manifest`] that says how it was made.
 //!
-//! The server, the simulator and the load generator all write this one record, and this crate alone knows the file
+//! The simulator and the load generator write this one record, a server's access log is read as such, and this crate alone knows the file
 //! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
 //! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`, what became of pages in `pages.json`. The
 //! feature `parquet` brings tables in columns; without it records are text.
 
+mod access_log;
 #[cfg(feature = "parquet")]
 mod attempts;
 mod digest;
@@ -28,7 +29,7 @@ pub use job_record::{JobRecord, Outcome};
 pub use left_out::LeftOut;
 pub use manifest::{Manifest, SweepManifest, Wire};
 pub use pages::PageRecord;
-pub use records::{RecordWriter, text_head, text_rows};
+pub use records::RecordWriter;
 pub use run::Run;
 #[cfg(feature = "parquet")]
 pub use samples::{Sample, Samples};

@@ -8,8 +8,7 @@ use crate::FileError;
 
 /// How a run was made: enough to make it again and to know what it may be compared with.
 ///
-/// A server that recorded its own responses was asked by somebody else, and knows of the load only what came: see
-/// [`Manifest::is_of_server`] and the fields.
+/// The access log of a server tells of the load only what came: see [`Manifest::is_of_server`] and the fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the run within its experiment, for example `nginx-fair`.
@@ -20,15 +19,15 @@ pub struct Manifest {
     pub policy: String,
     /// Drain name, or `off`.
     pub drain: String,
-    /// The shaper's rate, bits per second; 0 where a server knows none (no `--uplink`, no shaper).
+    /// The shaper's rate, bits per second; 0 where it is not known.
     pub link_bps: u64,
-    /// The load that was asked for; recorded by a server, the load that came.
+    /// The load that was asked for; of an access log, the load that came.
     pub rho: f64,
-    /// 0 where a server recorded: it drew nothing.
+    /// 0 for an access log, for which nothing was drawn.
     pub seed: u64,
-    /// Requests on each connection; recorded by a server, in the mean.
+    /// Requests on each connection; of an access log, in the mean.
     pub per_connection: u64,
-    /// How long arrivals went on, seconds; recorded by a server, how long it recorded.
+    /// How long arrivals went on, seconds; of an access log, from its first arrival to its last end.
     pub seconds: f64,
     /// Commit of this project, with `-dirty` when the tree had changes.
     pub commit: String,
@@ -56,8 +55,8 @@ pub struct Manifest {
     /// Which bytes of a job the link counts.
     #[serde(default, skip_serializing_if = "Wire::is_tcp")]
     pub wire: Wire,
-    /// Names of the groups of clients, in the order in which records count them; empty where there is one only. Recorded by a
-    /// server, the prefixes of its classes.
+    /// Names of the groups of clients, in the order in which records count them; empty where there is one only. Of an access
+    /// log, its classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.

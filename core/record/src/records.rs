@@ -25,7 +25,6 @@ fn is_in_columns(path: &Path) -> bool {
 /// Records in arrival order.
 pub(crate) fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
     let mut records = if is_in_columns(path) { columns::read(path)? } else { read_text(path)? };
-    number(&mut records).map_err(|reason| FileError::new(path, reason))?;
     records.sort_by_key(|record| record.job);
     Ok(records)
 }
@@ -34,52 +33,6 @@ fn read_text(path: &Path) -> Result<Vec<JobRecord>, FileError> {
     let mut reader = csv::Reader::from_path(path).map_err(|e| FileError::new(path, e))?;
     reader.deserialize().collect::<Result<_, _>>().map_err(|e| FileError::new(path, e))
 }
-
-/// Numbers jobs whose position was not known when they were written; in a file that holds none, or nothing else.
-fn number(records: &mut [JobRecord]) -> Result<(), String> {
-    let unnumbered = records.iter().filter(|record| record.job == JobRecord::UNNUMBERED).count();
-    if unnumbered == 0 {
-        return Ok(());
-    }
-    if unnumbered < records.len() {
-        return Err(format!("{unnumbered} of {} records have no job number: expected none or all", records.len()));
-    }
-    records.sort_by_key(|record| record.arrival_ns);
-    records.iter_mut().zip(0..).for_each(|(record, job)| record.job = job);
-    Ok(())
-}
-
-/// The first line of records as text.
-pub fn text_head() -> Vec<u8> {
-    (NAMES.join(",") + "\n").into_bytes()
-}
-
-/// Adds records as lines of text, for who writes files his own way.
-pub fn text_rows(out: &mut Vec<u8>, records: &[JobRecord]) {
-    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
-    for record in records {
-        writer.serialize(record).expect("a record is a row of plain fields, and memory takes it");
-    }
-    writer.flush().expect("memory takes it");
-}
-
-/// The columns, in order.
-const NAMES: [&str; 14] = [
-    "job",
-    "size_bytes",
-    "head_bytes",
-    "arrival_ns",
-    "start_ns",
-    "first_byte_ns",
-    "end_ns",
-    "body_bytes",
-    "status",
-    "outcome",
-    "attempts",
-    "group",
-    "client",
-    "ahead_bytes",
-];
 
 /// Writes records one by one, so that memory does not grow with their number.
 pub struct RecordWriter {
@@ -123,8 +76,25 @@ impl RecordWriter {
 mod columns {
     use std::path::Path;
 
-    use super::NAMES;
     use crate::{FileError, JobRecord, Kind, Outcome, Table, TableWriter, Value};
+
+    /// The columns, in order.
+    const NAMES: [&str; 14] = [
+        "job",
+        "size_bytes",
+        "head_bytes",
+        "arrival_ns",
+        "start_ns",
+        "first_byte_ns",
+        "end_ns",
+        "body_bytes",
+        "status",
+        "outcome",
+        "attempts",
+        "group",
+        "client",
+        "ahead_bytes",
+    ];
 
     /// How many columns runs have that were written before users could give up, and before clients were told apart.
     const COLUMNS_BEFORE: [usize; 2] = [10, 12];
@@ -143,13 +113,12 @@ mod columns {
         pub fn write(&mut self, record: &JobRecord) -> Result<(), FileError> {
             let JobRecord { job, size_bytes, head_bytes, arrival_ns, start_ns, first_byte_ns, end_ns, .. } = *record;
             let or_missing = |value: Option<u64>| value.map_or(Value::Missing, Value::Integer);
-            let job = or_missing((job != JobRecord::UNNUMBERED).then_some(job));
-            let sizes = [size_bytes, head_bytes, arrival_ns].map(Value::Integer);
+            let sizes = [job, size_bytes, head_bytes, arrival_ns].map(Value::Integer);
             let instants = [start_ns, first_byte_ns].map(or_missing);
             let after = [end_ns, record.body_bytes, record.status.into()].map(Value::Integer);
             let outcome = Value::Text(record.outcome.name().into());
             let last = [record.attempts, record.group].map(|value| Value::Integer(value.into()));
-            let before = [job].into_iter().chain(sizes).chain(instants);
+            let before = sizes.into_iter().chain(instants);
             let of_client = [record.client.map(u64::from), record.ahead_bytes].map(or_missing);
             self.0.write(before.chain(after).chain([outcome]).chain(last).chain(of_client).collect())
         }
@@ -185,7 +154,7 @@ mod columns {
         };
         let Value::Text(name) = &row[9] else { return None };
         Some(JobRecord {
-            job: integer(0).unwrap_or(JobRecord::UNNUMBERED),
+            job: integer(0)?,
             size_bytes: integer(1)?,
             head_bytes: integer(2)?,
             arrival_ns: integer(3)?,
@@ -231,83 +200,4 @@ mod columns {
     }
 
     const NOT_BUILT: &str = "this program was built without Parquet; weirlab has it";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Outcome;
-
-    /// As a server knows it.
-    fn of_server(arrival_ns: u64, end_ns: u64) -> JobRecord {
-        JobRecord {
-            job: JobRecord::UNNUMBERED,
-            size_bytes: 10,
-            head_bytes: 200,
-            arrival_ns,
-            start_ns: None,
-            first_byte_ns: Some(end_ns),
-            end_ns,
-            body_bytes: 10,
-            status: 200,
-            outcome: Outcome::Complete,
-            attempts: 1,
-            group: 0,
-            client: Some(3),
-            ahead_bytes: None,
-        }
-    }
-
-    fn file(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("weir-records-{}-{name}", std::process::id()))
-    }
-
-    #[test]
-    fn rows_are_those_of_the_writer() {
-        let path = file("rows.csv");
-        let records = [of_server(5, 90), JobRecord { first_byte_ns: None, ahead_bytes: Some(9), ..of_server(7, 8) }];
-        let mut writer = RecordWriter::create(&path).unwrap();
-        records.iter().for_each(|record| writer.write(record).unwrap());
-        writer.finish().unwrap();
-        let mut text = text_head();
-        text_rows(&mut text, &records);
-        let written = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(String::from_utf8(text).unwrap(), String::from_utf8(written).unwrap());
-    }
-
-    #[test]
-    fn what_is_not_known_is_empty() {
-        let mut text = Vec::new();
-        text_rows(&mut text, &[of_server(5, 90)]);
-        assert_eq!(String::from_utf8(text).unwrap(), ",10,200,5,,90,90,10,200,complete,1,0,3,\n");
-    }
-
-    /// Written as they end.
-    #[test]
-    fn jobs_without_numbers_are_numbered_by_arrival() {
-        let endings = if cfg!(feature = "parquet") { &["csv", "parquet"][..] } else { &["csv"] };
-        for ending in endings {
-            let path = file(&format!("unnumbered.{ending}"));
-            let mut writer = RecordWriter::create(&path).unwrap();
-            [of_server(7, 8), of_server(9, 20), of_server(5, 90)].iter().for_each(|r| writer.write(r).unwrap());
-            writer.finish().unwrap();
-            let read_back = read(&path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            let numbered = |job, record| JobRecord { job, ..record };
-            let expected = [numbered(0, of_server(5, 90)), numbered(1, of_server(7, 8)), numbered(2, of_server(9, 20))];
-            assert_eq!(read_back, expected, "{ending}");
-        }
-    }
-
-    #[test]
-    fn some_numbers_missing_is_damage() {
-        let path = file("damaged.csv");
-        let mut text = text_head();
-        text_rows(&mut text, &[of_server(5, 90), JobRecord { job: 0, ..of_server(7, 8) }]);
-        std::fs::write(&path, text).unwrap();
-        let said = read(&path).unwrap_err().to_string();
-        std::fs::remove_file(&path).unwrap();
-        assert!(said.ends_with("1 of 2 records have no job number: expected none or all"), "{said}");
-    }
 }

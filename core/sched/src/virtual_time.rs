@@ -1,8 +1,7 @@
 /// A virtual time: how far the turns have come, against which newcomers are lined up.
 ///
 /// It never moves backwards, and has no other way to change: were it the tag of the job served last, one served seldom
-/// would take it back, and a newcomer then have the link until it has caught up with the others. The ranked qdisc
-/// (uplink/bpf/ranked.bpf.c) has the same rule.
+/// would take it back, and a newcomer then have the link until it has caught up with the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct VirtualTime<T>(T);
 

@@ -148,7 +148,7 @@ fn check_manifest(manifest: &Manifest) -> Result<Rate, ReportError> {
         return Err(bad(manifest, "per_connection is 0: a connection carries at least 1 request".into()));
     }
     if link_bps == 0 && manifest.is_of_server() {
-        let reason = "its server knew no rate of a link, without which there is no bound: serve with --uplink RATE";
+        let reason = "a server's log does not tell the rate of its link, without which there is no bound: give it with --link RATE";
         return Err(bad(manifest, reason.into()));
     }
     Rate::from_bits_per_s(link_bps)

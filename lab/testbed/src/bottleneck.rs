@@ -23,12 +23,9 @@ pub(crate) fn build_commands(
             let isolation = if qdisc == Qdisc::Cake { "" } else { " dual-dsthost" };
             vec![format!("tc -n {side} qdisc add dev {device} root handle 1: cake bandwidth {bits}bit{isolation}")]
         }
-        qdisc @ (Qdisc::Bands | Qdisc::Ranked) => {
+        Qdisc::Bands => {
             let mut words = weir_words(side, weir, &["uplink", "up", device])?;
             words.extend(["--rate".into(), experiment.link.to_string()]);
-            if qdisc == Qdisc::Ranked {
-                words.extend(["--qdisc", "ranked"].map(String::from));
-            }
             words.extend(spec.qdisc_flags.iter().cloned());
             return Ok(vec![words]);
         }
@@ -51,7 +48,6 @@ pub(crate) fn attach_command(
     flag("port", port.to_string());
     flag("rate", experiment.link.to_string());
     flag("policy", policy.name().into());
-    flag("into", experiment.qdisc_of(spec).name().into());
     words.push("--no-watch".into());
     words.extend(spec.attach_flags.iter().cloned());
     Ok(Some(words))
@@ -164,8 +160,6 @@ mod tests {
         assert_eq!(commands("qdisc = \"cake_hosts\"", ""), [format!("{cake} dual-dsthost")]);
         let bands = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc htb";
         assert_eq!(commands("", "qdisc = \"bands\"\nqdisc_flags = [\"--qdisc\", \"htb\"]"), [bands]);
-        let ranked = "ip netns exec S /a b/weir uplink up cable --rate 10mbit --qdisc ranked";
-        assert_eq!(commands("", "qdisc = \"ranked\""), [ranked]);
     }
 
     #[test]
@@ -177,11 +171,10 @@ mod tests {
             words.map(|words| words.join(" "))
         };
         assert_eq!(attach(""), None);
-        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --into bands --no-watch";
+        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy las --no-watch";
         assert_eq!(attach("attach = \"las\"").unwrap(), want);
-        let want =
-            "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --into ranked --no-watch --x 1";
-        let run = "attach = \"srpt\"\nqdisc = \"ranked\"\nattach_flags = [\"--x\", \"1\"]";
+        let want = "ip netns exec S weir attach cable --port 8080 --rate 10mbit --policy srpt --no-watch --x 1";
+        let run = "attach = \"srpt\"\nqdisc = \"bands\"\nattach_flags = [\"--x\", \"1\"]";
         assert_eq!(attach(run).unwrap(), want);
     }
 

@@ -146,8 +146,7 @@ pub(crate) fn keep_left_out(order: &Order<'_>, conducted: &[Conducted]) -> Resul
             let failed = conducted.failed.iter().map(|run| (&run.name, format!("it failed: {}", run.reason)));
             Some(skipped.chain(failed).map(|(run, why)| (point.join(run).display().to_string(), why)))
         });
-        LeftOut::add(folder.path, reasons.flatten())
-            .map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason().to_string())))?;
+        LeftOut::add(folder.path, reasons.flatten())?;
     }
     Ok(())
 }

@@ -65,6 +65,12 @@ impl LabError {
     }
 }
 
+impl From<record::FileError> for LabError {
+    fn from(error: record::FileError) -> LabError {
+        LabError::path(error.path(), io::Error::other(error.reason()))
+    }
+}
+
 impl fmt::Display for LabError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

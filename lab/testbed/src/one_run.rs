@@ -331,12 +331,11 @@ fn complete(
         environment.insert("critical_rho".into(), format!("{:.4}", calibration.critical_rho));
         environment.insert("critical_rho_half_width".into(), format!("{:.4}", calibration.critical_rho_half_width));
     }
-    environment.extend(server_side::described(folder));
+    environment.extend(server_side::described(folder)?);
     environment.extend(twin::complete(folder, &run, &samples)?);
     amend(&mut run.manifest, &measured, environment);
     run.manifest.baseline.clone_from(&spec.baseline);
-    Run::write_manifest(folder, &run.manifest)
-        .map_err(|e| LabError::path(e.path(), std::io::Error::other(e.reason())))?;
+    Run::write_manifest(folder, &run.manifest)?;
     Ok(run)
 }
 

@@ -3,7 +3,7 @@
 //! A brace that begins anything else, as a table of TOML does, is text.
 
 /// Those that every run fills in.
-pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "drain", "records"];
+pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "drain", "access_log"];
 
 /// The name in front, if the text begins with one between braces.
 fn first(text: &str) -> Option<&str> {
@@ -52,6 +52,6 @@ mod tests {
     #[test]
     fn the_first_unknown_name_is_found() {
         assert_eq!(unknown("{site} { x = 1 } {recods} {other}", |name| OWN.contains(&name)), Some("recods"));
-        assert_eq!(unknown("{site}{records} {", |name| OWN.contains(&name)), None);
+        assert_eq!(unknown("{site}{access_log} {", |name| OWN.contains(&name)), None);
     }
 }

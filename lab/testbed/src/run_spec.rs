@@ -27,7 +27,7 @@ pub struct RunSpec {
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{records}` (a file in the
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{access_log}` (a file in the
     /// run's folder) and the names of `fill` are replaced in it.
     pub config: Option<String>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.
@@ -47,7 +47,7 @@ pub struct RunSpec {
     /// What queues at the bottleneck; see [`crate::Experiment::qdisc_of`] for when it is not given.
     #[serde(rename = "qdisc")]
     pub(crate) qdisc_given: Option<Qdisc>,
-    /// More flags for the `weir uplink up` that builds `bands` or `ranked`.
+    /// More flags for the `weir uplink up` that builds `bands`.
     #[serde(default)]
     pub qdisc_flags: Vec<String>,
     /// The policy by which `weir attach` orders what the server sends; unset attaches nothing.
@@ -113,8 +113,6 @@ pub enum Qdisc {
     CakeHosts,
     /// The priority bands of `weir uplink up`, with its own shaper.
     Bands,
-    /// The flow-ranked qdisc of `weir uplink up`, which shapes by itself.
-    Ranked,
 }
 
 impl Qdisc {
@@ -127,7 +125,6 @@ impl Qdisc {
             Qdisc::Cake => "cake",
             Qdisc::CakeHosts => "cake_hosts",
             Qdisc::Bands => "bands",
-            Qdisc::Ranked => "ranked",
         }
     }
 
@@ -138,7 +135,7 @@ impl Qdisc {
 
     /// Built by `weir uplink up`, and of use only where the server's own packets queue.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Qdisc::Bands | Qdisc::Ranked)
+        self == Qdisc::Bands
     }
 }
 
@@ -228,7 +225,6 @@ impl RunSpec {
     /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
     pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
         self.qdisc_given.or(match (self.drain.as_str(), self.attach) {
-            ("ranked", _) => Some(Qdisc::Ranked),
             ("bands", _) | (_, Some(_)) => Some(Qdisc::Bands),
             _ => None,
         })
@@ -260,18 +256,17 @@ impl RunSpec {
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
             );
         }
-        if matches!(self.drain.as_str(), "bands" | "ranked") && self.drain != queue {
-            let drain = &self.drain;
-            return wrong(format!("drain `{drain}` into qdisc `{queue}`: write qdisc = \"{drain}\" or leave it out"));
+        if self.drain == "bands" && qdisc != Qdisc::Bands {
+            return wrong(format!("drain `bands` into qdisc `{queue}`: write qdisc = \"bands\" or leave it out"));
         }
         if self.attach.is_some() && !qdisc.is_ours() {
-            return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\" or \"ranked\""));
+            return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\""));
         }
         if self.attach.is_none() && !self.attach_flags.is_empty() {
             return wrong("attach_flags without attach: name a policy, for example attach = \"las\"".into());
         }
         if !qdisc.is_ours() && !self.qdisc_flags.is_empty() {
-            return wrong(format!("qdisc_flags are for `bands` and `ranked`, not for `{queue}`: leave them out"));
+            return wrong(format!("qdisc_flags are for `bands`, not for `{queue}`: leave them out"));
         }
         self.check_network(qdisc, network).or_else(wrong)
     }
@@ -339,8 +334,6 @@ mod tests {
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"caddy\""), Qdisc::Cake);
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nqdisc = \"fq_codel\""), Qdisc::FqCodel);
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nattach = \"las\""), Qdisc::Bands);
-        assert_eq!(qdisc("", "server = \"nginx\"\nattach = \"srpt\"\nqdisc = \"ranked\""), Qdisc::Ranked);
-        assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\ndrain = \"ranked\""), Qdisc::Ranked);
         assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\ndrain = \"bands\""), Qdisc::Bands);
     }
 
@@ -386,7 +379,7 @@ mod tests {
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),
             ("", "server = \"nginx\"\nattach_flags = [\"-x\"]", "run `a`: attach_flags without attach"),
-            ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands` and `ranked`"),
+            ("", "server = \"nginx\"\nqdisc_flags = [\"-x\"]", "run `a`: qdisc_flags are for `bands`"),
             ("", "server = \"nginx\"\nconfig = \"\"", "run `a`: config is of `weir run`"),
             ("", "server = \"nginx\"\ncold_reads_per_s = 0", "expected a nonzero u32"),
             ("", "server = \"nginx\"\nqdisc = \"codel\"", "unknown variant `codel`, expected one of `fifo`"),

@@ -1,27 +1,29 @@
-//! Latency as the server saw it, from its own records: 004 (section 2) has no other, "to factor out extraneous load in the network".
+//! Latency as the server saw it, from its access log: 004 (section 2) has no other, "to factor out extraneous load in the network".
 //!
 //! From the last byte of the request to the last byte of the response in the kernel; the queue before `accept` and the wire are not in it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use record::{JobRecord, Run};
+use record::{FileError, JobRecord, Run};
 use stats::{SIZE_DECADES, size_decade, weighted_mean};
 
-/// In the folder of a run, a run of the server's side.
-const FOLDER: &str = "server-side";
+/// In the folder of a run, the access log of its server, in JSON.
+const FILE: &str = "access.json";
 
-/// The file of the server's records; its folder is made.
-pub(crate) fn records_file(folder: &Path) -> std::io::Result<PathBuf> {
-    let folder = folder.join(FOLDER);
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder.canonicalize()?.join("records.csv"))
+/// The file of the server's access log.
+pub(crate) fn access_log(folder: &Path) -> std::io::Result<PathBuf> {
+    Ok(folder.canonicalize()?.join(FILE))
 }
 
 /// For the manifest: the mean of all responses, `server_latency_ms`, and of each class that the server told apart, with its name; all
-/// weighted by size class. Nothing where the server kept no records, or has not ended well.
-pub(crate) fn described(folder: &Path) -> BTreeMap<String, String> {
-    Run::read(&folder.join(FOLDER)).map_or_else(|_| BTreeMap::new(), |run| means(&run))
+/// weighted by size class. Nothing where the server kept no log.
+pub(crate) fn described(folder: &Path) -> Result<BTreeMap<String, String>, FileError> {
+    let log = folder.join(FILE);
+    if !log.exists() {
+        return Ok(BTreeMap::new());
+    }
+    Run::read_access_log(&log, None).map(|run| means(&run))
 }
 
 fn means(run: &Run) -> BTreeMap<String, String> {
@@ -81,6 +83,6 @@ mod tests {
         let expected =
             [("server_latency_ms", "82.5000"), ("server_latency_ms_A", "57.5000"), ("server_latency_ms_B", "200.0000")];
         assert_eq!(found, expected.map(|(name, ms)| (name.to_string(), ms.to_string())).into());
-        assert!(described(Path::new("/nonexistent")).is_empty());
+        assert!(described(Path::new("/nonexistent")).unwrap().is_empty());
     }
 }

@@ -155,7 +155,7 @@ macro_rules! names {
 
 names! {
     /// Where the order is kept.
-    Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Ranked = "ranked", Off = "off", }
+    Shaping { Auto = "auto", Paced = "paced", Bands = "bands", Off = "off", }
     LogFormat { Combined = "combined", Json = "json", }
     /// Who may use the slots of a class.
     SlotSharing { Own = "own", Any = "any", Preempt = "preempt", }

@@ -1,14 +1,24 @@
 //! Flags and keys that there were: what is said to whoever still uses one.
 
+const RECORDS: &str = "the JSON access log has them, and `weirlab report LOG` reads it (docs/weirlab.md); write --access-log FILE --log-format json";
+
+const RANKED: &str = "write bands, which `weir uplink up` makes (docs/attach.md)";
+
 const PROMOTION: &str = "a response moves to a better band when nothing of its connection is queued; leave it out";
 
-/// A flag as it is typed or a key with its table, and what to do instead.
+/// A flag as it is typed or a key with its table, each with a value where only that is gone, and what to do instead.
 const GONE: &[(&str, &str)] = &[
     ("--class", "write [[class]] tables in weir.toml and start with `weir run` (docs/policies.md)"),
     ("--drain", "write --shaping"),
     ("--carrier-rank", "a connection stands by its stage (docs/notebook/carriers.md); leave it out"),
     ("--promotion", PROMOTION),
     ("uplink.promotion", PROMOTION),
+    ("--shaping ranked", RANKED),
+    ("uplink.shaping ranked", RANKED),
+    ("--qdisc ranked", "write htb, the default"),
+    ("--into", "responses go into bands; leave it out"),
+    ("--records", RECORDS),
+    ("server.records", RECORDS),
     ("--ktls", "records are made in the process; leave it out"),
     ("server.ktls", "records are made in the process; leave it out"),
 ];

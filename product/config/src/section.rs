@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use toml::de::{DeTable, DeValue};
 
 use crate::form::{FromText, Wrong};
+use crate::gone::gone;
 use crate::keys::{Form, Key, Kind, Unset};
 use crate::place::{Lines, Place, Placed, Remark, quoted};
 use crate::suggest;
@@ -217,7 +218,13 @@ impl<'r, 't> Section<'r, 't> {
         };
         match T::from_text(text) {
             Ok(read) => Some(Placed { value: read, at: self.book.place(value.span().start) }),
-            Err(Wrong::Form) => self.expect(key, value, &suggest::with_guess(T::FORM, text)),
+            Err(Wrong::Form) => match gone(&format!("{} {text}", key.path)) {
+                Some(said) => {
+                    self.book.mistake(self.book.place(value.span().start), said);
+                    None
+                }
+                None => self.expect(key, value, &suggest::with_guess(T::FORM, text)),
+            },
             Err(Wrong::Expected(expected)) => self.expect(key, value, &expected),
             Err(Wrong::Said(said)) => {
                 self.book.mistake(self.book.place(value.span().start), format!("{}: {said}", key.path));

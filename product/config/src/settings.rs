@@ -48,7 +48,6 @@ pub struct Process {
     pub connections: u32,
     pub slots: Option<u32>,
     pub backlog: u16,
-    pub records: Option<PathBuf>,
     pub access_log: Option<AccessLog>,
     pub user: Option<String>,
     /// Not without a user.
@@ -160,7 +159,6 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     }
     let (workers, slots) = (server.whole_number("workers"), server.whole_number("slots"));
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
-    let records = server.text::<PathBuf>("records");
     let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
     let [user, group] = ["user", "group"].map(|name| server.text::<Name>(name));
     if server.is_given("group") && !server.is_given("user") {
@@ -171,7 +169,6 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         connections: connections?.try_into().ok()?,
         slots: slots.and_then(|slots| slots.try_into().ok()),
         backlog: backlog?.try_into().ok()?,
-        records: records.map(|path| path.value),
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),

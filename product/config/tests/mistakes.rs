@@ -71,7 +71,7 @@ fn settings() {
         ),
         (
             "[uplink]\nshaping = \"pacd\"",
-            "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands, ranked or off; did you mean `paced`?",
+            "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands or off; did you mean `paced`?",
         ),
         ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected text in quotes, a time in ns"),
         ("[limits]\nbody_rate_min = -1", "f:2:17: limits.body_rate_min `-1`: expected bytes"),
@@ -96,6 +96,12 @@ fn settings() {
         let mistake = one(text);
         assert!(mistake.contains(said), "{mistake}");
     }
+}
+
+#[test]
+fn a_value_that_is_gone_names_another() {
+    let said = one("[uplink]\nshaping = \"ranked\"");
+    assert!(said.starts_with("f:2:11: `uplink.shaping ranked` is gone: write bands, which"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,6 @@ use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::kept::Keeper;
 use crate::log::LogConfig;
-use crate::records::RecordsConfig;
 use crate::service::{PassedSocket, Privileges, Watchdog};
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
@@ -41,8 +40,6 @@ pub struct Config {
     pub limits: Limits,
     /// Of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
-    /// A row for every response; `None` costs nothing.
-    pub records: Option<RecordsConfig>,
 }
 
 impl Config {

@@ -3,8 +3,6 @@
 mod bands;
 mod error;
 mod queue;
-#[cfg(feature = "bpf")]
-mod ranked;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +14,7 @@ use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
 use sched::{Drain, Guard, Pace, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
-use uplink::tree::{self, Kind};
+use uplink::tree;
 use uplink::{Interface, Shaper};
 
 pub use error::{DrainError, Misfit};
@@ -24,7 +22,7 @@ pub use error::{DrainError, Misfit};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Mark, Marker, in_words, is_fast, mbit};
+use crate::transmit::{Gauge, Marker, in_words, is_fast, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +33,6 @@ pub enum DrainKind {
     Paced,
     /// Ordered by a queueing discipline with a few priorities.
     Bands,
-    /// Ordered by our own queueing discipline, exactly.
-    Ranked,
     /// As fast as sockets take it.
     Off,
 }
@@ -111,7 +107,7 @@ impl DrainChoice {
             match options.kind {
                 DrainKind::Paced => return Err(DrainError::Policy(Misfit::Off)),
                 DrainKind::Auto => return Ok(DrainChoice::off(options, "as requested")),
-                DrainKind::Bands | DrainKind::Ranked | DrainKind::Off => {}
+                DrainKind::Bands | DrainKind::Off => {}
             }
         }
         if options.classes.is_some() {
@@ -119,11 +115,9 @@ impl DrainChoice {
         }
         match options.kind {
             DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
-            DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
+            // Bands know but a few sizes.
+            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
             DrainKind::Bands => bands::find(options, listen),
-            DrainKind::Ranked => ranked(options, listen),
-            // Bands come after both: they know but a few sizes.
-            DrainKind::Auto => Ok(ranked(options, listen).unwrap_or_else(|_| DrainChoice::paced(options, listen.ip()))),
         }
     }
 
@@ -132,7 +126,7 @@ impl DrainChoice {
         match options.kind {
             DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
             DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
-            DrainKind::Bands | DrainKind::Ranked => Err(DrainError::Policy(Misfit::Classes)),
+            DrainKind::Bands => Err(DrainError::Policy(Misfit::Classes)),
         }
     }
 
@@ -179,11 +173,7 @@ impl DrainChoice {
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
         let paced = |pace, why| DrainChoice { pace, ..DrainChoice::off(options, "") }.because(why);
-        let ranked = tree.as_ref().filter(|tree| tree.plan.kind == Kind::Ranked).map(|tree| tree.plan.rate);
-        let uplink = match (options.uplink, ranked) {
-            (UplinkRate::Auto, Some(rate)) => UplinkRate::Told(rate),
-            (uplink, _) => uplink,
-        };
+        let uplink = options.uplink;
         let place = interface.as_ref().map(|found| place(found, ip));
         let known = place.as_ref().filter(|_| uplink == UplinkRate::Auto).and_then(|place| known(&options.kept, place));
         let (most, bounds) = (uplink.most(), bounds(uplink, known));
@@ -202,7 +192,7 @@ impl DrainChoice {
                 let missing =
                     |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
                 let pace = Pace { rate: first_pace(bounds), ..Pace::UNKNOWN };
-                let why = said(uplink, options.uplink == uplink, &policy) + &known.map_or(String::new(), remembered);
+                let why = said(uplink, &policy) + &known.map_or(String::new(), remembered);
                 DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
         };
@@ -219,8 +209,7 @@ impl DrainChoice {
     pub fn name(&self) -> &'static str {
         match &self.marker {
             _ if self.is_paced() => "paced",
-            Some(Marker { mark: Mark::Bands(_), .. }) => "bands",
-            Some(Marker { mark: Mark::Told(_), .. }) => "ranked",
+            Some(_) => "bands",
             None => "off",
         }
     }
@@ -240,9 +229,8 @@ impl DrainChoice {
     pub fn capabilities(&self) -> CapabilitySet {
         match &self.marker {
             // Priorities above 6, at every change of band.
-            Some(Marker { mark: Mark::Bands(_), .. }) => CapabilitySet::NET_ADMIN,
-            // The map is open, and kernels that have the ranked queue let its holder write to it.
-            Some(Marker { mark: Mark::Told(_), .. }) | None => CapabilitySet::empty(),
+            Some(_) => CapabilitySet::NET_ADMIN,
+            None => CapabilitySet::empty(),
         }
     }
 
@@ -320,11 +308,10 @@ fn remembered(line: &KeptLine) -> String {
 }
 
 /// Where the pace is from, as the line at the start says it.
-fn said(uplink: UplinkRate, is_of_operator: bool, policy: &str) -> String {
+fn said(uplink: UplinkRate, policy: &str) -> String {
     match uplink {
         UplinkRate::Told(rate) => {
-            let source = if is_of_operator { "rate of --uplink" } else { "rate of the ranked queue" };
-            format!("shaping paced at 98 % of {rate}, policy {policy}: {source}")
+            format!("shaping paced at 98 % of {rate}, policy {policy}: rate of --uplink")
         }
         UplinkRate::Between(least, most) => {
             format!(
@@ -335,19 +322,6 @@ fn said(uplink: UplinkRate, is_of_operator: bool, policy: &str) -> String {
             format!("shaping paced, policy {policy}: the uplink's rate is searched (--uplink auto)")
         }
     }
-}
-
-#[cfg(feature = "bpf")]
-use ranked::{find as ranked, is_sorted};
-
-#[cfg(not(feature = "bpf"))]
-fn ranked(_: &DrainOptions, _: SocketAddr) -> Result<DrainChoice, DrainError> {
-    Err(DrainError::NotBuilt)
-}
-
-#[cfg(not(feature = "bpf"))]
-fn is_sorted(_: &Interface, _: u16) -> bool {
-    false
 }
 
 /// Whether the shaper is what limits us. Below a slower uplink somewhere else its queue is always empty, and would

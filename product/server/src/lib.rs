@@ -17,7 +17,6 @@ pub mod log;
 mod objectives;
 mod places;
 mod poll;
-mod records;
 mod reply;
 mod sandbox;
 pub mod service;
@@ -41,9 +40,8 @@ pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
-pub use records::{RecordsConfig, RecordsError};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
-pub use start::{STATUS_WAIT_MAX, Server, StartError, StopError};
+pub use start::{STATUS_WAIT_MAX, Server, StartError};
 pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.

@@ -144,7 +144,7 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let why = match passed {
         PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
         PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
-        _ if !config.drain.orders_http3() => "with bands and ranked HTTP/3 would have no order",
+        _ if !config.drain.orders_http3() => "with bands HTTP/3 would have no order",
         _ => return None,
     };
     Some(format!(

@@ -76,6 +76,11 @@ impl Replier {
         Some(self.served.assigned.as_ref()?.default())
     }
 
+    /// By its number, where there are classes.
+    pub fn class_name(&self, class: u16) -> Option<&str> {
+        Some(self.served.assigned.as_ref()?.name(class))
+    }
+
     /// For clients that speak TLS; `None` where no site has a certificate.
     pub fn acceptor(&self) -> Option<&tls::Acceptor> {
         self.served.acceptor.as_ref()

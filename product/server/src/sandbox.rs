@@ -2,7 +2,7 @@
 //! the rest. Neither needs a privilege, neither can be taken back, and a kernel that has one alone gives that one.
 //!
 //! Both belong to a thread and are inherited, so this runs before there is another thread. Of files what is named at the start is
-//! allowed: sites are read, folders of logs and records are written, and folders of what a reload reads again are read, since
+//! allowed: sites are read, folders of logs are written, and folders of what a reload reads again are read, since
 //! a new file takes the place of an old one there. System calls are refused by a list of the dangerous ones: what the allocator, the
 //! threads and the TLS of another build call is not known, and a server that ends at an unknown call is worse than one that fails at
 //! a known one.
@@ -55,7 +55,7 @@ pub fn confine(config: &Config) -> Confined {
     });
     let files =
         files.map_err(|why| format!("no Landlock: {why}; which files weir can open is up to its user's rights alone"));
-    let calls = refuse_calls(config.drain.name() == "ranked");
+    let calls = refuse_calls();
     let calls = calls.map_err(|why| format!("no filter of system calls (seccomp): {why}; weir serves without"));
     Confined { are_files: files.is_ok(), remarks: [files, calls].into_iter().filter_map(Result::err).collect() }
 }
@@ -72,7 +72,7 @@ fn reach(config: &Config) -> Reach {
     }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
-    let written = logs.filter_map(|log| log.path.as_ref()).chain(config.records.iter().map(|records| &records.path));
+    let written = logs.filter_map(|log| log.path.as_ref());
     reach.writes.extend(written.flat_map(|file| folders_of(file)));
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
     reach
@@ -130,6 +130,7 @@ fn allow(ruleset: &mut landlock::RulesetCreated, path: &Path, access: BitFlags<A
 /// Those that a server of files never makes, and one who has taken it over might.
 #[rustfmt::skip]
 const REFUSED: &[libc::c_long] = &[
+    libc::SYS_bpf,
     // Other programs and their memory.
     libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd, libc::SYS_kcmp,
@@ -172,13 +173,10 @@ const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// They fail with EPERM. `bpf` is called where the kernel orders (`ranked`), and nowhere else.
-pub fn refuse_calls(uses_bpf: bool) -> Result<(), String> {
+/// They fail with EPERM.
+pub fn refuse_calls() -> Result<(), String> {
     let refused = || -> Result<(), Box<dyn Error>> {
         let mut calls: BTreeMap<_, _> = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
-        if !uses_bpf {
-            calls.insert(libc::SYS_bpf, Vec::new());
-        }
         let families = FAMILIES.map(|family| (0, Ne, family as u64));
         calls.insert(libc::SYS_socket, vec![rule(&families)?]);
         let is_set = |argument, bit: libc::c_int| rule(&[(argument, MaskedEq(bit as u64), bit as u64)]);

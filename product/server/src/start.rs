@@ -13,7 +13,6 @@ use thiserror::Error;
 
 use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
-use crate::clock;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
@@ -22,7 +21,6 @@ use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::objectives::{Desk, Status};
 use crate::places::Places;
-use crate::records::{About, Finisher, Recorder, RecordsError};
 use crate::reply::Replier;
 use crate::sandbox;
 use crate::service::PrivilegeError;
@@ -57,7 +55,6 @@ pub struct Server {
     /// Ends the watching, before the logs' threads end.
     threads: Threads,
     logs: Logs,
-    recording: Option<(Recorder, Finisher)>,
     current: Arc<Current>,
     desk: Arc<Desk>,
     /// To files that were named at the start.
@@ -84,8 +81,6 @@ pub enum StartError {
     Privileges(#[from] PrivilegeError),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
     Log(String, #[source] io::Error),
-    #[error(transparent)]
-    Records(RecordsError),
     /// What a thread needs, and could not get.
     #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
     Thread(String, #[source] io::Error),
@@ -119,15 +114,6 @@ fn unheard_datagrams(error: &io::Error) -> String {
     }
 }
 
-/// Why what was running has not ended as it should.
-#[derive(Debug, Error)]
-pub enum StopError {
-    #[error(transparent)]
-    Thread(#[from] ThreadError),
-    #[error(transparent)]
-    Records(RecordsError),
-}
-
 impl Server {
     /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
     /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
@@ -141,7 +127,6 @@ impl Server {
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         let current = Arc::new(open_sites(&mut config, &logs)?);
-        let recording = start_recording(&config, addresses[0].address, &threads)?;
         let wakes = wakes(config.workers)?;
         let connections_max = room(&config);
         let mut server = Server {
@@ -157,7 +142,6 @@ impl Server {
             pool: Pool::new(),
             threads,
             logs,
-            recording,
             current,
             desk: Arc::default(),
             is_confined,
@@ -206,12 +190,9 @@ impl Server {
         self.threads.failure()
     }
 
-    /// Opens the access logs and the records anew, as after a rotation.
+    /// Opens the access logs anew, as after a rotation.
     pub fn reopen_logs(&self) {
         self.logs.reopen();
-        if let Some((recorder, _)) = &self.recording {
-            recorder.reopen();
-        }
     }
 
     /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
@@ -225,9 +206,6 @@ impl Server {
         }
         self.logs.forget_unused();
         replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })?;
-        if let (Some((recorder, _)), Some(assigned)) = (&self.recording, &self.current.served().assigned) {
-            recorder.name_classes(assigned.names());
-        }
         self.wakes.iter().for_each(|wake| wake.set());
         self.tell_remarks();
         Ok(())
@@ -264,8 +242,8 @@ impl Server {
         self.desk.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
     }
 
-    /// Finishes what is being sent, then ends all threads, the records' last.
-    pub fn stop(self) -> Result<(), StopError> {
+    /// Finishes what is being sent, then ends all threads.
+    pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
         self.stop.store(true, Ordering::Release);
         for wake in &self.wakes {
@@ -275,10 +253,7 @@ impl Server {
             self.threads.join(worker)?;
         }
         self.pool.stop();
-        match self.recording {
-            Some((_, finisher)) => finisher.finish().map_err(StopError::Records),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
@@ -298,7 +273,6 @@ impl Server {
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             wake: Arc::clone(wake),
             log: self.logs.handle(),
-            recorder: self.recording.as_ref().map(|(recorder, _)| recorder.clone()),
             limits: config.limits.clone(),
             places: Arc::clone(&self.places),
             clients: Arc::clone(&self.clients),
@@ -390,16 +364,6 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
 fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
     logs.open(config).map_err(|error| StartError::Log(name, error))
-}
-
-fn start_recording(
-    config: &Config,
-    address: SocketAddr,
-    threads: &Threads,
-) -> Result<Option<(Recorder, Finisher)>, StartError> {
-    let Some(records) = &config.records else { return Ok(None) };
-    let about = About::new(records, config, address);
-    Recorder::start(records.path.clone(), about, clock::now(), threads).map(Some).map_err(StartError::Records)
 }
 
 fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 // Looks at every TCP packet that leaves an interface from one of the wanted ports and says how urgent it is: into a band
-// (skb->priority is the class of a tree of ours) or by rank (skb->priority is the rank itself, lower first).
+// (skb->priority is the class of a tree of ours).
 //
 // It runs for servers that know nothing of it: where a response begins is told by bytes having come in while nothing was
 // outstanding, how long it is by the Content-Length of its head. What cannot be read (TLS, HTTP/2, chunked) is ranked by what
@@ -51,13 +51,6 @@ struct {
 	__type(key, int);
 	__type(value, struct flow);
 } weir_flows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct told);
-} weir_told SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -443,28 +436,6 @@ static __always_inline void follow_pipelined(struct __sk_buff *skb, struct flow 
 #endif
 }
 
-// What the server told of the response this byte belongs to, if it told anything.
-static __always_inline bool read_told(struct bpf_sock *sk, struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset,
-				      struct counters *counters)
-{
-	struct told *told = bpf_sk_storage_get(&weir_told, sk, 0, 0);
-
-	if (!told || offset < told->begin || offset >= told->end)
-		return false;
-	if (flow->begin != told->begin || flow->end != told->end || flow->seen == UNSEEN) {
-		count_sent(flow);
-		flow->seen = SEEN;
-		flow->begin = told->begin;
-		flow->end = told->end;
-		flow->phase = PHASE_KNOWN;
-		flow->received = tcp->bytes_received;
-		counters->responses++;
-		counters->sizes_told++;
-		count_size(told->end - told->begin);
-	}
-	return true;
-}
-
 // Can nothing of what is known change with this packet? Most packets of a large response are of that kind, and cost the least:
 // its head is read, and neither has the peer sent anything since it began nor is it over.
 static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp, __u64 offset)
@@ -474,7 +445,7 @@ static __always_inline bool goes_on(struct flow *flow, struct bpf_tcp_sock *tcp,
 }
 
 // Brings the connection's state up to this packet; true when a response begins with it.
-static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow, struct bpf_tcp_sock *tcp,
+static __always_inline bool follow(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tcp,
 				   struct packet *packet, __u64 offset, struct counters *counters)
 {
 	__u64 begun = flow->begin;
@@ -482,11 +453,9 @@ static __always_inline bool follow(struct __sk_buff *skb, struct bpf_sock *sk, s
 
 	if (goes_on(flow, tcp, offset))
 		return false;
-	if (!read_told(sk, flow, tcp, offset, counters)) {
-		if (begins(skb, flow, tcp, packet, offset))
-			begin(skb, flow, tcp, packet, offset, counters);
-		read_on(skb, flow, packet->payload_at, packet->payload_at + packet->payload_bytes, offset, counters);
-	}
+	if (begins(skb, flow, tcp, packet, offset))
+		begin(skb, flow, tcp, packet, offset, counters);
+	read_on(skb, flow, packet->payload_at, packet->payload_at + packet->payload_bytes, offset, counters);
 	return is_new || flow->begin != begun;
 }
 
@@ -616,18 +585,14 @@ static __always_inline int classify_data(struct __sk_buff *skb, struct bpf_sock 
 	if (flow->seen != UNSEEN && end <= flow->highest)
 		return stamp(skb, counters, flow->band, flow->priority);
 	is_idle = packet->seq == tcp->snd_una && offset >= flow->highest;
-	is_first = follow(skb, sk, flow, tcp, packet, offset, counters);
+	is_first = follow(skb, flow, tcp, packet, offset, counters);
 	flow->highest = end;
 	value = value_of(settings.policy, flow, tcp, offset, shown_end(skb, sk, flow, packet, offset));
 	band = band_of(value);
 	if (is_behind)
 		band = behind(band);
-	if (settings.into == INTO_RANKED) {
-		flow->priority = is_behind ? rank_behind(ahead, settings.allowance_bytes, value) : rank_of(value);
-	} else {
-		band = keep_order(skb, flow, is_idle, is_first, band, counters);
-		flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
-	}
+	band = keep_order(skb, flow, is_idle, is_first, band, counters);
+	flow->priority = settings.priorities[band & (BANDS_MAX - 1)];
 	flow->band = band;
 	follow_pipelined(skb, flow, tcp, packet, offset, counters);
 	return stamp(skb, counters, band, flow->priority);
@@ -652,9 +617,7 @@ static __always_inline int classify_unknown(struct __sk_buff *skb, struct bpf_tc
 	offset = tcp->bytes_acked + (__s32)(packet->seq - tcp->snd_una);
 	value = value_of(settings.policy, &flow, tcp, offset, 0);
 	band = band_of(value);
-	if (settings.into == INTO_BANDS)
-		return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
-	return stamp(skb, counters, band, rank_of(value));
+	return stamp(skb, counters, band, settings.priorities[band & (BANDS_MAX - 1)]);
 }
 
 // Is the packet this connection's? By its port, or where that was rewritten behind the socket (REDIRECT, DNAT to a port of this
@@ -703,5 +666,5 @@ int weir_classify(struct __sk_buff *skb)
 		return flow ? TC_ACT_UNSPEC : classify_unknown(skb, tcp, &packet, counters);
 	if (flow && packet.seq != tcp->snd_una)
 		return stamp(skb, counters, flow->band, flow->priority);
-	return stamp(skb, counters, BAND_CONTROL, settings.into == INTO_RANKED ? RANK_CONTROL : settings.priorities[BAND_CONTROL]);
+	return stamp(skb, counters, BAND_CONTROL, settings.priorities[BAND_CONTROL]);
 }

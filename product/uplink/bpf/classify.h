@@ -12,13 +12,11 @@
 #define BAND_CONTROL 0
 
 enum policy { LAS = 0, PSJF = 1, SRPT = 2, SRRT = 3 };
-enum into { INTO_BANDS = 0, INTO_RANKED = 1 };
 
 // Fixed when the program is loaded: the verifier sees constants and drops the code of the policies that are not wanted.
 struct settings {
 	__u32 layout;
 	__u32 policy;
-	__u32 into;
 	// What attaching made and detaching has to remove: 1 the clsact, 2 the tree.
 	__u32 made;
 	__u32 cuts_count;
@@ -54,7 +52,6 @@ struct counters {
 	struct band_counters bands[BANDS_MAX];
 	__u64 responses;
 	__u64 sizes_read;
-	__u64 sizes_told;
 	__u64 sizes_unknown;
 	__u64 promotions;
 	__u64 held_back;
@@ -66,13 +63,7 @@ struct counters {
 };
 
 _Static_assert(__builtin_offsetof(struct counters, responses) == COUNTERS_RESPONSES_AT * 8, "counters.responses");
-_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 10) * 8, "counters");
-
-// What a server tells of the response it is about to send: offsets in the connection's stream of bytes, from 0 at accept.
-struct told {
-	__u64 begin;
-	__u64 end;
-};
+_Static_assert(sizeof(struct counters) == (COUNTERS_RESPONSES_AT + 9) * 8, "counters");
 
 // Where the reading of a response's head stands.
 enum phase { PHASE_STATUS = 0, PHASE_FIELDS = 1, PHASE_KNOWN = 2, PHASE_UNKNOWN = 3 };
@@ -84,7 +75,7 @@ enum seen { UNSEEN = 0, SEEN = 1, CLOSED = 2 };
 #define KEPT_WORDS 5
 #define KEPT_BYTES (KEPT_WORDS * 8)
 
-// A connection, from its first byte of data on. Offsets as in `told`.
+// A connection, from its first byte of data on. Offsets are in its stream of bytes, from 0 at accept.
 struct flow {
 	// What every packet needs; the kernel has it in one cache line, behind 8 bytes of its own.
 	__u64 begin;

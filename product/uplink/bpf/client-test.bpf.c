@@ -4,7 +4,6 @@
 #include <bpf/bpf_helpers.h>
 
 #include "client.h"
-#include "rank.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -30,10 +29,8 @@ struct question {
 	__u64 allowance;
 	__u64 bytes_per_s;
 	__u64 now;
-	__u64 value;
-	// The answers.
+	// The answer.
 	__u64 ahead;
-	__u64 rank;
 };
 
 SEC("syscall")
@@ -46,6 +43,5 @@ int weir_charge(struct question *question)
 	if (!client || !share)
 		return 1;
 	question->ahead = charge(share, client, question->bytes, question->allowance, question->bytes_per_s, question->now);
-	question->rank = rank_behind(question->ahead, question->allowance, question->value);
 	return 0;
 }

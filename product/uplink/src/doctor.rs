@@ -70,7 +70,7 @@ fn privileges() -> Vec<Finding> {
         Finding {
             what: "CAP_BPF",
             state: State::of(holds(CAP_BPF) || holds(CAP_SYS_ADMIN)),
-            used_for: "attach, serve --shaping ranked",
+            used_for: "attach",
             needs: "root, or this capability",
         },
         Finding {
@@ -171,7 +171,7 @@ fn types() -> Vec<Finding> {
         Finding {
             what: "BTF",
             state: State::of(!types.is_empty()),
-            used_for: "attach, serve --shaping ranked: programs that fit any kernel",
+            used_for: "attach: programs that fit any kernel",
             needs: "CONFIG_DEBUG_INFO_BTF",
         },
         Finding {
@@ -179,12 +179,6 @@ fn types() -> Vec<Finding> {
             state: State::of(names("\0tcx_link\0")),
             used_for: "attach: first of all programs",
             needs: "Linux 6.6",
-        },
-        Finding {
-            what: "BPF qdisc",
-            state: State::of(names("\0bpf_struct_ops_Qdisc_ops\0")),
-            used_for: "uplink up --qdisc ranked, serve --shaping ranked",
-            needs: "Linux 6.16 with CONFIG_NET_SCH_BPF",
         },
     ]
 }
@@ -196,7 +190,7 @@ fn settings() -> Vec<Finding> {
         Finding {
             what: "BPF JIT",
             state: is_on("/proc/sys/net/core/bpf_jit_enable"),
-            used_for: "speed of attach and ranked",
+            used_for: "speed of attach",
             needs: "sysctl net.core.bpf_jit_enable=1 (CONFIG_BPF_JIT)",
         },
         Finding {
@@ -208,7 +202,7 @@ fn settings() -> Vec<Finding> {
         Finding {
             what: "BPF programs in this build",
             state: State::of(is_built_with_programs()),
-            used_for: "attach, serve --shaping ranked",
+            used_for: "attach",
             needs: "a build with the feature bpf and clang 15 or newer",
         },
     ]

@@ -17,14 +17,12 @@ mod initial_rto;
 mod interface;
 mod netlink;
 mod queues;
-pub mod ranked;
 mod shaper;
 mod socket_memory;
 mod tc;
 mod tcp_info;
 #[cfg(test)]
 mod testing;
-mod told;
 pub mod tree;
 mod tun;
 
@@ -37,5 +35,4 @@ pub use shaper::{Shaper, Waiting};
 pub use socket_memory::{queued_below_bytes, unsent_bytes};
 pub use tc::Counted;
 pub use tcp_info::{TcpInfo, tcp_info};
-pub use told::ToldMap;
 pub use tun::open_tun;

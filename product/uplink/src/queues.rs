@@ -4,7 +4,7 @@ use std::io;
 
 use crate::netlink::Socket;
 use crate::tc::{self, Counted, Qdisc, TC_H_ROOT};
-use crate::tree::{self, Kind};
+use crate::tree;
 use crate::{Error, Interface};
 
 /// Counters since the discipline at the root was made, and what waits now.
@@ -30,7 +30,7 @@ impl QueueWatch {
     /// The tree that is there now decides what bands there are.
     pub fn open(device: &str) -> Result<QueueWatch, Error> {
         let interface = Interface::by_name(device)?;
-        let tree = tree::find(&interface)?.filter(|tree| tree.plan.kind != Kind::Ranked);
+        let tree = tree::find(&interface)?;
         let classes = tree.map_or(vec![], |tree| (0..tree.plan.bands).map(|band| tree.priority(band)).collect());
         let doing = format!("reading the queues of {device}");
         let netlink = Socket::open().map_err(|error| Error::kernel(&doing, error))?;
@@ -97,7 +97,7 @@ mod tests {
             run("ip link add weir0 type veth peer name weir1");
             run("ip link set weir0 up");
             let interface = Interface::by_name("weir0").unwrap();
-            tree::up(&interface, &Plan::new(Kind::Htb, "1mbit".parse().unwrap()), false).unwrap();
+            tree::up(&interface, &Plan::new(tree::Kind::Htb, "1mbit".parse().unwrap()), false).unwrap();
             let mut watch = QueueWatch::open("weir0").unwrap();
             assert_eq!((watch.bands(), watch.read().unwrap().bands.len()), (15, 15));
         });

@@ -21,7 +21,7 @@ use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, PolicySpec, RecordsConfig, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Limits, Listen, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -89,7 +89,7 @@ pub struct Args {
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
-    /// ranked (kernel, `weir attach`), off, or auto (the best available)
+    /// off, or auto (paced)
     #[arg(long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
@@ -167,10 +167,6 @@ pub struct Args {
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// Write a record of every response to this file (CSV, for `weirlab report`);
-    /// SIGHUP and SIGUSR1 reopen it [default: none]
-    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
-    records: Option<PathBuf>,
     /// Format of the access log
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
@@ -212,7 +208,6 @@ enum Shaping {
     Auto,
     Paced,
     Bands,
-    Ranked,
     Off,
 }
 
@@ -352,16 +347,6 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
-/// What the manifest says of this program. A build that is to be told from others sets `WEIR_COMMIT`, as for weirlab.
-fn records(path: PathBuf) -> RecordsConfig {
-    RecordsConfig {
-        path,
-        command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        commit: option_env!("WEIR_COMMIT").unwrap_or("unknown").into(),
-    }
-}
-
 fn config(
     args: Args,
     hosted: Hosted,
@@ -394,7 +379,6 @@ fn config(
         backlog: args.backlog,
         workers: workers(&args),
         limits,
-        records: args.records.map(records),
         access_log: args.access_log.map(|path| access_log(path, args.log_format)),
     })
 }

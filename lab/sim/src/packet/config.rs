@@ -56,8 +56,6 @@ pub enum DrainKind {
     Paced,
     /// Socket buffers take all at once; every packet is marked with the band its response has then.
     Bands,
-    /// Socket buffers take all at once; the queue asks the drain whose packet goes next.
-    Ranked,
 }
 
 /// What TCP is like.
@@ -282,11 +280,8 @@ impl Config {
                 "drain `bands` needs a policy with bands, such as srpt-bands:5 or quick-fix: `{}` has none",
                 self.policy
             ))),
-            (DrainKind::Bands, Discipline::Bands(_)) | (DrainKind::Ranked, Discipline::Ranked(_)) => Ok(()),
+            (DrainKind::Bands, Discipline::Bands(_)) => Ok(()),
             (DrainKind::Bands, _) => error("drain `bands` marks packets for a bottleneck of `bands`: choose that"),
-            (DrainKind::Ranked, _) | (_, Discipline::Ranked(_)) => {
-                error("drain `ranked` and bottleneck `ranked` are one thing: choose both or neither")
-            }
             (_, Discipline::Bands(_)) => error("bottleneck `bands` needs packets with bands: choose drain `bands` too"),
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
 
-use sched::{JobId, Progress};
+use sched::JobId;
 use units::{Nanos, wire};
 use workload::Job;
 
@@ -36,7 +36,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                 if !is_taken {
                     conn.sender.dequeued(segments.bytes);
                 }
-                self.mark_sent(id, segments, is_taken);
+                self.mark_sent(id, segments);
                 self.lose_dropped();
             } else {
                 conn.sender.refused(now);
@@ -66,7 +66,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             let conn = self.conns.get(id).expect("it just sent");
             conn.sender.probe_sent(segments);
             conn.count(segments, &settings);
-            self.mark_sent(id, segments, true);
+            self.mark_sent(id, segments);
             self.lose_dropped();
         }
         self.transmit(id);
@@ -87,8 +87,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             }
         }
         let load = Load::Data { seq: segments.start, bytes: segments.bytes, fin: segments.fin, again: segments.again };
-        // A ranked queue keeps what is no job's apart.
-        let band = if self.config.drain == DrainKind::Ranked && conn.job.is_none() { 0 } else { conn.band };
+        let band = conn.band;
         self.enqueue(Packet { conn: id, load, wire_bytes, queued_at: self.now, band })
     }
 
@@ -145,32 +144,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let packet = match &mut self.queue {
             Queue::Bands(queue) => queue.dequeue(),
             Queue::FqCodel(queue) => queue.dequeue(self.now, &mut self.dropped),
-            Queue::Ranked(queue) => match queue.dequeue_first() {
-                Some(packet) => Some(packet),
-                None => self.next_ranked(),
-            },
         };
         self.lose_dropped();
         packet
-    }
-
-    /// The next packet of the response that the drain puts first.
-    fn next_ranked(&mut self) -> Option<Packet> {
-        let job = self.drain.poll_grant(self.now)?.job;
-        let id = self.by_job[job.slot()];
-        let Queue::Ranked(queue) = &mut self.queue else { unreachable!("only a ranked queue asks") };
-        let packet = queue.dequeue_of(id.slot).expect("a ready job has packets");
-        let is_empty = queue.is_empty_of(id.slot);
-        let Load::Data { bytes, again, .. } = packet.load else { unreachable!("a job's packets are data") };
-        match self.drain.on_sent(self.now, job, if again { 0 } else { u64::from(bytes) }) {
-            Progress::Departed => {
-                queue.promote(id.slot);
-                self.conns.get(id).expect("a ready job has a connection").job = None;
-            }
-            Progress::Remains if is_empty => self.drain.on_blocked(job),
-            Progress::Remains => {}
-        }
-        Some(packet)
     }
 
     fn depart(&mut self, packet: Packet, out_at: Nanos) {
@@ -206,36 +182,22 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             self.settle_account(id);
             return self.pump();
         }
-        if self.config.drain == DrainKind::Ranked {
-            // Nothing of it is in the queue yet.
-            self.drain.on_blocked(job);
-        }
         conn.sender.write(self.now, bytes, conn.closes, &self.settings);
         self.transmit(id);
     }
 
     /// The job's bytes have left the socket: into the queue, unless that had no room.
-    fn mark_sent(&mut self, id: ConnId, segments: Segments, is_taken: bool) {
+    fn mark_sent(&mut self, id: ConnId, segments: Segments) {
         let conn = self.conns.get(id).expect("it just sent");
         let Some(job) = conn.job else { return };
         match self.config.drain {
             DrainKind::Off | DrainKind::Paced => {}
-            // A ranked queue counts them when they leave it.
-            DrainKind::Ranked if is_taken => self.drain.on_writable(self.now, job),
-            DrainKind::Ranked | DrainKind::Bands if segments.again => {}
-            DrainKind::Ranked | DrainKind::Bands => {
+            DrainKind::Bands if segments.again => {}
+            DrainKind::Bands => {
                 if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
                     conn.job = None;
                 }
             }
-        }
-    }
-
-    /// The connection is gone; a ranked queue keeps what is left of it apart, so it is thrown away.
-    pub fn forget_queued(&mut self, id: ConnId) {
-        let Queue::Ranked(queue) = &mut self.queue else { return };
-        while queue.dequeue_of(id.slot).is_some() {
-            self.counts.queue_drops += 1;
         }
     }
 }

@@ -256,7 +256,6 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         if let Some(job) = conn.job.take() {
             self.drain.on_abort(job);
         }
-        self.forget_queued(id);
         self.conns.close(id);
         self.accept();
         self.pump();

@@ -329,15 +329,15 @@ drain = "paced"
         }
     }
 
-    /// Once it was left as it stood: a file of that name was written, and for `{records}` its manifest over the run's.
+    /// Once it was left as it stood, and a file of that name was written.
     #[test]
     fn an_unknown_name_between_braces_is_refused() {
         let with = |line: &str| {
             wrong("drain = \"paced\"\n", &format!("config = \"\"\"\n[server]\n{line}\n\"\"\"\n[fill]\nmax_a = 1\n"))
         };
-        let said = with("records = '{record}'");
-        let names = "expected one of {address}, {site}, {link}, {policy}, {drain}, {records}, {max_a}";
-        assert_eq!(said, format!("x.toml:10: run `weir-paced-srpt`: config: unknown `{{record}}`, {names}"));
+        let said = with("access_log = '{log}'");
+        let names = "expected one of {address}, {site}, {link}, {policy}, {drain}, {access_log}, {max_a}";
+        assert_eq!(said, format!("x.toml:10: run `weir-paced-srpt`: config: unknown `{{log}}`, {names}"));
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn weir_words(
     let mut command = weir_command(experiment, spec, address, site, weir);
     // Only customers are looked at from the server's side.
     if !experiment.load.class.is_empty() {
-        command.extend(["--records".into(), records_file(folder)?]);
+        command.extend(["--access-log".into(), access_log(folder)?, "--log-format".into(), "json".into()]);
     }
     Ok(command)
 }
@@ -175,7 +175,7 @@ fn filled(
             "link" => experiment.told_to(spec).to_string(),
             "policy" => spec.policy.to_string(),
             "drain" => spec.drain.clone(),
-            "records" => records_file(folder)?,
+            "access_log" => access_log(folder)?,
             given => experiment.fill[given].to_string(),
         })
     };
@@ -183,9 +183,8 @@ fn filled(
     placeholders::fill(text, of_name)
 }
 
-/// Made where it is asked for alone: it would hold nothing.
-fn records_file(folder: &Path) -> Result<String, LabError> {
-    Ok(server_side::records_file(folder).map_err(|e| LabError::path(folder, e))?.display().to_string())
+fn access_log(folder: &Path) -> Result<String, LabError> {
+    Ok(server_side::access_log(folder).map_err(|e| LabError::path(folder, e))?.display().to_string())
 }
 
 fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
@@ -316,7 +315,7 @@ mod tests {
     fn a_configuration_is_filled_in_and_run() {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
             [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
-            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[server]\nrecords = \"{records}\"\n\
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[server]\naccess_log = \"{access_log}\"\n\
             [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
         let spec = experiment.runs().next().unwrap();
@@ -326,13 +325,13 @@ mod tests {
         let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
         assert_eq!(command[..2], ["weir", "run"]);
         let written = fs::read_to_string(&command[2]).unwrap();
-        let records = folder.canonicalize().unwrap().join("server-side/records.csv");
+        let log = folder.canonicalize().unwrap().join("access.json");
         let expected = format!(
-            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[server]\nrecords = \"{}\"\n\
+            "[uplink]\nrate = \"10mbit\"\nshaping = \"paced\"\n[server]\naccess_log = \"{}\"\n\
              [[listener]]\naddress = \"198.18.0.1:8080\"\n# 5\n",
-            records.display()
+            log.display()
         );
-        assert!(written == expected && records.parent().unwrap().is_dir(), "{written}");
+        assert_eq!(written, expected);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

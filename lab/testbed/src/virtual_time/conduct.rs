@@ -163,8 +163,7 @@ fn last_line(err: &str) -> String {
 
 /// Moves a finished run to where the host keeps it. The manifest goes last: it is what makes a run finished.
 fn keep(from: &Path, to: &Path, real_seconds: f64) -> Result<(), LabError> {
-    let failed = |e: record::FileError| LabError::path(e.path(), std::io::Error::other(e.reason().to_string()));
-    let mut manifest: Manifest = Run::read_manifest(from).map_err(failed)?;
+    let mut manifest: Manifest = Run::read_manifest(from)?;
     fs::create_dir_all(to).map_err(|e| LabError::path(to, e))?;
     for entry in fs::read_dir(from).map_err(|e| LabError::path(from, e))?.flatten() {
         // Folders in it are the server's own, for what it does not need any more.
@@ -173,5 +172,5 @@ fn keep(from: &Path, to: &Path, real_seconds: f64) -> Result<(), LabError> {
         }
     }
     manifest.environment.insert("machine_real_seconds".into(), format!("{real_seconds:.1}"));
-    Run::write_manifest(to, &manifest).map_err(failed)
+    Ok(Run::write_manifest(to, &manifest)?)
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ::report::SkippedRun;
 use record::{LeftOut, RecordWriter, Run};
+use units::Rate;
 
 use cli::Failure;
 use folders::MANIFEST;
@@ -24,10 +25,14 @@ const SUMMARY: &str = "summary.json";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folders of runs, or folders that hold folders of runs (or, alone, one of which only summary.json was kept); the first run is what the others are compared with. For --out,
-    /// --md and --csv also experiments with points, and folders of experiments
+    /// Folders of runs, or folders that hold folders of runs (or, alone, one of which only summary.json was kept), or access logs of
+    /// weir in JSON; the first run is what the others are compared with. For --out, --md and --csv also experiments with points, and
+    /// folders of experiments
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
+    /// The rate of the link below the server, for access logs
+    #[arg(long, value_name = "RATE")]
+    link: Option<Rate>,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
@@ -85,14 +90,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if is_book {
         return write_book(&args);
     }
-    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
-    for folder in &args.folders {
-        for run_folder in run_folders(folder)? {
-            runs.push(Run::read(&run_folder)?);
-        }
-        let left_out = LeftOut::read(folder)?.reasons.into_iter();
-        skipped.extend(left_out.map(|(name, reason)| SkippedRun { name, reason }));
-    }
+    let (runs, skipped) = read_all(&args)?;
     if let Some(file) = &args.records {
         write_records(&runs, file)?;
     }
@@ -101,6 +99,23 @@ pub fn main(args: Args) -> Result<(), Failure> {
         write_picture(&experiment, &runs, file)?;
     }
     print(&experiment, &runs, skipped, args.json)
+}
+
+/// The runs of all that was named, and those that were left out of it.
+fn read_all(args: &Args) -> Result<(Vec<Run>, Vec<SkippedRun>), Failure> {
+    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+    for folder in &args.folders {
+        if folder.is_file() {
+            runs.push(Run::read_access_log(folder, args.link)?);
+            continue;
+        }
+        for run_folder in run_folders(folder)? {
+            runs.push(Run::read(&run_folder)?);
+        }
+        let left_out = LeftOut::read(folder)?.reasons.into_iter();
+        skipped.extend(left_out.map(|(name, reason)| SkippedRun { name, reason }));
+    }
+    Ok((runs, skipped))
 }
 
 /// The summary of a folder that holds nothing else: runs whose records were not kept.

@@ -96,8 +96,8 @@ fn promotes_at_once(packet: &PacketSpec) -> Result<bool, Failure> {
     one_of("promotion", packet.promotion.as_deref().unwrap_or(usual), &[("idle", false), ("plain", true)])
 }
 
-const DRAINS: [(&str, DrainKind); 4] =
-    [("off", DrainKind::Off), ("paced", DrainKind::Paced), ("bands", DrainKind::Bands), ("ranked", DrainKind::Ranked)];
+const DRAINS: [(&str, DrainKind); 3] =
+    [("off", DrainKind::Off), ("paced", DrainKind::Paced), ("bands", DrainKind::Bands)];
 
 fn one_of<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> Result<T, Failure> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -130,17 +130,15 @@ fn bottleneck(text: Option<&str>, drain: DrainKind) -> Result<Discipline, Failur
     let usual = match drain {
         DrainKind::Off | DrainKind::Paced => "fifo",
         DrainKind::Bands => "bands",
-        DrainKind::Ranked => "ranked",
     };
     let text = text.unwrap_or(usual);
-    // Limits: the papers' FIFO; Linux's fq_codel, whose limit a ranked queue has too.
+    // Limits: the papers' FIFO; Linux's fq_codel.
     match numbered("bottleneck", text)? {
         ("fifo", limit) => Ok(Discipline::Fifo(limit.unwrap_or(100))),
         ("bands", limit) => Ok(Discipline::Bands(limit.unwrap_or(100))),
         ("fq_codel", limit) => Ok(Discipline::FqCodel(limit.unwrap_or(10_240))),
-        ("ranked", limit) => Ok(Discipline::Ranked(limit.unwrap_or(10_240))),
         _ => Err(wrong("bottleneck")(format!(
-            "unknown value `{text}`; expected fifo, bands, fq_codel or ranked, each also with :PACKETS"
+            "unknown value `{text}`; expected fifo, bands or fq_codel, each also with :PACKETS"
         ))),
     }
 }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[command(next_help_heading = "Only with --model packet")]
 pub struct PacketSpec {
     /// How responses reach the bottleneck: off (sockets take all), paced (Weir's writer), bands (packets are marked with
-    /// the policy's band), ranked (the queue asks the policy) [default: off]
+    /// the policy's band) [default: off]
     #[arg(long, value_name = "KIND")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
-    /// What queues at the server's egress: fifo[:PACKETS], bands[:PACKETS], fq_codel[:PACKETS], ranked[:PACKETS]
+    /// What queues at the server's egress: fifo[:PACKETS], bands[:PACKETS], fq_codel[:PACKETS]
     /// [default: fifo:100, or what the drain needs]
     #[arg(long, value_name = "QUEUE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -182,34 +182,38 @@ fn the_results_that_the_pages_link_to_can_be_read() {
     }
 }
 
-/// What `weir serve --records` leaves: text, in the order in which responses ended, without numbers and without a generator.
+/// As `weir serve --access-log FILE --log-format json` leaves it: in the order in which responses ended, and without a generator.
 #[test]
-fn reports_what_a_server_recorded() {
+fn reports_an_access_log() {
     let folder = Folder::new("report", "of-server");
-    let Run { manifest, records, .. } = run("weir", 30);
-    let mut text = record::text_head();
-    let of_server = |record: JobRecord| JobRecord { job: JobRecord::UNNUMBERED, start_ns: None, ..record };
-    record::text_rows(&mut text, &records.into_iter().rev().map(of_server).collect::<Vec<_>>());
-    std::fs::write(folder.path().join("records.csv"), text).unwrap();
-    let manifest = Manifest { lateness_ns_p99: None, seed: 0, ..manifest.of_server() };
-    Run::write_manifest(folder.path(), &manifest).unwrap();
-    let output = report(&[Path::new("--json"), folder.path()]);
+    let line = |job: u64| {
+        let arrival_ns = 1_795_255_200_000_000_000 + job * 10_000_000;
+        format!(
+            "{{\"remote\":\"198.18.0.7\",\"status\":200,\"size_bytes\":1000,\"head_bytes\":200,\"body_bytes\":1000,\
+             \"arrival_unix_ns\":{arrival_ns},\"first_byte_ms\":1.000000,\"response_time_ms\":30.000000,\
+             \"connection_reused\":false,\"outcome\":\"complete\"}}\n"
+        )
+    };
+    let log = folder.path().join("access.json");
+    std::fs::write(&log, (0..300).rev().map(line).collect::<String>()).unwrap();
+    let output = report(&[Path::new("--json"), Path::new("--link"), Path::new("10mbit"), &log]);
     assert!(output.status.success(), "{}", text_of(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let run = &json["runs"][0];
     assert_eq!(
-        (&json["jobs"], &run["completed"], &run["response_time_ms"]["mean"]),
-        (&300.into(), &300.into(), &30.0.into())
+        (&json["jobs"], &run["name"], &run["completed"], &run["response_time_ms"]["mean"]),
+        (&300.into(), &"access".into(), &300.into(), &30.0.into())
     );
     assert!(run["client_lateness_p99_ms"].is_null() && run["void"].is_null(), "{run}");
     assert!(run["not_a_wire"].as_str().unwrap().starts_with("recorded by the server"), "{run}");
-    assert!(report(&[folder.path()]).status.success(), "the table too");
+    assert!(report(&[Path::new("--link=10mbit"), &log]).status.success(), "the table too");
 
-    let unknown = Manifest { link_bps: 0, ..manifest };
-    Run::write_manifest(folder.path(), &unknown).unwrap();
-    let output = report(&[folder.path()]);
+    let output = report(&[&log]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text_of(&output).contains("serve with --uplink RATE"), "{}", text_of(&output));
+    assert!(text_of(&output).contains("give it with --link RATE"), "{}", text_of(&output));
+    std::fs::write(&log, line(0) + "torn").unwrap();
+    let output = report(&[Path::new("--link=10mbit"), &log]);
+    assert!(output.status.code() == Some(1) && text_of(&output).contains("access.json:2: "), "{}", text_of(&output));
 }
 
 fn text_of(output: &Output) -> String {

@@ -241,23 +241,23 @@ fn stat_of(entry: fs::DirEntry) -> Option<(String, String, String)> {
     Some((entry.file_name().into_string().ok()?, words.next()?, words.next()?))
 }
 
-/// A machine in virtual time has no compiler of BPF in its kernel, hence no qdisc in BPF.
+/// No kernel has so many bands.
 #[test]
 fn what_a_machine_lacks_is_left_out_with_its_reason() {
-    let ranked = "name = \"ranked\"\nserver = \"nginx\"\nqdisc = \"ranked\"";
-    let experiment = format!("{}[[run]]\n{ranked}\n", crate::TWO_RUNS.replace("seconds = 2", "seconds = 1"));
+    let wide = "name = \"wide\"\nserver = \"nginx\"\nqdisc = \"bands\"\nqdisc_flags = [\"--bands\", \"99\"]";
+    let experiment = format!("{}[[run]]\n{wide}\n", crate::TWO_RUNS.replace("seconds = 2", "seconds = 1"));
     let Some(bench) = VirtualBench::new("lacks", &experiment) else { return };
     if !has_weir() {
         return;
     }
-    let said = failure(&bench.run(&["--only", "ranked"]));
-    assert!(said.contains("run `ranked`: ") && said.contains("qdisc `ranked` cannot be had here: "), "{said}");
+    let said = failure(&bench.run(&["--only", "wide"]));
+    assert!(said.contains("run `wide`: ") && said.contains("qdisc `bands` cannot be had here: "), "{said}");
 
-    let all = summary(&bench.run(&["--only", "first,ranked", "--skip-missing", "--json"]));
+    let all = summary(&bench.run(&["--only", "first,wide", "--skip-missing", "--json"]));
     assert_eq!(runs_of(&all).into_keys().collect::<Vec<_>>(), ["first"]);
-    let reason = record::LeftOut::read(&bench.bench.out()).unwrap().reasons["ranked"].clone();
-    assert!(reason.starts_with("qdisc `ranked` cannot be had here: "), "{reason}");
-    assert_eq!((&all["skipped"][0]["name"], &all["skipped"][0]["reason"]), (&"ranked".into(), &reason.into()));
+    let reason = record::LeftOut::read(&bench.bench.out()).unwrap().reasons["wide"].clone();
+    assert!(reason.starts_with("qdisc `bands` cannot be had here: "), "{reason}");
+    assert_eq!((&all["skipped"][0]["name"], &all["skipped"][0]["reason"]), (&"wide".into(), &reason.into()));
     bench.assert_nothing_left();
 }
 

@@ -70,13 +70,6 @@ pub static KEYS: &[Key] = &[
         "1024",
     ),
     key(
-        "server.records",
-        text(Form::Path),
-        Absent("none"),
-        "File for a record of every response, as CSV for `weirlab report`.",
-        r#""/var/log/weir/records.csv""#,
-    ),
-    key(
         "server.access_log",
         text(Form::Path),
         Absent("none"),
@@ -116,7 +109,7 @@ pub static KEYS: &[Key] = &[
     ),
     key(
         "uplink.shaping",
-        text(Form::OneOf(&["auto", "paced", "bands", "ranked", "off"])),
+        text(Form::OneOf(&["auto", "paced", "bands", "off"])),
         Is("auto"),
         "Where the order is kept: in weir, in the kernel, or nowhere.",
         r#""paced""#,

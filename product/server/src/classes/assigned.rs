@@ -94,15 +94,9 @@ impl Assigned {
         self.numbers.iter().copied().zip(self.objectives.iter().map(Option::as_ref))
     }
 
-    /// By number. Where a class had several orders, each is named with its own.
-    pub fn names(&self) -> Vec<String> {
-        let mut counts = HashMap::new();
-        self.specs.iter().for_each(|spec| *counts.entry(&spec.name).or_insert(0) += 1);
-        let name = |spec: &ClassSpec| match counts[&spec.name] {
-            1 => spec.name.clone(),
-            _ => format!("{} ({})", spec.name, spec.order),
-        };
-        self.specs.iter().map(name).collect()
+    /// By number.
+    pub fn name(&self, number: u16) -> &str {
+        &self.specs[usize::from(number)].name
     }
 
     /// By number, for the drain.
@@ -193,7 +187,8 @@ mod tests {
         assert_eq!(told, [("a", 1, None), ("b", 5, None), ("others", 1, None), ("c", 1, None)]);
         let third = second.succeeded_by(&config(&class("a", "policy='las'"))).unwrap();
         assert_eq!((get(&third, "/a/"), third.specs().len()), (4, 5), "another order is another class");
-        assert_eq!(third.names(), ["a (srpt)", "b", "others", "c", "a (las)"]);
+        let names = [0, 1, 2, 3, 4].map(|number| third.name(number));
+        assert_eq!(names, ["a", "b", "others", "c", "a"]);
         assert_eq!(get(&third.succeeded_by(&config(&class("a", ""))).unwrap(), "/a/"), 0);
     }
 

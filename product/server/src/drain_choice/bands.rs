@@ -7,23 +7,20 @@ use rustix::net::{AddressFamily, SocketType};
 use sched::policy::{BandSpec, Order, PolicySpec};
 use socket2::SockRef;
 use uplink::Interface;
-use uplink::tree::{self, CONTROL_BAND, Kind, Tree};
+use uplink::tree::{self, CONTROL_BAND, Tree};
 
 use super::error::Misfit;
 use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
-use crate::transmit::{Bands, Mark, Marker};
+use crate::transmit::{Bands, Marker};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
 pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
     let (interface, tree) = tree_at(listen.ip())?;
-    let is_sorted = super::is_sorted(&interface, listen.port());
+    let is_sorted = is_sorted(&interface, listen.port());
     let name = interface.name;
     let Some(tree) = tree else { return Err(DrainError::NoTree { interface: name }) };
-    if tree.plan.kind == Kind::Ranked {
-        return Err(DrainError::WrongTree { interface: name });
-    }
     if is_sorted {
         return Err(DrainError::Sorted { interface: name, port: listen.port() });
     }
@@ -36,15 +33,27 @@ pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, D
     Ok(DrainChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 
+/// Whether a classifier sorts this server's packets into bands, whatever we mark them with.
+#[cfg(feature = "bpf")]
+fn is_sorted(interface: &Interface, port: u16) -> bool {
+    let settings = uplink::classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
+    settings.is_some_and(|settings| settings.ports.contains(&port))
+}
+
+#[cfg(not(feature = "bpf"))]
+fn is_sorted(_: &Interface, _: u16) -> bool {
+    false
+}
+
 /// The interface that serves this address, and the tree on it.
-pub fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), DrainError> {
+fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), DrainError> {
     let interface = Interface::serving(ip).map_err(DrainError::Interface)?.ok_or(DrainError::NoInterface(ip))?;
     let tree = tree::find(&interface).map_err(DrainError::Kernel)?;
     Ok((interface, tree))
 }
 
 /// What the tree's link sends in [`BURST_FOR`], and two segments at least.
-pub fn burst_bytes(tree: &Tree) -> u64 {
+fn burst_bytes(tree: &Tree) -> u64 {
     tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES)
 }
 
@@ -53,14 +62,13 @@ pub fn burst_bytes(tree: &Tree) -> u64 {
 /// where all goes that is not marked.
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
-    let may = tree.plan.kind != Kind::Ranked && try_mark(control).is_ok();
-    may.then(|| (marker(tree, 1), control))
+    try_mark(control).is_ok().then(|| (marker(tree, 1), control))
 }
 
 fn marker(tree: &Tree, bands: u8) -> Marker {
     let priorities = (0..bands).map(|nth| tree.data_priority(nth)).collect();
     let burst_bytes = burst_bytes(tree);
-    Marker { mark: Mark::Bands(Bands { priorities }), burst_bytes }
+    Marker { bands: Bands { priorities }, burst_bytes }
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.

@@ -16,11 +16,6 @@ pub enum DrainError {
     Kernel(uplink::Error),
     #[error("{interface} has no bands; run `weir uplink up {interface} --rate RATE`")]
     NoTree { interface: String },
-    #[error(
-        "{interface} has a ranked queue without bands; run `weir uplink down {interface}`, then `weir uplink up {interface} \
-         --rate RATE`"
-    )]
-    WrongTree { interface: String },
     /// Bands: a classifier marks the same packets, after us.
     #[error(
         "`weir attach` already sorts port {port} on {interface}; use --shaping off, or run `weir attach --detach {interface}`"
@@ -30,18 +25,6 @@ pub enum DrainError {
     NotAllowed,
     #[error("cannot mark packets: {0}")]
     Mark(#[source] io::Error),
-    /// Ranked: the interface has no ranked queue.
-    #[error(
-        "{interface} has no ranked queue; run `weir uplink up {interface} --rate RATE --qdisc ranked` (Linux 6.16; `weir \
-         uplink doctor` checks this kernel)"
-    )]
-    NotRanked { interface: String },
-    /// Ranked: `why` follows the interface.
-    #[error("{interface} {why}; run `weir attach {interface} --port {port} --policy {policy}`")]
-    Unattached { why: &'static str, interface: String, port: u16, policy: PolicySpec },
-    /// This program was built without the BPF programs.
-    #[error("this build of weir has no BPF programs; use --shaping bands or paced")]
-    NotBuilt,
     #[error(transparent)]
     Policy(Misfit),
 }
@@ -56,12 +39,10 @@ pub enum Misfit {
          uplink up {interface} --rate RATE --bands N`"
     )]
     TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
-    #[error("[[class]] tables have no bands and no ranks in the kernel; expected --shaping auto, paced or off")]
+    #[error("[[class]] tables have no bands; expected --shaping auto, paced or off")]
     Classes,
     #[error("paced beside --uplink off; expected --uplink auto or a rate, or --shaping off")]
     Off,
-    #[error("policy `{policy}` has no rank in the kernel; expected one of {known}")]
-    NoRank { policy: PolicySpec, known: String },
 }
 
 impl DrainError {

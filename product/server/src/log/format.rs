@@ -11,40 +11,94 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use units::Nanos;
 
-/// How a line is written.
+/// How a line is written. docs/weirlab.md has the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
-    /// One object a line; times in UTC, response time in milliseconds.
+    /// One object a line; times in UTC, durations in milliseconds.
     Json,
 }
 
-/// One response, as it is logged when the last byte has been handed to the kernel or the connection has failed.
+/// One response, as it is logged when the kernel has taken the last byte or the connection has failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     pub remote: SocketAddr,
-    /// Seconds since 1970.
-    pub unix_s: u64,
+    pub request: Requested<'a>,
+    pub status: u16,
+    pub sizes: Sizes,
+    pub times: Times,
+    /// JSON only.
+    pub outcome: Outcome,
+    /// Why the request was refused; JSON only.
+    pub reason: Option<&'static str>,
+    /// The connection had carried a response before; JSON only.
+    pub connection_reused: bool,
+    /// The name of its class, where there are classes; JSON only.
+    pub class: Option<&'a str>,
+    /// What the client has had beyond its share of the link, where clients share it; JSON only.
+    pub ahead_bytes: Option<u64>,
+}
+
+/// What the request says.
+#[derive(Debug, Clone, Copy)]
+pub struct Requested<'a> {
     /// Empty if no request line was received.
     pub method: &'a [u8],
     /// As the request had it, with the query; without a method, what was received instead of a request line.
     pub target: &'a [u8],
     /// Of HTTP: major and minor.
     pub version: (u8, u8),
-    pub status: u16,
-    /// Of the body, handed to the kernel.
-    pub body_bytes: u64,
-    /// What the client has had beyond its share of the link, where clients share it; JSON only.
-    pub ahead_bytes: Option<u64>,
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
-    /// From the end of the request head to the last byte handed to the kernel.
-    pub response_time: Nanos,
-    /// How it ended: `complete`, or `cut` before the last byte; JSON only.
-    pub outcome: &'static str,
-    /// Why the request was refused; JSON only.
-    pub reason: Option<&'static str>,
+}
+
+/// Bytes of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Of the body that it was to have; JSON only.
+    pub size: u64,
+    /// Of the head, taken by the kernel; JSON only.
+    pub head: u64,
+    /// Of the body, taken by the kernel.
+    pub body: u64,
+}
+
+/// When a response was asked for and sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// The line is written, since 1970.
+    pub logged: Duration,
+    /// The head of the request was whole, since 1970; JSON only.
+    pub arrival: Duration,
+    /// From then to the first byte that the kernel took, if it took one; JSON only.
+    pub first_byte: Option<Nanos>,
+    /// From then to the last byte; JSON only.
+    pub response: Nanos,
+}
+
+/// How a response ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The kernel took all of it.
+    Complete,
+    /// The server stopped first.
+    Incomplete,
+    /// The connection ended first: by the client, the network, or because the client read too slowly.
+    Reset,
+    /// The file could not be read to its end.
+    Wrong,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::Incomplete => "incomplete",
+            Outcome::Reset => "reset",
+            Outcome::Wrong => "wrong",
+        }
+    }
 }
 
 /// Writes lines of one format; remembers the second it last wrote.
@@ -62,9 +116,10 @@ impl Formatter {
     }
 
     pub(super) fn line(&mut self, out: &mut Vec<u8>, entry: &Entry<'_>) {
-        if entry.unix_s != self.unix_s {
-            self.unix_s = entry.unix_s;
-            self.time = time(self.format, entry.unix_s);
+        let unix_s = entry.times.logged.as_secs();
+        if unix_s != self.unix_s {
+            self.unix_s = unix_s;
+            self.time = time(self.format, unix_s);
         }
         match self.format {
             Format::Combined => combined(out, entry, &self.time),
@@ -78,20 +133,21 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b" - - [");
     out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b"] \"");
-    if entry.method.is_empty() {
-        escape_combined(out, if entry.target.is_empty() { b"-" } else { entry.target });
+    let request = &entry.request;
+    if request.method.is_empty() {
+        escape_combined(out, if request.target.is_empty() { b"-" } else { request.target });
     } else {
-        escape_combined(out, entry.method);
+        escape_combined(out, request.method);
         out.push(b' ');
-        escape_combined(out, entry.target);
+        escape_combined(out, request.target);
         out.extend_from_slice(b" HTTP/");
-        version(out, entry.version);
+        version(out, request.version);
     }
     out.extend_from_slice(b"\" ");
     number(out, entry.status.into());
     out.push(b' ');
-    number(out, entry.body_bytes);
-    for field in [entry.referer, entry.user_agent] {
+    number(out, entry.sizes.body);
+    for field in [request.referer, request.user_agent] {
         out.extend_from_slice(b" \"");
         escape_combined(out, field.unwrap_or(b"-"));
         out.push(b'"');
@@ -111,42 +167,76 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b"\",\"remote\":\"");
     address(out, entry.remote.ip());
     out.push(b'"');
-    if entry.method.is_empty() {
-        json_text(out, "request", entry.target);
-    } else {
-        json_text(out, "method", entry.method);
-        json_text(out, "target", entry.target);
-        out.extend_from_slice(b",\"version\":\"");
-        version(out, entry.version);
-        out.push(b'"');
+    json_request(out, &entry.request);
+    json_sent(out, entry);
+    out.extend_from_slice(b",\"connection_reused\":");
+    out.extend_from_slice(if entry.connection_reused { b"true" } else { b"false" });
+    if let Some(class) = entry.class {
+        json_text(out, "class", class.as_bytes());
     }
-    out.extend_from_slice(b",\"status\":");
-    number(out, entry.status.into());
-    out.extend_from_slice(b",\"body_bytes\":");
-    number(out, entry.body_bytes);
-    out.extend_from_slice(b",\"response_time_ms\":");
-    milliseconds(out, entry.response_time);
     if let Some(bytes) = entry.ahead_bytes {
-        out.extend_from_slice(b",\"client_ahead_bytes\":");
-        number(out, bytes);
+        json_number(out, "client_ahead_bytes", bytes);
     }
-    json_text(out, "outcome", entry.outcome.as_bytes());
+    json_text(out, "outcome", entry.outcome.name().as_bytes());
     if let Some(reason) = entry.reason {
         json_text(out, "reason", reason.as_bytes());
     }
-    if let Some(referer) = entry.referer {
+    if let Some(referer) = entry.request.referer {
         json_text(out, "referer", referer);
     }
-    if let Some(user_agent) = entry.user_agent {
+    if let Some(user_agent) = entry.request.user_agent {
         json_text(out, "user_agent", user_agent);
     }
     out.extend_from_slice(b"}\n");
 }
 
-fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
+    if request.method.is_empty() {
+        return json_text(out, "request", request.target);
+    }
+    json_text(out, "method", request.method);
+    json_text(out, "target", request.target);
+    out.extend_from_slice(b",\"version\":\"");
+    version(out, request.version);
+    out.push(b'"');
+}
+
+fn json_sent(out: &mut Vec<u8>, entry: &Entry<'_>) {
+    let Sizes { size, head, body } = entry.sizes;
+    json_number(out, "status", entry.status.into());
+    json_number(out, "size_bytes", size);
+    json_number(out, "head_bytes", head);
+    json_number(out, "body_bytes", body);
+    json_number(out, "arrival_unix_ns", entry.times.arrival.as_nanos().try_into().unwrap_or(u64::MAX));
+    if let Some(first_byte) = entry.times.first_byte {
+        json_milliseconds(out, "first_byte_ms", first_byte);
+    }
+    json_milliseconds(out, "response_time_ms", entry.times.response);
+}
+
+fn json_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":\"");
+    out.extend_from_slice(b"\":");
+}
+
+fn json_number(out: &mut Vec<u8>, name: &str, value: u64) {
+    json_name(out, name);
+    number(out, value);
+}
+
+/// To the nanosecond: `12.345678`.
+fn json_milliseconds(out: &mut Vec<u8>, name: &str, time: Nanos) {
+    json_name(out, name);
+    let (whole, rest) = (time.0 / 1_000_000, time.0 % 1_000_000);
+    number(out, whole);
+    out.push(b'.');
+    out.extend([100_000, 10_000, 1000, 100, 10, 1].map(|unit| b'0' + (rest / unit % 10) as u8));
+}
+
+fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    json_name(out, name);
+    out.push(b'"');
     escape_json(out, value);
     out.push(b'"');
 }
@@ -221,14 +311,6 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Rounded down to microseconds: `12.345`.
-fn milliseconds(out: &mut Vec<u8>, time: Nanos) {
-    let micros = time.0 / 1000;
-    number(out, micros / 1000);
-    out.push(b'.');
-    out.extend([100, 10, 1].map(|unit| b'0' + (micros / unit % 10) as u8));
-}
-
 /// Takes the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT` apart: its parts have fixed places and it knows the calendar.
 fn time(format: Format, unix_s: u64) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -259,20 +341,30 @@ mod tests {
     fn entry() -> Entry<'static> {
         Entry {
             remote: "198.18.0.7:4711".parse().unwrap(),
-            unix_s: UNIX_S,
-            method: b"GET",
-            target: b"/a%20b?q=1",
-            version: (1, 1),
+            request: REQUEST,
             status: 200,
-            body_bytes: 1024,
-            ahead_bytes: None,
-            referer: None,
-            user_agent: Some(b"curl/8.5"),
-            response_time: Nanos(12_345_678),
-            outcome: "complete",
+            sizes: Sizes { size: 2048, head: 300, body: 1024 },
+            times: Times {
+                logged: Duration::from_secs(UNIX_S),
+                arrival: Duration::from_nanos(UNIX_S * 1_000_000_000 - 12_345_678),
+                first_byte: Some(Nanos(1_000_002)),
+                response: Nanos(12_345_678),
+            },
+            outcome: Outcome::Complete,
             reason: None,
+            connection_reused: false,
+            class: None,
+            ahead_bytes: None,
         }
     }
+
+    const REQUEST: Requested<'_> = Requested {
+        method: b"GET",
+        target: b"/a%20b?q=1",
+        version: (1, 1),
+        referer: None,
+        user_agent: Some(b"curl/8.5"),
+    };
 
     fn line(format: Format, entry: &Entry<'_>) -> String {
         let mut out = Vec::new();
@@ -293,20 +385,36 @@ mod tests {
         assert_eq!(
             line(Format::Json, &entry()),
             "{\"time\":\"2026-11-21T10:00:00Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/a%20b?q=1\",\
-             \"version\":\"1.1\",\"status\":200,\"body_bytes\":1024,\"response_time_ms\":12.345,\"outcome\":\"complete\",\
-             \"user_agent\":\"curl/8.5\"}\n"
+             \"version\":\"1.1\",\"status\":200,\"size_bytes\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
+             \"arrival_unix_ns\":1795255199987654322,\"first_byte_ms\":1.000002,\"response_time_ms\":12.345678,\
+             \"connection_reused\":false,\"outcome\":\"complete\",\"user_agent\":\"curl/8.5\"}\n"
         );
     }
 
     #[test]
+    fn json_has_what_the_response_has() {
+        let times = Times { first_byte: None, ..entry().times };
+        let entry = Entry { connection_reused: true, class: Some("a \"b\""), ahead_bytes: Some(5), times, ..entry() };
+        for (outcome, name) in
+            [(Outcome::Incomplete, "incomplete"), (Outcome::Reset, "reset"), (Outcome::Wrong, "wrong")]
+        {
+            let line = line(Format::Json, &Entry { outcome, ..entry });
+            let class = r#""connection_reused":true,"class":"a \"b\"","client_ahead_bytes":5"#;
+            assert!(line.contains(&format!("{class},\"outcome\":\"{name}\"")), "{line}");
+            assert!(line.contains("54322,\"response_time_ms\""), "{line}");
+        }
+    }
+
+    #[test]
     fn nasty_bytes() {
-        let nasty = Entry {
+        let request = Requested {
             method: b"G\"T",
             target: b"/\\\r\n\x1b[31m\x7f\xff\xc3\xa9",
             referer: Some(b"\" 200 0 \"-\"\n"),
             user_agent: Some(b"\0\xc2\x85"),
-            ..entry()
+            ..REQUEST
         };
+        let nasty = Entry { request, ..entry() };
         let combined = line(Format::Combined, &nasty);
         assert!(combined.contains(r#""G\x22T /\x5C\x0D\x0A\x1B[31m\x7F\xFF\xC3\xA9 HTTP/1.1""#), "{combined}");
         assert!(combined.ends_with("\"\\x22 200 0 \\x22-\\x22\\x0A\" \"\\x00\\xC2\\x85\"\n"), "{combined}");
@@ -318,10 +426,12 @@ mod tests {
 
     #[test]
     fn a_request_that_could_not_be_read() {
-        let unread = Entry { method: b"", target: b"", status: 400, user_agent: None, ..entry() };
+        let request = Requested { method: b"", target: b"", user_agent: None, ..REQUEST };
+        let unread = Entry { request, status: 400, ..entry() };
         assert!(line(Format::Combined, &unread).contains(" \"-\" 400 1024 \"-\" \"-\"\n"));
         assert!(line(Format::Json, &unread).contains("\"remote\":\"198.18.0.7\",\"request\":\"\",\"status\":400"));
-        let refused = Entry { target: b"GET \"/a\xff", reason: Some("malformed request line"), ..unread };
+        let request = Requested { target: b"GET \"/a\xff", ..request };
+        let refused = Entry { request, reason: Some("malformed request line"), ..unread };
         let combined = line(Format::Combined, &refused);
         assert!(combined.contains(r#" "GET \x22/a\xFF" 400 1024 "-" "-""#), "{combined}");
         let json = line(Format::Json, &refused);
@@ -333,16 +443,15 @@ mod tests {
     #[test]
     fn what_changes_the_text_around_it_is_escaped() {
         let codes = "\u{61c}\u{200b}\u{200e}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}\u{feff}\u{e0041}";
-        let sent = Entry { user_agent: Some(codes.as_bytes()), ..entry() };
+        let sent = Entry { request: Requested { user_agent: Some(codes.as_bytes()), ..REQUEST }, ..entry() };
         let escaped = r"\u061c\u200b\u200e\u202a\u202e\u2066\u2069\u2028\u2029\ufeff\udb40\udc41";
         let json = line(Format::Json, &sent);
         assert!(json.ends_with(&format!("\"user_agent\":\"{escaped}\"}}\n")), "{json}");
         assert!(line(Format::Combined, &sent).is_ascii());
         assert!(one_line(codes).is_ascii(), "{}", one_line(codes));
         let harmless = "a'\u{e9}\u{20ac}\u{1f600}\u{5d0}";
-        let ahead = line(Format::Json, &Entry { ahead_bytes: Some(5), ..entry() });
-        assert!(ahead.contains(",\"client_ahead_bytes\":5,\"outcome\""), "{ahead}");
-        assert!(line(Format::Json, &Entry { referer: Some(harmless.as_bytes()), ..entry() }).contains(harmless));
+        let request = Requested { referer: Some(harmless.as_bytes()), ..REQUEST };
+        assert!(line(Format::Json, &Entry { request, ..entry() }).contains(harmless));
         assert_eq!(one_line(harmless), harmless);
     }
 
@@ -362,7 +471,8 @@ mod tests {
     fn the_time_follows_the_second() {
         let (mut formatter, mut out) = (Formatter::new(Format::Combined), Vec::new());
         for unix_s in [UNIX_S, UNIX_S, UNIX_S + 1, 951_827_696, 0, u64::MAX] {
-            formatter.line(&mut out, &Entry { unix_s, ..entry() });
+            let times = Times { logged: Duration::from_secs(unix_s), ..entry().times };
+            formatter.line(&mut out, &Entry { times, ..entry() });
         }
         let text = String::from_utf8(out).unwrap();
         let times: Vec<&str> = text.lines().map(|line| &line[line.find('[').unwrap() + 1..][..20]).collect();

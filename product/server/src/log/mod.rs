@@ -10,8 +10,8 @@
 mod format;
 mod logs;
 #[cfg(test)]
-pub(crate) mod said;
-pub(crate) mod sink;
+mod said;
+mod sink;
 mod writer;
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use units::Nanos;
 
 use format::Formatter;
-pub use format::{Entry, Format};
+pub use format::{Entry, Format, Outcome, Requested, Sizes, Times};
 pub use logs::Logs;
 use sink::{Output, Sink};
 use writer::Queue;
@@ -33,6 +33,8 @@ pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};
 pub const FLUSH_BYTES: usize = 32 * 1024;
 /// Under load a worker sends its lines this often: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
+/// The clocks differ by so much more than before only where one was set.
+const STEP_MIN: Duration = Duration::from_millis(1);
 /// How long a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -77,11 +79,13 @@ pub struct AccessLog {
     /// Bytes of all of them.
     buffered: usize,
     sent_at: Option<Nanos>,
+    /// Of our clock, since 1970.
+    origin: Duration,
 }
 
 impl Log {
     fn new(config: Arc<LogConfig>, output: Output, is_closable: bool, queue: Queue) -> Log {
-        let sink = Mutex::new(Sink::new("access log", output));
+        let sink = Mutex::new(Sink::new(output));
         let (used, lost) = (AtomicU64::new(0), AtomicU64::new(0));
         Log { config, sink, is_closable, queue, used, lost }
     }
@@ -105,7 +109,17 @@ impl Log {
 impl AccessLog {
     fn new(queue: Queue) -> AccessLog {
         let formatters = [Format::Combined, Format::Json].map(Formatter::new);
-        AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None }
+        AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None, origin: Duration::ZERO }
+    }
+
+    /// An instant of our clock, since 1970, where it is `now` on our clock and `unix` since 1970. A set clock is followed, but not what
+    /// passes between two looks at two clocks: instants keep their order.
+    pub fn unix_time(&mut self, at: Nanos, now: Nanos, unix: Duration) -> Duration {
+        let origin = unix.saturating_sub(now.into());
+        if origin.abs_diff(self.origin) > STEP_MIN {
+            self.origin = origin;
+        }
+        self.origin + Duration::from(at)
     }
 
     /// Adds a line. It is sent by [`AccessLog::flush`], or now if the buffers are full.

@@ -15,18 +15,15 @@ use crate::threads::Threads;
 fn entry(target: &[u8]) -> Entry<'_> {
     Entry {
         remote: "198.18.0.7:4711".parse().unwrap(),
-        unix_s: 0,
-        method: b"GET",
-        target,
-        version: (1, 1),
+        request: Requested { method: b"GET", target, version: (1, 1), referer: None, user_agent: None },
         status: 200,
-        body_bytes: 0,
-        ahead_bytes: None,
-        referer: None,
-        user_agent: None,
-        response_time: Nanos::ZERO,
-        outcome: "complete",
+        sizes: Sizes { size: 0, head: 0, body: 0 },
+        times: Times { logged: Duration::ZERO, arrival: Duration::ZERO, first_byte: None, response: Nanos::ZERO },
+        outcome: Outcome::Complete,
         reason: None,
+        connection_reused: false,
+        class: None,
+        ahead_bytes: None,
     }
 }
 
@@ -101,6 +98,20 @@ fn lines_of_all_ends_are_written_by_the_time_the_logs_are_gone() {
     let mut targets = targets(&path);
     targets[1..].sort();
     assert_eq!(targets, ["a line of before", "/1", "/2"]);
+}
+
+#[test]
+fn instants_keep_their_order_unless_a_clock_is_set() {
+    let mut end = Bench::new().logs.handle();
+    let (second, late) = (Duration::from_secs(1_795_255_200), Duration::from_nanos(700));
+    let now = Nanos::from_secs(5);
+    assert_eq!(end.unix_time(now, now, second), second);
+    // The other clock was read a little later.
+    assert_eq!(end.unix_time(now, now, second + late), second);
+    assert_eq!(end.unix_time(now, now + Nanos(700), second), second);
+    let set = second + Duration::from_secs(3600);
+    assert_eq!(end.unix_time(now, now, set), set);
+    assert_eq!(end.unix_time(now, now, second), second);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! From root to a user without privileges, for good: after the ports below 1024 are bound, before anything else is opened
 //! but certificates and keys ([`Keys`]).
 //!
-//! Logs, records and folders are opened as the user, not before: what a rotation or a reload opens later then can be opened, or
+//! Logs and folders are opened as the user, not before: what a rotation or a reload opens later then can be opened, or
 //! the start fails and says so. Credentials belong to a thread, as far as the kernel is concerned. The C library changes those of
 //! all threads, but capabilities it does not know; so this runs before any other thread does, and those started later inherit
 //! everything.

@@ -5,31 +5,18 @@
 //! response that lies in the socket buffer as a whole keeps the band it began with, however little of it is left (000
 //! section 3.2 found the buffer's size to be what decides). Hence bytes are handed down in bursts
 //! ([`Marker::burst_bytes`]), and only while less than a burst is unsent.
-//!
-//! With the drain `ranked` a classifier knows from where to where a response reaches and ranks each packet by its place in it, so
-//! remaining is exact whatever lies in the socket. Bursts bound what is queued for nothing if the client goes.
 
 use std::sync::Arc;
-
-use uplink::ToldMap;
 
 use super::Socket;
 
 /// How the order gets into the kernel.
 #[derive(Debug, Clone)]
 pub struct Marker {
-    pub mark: Mark,
+    pub bands: Bands,
     /// Bytes handed down at once, and the unsent bytes at which a socket is full: what the link sends in a few
     /// milliseconds. Raised: fewer system calls; lowered: a change of band reaches more of a response.
     pub burst_bytes: u64,
-}
-
-#[derive(Debug, Clone)]
-pub enum Mark {
-    Bands(Bands),
-    /// The classifier below marks every packet by itself. It is told which bytes of the connection are the response, once for
-    /// each.
-    Told(Arc<ToldMap>),
 }
 
 /// The bands of a queueing discipline.

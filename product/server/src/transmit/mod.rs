@@ -2,7 +2,7 @@
 //!
 //! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
 //! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
-//! worker and so one order; with `bands` and `ranked` packets are marked ([`Marker`]), and the kernel orders them.
+//! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod below;
@@ -44,7 +44,7 @@ pub use limit::ClientRate;
 use limit::Limit;
 pub use line_feedback::{Line, is_fast};
 pub use link::Link;
-pub use mark::{Bands, Mark, Marker};
+pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 #[cfg(test)]

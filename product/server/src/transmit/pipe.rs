@@ -125,17 +125,6 @@ impl<S> Pipe<S> {
         self.session.as_ref().map_or(0, |session| session.overhead() as u64)
     }
 
-    /// What so much of a response is on the connection, records included: at most, since they are as short as segments only where the
-    /// link is slow.
-    pub fn carried_bytes(&self, content_bytes: u64) -> u64 {
-        let overhead = self.record_overhead();
-        if overhead == 0 {
-            return content_bytes;
-        }
-        let records = content_bytes.div_ceil(self.framing().segment_bytes - overhead);
-        content_bytes + records * overhead
-    }
-
     /// The reader is watched from now on.
     pub fn watch(&mut self, now: Nanos) {
         self.window = (now, self.sent_bytes);

@@ -3,7 +3,7 @@ use units::Nanos;
 
 use super::outgoing::Sent;
 use super::pipe::Pipe;
-use super::{Departure, Failure, Mark, Outgoing, Sink, Socket};
+use super::{Bands, Departure, Failure, Outgoing, Socket};
 use crate::storage::ReadDone;
 
 /// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
@@ -57,20 +57,10 @@ impl Sending {
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
     /// there are bands, so that marking costs a response a bounded number of system calls.
-    pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, mark: &Mark, band: u8) {
-        match mark {
-            Mark::Bands(bands) if usize::from(self.marks) < bands.count() => {
-                let is_marked = bands.mark(&mut pipe.socket, &mut pipe.band, band);
-                self.marks += u8::from(is_marked);
-            }
-            Mark::Told(map) if self.marks == 0 => {
-                let begin = pipe.sent_bytes;
-                if let Some(socket) = pipe.socket.tcp() {
-                    socket.tell(map, begin, begin + pipe.carried_bytes(self.outgoing.remaining_bytes()));
-                }
-                self.marks = 1;
-            }
-            Mark::Bands(_) | Mark::Told(_) => {}
+    pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, bands: &Bands, band: u8) {
+        if usize::from(self.marks) < bands.count() {
+            let is_marked = bands.mark(&mut pipe.socket, &mut pipe.band, band);
+            self.marks += u8::from(is_marked);
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
-use uplink::{TcpInfo, ToldMap};
+use uplink::TcpInfo;
 
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
@@ -52,8 +52,6 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
-    /// The bytes from `begin` to `end`, of all that is sent on the connection, are one response: for who orders packets by that.
-    fn tell(&self, _map: &ToldMap, _begin: u64, _end: u64) {}
 }
 
 /// One connection's part of a socket of datagrams.
@@ -158,11 +156,6 @@ impl Sink for TcpSocket {
     fn finish(&self) {
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
-    }
-
-    fn tell(&self, map: &ToldMap, begin: u64, end: u64) {
-        // Fails when memory is short; the classifier then goes by what it sees.
-        let _ = map.tell(self, begin, end);
     }
 }
 

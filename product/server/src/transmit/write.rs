@@ -172,7 +172,7 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(pipe, &marker.mark, self.link.drain.band(id));
+            self.sendings[id].mark(pipe, &marker.bands, self.link.drain.band(id));
         }
         true
     }

@@ -1,10 +1,10 @@
-//! The end of a response, as the access log and the records have it: each response is told once, however it ends. With neither, and
-//! no classes of a file, small responses that are sent together end together, and nobody is told.
+//! The end of a response, as the access log has it: each response is logged once, however it ends. Without a log and
+//! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::http1::parse_request;
-use record::{JobRecord, Outcome};
 use units::Nanos;
 
 use super::Worker;
@@ -12,8 +12,7 @@ use super::conn::Conn;
 use super::exchange::Place;
 use super::line::Line;
 use crate::clock;
-use crate::log::Log;
-use crate::records::Row;
+use crate::log::{AccessLog, Entry, Log, Outcome, Sizes, Times};
 use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
@@ -52,57 +51,55 @@ impl Ending {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
 
-    fn sent_bytes(&self, line: &Line) -> u64 {
-        self.cut.map_or(line.head_bytes + line.body_bytes, |(sent_bytes, _)| sent_bytes)
+    fn sizes(&self, line: &Line) -> Sizes {
+        let sent_bytes = self.cut.map_or(line.head_bytes + line.body_bytes, |(sent_bytes, _)| sent_bytes);
+        let head = sent_bytes.min(line.head_bytes);
+        Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
-    /// Before it is numbered.
-    fn record(&self, line: &Line, conn: &Conn, class: u16, ahead_bytes: Option<u64>, now: Nanos) -> JobRecord {
-        let sent_bytes = self.sent_bytes(line);
-        let head_bytes = sent_bytes.min(line.head_bytes);
-        let end_at = self.at.unwrap_or(now);
-        let whole = if line.status < ERROR_STATUS_MIN { Outcome::Complete } else { Outcome::Wrong };
-        let first_byte_at = line.first_byte_at.or(self.first_byte_at).or(Some(end_at));
-        JobRecord {
-            job: JobRecord::UNNUMBERED,
-            size_bytes: line.body_bytes,
-            head_bytes,
-            arrival_ns: line.arrived_at.0,
-            start_ns: None,
-            first_byte_ns: first_byte_at.filter(|_| sent_bytes > 0).map(|at| at.0),
-            // A turn's clock stands, and a departure may be of the instant before it.
-            end_ns: end_at.0.max(line.arrived_at.0),
-            body_bytes: sent_bytes - head_bytes,
-            status: line.status,
-            outcome: self.cut.map_or(whole, |(_, outcome)| outcome),
-            attempts: 1,
-            group: class.into(),
-            client: Some(conn.client),
-            ahead_bytes,
+    fn times(&self, line: &Line, has_sent: bool, now: Nanos, log: &mut AccessLog) -> Times {
+        let logged = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // A turn's clock stands, and a departure may be of the instant before it.
+        let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
+        let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
+        Times {
+            logged,
+            arrival: log.unix_time(line.arrived_at, now, logged),
+            first_byte: has_sent.then(|| first_byte_at - line.arrived_at),
+            response: ended_at - line.arrived_at,
         }
     }
 }
 
 impl Worker {
-    /// Whether somebody wants to know of responses one by one, those of this log.
-    pub(super) fn keeps_lines(&self, log: Option<&Arc<Log>>) -> bool {
-        log.is_some() || self.parts.recorder.is_some()
-    }
-
-    /// Tells of a response, once.
+    /// Logs a response, once.
     pub(super) fn log(&mut self, place: Place, ending: Ending) {
         let exchange = self.exchange(place);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.count(class, &line, &ending);
-        let conn = &self.conns[place.at];
-        // Most responses depart in the turn their request came in, whose clock stands.
-        let now = clock::now();
         if let Some(log) = &line.log {
-            let body_bytes = ending.sent_bytes(&line).saturating_sub(line.head_bytes);
-            let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
-            self.parts.log.write(log, &line.entry(conn.peer(), body_bytes, ahead_bytes, now));
+            self.write_line(place, log, &line, ending);
         }
-        self.record(place, &line, ending, now);
+    }
+
+    fn write_line(&mut self, place: Place, log: &Arc<Log>, line: &Line, ending: Ending) {
+        let class = self.exchange(place).class;
+        let conn = &self.conns[place.at];
+        let sizes = ending.sizes(line);
+        let entry = Entry {
+            remote: conn.peer(),
+            request: line.requested(),
+            status: line.status,
+            sizes,
+            // Most responses depart in the turn their request came in, whose clock stands.
+            times: ending.times(line, sizes.head > 0, clock::now(), &mut self.parts.log),
+            outcome: ending.cut.map_or(Outcome::Complete, |(_, outcome)| outcome),
+            reason: line.reason,
+            connection_reused: conn.has_answered,
+            class: self.parts.replier.class_name(class),
+            ahead_bytes: self.parts.transmitter.drain().ahead_bytes(conn.client),
+        };
+        self.parts.log.write(log, &entry);
     }
 
     /// The connection ends with a request whose body has not come, or whose turn on it has not.
@@ -118,17 +115,13 @@ impl Worker {
         }
     }
 
-    /// A request whose client left before there was a response: a job all the same, and a line.
-    pub(super) fn record_unanswered(&mut self, place: Place) {
+    /// A request whose client left before there was a response has a line all the same.
+    pub(super) fn log_unanswered(&mut self, place: Place) {
         if let Some(mut line) = self.exchange(place).line.take() {
-            let outcome = self.outcome_of(&Failure::Disconnected);
-            let now = clock::now();
-            self.record(place, &line, Ending::now().cut(0, outcome), now);
             line.status = UNANSWERED_STATUS;
+            let outcome = self.outcome_of(&Failure::Disconnected);
             if let Some(log) = line.log.take() {
-                let conn = &self.conns[place.at];
-                let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
-                self.parts.log.write(&log, &line.entry(conn.peer(), 0, ahead_bytes, now));
+                self.write_line(place, &log, &line, Ending::now().cut(0, outcome));
             }
         }
     }
@@ -144,23 +137,13 @@ impl Worker {
         }
     }
 
-    /// Cuts what is still being sent, so that its row says how far it came; a stopping server goes on no longer.
+    /// Cuts what is still being sent, so that its line says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
-        let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.line.is_some());
+        let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.is_logged());
         let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| is_open(conn)).map(|(at, _)| at).collect();
         for at in open {
             self.abandon(at);
         }
         self.transmit();
-    }
-
-    fn record(&mut self, place: Place, line: &Line, ending: Ending, now: Nanos) {
-        let class = self.exchange(place).class;
-        let conn = &self.conns[place.at];
-        if let Some(recorder) = &mut self.parts.recorder {
-            let ahead_bytes = self.parts.transmitter.drain().ahead_bytes(conn.client);
-            let record = ending.record(line, conn, class, ahead_bytes, now);
-            recorder.write(now, Row { record, opens: !conn.has_answered });
-        }
     }
 }

@@ -24,7 +24,7 @@ pub struct Exchange {
     pub class: u16,
     /// False on a stream for HEAD: no body follows the head.
     pub has_body: bool,
-    /// For the access log, the records and the objectives, while a response is found and sent.
+    /// For the access log and the objectives, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }
 
@@ -87,7 +87,12 @@ impl Exchange {
         matches!(self.task, Task::Sending(_))
     }
 
-    /// What log, records and objectives have to know of the response that was made of it.
+    /// A line of the access log will tell of it.
+    pub fn is_logged(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.log.is_some())
+    }
+
+    /// What log and objectives have to know of the response that was made of it.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
         if let Some(line) = &mut self.line {
             (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u64, body_bytes);

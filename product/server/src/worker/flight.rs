@@ -37,7 +37,7 @@ impl Worker {
         bytes
     }
 
-    /// The handshake goes on. No response has ended: log, records and objectives have nothing to say of it.
+    /// The handshake goes on. No response has ended: neither the log nor the objectives have anything to say of it.
     pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
         let conn = &mut self.conns[at];
         conn.is_in_flight = false;

@@ -204,13 +204,13 @@ impl Worker {
         }
     }
 
-    /// Keeps what log, records and objectives will say of a request.
+    /// Keeps what log and objectives will say of a request.
     pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head) {
-        let (log, is_measured) = (self.parts.replier.log(site), self.measures.is_some());
-        let mut line = match self.keeps_lines(log) {
-            true => Line::new(head, log.cloned(), self.now).of_version(self.version(place.at)),
-            false if is_measured => Line::bare(self.now),
-            false => return,
+        let is_measured = self.measures.is_some();
+        let mut line = match self.parts.replier.log(site) {
+            Some(log) => Line::new(head, log.clone(), self.now).of_version(self.version(place.at)),
+            None if is_measured => Line::bare(self.now),
+            None => return,
         };
         line.is_measured = is_measured;
         self.exchange(place).line = Some(Box::new(line));
@@ -219,9 +219,8 @@ impl Worker {
     /// Answers what is no request; `received` is what the log shows. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, place: Place, reject: Reject, received: &[u8]) {
         self.budget.requests = self.budget.requests.saturating_sub(1);
-        let log = self.parts.replier.log(None);
-        if self.keeps_lines(log) {
-            let line = Line::refused(received, reject.reason, log.cloned(), self.now);
+        if let Some(log) = self.parts.replier.log(None) {
+            let line = Line::refused(received, reject.reason, log.clone(), self.now);
             let version = self.version(place.at);
             let line = if version == HTTP_1 { line } else { line.of_version(version) };
             self.exchange(place).line = Some(Box::new(line));

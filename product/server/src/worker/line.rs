@@ -1,19 +1,16 @@
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::http1::Head;
 use units::Nanos;
 
-use super::ending::UNANSWERED_STATUS;
-use crate::log::{Entry, Log};
+use crate::log::{Log, Requested};
 
 /// Of a line that could not be read as a request, this much goes into the log.
 const RECEIVED_BYTES_MAX: usize = 1024;
 
-/// What the access log, the records and the objectives will say of a response that is still being sent.
+/// What the access log and the objectives will say of a response that is still being sent.
 pub struct Line {
-    /// Where it is logged, whatever the sites are by then.
+    /// Where it is logged, if anywhere, whatever the sites are by then.
     pub log: Option<Arc<Log>>,
     /// Method, target, referer and user agent, one behind the other: a client decides how long this is kept, a hundred times.
     text: Box<[u8]>,
@@ -36,16 +33,16 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(head: &Head, log: Option<Arc<Log>>, arrived_at: Nanos) -> Line {
+    pub fn new(head: &Head, log: Arc<Log>, arrived_at: Nanos) -> Line {
         let request = &head.request;
         let fields = [request.fields.referer, request.fields.user_agent];
         let begin = [request.method.token().as_bytes(), request.target];
-        Line { log, ..Line::of(begin, fields, head.minor_version, arrived_at) }
+        Line::of(Some(log), begin, fields, head.minor_version, arrived_at)
     }
 
     /// Of a request that nobody logs.
     pub fn bare(arrived_at: Nanos) -> Line {
-        Line::of([b""; 2], [None; 2], 1, arrived_at)
+        Line::of(None, [b""; 2], [None; 2], 1, arrived_at)
     }
 
     /// The same, sent with this major version: from 2 on there is no minor one.
@@ -55,28 +52,34 @@ impl Line {
     }
 
     /// For what could not be read as a request: its first line, as far as it came.
-    pub fn refused(received: &[u8], reason: &'static str, log: Option<Arc<Log>>, arrived_at: Nanos) -> Line {
+    pub fn refused(received: &[u8], reason: &'static str, log: Arc<Log>, arrived_at: Nanos) -> Line {
         let received = received.strip_prefix(b"\r\n").unwrap_or(received);
         let first = received.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
         let line = match first.split(|&b| b == b' ').collect::<Vec<_>>()[..] {
             [method, target, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', digit @ b'0'..=b'9']]
                 if !method.is_empty() && first.len() <= RECEIVED_BYTES_MAX =>
             {
-                Line::of([method, target], [None; 2], digit - b'0', arrived_at)
+                Line::of(Some(log), [method, target], [None; 2], digit - b'0', arrived_at)
             }
-            _ => Line::of([b"", &first[..first.len().min(RECEIVED_BYTES_MAX)]], [None; 2], 1, arrived_at),
+            _ => Line::of(Some(log), [b"", &first[..first.len().min(RECEIVED_BYTES_MAX)]], [None; 2], 1, arrived_at),
         };
-        Line { log, reason: Some(reason), ..line }
+        Line { reason: Some(reason), ..line }
     }
 
     /// A head is far below 4 GiB.
-    fn of(begin: [&[u8]; 2], fields: [Option<&[u8]>; 2], minor_version: u8, arrived_at: Nanos) -> Line {
+    fn of(
+        log: Option<Arc<Log>>,
+        begin: [&[u8]; 2],
+        fields: [Option<&[u8]>; 2],
+        minor_version: u8,
+        arrived_at: Nanos,
+    ) -> Line {
         let [method, target] = begin;
         let [referer, user_agent] = fields;
         let texts = [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default()];
         let mut end = 0;
         Line {
-            log: None,
+            log,
             text: texts.concat().into(),
             ends: texts.map(|text| {
                 end += text.len() as u32;
@@ -101,23 +104,13 @@ impl Line {
         &self.text[begin as usize..self.ends[nth] as usize]
     }
 
-    /// The entry for the log, when `body_bytes` of the body were sent.
-    pub fn entry(&self, remote: SocketAddr, body_bytes: u64, ahead_bytes: Option<u64>, now: Nanos) -> Entry<'_> {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Entry {
-            remote,
-            unix_s: unix.as_secs(),
+    pub fn requested(&self) -> Requested<'_> {
+        Requested {
             method: self.text(0),
             target: self.text(1),
             version: (self.major_version, self.minor_version),
-            status: self.status,
-            body_bytes,
-            ahead_bytes,
             referer: self.has_referer.then(|| self.text(2)),
             user_agent: self.has_user_agent.then(|| self.text(3)),
-            response_time: now - self.arrived_at,
-            outcome: if body_bytes == self.body_bytes && self.status != UNANSWERED_STATUS { "complete" } else { "cut" },
-            reason: self.reason,
         }
     }
 }
@@ -125,6 +118,8 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{Format, LogConfig, Logs};
+    use crate::threads::Threads;
 
     /// One stands for each response under way that is logged: 112 bytes of memory with the allocator's own.
     #[test]
@@ -133,7 +128,10 @@ mod tests {
     }
 
     fn refused(received: &[u8]) -> (Vec<u8>, Vec<u8>, u8) {
-        let line = Line::refused(received, "reason", None, Nanos(5));
+        let threads = Threads::start(None, || {}).unwrap();
+        let logs = Logs::start(&threads).unwrap();
+        let log = logs.open(&LogConfig { path: None, format: Format::Json }).unwrap();
+        let line = Line::refused(received, "reason", log, Nanos(5));
         assert_eq!((line.reason, line.arrived_at), (Some("reason"), Nanos(5)));
         (line.text(0).to_vec(), line.text(1).to_vec(), line.minor_version)
     }

@@ -52,7 +52,6 @@ use crate::log::AccessLog;
 use crate::objectives::Desk;
 use crate::places::Places;
 use crate::poll::{Poll, Ready};
-use crate::records::Recorder;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
@@ -107,8 +106,6 @@ pub struct Parts {
     pub is_memoryless: bool,
     pub wake: Arc<Wake>,
     pub log: AccessLog,
-    /// Where a row for every response goes, if anywhere.
-    pub recorder: Option<Recorder>,
     pub limits: Limits,
     pub places: Arc<Places>,
     pub clients: Arc<Clients>,
@@ -156,7 +153,7 @@ pub struct Worker {
     stop_at: Option<Nanos>,
     /// Of the sites that are served.
     sites_turn: u64,
-    /// When the log or the records want to be flushed again.
+    /// When the log wants to be flushed again.
     log_at: Option<Nanos>,
     scratch: Box<[u8]>,
     /// Responses being built.
@@ -278,8 +275,7 @@ impl Worker {
         self.transmit();
         self.make_room();
         self.sweep();
-        let rows_at = self.parts.recorder.as_mut().and_then(|recorder| recorder.flush(self.now));
-        self.log_at = self.parts.log.flush(self.now).into_iter().chain(rows_at).min();
+        self.log_at = self.parts.log.flush(self.now);
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
@@ -378,7 +374,7 @@ impl Worker {
         self.end_sealed(at);
         self.leave_find(at.into());
         self.note_unanswered(at);
-        self.record_unanswered(at.into());
+        self.log_unanswered(at.into());
         let untold_bytes = self.parts.transmitter.close(self.now, at);
         self.spend(at, untold_bytes);
         self.let_go(at);

@@ -128,7 +128,7 @@ impl Worker {
             Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
             Task::Finding(_) | Task::None => {
                 self.leave_find(place);
-                self.record_unanswered(place);
+                self.log_unanswered(place);
                 self.end_stream(place);
             }
         }

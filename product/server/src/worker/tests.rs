@@ -9,7 +9,7 @@ use sched::{Drain, Pace};
 
 use super::*;
 use crate::files::{Cache, CacheLimits, Options, Root};
-use crate::log::Logs;
+use crate::log::{Format, Log, LogConfig, Logs};
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -33,15 +33,19 @@ struct Client {
     received: Vec<u8>,
 }
 
-fn open(sites: &[SiteConfig], is_secure: bool) -> Current {
+fn open(sites: &[SiteConfig], is_secure: bool, log: Option<Arc<Log>>) -> Current {
     let wanted = Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
-    Current::open(&wanted, None, is_secure, Default::default()).unwrap()
+    Current::open(&wanted, log, is_secure, Default::default()).unwrap()
 }
 
 /// One, for all hosts.
-fn current() -> Arc<Current> {
+fn current(log: Option<Arc<Log>>) -> Arc<Current> {
     let sites = [SiteConfig::alone(".".into(), Options::default())];
-    Arc::new(open(&sites, false))
+    Arc::new(open(&sites, false, log))
+}
+
+fn log_in(folder: &std::path::Path) -> LogConfig {
+    LogConfig { path: Some(folder.join("log.json")), format: Format::Json }
 }
 
 fn order(policy: &PolicySpec, pace: Pace) -> Order {
@@ -59,6 +63,11 @@ impl Bench {
     }
 
     fn with(name: &str, policy: &str, pace: Pace, change: impl FnOnce(Root) -> Root) -> Bench {
+        Bench::logging(name, policy, pace, change, false)
+    }
+
+    /// With a log of every response, if wanted.
+    fn logging(name: &str, policy: &str, pace: Pace, change: impl FnOnce(Root) -> Root, is_logged: bool) -> Bench {
         let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("a"), FILE).unwrap();
@@ -72,7 +81,8 @@ impl Bench {
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
         let drain = Drain::new(policy.build(), pace);
-        let current = current();
+        let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
+        let current = current(log);
         let worker = Worker::new(Parts {
             number: 0,
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
@@ -85,7 +95,6 @@ impl Bench {
             clients: Arc::new(Clients::new(limits.clients(256))),
             wake,
             log: logs.handle(),
-            recorder: None,
             limits,
             stop: Arc::new(AtomicBool::new(false)),
             current,
@@ -145,10 +154,10 @@ mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
+mod logged;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
-mod records;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]

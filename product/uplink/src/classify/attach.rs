@@ -11,7 +11,7 @@ use super::cuts::Cuts;
 use super::filter::{self, Filters};
 use super::program::Program;
 use super::record::{self, Made};
-use super::settings::{Settings, Share, Target};
+use super::settings::{Settings, Share};
 use super::{Classify, Place};
 use crate::constants::BANDS_MAX;
 use crate::device::Device;
@@ -156,29 +156,16 @@ impl<'a> Site<'a> {
     /// The tree that will be there.
     fn plan(&self, wanted: &Classify) -> Result<Plan, Error> {
         let name = &self.interface.name;
-        let matches = |tree: &Tree| match wanted.target {
-            Some(Target::Bands) => tree.plan.kind != Kind::Ranked,
-            Some(Target::Ranked) => tree.plan.kind == Kind::Ranked,
-            None => true,
-        };
         match (&self.tree, wanted.rate) {
-            (Ok(Some(tree)), rate) if matches(tree) => {
+            (Ok(Some(tree)), rate) => {
                 let rate = rate.unwrap_or(tree.plan.rate);
-                let is_of_old = self.has_made_tree() && tree.plan.kind != Kind::Ranked;
                 Ok(match tree.plan.other_share_permille {
                     // An earlier version of weir attached, which guaranteed nothing.
-                    0 if is_of_old => Plan::new(Kind::Htb, rate),
+                    0 if self.has_made_tree() => Plan::new(Kind::Htb, rate),
                     _ => Plan { rate, ..tree.plan.clone() },
                 })
             }
-            (Ok(Some(tree)), _) => Err(Error::new(format!(
-                "--into does not fit the tree on {name}, of kind {}: run `weir uplink down {name}` to remove it",
-                tree.plan.kind.name()
-            ))),
-            (Ok(None) | Err(_), Some(rate)) => Ok(match wanted.target {
-                Some(Target::Ranked) => Plan::new(Kind::Ranked, rate),
-                _ => Plan::new(Kind::Htb, rate),
-            }),
+            (Ok(None) | Err(_), Some(rate)) => Ok(Plan::new(Kind::Htb, rate)),
             (Ok(None), None) => Err(Error::new(format!(
                 "{name} has no tree of bands: write the rate of one to be made, such as --rate 10mbit"
             ))),
@@ -201,11 +188,8 @@ impl<'a> Site<'a> {
     }
 
     fn settings(&self, wanted: &Classify, plan: &Plan) -> Result<Settings, Error> {
-        let target = if plan.kind == Kind::Ranked { Target::Ranked } else { Target::Bands };
         let tree = Tree { interface: self.interface.clone(), plan: plan.clone() };
-        // Ranks need no bands; the cuts are for the counters then.
-        let bands =
-            if target == Target::Ranked { Kind::Prio.bands_max() - tree::DATA_BAND_FIRST } else { tree.data_bands() };
+        let bands = tree.data_bands();
         let sizes = self.earlier.as_ref().map(|(program, _)| Sizes::read(program)).transpose()?;
         let share = wanted.clients.filter(|clients| clients.share != ClientShareSpec::Off);
         // The last are for clients that had more than their share, unless their cuts are written.
@@ -220,7 +204,6 @@ impl<'a> Site<'a> {
         ports.dedup();
         Ok(Settings {
             policy: wanted.policy,
-            target,
             made_clsact: self.place == Place::Clsact
                 && (self.has_made_clsact() || (self.earlier.is_none() && !self.filters.has_clsact)),
             made_tree: self.has_made_tree() || !matches!(self.tree, Ok(Some(_))),

@@ -16,13 +16,11 @@ pub struct BandCounters {
 /// Since the program was attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By band of the tree; into `ranked`, by the band the cuts would have given.
+    /// By band of the tree.
     pub bands: Vec<BandCounters>,
     pub responses: u64,
     /// Responses whose size was read from their head.
     pub sizes_read: u64,
-    /// Responses whose size the server told.
-    pub sizes_told: u64,
     /// Responses that went by what was sent, since their head told no size that can be believed.
     pub sizes_unknown: u64,
     /// Times a connection went on in a better band.
@@ -50,14 +48,13 @@ impl Counters {
             bands: (0..BANDS_MAX).map(band).collect(),
             responses: word(rest),
             sizes_read: word(rest + 1),
-            sizes_told: word(rest + 2),
-            sizes_unknown: word(rest + 3),
-            promotions: word(rest + 4),
-            held_back: word(rest + 5),
-            no_storage: word(rest + 6),
-            no_socket: word(rest + 7),
-            behind: word(rest + 8),
-            forwarded: word(rest + 9),
+            sizes_unknown: word(rest + 2),
+            promotions: word(rest + 3),
+            held_back: word(rest + 4),
+            no_storage: word(rest + 5),
+            no_socket: word(rest + 6),
+            behind: word(rest + 7),
+            forwarded: word(rest + 8),
         })
     }
 }

@@ -20,22 +20,20 @@ mod trips;
 mod verdict;
 mod warnings;
 
-use std::os::fd::{AsFd, OwnedFd};
-
 use sched::policy::ClientShareSpec;
 use units::Rate;
 
 use crate::device::{Link, links};
 use crate::netlink::Socket;
 use crate::{Error, Interface};
-use program::{Program, TOLD_MAP};
+use program::Program;
 
 pub use attach::{Preview, attach, detach, preview};
 pub use counters::{BandCounters, Counters};
 pub use cuts::Cuts;
 pub use program::Facts;
 pub use record::{Lost, lost};
-pub use settings::{CUTS_MAX, Policy, Settings, Share, Target};
+pub use settings::{CUTS_MAX, Policy, Settings, Share};
 pub use verdict::{Sample, Verdict, look, watch};
 pub use warnings::warnings;
 
@@ -46,8 +44,6 @@ pub struct Classify {
     pub ports: Vec<u16>,
     pub policy: Policy,
     pub cuts: Cuts,
-    /// `None`: what the tree that is there takes, or bands where there is none.
-    pub target: Option<Target>,
     /// The uplink's rate; needed where there is no tree yet.
     pub rate: Option<Rate>,
     /// How clients share the link, where they do.
@@ -147,14 +143,4 @@ pub fn find(interface: &Interface) -> Result<Option<Attached>, Error> {
         facts: program.facts,
         counters: Counters::read(&program)?,
     }))
-}
-
-/// The map in which a server tells how long a response is, before it sends it: socket storage, whose key is the
-/// connection's file descriptor (`int`) and whose value two 64-bit offsets in the bytes sent on the connection since it
-/// was accepted, where the response begins and where it ends. `None` where no classifier hangs.
-pub fn told_map(interface: &Interface) -> Result<Option<OwnedFd>, Error> {
-    let Some(id) = filter::look(interface)?.ours() else { return Ok(None) };
-    let program = Program::open(id)?;
-    let map = program.map(TOLD_MAP).map(|map| map.as_fd().try_clone_to_owned()).transpose();
-    map.map_err(|error| Error::kernel("reading the classifier", error))
 }

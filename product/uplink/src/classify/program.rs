@@ -21,7 +21,6 @@ const LINUX_MIN: &str = "5.17";
 const SETTINGS_MAP: &str = ".rodata.setting";
 pub const COUNTERS_MAP: &str = "weir_counters";
 pub const SIZES_MAP: &str = "weir_sizes";
-pub const TOLD_MAP: &str = "weir_told";
 const FLOWS_MAP: &str = "weir_flows";
 const MAPS_MAX: usize = 16;
 const OPENING: &str = "opening the classifier";
@@ -164,9 +163,7 @@ fn load_object(object: &[u8], settings: &[u8], earlier: Option<&Program>) -> Res
         if name.contains(".rodata.settings") || name == SETTINGS_MAP {
             map.set_initial_value(settings)?;
         }
-        if let (FLOWS_MAP | TOLD_MAP | SIZES_MAP, Some(handle)) =
-            (name.as_str(), earlier.and_then(|earlier| earlier.map(&name)))
-        {
+        if let (FLOWS_MAP | SIZES_MAP, Some(handle)) = (name.as_str(), earlier.and_then(|earlier| earlier.map(&name))) {
             map.reuse_fd(handle.as_fd())?;
         }
     }

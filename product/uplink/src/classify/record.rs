@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::{Attached, filter};
-use crate::tree::{self, Kind, leftovers};
+use crate::tree::{self, leftovers};
 use crate::{Error, Interface};
 
 /// What its files are called.
@@ -77,12 +77,9 @@ pub fn lost() -> Result<Vec<Lost>, Error> {
 
 /// What is missing below a classifier, with the cure.
 pub fn missing(attached: &Attached) -> Option<String> {
-    let Attached { interface, settings: Some(settings), .. } = attached else { return None };
+    let Attached { interface, settings: Some(_), .. } = attached else { return None };
     let what = match tree::find(interface) {
-        Ok(Some(tree)) if (tree.plan.kind == Kind::Ranked) == (settings.target == super::Target::Ranked) => {
-            return None;
-        }
-        Ok(Some(tree)) => format!("nothing is ordered: the tree is of another kind now, {}", tree.plan.kind.name()),
+        Ok(Some(_)) => return None,
         Ok(None) => "nothing is ordered: somebody removed the bands or replaced them".to_string(),
         Err(_) => "the order is not as told: somebody removed some of the bands".to_string(),
     };

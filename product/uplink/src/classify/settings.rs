@@ -47,28 +47,9 @@ impl Policy {
     }
 }
 
-/// What becomes of a packet's place in the order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// A band of the tree.
-    Bands,
-    /// A rank, for the `ranked` discipline.
-    Ranked,
-}
-
-impl Target {
-    pub fn name(self) -> &'static str {
-        match self {
-            Target::Bands => "bands",
-            Target::Ranked => "ranked",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub policy: Policy,
-    pub target: Target,
     pub made_clsact: bool,
     pub made_tree: bool,
     /// Increasing, at most [`CUTS_MAX`]; bytes, or microseconds for `srrt`.
@@ -160,7 +141,7 @@ impl Settings {
     pub fn to_bytes(&self) -> Vec<u8> {
         assert!(self.cuts.len() <= CUTS_MAX, "{} cuts", self.cuts.len());
         let made = u32::from(self.made_clsact) * MADE_CLSACT + u32::from(self.made_tree) * MADE_TREE;
-        let words = [LAYOUT, self.policy.number(), self.target as u32, made, self.cuts.len() as u32];
+        let words = [LAYOUT, self.policy.number(), made, self.cuts.len() as u32];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.resize(CUTS_AT, 0);
         bytes.extend(self.cuts.iter().flat_map(|cut| cut.to_ne_bytes()));
@@ -180,8 +161,8 @@ impl Settings {
         if bytes.len() != SETTINGS_BYTES || u32_at(bytes, 0)? != LAYOUT {
             return None;
         }
-        let made = u32_at(bytes, 12)?;
-        let cuts = (u32_at(bytes, 16)? as usize).min(CUTS_MAX);
+        let made = u32_at(bytes, 8)?;
+        let cuts = (u32_at(bytes, 12)? as usize).min(CUTS_MAX);
         let mut priorities = [0; BANDS_MAX];
         for (band, priority) in priorities.iter_mut().enumerate() {
             *priority = u32_at(bytes, PRIORITIES_AT + band * 4)?;
@@ -191,7 +172,6 @@ impl Settings {
         };
         Some(Settings {
             policy: *Policy::ALL.get(u32_at(bytes, 4)? as usize)?,
-            target: if u32_at(bytes, 8)? == Target::Bands as u32 { Target::Bands } else { Target::Ranked },
             made_clsact: made & MADE_CLSACT != 0,
             made_tree: made & MADE_TREE != 0,
             cuts: (0..cuts).map(|at| u64_at(bytes, CUTS_AT + at * 8)).collect::<Option<_>>()?,
@@ -217,7 +197,6 @@ mod tests {
             for (cuts, wanted) in [(usual, Cuts::Usual), (vec![7, 70], Cuts::Given(vec![7, 70]))] {
                 let settings = Settings {
                     policy: Policy::Psjf,
-                    target: Target::Bands,
                     made_clsact: false,
                     made_tree: true,
                     share: Share::of(clients, rate, cuts.len(), 13),
@@ -236,7 +215,6 @@ mod tests {
     fn settings_read_back() {
         let settings = Settings {
             policy: Policy::Srrt,
-            target: Target::Ranked,
             made_clsact: false,
             made_tree: true,
             cuts: vec![1000, u64::MAX],

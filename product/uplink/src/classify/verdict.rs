@@ -11,7 +11,7 @@ use super::trips::TripWatch;
 use super::{Settings, find};
 use crate::constants::BAND_DATA_FIRST;
 use crate::queues::QueueWatch;
-use crate::tree::{self, Kind};
+use crate::tree;
 use crate::{Error, Interface};
 
 /// Fewer packets than these say nothing: a quiet interface has neighbours to look for.
@@ -242,8 +242,7 @@ fn watch_for(interface: &Interface, patience: &Patience) -> Result<Verdict, Erro
         let elsewhere = Verdict::elsewhere(&first, &recent[0], &now, rate).filter(|_| !has_no_socket);
         let is_light = now.trips == first.trips && loaded_permille(&first, &now, rate) < LOADED_PERMILLE;
         let enough = if is_light { patience.light } else { patience.loaded };
-        // A ranked tree was looked at too shortly for a queue to be missed.
-        if now.since(&first) > enough || has_no_socket || tree.plan.kind == Kind::Ranked {
+        if now.since(&first) > enough || has_no_socket {
             return Ok(elsewhere.unwrap_or(verdict));
         }
         recent.push_back(now);

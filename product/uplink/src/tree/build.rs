@@ -51,7 +51,6 @@ pub fn class_of(kind: Kind, band: u8) -> u32 {
     match kind {
         Kind::Prio => PRIO | (u32::from(band) + 1),
         Kind::Htb => LEAF_FIRST + u32::from(band),
-        Kind::Ranked => unreachable!("a ranked tree has no classes"),
     }
 }
 

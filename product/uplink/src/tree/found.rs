@@ -8,7 +8,7 @@ use super::build::{self, LINK_CLASS, PRIO, ROOT, class_of};
 use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan, Tree};
 use crate::netlink::{Socket, attribute, u32_at, u64_at};
 use crate::tc::{self, Class, Counted, Qdisc, TC_H_ROOT};
-use crate::{Error, Interface, ranked};
+use crate::{Error, Interface};
 
 /// `struct tc_htb_opt`: the rates in its two `tc_ratespec`.
 const HTB_RATE_AT: usize = 8;
@@ -25,10 +25,6 @@ pub enum Found {
 }
 
 pub fn look(interface: &Interface) -> Result<Found, Error> {
-    if let Some(ranked) = ranked::find(interface)? {
-        let plan = Plan::new(Kind::Ranked, ranked.settings.rate);
-        return Ok(Found::Ours(Tree { interface: interface.clone(), plan }));
-    }
     let doing = format!("reading the queueing disciplines of {}", interface.name);
     inspect(interface).map_err(|error| Error::kernel(&doing, error))
 }

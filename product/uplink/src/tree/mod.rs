@@ -30,7 +30,6 @@ mod up;
 
 use units::Rate;
 
-use crate::constants::RANK_CONTROL;
 use crate::netlink::Socket;
 use crate::{Counted, Error, Interface};
 
@@ -70,8 +69,6 @@ pub enum Kind {
     /// An HTB with a class per band: up to 15, each with a guaranteed share. The default. An HTB has only eight priorities, so
     /// beyond eight bands two share one, and the better of them has nearly all.
     Htb,
-    /// Our own BPF queueing discipline, which orders flows by rank and has no bands.
-    Ranked,
 }
 
 impl Kind {
@@ -79,7 +76,6 @@ impl Kind {
         match self {
             Kind::Prio => "prio",
             Kind::Htb => "htb",
-            Kind::Ranked => "ranked",
         }
     }
 
@@ -88,7 +84,6 @@ impl Kind {
         match self {
             Kind::Prio => 16,
             Kind::Htb => 2 * HTB_PRIORITIES - 1,
-            Kind::Ranked => 0,
         }
     }
 }
@@ -99,7 +94,7 @@ pub struct Plan {
     pub kind: Kind,
     /// Wire bytes as HTB counts them: with the Ethernet header, without preamble, checksum and gap.
     pub rate: Rate,
-    /// With the control band and the other band; 0 for [`Kind::Ranked`].
+    /// With the control band and the other band.
     pub bands: u8,
     pub packets_per_band: u32,
     /// Thousandths of the rate that the control band and each band of responses get before any other has more
@@ -133,9 +128,6 @@ impl Plan {
         if self.rate.bits_per_s() < RATE_MIN_BITS_PER_S {
             let rate = self.rate;
             return Err(Error::new(format!("rate {rate} is too low: write {RATE_MIN_BITS_PER_S}bit or more")));
-        }
-        if self.kind == Kind::Ranked {
-            return Ok(());
         }
         let (name, bands, bands_max) = (self.kind.name(), self.bands, self.kind.bands_max());
         if !(BANDS_MIN..=bands_max).contains(&bands) {
@@ -174,12 +166,8 @@ pub struct Tree {
 
 impl Tree {
     /// The `skb->priority`, and so the SO_PRIORITY, of the packets of a band; a band beyond the last is the last.
-    /// A ranked tree takes ranks: control has the lowest that the classifier stamps, data the next.
     pub fn priority(&self, band: u8) -> u32 {
-        match self.plan.kind {
-            Kind::Ranked => RANK_CONTROL + u32::from(band),
-            kind => build::class_of(kind, band.min(self.plan.bands.saturating_sub(1))),
-        }
+        build::class_of(self.plan.kind, band.min(self.plan.bands.saturating_sub(1)))
     }
 
     /// How many bands there are for responses.

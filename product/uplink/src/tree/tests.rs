@@ -316,34 +316,6 @@ fn a_tree_with_a_part_missing_is_told_and_made_whole() {
     });
 }
 
-/// Where the kernel has BPF qdiscs: in the virtual machine.
-#[test]
-fn a_ranked_tree_goes_up_changes_and_goes_down() {
-    on_a_pair(|weir0| {
-        let ranked = |rate: &str| Plan::new(Kind::Ranked, rate.parse().unwrap());
-        if let Err(error) = up(weir0, &ranked("10mbit"), false) {
-            assert!(error.is_missing(), "{error}");
-            println!("SKIPPED: {error}");
-            return;
-        }
-        let found = || find(weir0).unwrap().map(|tree| tree.plan);
-        assert_eq!(found(), Some(ranked("10mbit")));
-        assert_eq!(up(weir0, &ranked("10mbit"), false).unwrap(), Change::Nothing);
-        assert_eq!(up(weir0, &ranked("20mbit"), false).unwrap(), Change::Rates);
-        assert_eq!(found(), Some(ranked("20mbit")));
-        assert_eq!(up(weir0, &plan("10mbit"), false).unwrap(), Change::Rebuilt);
-        assert_eq!(up(weir0, &ranked("10mbit"), false).unwrap(), Change::Rebuilt);
-        assert_eq!(found(), Some(ranked("10mbit")));
-        assert!(down(weir0).unwrap());
-        assert_eq!(found(), None);
-        run("tc qdisc add dev weir0 root handle 7: pfifo limit 77");
-        let before = everything(weir0);
-        assert_eq!(up(weir0, &ranked("10mbit"), true).unwrap(), Change::Made);
-        assert!(down(weir0).unwrap());
-        assert_eq!(everything(weir0), before);
-    });
-}
-
 #[test]
 fn what_no_interface_could_do_is_refused() {
     on_a_pair(|weir0| {

@@ -4,11 +4,11 @@
 use std::io;
 
 use super::found::{Found, look};
-use super::{CONTROL_BAND, Kind, OTHER_BAND, Plan, Tree, build, keep, leftovers, segments};
+use super::{CONTROL_BAND, OTHER_BAND, Plan, Tree, build, keep, leftovers, segments};
 use crate::device::Device;
 use crate::netlink::Socket;
 use crate::tc::Qdisc;
-use crate::{Error, Interface, ranked};
+use crate::{Error, Interface};
 
 /// What [`up`] had to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +50,6 @@ fn look_at_root(interface: &Interface, replace: bool) -> Result<Found, Error> {
 fn inspect(interface: &Interface, plan: &Plan, replace: bool) -> Result<(Device, Found), Error> {
     plan.check()?;
     let device = check_device(interface, plan)?;
-    if plan.kind == Kind::Ranked {
-        ranked::available()?;
-    }
     Ok((device, look_at_root(interface, replace)?))
 }
 
@@ -198,18 +195,11 @@ impl Site<'_> {
     }
 
     fn put(&mut self, plan: &Plan) -> Result<(), Error> {
-        if plan.kind == Kind::Ranked {
-            return ranked::install(self.interface, plan.rate, ranked::FLOWS_MAX_DEFAULT).map(drop);
-        }
         build::build(self.netlink, self.interface.index, self.mtu_bytes, plan)
             .map_err(|error| self.explain(plan, error))
     }
 
     fn set_rates(&mut self, plan: &Plan) -> Result<(), Error> {
-        if plan.kind == Kind::Ranked {
-            // What is there goes on at the new rate.
-            return self.put(plan);
-        }
         build::set_rates(self.netlink, self.interface.index, self.mtu_bytes, plan)
             .map_err(|error| self.explain(plan, error))
     }

@@ -2,8 +2,8 @@
 
 mod show;
 
-use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Settings, Target};
-use ::uplink::tree::{self, Kind};
+use ::uplink::classify::{self, Classify, Clients, Cuts, Place, Policy, Settings};
+use ::uplink::tree;
 use ::uplink::{Error, Interface};
 use clap::ValueEnum;
 use cli::Failure;
@@ -34,13 +34,9 @@ pub struct Args {
     #[arg(long, value_name = "RATE", verbatim_doc_comment)]
     rate: Option<Rate>,
     /// Order of responses: las (fewest bytes sent first), psjf (smallest), srpt (fewest bytes
-    /// left), srrt (least time left) [default: psjf into bands, srpt into ranked]
+    /// left), srrt (least time left) [default: psjf]
     #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     policy: Option<PolicyName>,
-    /// Order by priority bands or by the ranked qdisc
-    /// [default: what is on the interface, else bands]
-    #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment)]
-    into: Option<Into>,
     /// Largest size in each band but the last, for example 4KiB,64KiB (srrt: microseconds), or
     /// `learned` from the responses seen so far [default: sizes for any site]
     #[arg(long, value_name = "SIZE,...", value_parser = cuts, verbatim_doc_comment)]
@@ -79,12 +75,6 @@ enum PolicyName {
     Psjf,
     Srpt,
     Srrt,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Into {
-    Bands,
-    Ranked,
 }
 
 /// One value for clap, which would take a plain list for several.
@@ -139,14 +129,7 @@ pub fn would(interface: &Interface, rate: Option<Rate>, replace: bool) -> Result
 fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
     let earlier = classify::find(interface)?.and_then(|attached| attached.settings);
     let earlier = earlier.as_ref();
-    let tree = tree::find(interface).ok().flatten();
-    let target = args.into.map(|into| match into {
-        Into::Bands => Target::Bands,
-        Into::Ranked => Target::Ranked,
-    });
-    let is_ranked =
-        target.map_or(tree.is_some_and(|tree| tree.plan.kind == Kind::Ranked), |target| target == Target::Ranked);
-    let policy = policy(args, earlier, is_ranked);
+    let policy = policy(args, earlier);
     // Cut points of another policy may be of another unit.
     let earlier_cuts = earlier.filter(|earlier| earlier.policy == policy).map(|earlier| earlier.wanted_cuts());
     let ports = args.ports.as_ref().map(|ports| ports.0.clone());
@@ -154,25 +137,20 @@ fn wanted(args: &Args, interface: &Interface) -> Result<Classify, Error> {
         ports: ports.or_else(|| earlier.map(|earlier| earlier.ports.clone())).unwrap_or(vec![80, 443]),
         policy,
         cuts: args.cuts.clone().or(earlier_cuts).unwrap_or(Cuts::Usual),
-        target,
         rate: args.rate,
         clients: clients(args, earlier),
         replace: args.replace,
     })
 }
 
-fn policy(args: &Args, earlier: Option<&Settings>, is_ranked: bool) -> Policy {
+fn policy(args: &Args, earlier: Option<&Settings>) -> Policy {
     match args.policy {
         Some(PolicyName::Las) => Policy::Las,
         Some(PolicyName::Psjf) => Policy::Psjf,
         Some(PolicyName::Srpt) => Policy::Srpt,
         Some(PolicyName::Srrt) => Policy::Srrt,
-        None => match earlier {
-            Some(earlier) if is_ranked == (earlier.target == Target::Ranked) => earlier.policy,
-            // What measured best: bands by remaining size gain nothing where a connection may not overtake itself.
-            _ if is_ranked => Policy::Srpt,
-            _ => Policy::Psjf,
-        },
+        // Bands by remaining size gain nothing where a connection may not overtake itself.
+        None => earlier.map_or(Policy::Psjf, |earlier| earlier.policy),
     }
 }
 

@@ -92,10 +92,9 @@ fn table(attached: &Attached) -> String {
         }
     }
     text += &format!(
-        "responses {}, sizes read {}, told {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}, forwarded {}\n",
+        "responses {}, sizes read {}, unknown {}; promotions {}, held back {}; no storage {}, no socket {}, forwarded {}\n",
         counters.responses,
         counters.sizes_read,
-        counters.sizes_told,
         counters.sizes_unknown,
         counters.promotions,
         counters.held_back,
@@ -139,7 +138,7 @@ fn what(settings: &Settings, band: usize) -> Option<String> {
 
 fn said(place: Place, settings: &Settings) -> String {
     let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
-    let (policy, target) = (settings.policy.name(), settings.target.name());
+    let policy = settings.policy.name();
     let share = settings.share.map_or("each response for itself".to_string(), |share| {
         format!("a client {:.1} MB ahead of its share stands behind the others", share.allowance_bytes as f64 / 1e6)
     });
@@ -147,7 +146,7 @@ fn said(place: Place, settings: &Settings) -> String {
         Place::Tcx => "at TCX",
         Place::Clsact => "at clsact",
     };
-    format!("{policy} into {target} for port {}, {place}; {share}", ports.join(","))
+    format!("{policy} into bands for port {}, {place}; {share}", ports.join(","))
 }
 
 fn heading(plan: &Plan) -> String {
@@ -164,7 +163,6 @@ fn described(interface: &Interface, place: Place, settings: &Settings) -> Map<St
         "interface": interface.name,
         "place": place.name(),
         "policy": settings.policy.name(),
-        "into": settings.target.name(),
         "ports": settings.ports,
         "cuts": settings.cuts,
         "client_allowance_bytes": settings.share.map(|share| share.allowance_bytes),
@@ -193,7 +191,6 @@ fn counted(attached: &Attached) -> Value {
     object.insert("missing".into(), attached.missing().into());
     object.insert("responses".into(), counters.responses.into());
     object.insert("sizes_read".into(), counters.sizes_read.into());
-    object.insert("sizes_told".into(), counters.sizes_told.into());
     object.insert("sizes_unknown".into(), counters.sizes_unknown.into());
     object.insert("promotions".into(), counters.promotions.into());
     object.insert("held_back".into(), counters.held_back.into());

@@ -130,7 +130,6 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
         backlog: process.backlog,
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
-        records: process.records.map(|path| folder.join(path)),
         user: process.user,
         group: process.group,
         no_sandbox: !process.sandbox,
@@ -170,7 +169,6 @@ fn shaping(shaping: config::Shaping) -> Shaping {
         config::Shaping::Auto => Shaping::Auto,
         config::Shaping::Paced => Shaping::Paced,
         config::Shaping::Bands => Shaping::Bands,
-        config::Shaping::Ranked => Shaping::Ranked,
         config::Shaping::Off => Shaping::Off,
     }
 }
@@ -208,12 +206,12 @@ mod tests {
     #[test]
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
-[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nrecords = 'r'\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
+[server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
 [uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'
 [limits]\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
-        let words = "--connections 5 --backlog 6 --workers 2 --records /etc/r --user u --group g --no-sandbox --access-log /a --log-format json --uplink 10mbit \
+        let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --uplink 10mbit \
             --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));

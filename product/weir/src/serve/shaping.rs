@@ -34,7 +34,6 @@ pub fn found(
             Shaping::Auto => DrainKind::Auto,
             Shaping::Paced => DrainKind::Paced,
             Shaping::Bands => DrainKind::Bands,
-            Shaping::Ranked => DrainKind::Ranked,
             Shaping::Off => DrainKind::Off,
         },
         policy: args.policy.clone(),

@@ -44,9 +44,8 @@ enum Command {
 #[command(after_help = "\
 Examples:
   weir uplink up eth0 --rate 10mbit
-  weir uplink up eth0 --rate 10mbit --qdisc ranked
 
-Give a rate a little below that of the line. Needs root or CAP_NET_ADMIN (ranked: CAP_BPF too).")]
+Give a rate a little below that of the line. Needs root or CAP_NET_ADMIN.")]
 struct Up {
     /// Interface, for example eth0
     interface: String,
@@ -57,8 +56,8 @@ struct Up {
     /// responses; at most 15 with htb, 16 with prio [default: the most]
     #[arg(long, value_name = "N", verbatim_doc_comment)]
     bands: Option<u8>,
-    /// Queueing discipline: htb, prio (no shares: one bulk transfer of other traffic
-    /// stops every response) or ranked [default: what is there, else htb]
+    /// Queueing discipline: htb, or prio (no shares: one bulk transfer of other traffic
+    /// stops every response) [default: what is there, else htb]
     #[arg(long, value_name = "NAME", value_enum, verbatim_doc_comment, hide_possible_values = true)]
     qdisc: Option<Qdisc>,
     #[arg(long, value_name = "N", help = format!("Most packets that wait in each band [default: {}]", tree::PACKETS_PER_BAND))]
@@ -76,11 +75,6 @@ struct Up {
 }
 
 impl Up {
-    /// Whether a flag is given that only bands have.
-    fn is_of_bands(&self) -> bool {
-        self.bands.is_some() || self.packets.is_some() || self.has_shares()
-    }
-
     fn has_shares(&self) -> bool {
         self.share.is_some() || self.other_share.is_some()
     }
@@ -100,7 +94,6 @@ struct Down {
 enum Qdisc {
     Prio,
     Htb,
-    Ranked,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -114,11 +107,6 @@ pub fn main(args: Args) -> Result<(), Failure> {
 }
 
 fn up(args: &Up) -> Result<(), Failure> {
-    if matches!(args.qdisc, Some(Qdisc::Ranked)) && args.is_of_bands() {
-        return Err(Failure::Usage(
-            "--bands, --packets, --share and --other-share need --qdisc htb or prio; ranked has no bands".to_string(),
-        ));
-    }
     let interface = Interface::by_name(&args.interface)?;
     let (change, why) = make(&interface, args)?;
     let gone = || Failure::Failed(format!("another program removed the tree on {}; run this again", interface.name));
@@ -139,7 +127,6 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let asked = args.qdisc.map(|qdisc| match qdisc {
         Qdisc::Prio => Kind::Prio,
         Qdisc::Htb => Kind::Htb,
-        Qdisc::Ranked => Kind::Ranked,
     });
     if let Some(kind) = asked {
         return Ok((up(kind)?, "as requested".to_string()));
@@ -148,7 +135,6 @@ fn make(interface: &Interface, args: &Up) -> Result<(Change, String), Error> {
     let there = tree::find(interface).ok().flatten().map(|tree| tree.plan.kind);
     let kind = match there {
         Some(Kind::Prio) if args.has_shares() => Kind::Htb,
-        Some(Kind::Ranked) if args.is_of_bands() => Kind::Htb,
         kind => kind.unwrap_or(Kind::Htb),
     };
     let why = if there == Some(kind) { "the kind in place" } else { "htb, which guarantees shares" };
@@ -207,9 +193,6 @@ fn said(change: Change) -> &'static str {
 /// `15 bands of htb at 10mbit, ...`.
 fn heading(tree: &Tree) -> String {
     let Plan { kind, rate, bands, packets_per_band, .. } = &tree.plan;
-    if *kind == Kind::Ranked {
-        return format!("ranked by flow at {rate}");
-    }
     let shares = shares(&tree.plan).map_or(String::new(), |shares| format!(", {shares}"));
     format!("{bands} bands of {} at {rate}, {packets_per_band} packets each{shares}", kind.name())
 }

@@ -3,10 +3,10 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, Kind, OTHER_BAND, Tree};
-use ::uplink::{Counted, Interface, ranked};
+use ::uplink::tree::{self, CONTROL_BAND, DATA_BAND_FIRST, OTHER_BAND, Tree};
+use ::uplink::{Counted, Interface};
 use cli::Failure;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{described, heading, print};
 
@@ -42,11 +42,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let name = &interface.name;
         let missing = || Failure::Failed(format!("{name} has no bands; run `weir uplink up {name} --rate RATE`"));
         let tree = tree::find(&interface)?.ok_or_else(missing)?;
-        match (args.json, tree.plan.kind) {
-            (true, Kind::Ranked) => print(&format!("{}\n", ranked_as_json(&tree)?))?,
-            (false, Kind::Ranked) => print(&format!("{clear}{}", ranked_as_text(&tree)?))?,
-            (true, _) => print(&format!("{}\n", as_json(&tree, &tree.stats()?, &cuts(&interface))))?,
-            (false, _) => print(&format!("{clear}{}", as_text(&tree, &tree.stats()?, &cuts(&interface))))?,
+        let (stats, cuts) = (tree.stats()?, cuts(&interface));
+        match args.json {
+            true => print(&format!("{}\n", as_json(&tree, &stats, &cuts)))?,
+            false => print(&format!("{clear}{}", as_text(&tree, &stats, &cuts)))?,
         }
     }
     Ok(())
@@ -68,9 +67,8 @@ impl Cuts {
 /// None where nothing is attached, and where we may not ask.
 #[cfg(feature = "bpf")]
 fn cuts(interface: &Interface) -> Cuts {
-    use ::uplink::classify::{self, Target};
-    let settings = classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
-    let settings = settings.filter(|settings| settings.target == Target::Bands);
+    let attached = ::uplink::classify::find(interface).ok().flatten();
+    let settings = attached.and_then(|attached| attached.settings);
     settings.map(|settings| Cuts { up_to: settings.cuts, unit: settings.policy.unit() }).unwrap_or_default()
 }
 
@@ -115,41 +113,6 @@ fn as_text(tree: &Tree, counted: &[Counted], cuts: &Cuts) -> String {
         );
     }
     text
-}
-
-/// What the ranked qdisc counted, by name.
-fn ranked_counts(tree: &Tree) -> Result<Map<String, Value>, Failure> {
-    let name = &tree.interface.name;
-    let gone = || Failure::Failed(format!("another program removed the ranked qdisc on {name}"));
-    let stats = ranked::find(&tree.interface)?.ok_or_else(gone)?.stats()?;
-    let counts = [
-        ("packets", stats.packets),
-        ("bytes", stats.bytes),
-        ("drops_full", stats.dropped_full),
-        ("drops_flow", stats.dropped_flow),
-        ("drops_memory", stats.dropped_memory),
-        ("excess_packets", stats.excess_packets),
-        ("guard_bytes", stats.guard_bytes),
-        ("backlog_packets", stats.backlog_packets.into()),
-        ("backlog_bytes", stats.backlog_bytes),
-        ("flows", stats.flows.into()),
-        ("flows_peak", stats.flows_peak.into()),
-    ];
-    Ok(counts.into_iter().map(|(name, count)| (name.to_string(), count.into())).collect())
-}
-
-fn ranked_as_json(tree: &Tree) -> Result<Value, Failure> {
-    let Value::Object(mut object) = described(tree) else { unreachable!("a tree is an object") };
-    object.insert("ranked".into(), ranked_counts(tree)?.into());
-    Ok(Value::Object(object))
-}
-
-fn ranked_as_text(tree: &Tree) -> Result<String, Failure> {
-    let mut text = format!("{}: {}\n", tree.interface.name, heading(tree));
-    for (name, count) in ranked_counts(tree)? {
-        text += &format!("{:<16}{count:>15}\n", name.replace('_', " "));
-    }
-    Ok(text)
 }
 
 fn used_for(band: usize) -> &'static str {

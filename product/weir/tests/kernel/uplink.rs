@@ -98,25 +98,6 @@ fn show_says_where_the_classifier_cuts() {
 }
 
 #[test]
-fn a_ranked_tree_is_shown_by_flows() {
-    let Some(network) = Network::new() else { return };
-    let up = network.weir("uplink up uplink --rate 10mbit --qdisc ranked");
-    if !up.status.success() {
-        // Only some kernels have it: `make test-vm` boots one.
-        let said = network.refusal("uplink up uplink --rate 10mbit --qdisc ranked", 1);
-        assert!(said.contains("ranked") || said.contains("BPF qdisc"), "{said}");
-        println!("SKIPPED: {said}");
-        return;
-    }
-    let shown = network.json("uplink show uplink");
-    assert_eq!((&shown["kind"], &shown["ranked"]["flows"]), (&"ranked".into(), &0.into()), "{shown}");
-    assert!(network.printed("uplink show uplink").contains("ranked by flow at 10mbit"));
-    // Without a word of it, the kind stays.
-    assert!(network.printed("uplink up uplink --rate 20mbit").contains("ranked by flow at 20mbit (rates changed"));
-    assert_eq!(network.json("uplink down uplink")["removed"], true);
-}
-
-#[test]
 fn show_watches_as_often_as_told() {
     let Some(network) = Network::new() else { return };
     network.printed("uplink up uplink --rate 10mbit");
@@ -172,7 +153,7 @@ fn mistakes_are_one_line() {
         ("uplink up uplink --rate 10mbit --other-share 0", 2, "--other-share"),
         ("uplink up uplink --rate 10mbit --qdisc prio --share 20", 1, "a guaranteed share needs --qdisc htb"),
         ("uplink up uplink --rate 10mbit --packets 0", 1, "0 packets per band"),
-        ("uplink up uplink --rate 10mbit --qdisc ranked --bands 4", 2, "ranked has no bands"),
+        ("uplink up uplink --rate 10mbit --qdisc ranked", 2, "`--qdisc ranked` is gone: write htb"),
         ("uplink show uplink --count 3", 2, "--watch"),
     ] {
         let answer = network.refusal(args, status);

@@ -1,8 +1,10 @@
 //! The access log: one line per response, with what really happened, and never in the way of serving.
 
 use std::fs;
-use std::path::Path;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 
+use record::{JobRecord, Outcome, Run};
 use rustix::process::Signal;
 
 use crate::common::{Client, Server, Site, WRITE_PATHS, get, on_every_path, wait_until};
@@ -80,13 +82,13 @@ fn json_lines_are_exact() {
         ask(&server, "GET /a?x=\"\\ HTTP/1.1\r\nHost: a\r\nUser-Agent: t\"\\\u{e9}\r\n\r\n");
         wait_until("the line", || lines(&log).len() == 1);
         let line = lines(&log).remove(0);
-        let (start, rest) = line.split_once("\"response_time_ms\":").unwrap();
-        let (millis, end) = rest.split_once(',').unwrap();
+        let (start, rest) = line.split_once("\"arrival_unix_ns\":").unwrap();
+        let (_, end) = rest.split_once("\"connection_reused\":false,").unwrap();
         let (time, start) = start.strip_prefix("{\"time\":\"").unwrap().split_at(20);
         assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "not a time: {time}");
-        assert!(millis.parse::<f64>().is_ok_and(|millis| millis > 0.0), "not a time: {millis}");
-        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","version":"1.1","status":200,"body_bytes":5,"#;
-        assert_eq!(start, expected);
+        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","version":"1.1","status":200,"size_bytes":5,"head_bytes":"#;
+        let head = start.strip_prefix(expected).and_then(|rest| rest.strip_suffix(",\"body_bytes\":5,")).unwrap();
+        assert!(head.parse::<usize>().unwrap() > 50, "{line}");
         // Where the order is over time clients share the link, and this one has had half of its response beyond its share. Until there is a
         // rate what leaves at once is no share of anything.
         let ahead = end.strip_prefix("\"client_ahead_bytes\":").and_then(|rest| rest.split_once(','));
@@ -140,23 +142,99 @@ fn a_refused_request_is_logged_with_its_reason() {
     }
 }
 
+/// A server that logs in JSON, and its log.
+fn start_in_json(site: &Site, name: &str, address: &str, words: &[&str]) -> (Server, PathBuf) {
+    let log = site.outside(&format!("{name}.json"));
+    let words = [words, &["--access-log", log.to_str().unwrap(), "--log-format", "json"]].concat();
+    (Server::start_at(address, site, &words), log)
+}
+
+/// Ends the server and reads its log as `weirlab report` does.
+fn stop(server: &Server, log: &Path) -> Run {
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_status().code(), Some(0), "{:?}", server.stderr());
+    let run = Run::read_access_log(log, None).unwrap();
+    for record in &run.records {
+        assert!(record.arrival_ns <= record.end_ns && record.first_byte_ns <= Some(record.end_ns), "{record:?}");
+    }
+    run
+}
+
+/// Status, bytes of body asked for and sent, outcome.
+fn what(record: &JobRecord) -> (u16, u64, u64, Outcome) {
+    (record.status, record.size_bytes, record.body_bytes, record.outcome)
+}
+
+fn complete(status: u16, bytes: u64) -> (u16, u64, u64, Outcome) {
+    (status, bytes, bytes, Outcome::Complete)
+}
+
 /// What a client that left took is counted, not what it asked for.
 #[test]
-fn a_response_that_was_cut_is_logged_as_cut() {
+fn the_log_is_read_as_a_run() {
+    let site = Site::of_sizes(&[10, 100_000, LARGE]);
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let words = [path, &["--workers", "2"]].concat();
+        let (server, log) = start_in_json(&site, &format!("run-{number}"), "127.0.0.1:0", &words);
+        let mut kept = server.connect();
+        assert_eq!(kept.get("/size-10").status, 200);
+        assert_eq!(kept.get("/size-100000").status, 200);
+        kept.send("HEAD /size-100000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(kept.response_to_head().status, 200);
+        kept.send("GET /size-100000 HTTP/1.1\r\nHost: a\r\nRange: bytes=5-24\r\n\r\n");
+        assert_eq!(kept.response().body.len(), 20);
+        let absent = server.connect().get("/absent").body.len() as u64;
+        let mut leaving = Client::connect_narrow(server.address);
+        leaving.send(get(&format!("/size-{LARGE}")));
+        assert_eq!(leaving.head().0, 200);
+        leaving.reset();
+        let Run { manifest, records, .. } = stop(&server, &log);
+        let seen: Vec<_> = records.iter().map(what).collect();
+        let wrong = (404, absent, absent, Outcome::Wrong);
+        let served = [complete(200, 10), complete(200, 100_000), complete(200, 0), complete(206, 20), wrong];
+        assert_eq!(seen[..5], served, "{path:?}");
+        let left = &records[5];
+        assert_eq!((seen.len(), left.status, left.outcome), (6, 200, Outcome::Reset), "{path:?}");
+        assert!(left.size_bytes == LARGE as u64 && left.body_bytes < left.size_bytes);
+        assert!(records.iter().all(|record| record.first_byte_ns.is_some() && record.head_bytes > 0));
+        assert_eq!((manifest.environment["connections"].as_str(), manifest.per_connection), ("3", 2));
+        assert!(manifest.is_of_server() && manifest.clients.is_empty());
+    }
+}
+
+#[test]
+fn a_pipeline_over_ipv6_is_logged_alike() {
+    if let Err(error) = TcpListener::bind("[::1]:0") {
+        println!("SKIPPED: no IPv6 here: {error}");
+        return;
+    }
+    let site = Site::of_sizes(&[10, 100_000]);
+    for (number, path) in WRITE_PATHS.into_iter().enumerate() {
+        let (server, log) = start_in_json(&site, &format!("ipv6-{number}"), "[::1]:0", path);
+        let mut kept = server.connect();
+        // The second is asked for before the first is answered.
+        kept.send(get("/size-100000") + &get("/size-10"));
+        assert_eq!((kept.response().body.len(), kept.response().body.len()), (100_000, 10));
+        let run = stop(&server, &log);
+        assert_eq!(run.records.iter().map(what).collect::<Vec<_>>(), [complete(200, 100_000), complete(200, 10)]);
+        assert!(lines(&log).iter().all(|line| line.contains("\"remote\":\"::1\"")), "{path:?}");
+    }
+}
+
+/// A reader that takes nothing, and a stop that does not wait for it.
+#[test]
+fn what_the_stop_cuts_is_incomplete() {
     let site = site();
     for (number, path) in WRITE_PATHS.into_iter().enumerate() {
-        let log = site.outside(&format!("log-{number}"));
-        let args = ["--access-log", log.to_str().unwrap(), "--log-format", "json"];
-        let server = Server::start(&site, &[path, &args].concat());
-        let mut client = Client::connect_narrow(server.address);
-        client.send(get(&format!("/size-{LARGE}")));
-        assert_eq!(client.head().0, 200);
-        client.reset();
-        wait_until("the line", || lines(&log).len() == 1);
-        let line = lines(&log).remove(0);
-        assert!(line.contains("\"status\":200") && line.contains("\"outcome\":\"cut\""), "{line}");
-        let bytes = line.split_once("\"body_bytes\":").unwrap().1.split(',').next().unwrap();
-        assert!(bytes.parse::<usize>().unwrap() < LARGE, "{line}");
+        let words = [path, &["--stop-timeout", "200ms"]].concat();
+        let (server, log) = start_in_json(&site, &format!("stop-{number}"), "127.0.0.1:0", &words);
+        let mut slow = Client::connect_narrow(server.address);
+        slow.send(get(&format!("/size-{LARGE}")));
+        assert_eq!(slow.head().0, 200);
+        let run = stop(&server, &log);
+        let [record] = &run.records[..] else { panic!("{path:?}: {:?}", run.records) };
+        assert_eq!((record.status, record.outcome), (200, Outcome::Incomplete), "{path:?}");
+        assert!(record.body_bytes < LARGE as u64 && record.end_ns - record.arrival_ns >= 200_000_000, "{record:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Classes of a file: their order, their slots, and their changes while responses are under way.
 
+use record::Run;
 use rustix::process::Signal;
 
 use crate::common::{Client, Server, Site, content, get, in_virtual_time, wait_until};
@@ -146,12 +147,48 @@ fn classes_that_need_a_restart_say_so_and_change_nothing() {
     hosted.ask(SMALL).assert_silent();
 }
 
+/// Ends the server; gives the class of each response in its log, and the classes as a report groups them.
+fn logged(hosted: &Hosted) -> (Vec<String>, Vec<String>) {
+    hosted.server.signal(Signal::TERM);
+    assert_eq!(hosted.server.exit_status().code(), Some(0), "{:?}", hosted.server.stderr());
+    let run = Run::read_access_log(&hosted.site.outside("log.json"), None).unwrap();
+    let names = run.records.iter().map(|job| run.manifest.clients[job.group as usize].clone()).collect();
+    (names, run.manifest.clients)
+}
+
+fn log_of(site: &Site) -> String {
+    format!("[server]\naccess_log = \"{}\"\nlog_format = \"json\"\n", site.outside("log.json").display())
+}
+
 #[test]
-fn a_class_that_came_by_a_reload_has_its_name_in_the_records() {
-    let with = |site: &Site, name: &str| {
-        let records = format!("[server]\nrecords = \"{}\"\n", site.outside("records.csv").display());
-        records + &slots(1).replace("name = \"a\"", &format!("name = \"{name}\""))
-    };
+fn the_log_names_the_class_of_each_response() {
+    let site = Site::of_sizes(&[SMALL, LARGE]);
+    let class =
+        format!("[uplink]\nshaping = \"off\"\n[[class]]\nname = \"large\"\n[[class.rule]]\npath = \"/size-{LARGE}\"\n");
+    std::fs::write(site.outside("weir.toml"), whole(&site, &(log_of(&site) + &class))).unwrap();
+    let server = Server::run(&site.outside("weir.toml"));
+    let hosted = Hosted { site, server };
+    for size in [SMALL, LARGE, SMALL] {
+        assert!(hosted.ask(size).response().body == content(size));
+    }
+    // No request has no class but that of what nothing assigns.
+    let mut client = hosted.server.connect();
+    client.send("no request\r\n\r\n");
+    client.rest();
+    let (names, groups) = logged(&hosted);
+    assert_eq!(
+        (names, groups),
+        (
+            ["others", "large", "others", "others"].map(String::from).into(),
+            ["others", "large"].map(String::from).into()
+        )
+    );
+}
+
+#[test]
+fn a_class_that_came_by_a_reload_has_its_name_in_the_log() {
+    let with =
+        |site: &Site, name: &str| log_of(site) + &slots(1).replace("name = \"a\"", &format!("name = \"{name}\""));
     let site = Site::of_sizes(&[SMALL]);
     std::fs::write(site.outside("weir.toml"), whole(&site, &with(&site, "a"))).unwrap();
     let server = Server::run(&site.outside("weir.toml"));
@@ -159,11 +196,7 @@ fn a_class_that_came_by_a_reload_has_its_name_in_the_records() {
     let said = hosted.reload(&with(&hosted.site, "new"));
     assert!(said.contains("in force"), "{said}");
     assert!(hosted.ask(SMALL).response().body == content(SMALL));
-    hosted.server.signal(Signal::TERM);
-    assert_eq!(hosted.server.exit_status().code(), Some(0), "{:?}", hosted.server.stderr());
-    let run = record::Run::read(hosted.site.outside("records.csv").parent().unwrap()).unwrap();
-    let names: Vec<_> = run.records.iter().map(|row| run.manifest.clients[row.group as usize].as_str()).collect();
-    assert_eq!((names, run.manifest.clients.len()), (vec!["new"], 3), "{:?}", run.manifest.clients);
+    assert_eq!(logged(&hosted).0, ["new"]);
 }
 
 #[test]

@@ -26,8 +26,6 @@ mod order;
 mod passed;
 mod paths;
 mod privileges;
-mod ranked;
-mod records;
 mod refusals;
 mod scarcity;
 mod start;

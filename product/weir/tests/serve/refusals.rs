@@ -65,6 +65,7 @@ fn without_epoll_pwait2_it_serves_and_says_so_once() {
                 client.send(get("/size-10") + &get("/size-1000000"));
                 assert!(client.response().body == content(10) && client.response().body == content(1_000_000));
             }
+            wait_until("it is told", || !server.stderr().is_empty());
             let said = server.stderr();
             assert!(said.len() == 1 && said[0].contains("epoll_pwait2 is refused"), "{said:?}");
             server.assert_alive();

@@ -199,17 +199,9 @@ fn mistakes_in_shaping_are_told() {
             &["--shaping bands: lo", "`weir uplink up lo --rate RATE`"],
         ),
         (&[&dir, "--listen", "192.0.2.1:0", "--shaping", "bands"], 1, &["192.0.2.1", "--listen"]),
-        (
-            &[&dir, "--listen", free, "--shaping", "ranked"],
-            1,
-            &["--shaping ranked: lo", "`weir uplink up lo --rate RATE"],
-        ),
-        (
-            &[&dir, "--listen", free, "--shaping", "ranked", "--policy", "fair"],
-            2,
-            &["policy `fair`", "las, psjf, srpt"],
-        ),
+        (&[&dir, "--shaping", "ranked"], 2, &["`--shaping ranked` is gone: write bands"]),
         (&[&dir, "--drain", "off"], 2, &["`--drain` is gone: write --shaping"]),
+        (&[&dir, "--records", "r.csv"], 2, &["`--records` is gone: the JSON access log has them", "--log-format json"]),
         (&[&dir, "--promotion", "plain"], 2, &["`--promotion` is gone: a response moves to a better band when"]),
     ];
     let wrong: Vec<String> =

@@ -7,7 +7,6 @@ mod arena;
 mod bands;
 mod fq_codel;
 mod link;
-mod ranked;
 
 use serde::Deserialize;
 use units::Nanos;
@@ -17,7 +16,6 @@ use arena::{Arena, List};
 use bands::Bands;
 use fq_codel::FqCodel;
 pub use link::{Link, Shape};
-use ranked::Ranked;
 
 /// What a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +55,12 @@ pub enum Discipline {
     Bands(u32),
     /// RFC 8290 with Linux's defaults; this limit over all flows.
     FqCodel(u32),
-    /// The connection whose job the drain ranks first; FIFO within it.
-    Ranked(u32),
 }
 
 impl Discipline {
     pub fn limit(self) -> u32 {
         match self {
-            Discipline::Fifo(limit)
-            | Discipline::Bands(limit)
-            | Discipline::FqCodel(limit)
-            | Discipline::Ranked(limit) => limit,
+            Discipline::Fifo(limit) | Discipline::Bands(limit) | Discipline::FqCodel(limit) => limit,
         }
     }
 }
@@ -76,7 +69,6 @@ impl Discipline {
 pub enum Queue {
     Bands(Bands),
     FqCodel(Box<FqCodel>),
-    Ranked(Ranked),
 }
 
 /// Bands of a priority queue: one for what is not data and sixteen for a policy, as many as `prio` has.
@@ -88,7 +80,6 @@ impl Queue {
             Discipline::Fifo(limit) => Queue::Bands(Bands::new(1, limit)),
             Discipline::Bands(limit) => Queue::Bands(Bands::new(BANDS_MAX, limit)),
             Discipline::FqCodel(limit) => Queue::FqCodel(Box::new(FqCodel::new(limit))),
-            Discipline::Ranked(limit) => Queue::Ranked(Ranked::new(limit)),
         }
     }
 
@@ -101,7 +92,6 @@ impl Queue {
                 queue.enqueue(packet, dropped);
                 true
             }
-            Queue::Ranked(queue) => queue.enqueue(packet),
         }
     }
 
@@ -122,7 +112,6 @@ impl Queue {
         match self {
             Queue::Bands(queue) => &queue.arena,
             Queue::FqCodel(queue) => &queue.arena,
-            Queue::Ranked(queue) => &queue.arena,
         }
     }
 }

@@ -62,14 +62,13 @@ fn delay(ms: u64) -> PathConfig {
 }
 
 /// The drains with the bottleneck each of them needs.
-fn drains() -> [(DrainKind, Discipline, &'static str); 6] {
+fn drains() -> [(DrainKind, Discipline, &'static str); 5] {
     [
         (DrainKind::Off, Discipline::Fifo(20), "fair"),
         (DrainKind::Off, Discipline::FqCodel(4), "fair"),
         (DrainKind::Paced, Discipline::Fifo(100), "srpt"),
         (DrainKind::Paced, Discipline::Fifo(5), "fair"),
         (DrainKind::Bands, Discipline::Bands(20), "srpt-bands:1000,5000"),
-        (DrainKind::Ranked, Discipline::Ranked(200), "srpt"),
     ]
 }
 
@@ -104,7 +103,6 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
             Discipline::FqCodel(_) => continue,
             Discipline::Fifo(_) => Discipline::Fifo(100_000),
             Discipline::Bands(_) => Discipline::Bands(100_000),
-            Discipline::Ranked(_) => Discipline::Ranked(100_000),
         };
         let tcp = Tcp { gso_segments: 1, tail_loss_probe: false, initial_rto: Nanos::from_secs(60), ..Tcp::default() };
         let tcp = Tcp { min_rto: Nanos::from_secs(60), ..tcp };
@@ -116,7 +114,7 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
         let excess = outcome.link_bytes as i64 - expected as i64;
         let again = (outcome.resent_bytes as i64) * 1514 / 1448 + 66;
         assert!((-66..=again).contains(&excess), "{drain:?}: {excess}, sent again {}", outcome.resent_bytes);
-        assert!(outcome.resent_bytes == 0 || drain == DrainKind::Bands || drain == DrainKind::Ranked, "{drain:?}");
+        assert!(outcome.resent_bytes == 0 || drain == DrainKind::Bands, "{drain:?}");
     }
 }
 
@@ -153,7 +151,6 @@ fn nonsense_is_refused_with_its_name() {
         (Config { paths: vec![], ..base() }, "paths of 0 is out of range"),
         (Config { paths: vec![nan], ..base() }, "loss of NaN is out of range: write 0.0 to 0.9"),
         (Config { per_connection: 0, ..base() }, "per_connection of 0"),
-        (Config { drain: DrainKind::Ranked, ..base() }, "choose both or neither"),
         (
             Config {
                 drain: DrainKind::Bands,

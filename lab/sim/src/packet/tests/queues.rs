@@ -14,7 +14,6 @@ fn next(queue: &mut Queue, now_ms: u64, dropped: &mut Vec<Packet>) -> Option<u32
     let packet = match queue {
         Queue::Bands(queue) => queue.dequeue(),
         Queue::FqCodel(queue) => queue.dequeue(Nanos::from_millis(now_ms), dropped),
-        Queue::Ranked(queue) => queue.dequeue_first(),
     };
     packet.map(|packet| packet.conn.slot)
 }

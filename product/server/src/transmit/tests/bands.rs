@@ -144,7 +144,7 @@ impl Bench {
         let priorities: Vec<u32> = (1..=cuts.len() as u32 + 1).collect();
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
-        let marker = Marker { mark: Mark::Bands(Bands { priorities: priorities.into() }), burst_bytes: burst };
+        let marker = Marker { bands: Bands { priorities: priorities.into() }, burst_bytes: burst };
         let transmitter = Transmitter::new(Drain::new(policy, Pace::UNLIMITED), None, patience);
         let transmitter = transmitter.with_marker(Some(marker));
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), burst }

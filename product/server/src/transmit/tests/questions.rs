@@ -155,7 +155,7 @@ const BURST: u64 = 2 * 1_448;
 
 fn marker() -> Marker {
     let bands = Bands { priorities: [7].into() };
-    Marker { mark: Mark::Bands(bands), burst_bytes: BURST }
+    Marker { bands, burst_bytes: BURST }
 }
 
 /// Or every burst behind a socket that once took half a segment would leave half a segment.

@@ -107,7 +107,7 @@ fn a_reader_has_to_take_so_much_in_every_window() {
 fn marks_are_as_few_as_bands() {
     let mut bench = Bench::new("srrt:50ms,200ms", None);
     let bands = Bands { priorities: [7, 8, 9].into() };
-    bench.transmitter = bench.transmitter.with_marker(Some(Marker { mark: Mark::Bands(bands), burst_bytes: SEGMENT }));
+    bench.transmitter = bench.transmitter.with_marker(Some(Marker { bands, burst_bytes: SEGMENT }));
     let socket = bench.socket('A', 0);
     let job = bench.dispatch(&socket, 100_000);
     for turn in 0..20 {

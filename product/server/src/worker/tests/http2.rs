@@ -5,7 +5,7 @@ use mux::testing::{
 };
 use record::Outcome;
 
-use super::records::{LARGE, Recorded};
+use super::logged::{LARGE, Logged};
 use super::*;
 use crate::files::fake_disk::FakeDisk;
 
@@ -73,13 +73,13 @@ impl Framed {
 }
 
 #[test]
-fn streams_are_answered_and_each_has_its_row() {
+fn streams_are_answered_and_each_has_its_line() {
     for policy in POLICIES {
-        let mut recorded = Recorded::new("http2", policy, |root| root);
-        let mut client = recorded.bench.connect_http2();
+        let mut logged = Logged::new("http2", policy, |root| root);
+        let mut client = logged.bench.connect_http2();
         let part = request(3, "/a", &[("range", "bytes=1-3")]);
         client.send(&[request(1, "/a", &[]), part, request(5, "/absent", &[])].concat());
-        recorded
+        logged
             .bench
             .turn_until_came(&mut client, |client| [1, 3, 5].iter().all(|number| client.body(*number).is_some()));
         assert_eq!(
@@ -87,14 +87,14 @@ fn streams_are_answered_and_each_has_its_row() {
             (FILE.to_vec(), FILE[1..=3].to_vec()),
             "{policy}"
         );
-        let mut rows = recorded.turn_until(3);
-        rows.sort_by_key(|row| row.record.size_bytes);
-        let what: Vec<_> =
-            rows.iter().map(|row| (row.record.status, row.record.body_bytes, row.record.outcome)).collect();
+        let mut rows = logged.turn_until(3);
+        let opened = logged.connections;
+        rows.sort_by_key(|row| row.size_bytes);
+        let what: Vec<_> = rows.iter().map(|row| (row.status, row.body_bytes, row.outcome)).collect();
         let absent = client.body(5).unwrap().len() as u64;
         assert_eq!(what, [(206, 3, Outcome::Complete), (200, 5, Outcome::Complete), (404, absent, Outcome::Wrong)]);
-        assert!(rows.iter().all(|row| row.record.head_bytes > 50), "{rows:?}");
-        assert_eq!(rows.iter().filter(|row| row.opens).count(), 1, "one of them opened the connection");
+        assert!(rows.iter().all(|row| row.head_bytes > 50), "{rows:?}");
+        assert_eq!(opened, 1, "one of them opened the connection");
     }
 }
 
@@ -147,20 +147,20 @@ fn a_find_aside_answers_its_own_stream() {
 }
 
 #[test]
-fn who_cancels_or_leaves_has_a_row_for_each_response() {
+fn who_cancels_or_leaves_has_a_line_for_each_response() {
     for policy in POLICIES {
-        let mut recorded = Recorded::new("http2-left", policy, |root| root);
-        let mut client = recorded.bench.connect_http2();
+        let mut logged = Logged::new("http2-left", policy, |root| root);
+        let mut client = logged.bench.connect_http2();
         client.send(&[request(1, "/large", &[]), request(3, "/large", &[])].concat());
-        recorded.bench.turn_until_came(&mut client, |client| client.has(DATA));
+        logged.bench.turn_until_came(&mut client, |client| client.has(DATA));
         client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
-        let rows = recorded.turn_until(1);
-        assert_eq!((rows[0].record.status, rows[0].record.outcome), (200, Outcome::Reset), "{policy}");
+        let rows = logged.turn_until(1);
+        assert_eq!((rows[0].status, rows[0].outcome), (200, Outcome::Reset), "{policy}");
         drop(client);
-        let rows = recorded.turn_until(1);
-        assert!(rows[0].record.outcome == Outcome::Reset && rows[0].record.body_bytes < LARGE as u64, "{rows:?}");
-        (0..3).for_each(|_| recorded.bench.turn());
-        assert!(recorded.bench.worker.conns.is_empty() && recorded.bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+        let rows = logged.turn_until(1);
+        assert!(rows[0].outcome == Outcome::Reset && rows[0].body_bytes < LARGE as u64, "{rows:?}");
+        (0..3).for_each(|_| logged.bench.turn());
+        assert!(logged.bench.worker.conns.is_empty() && logged.bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
     }
 }
 

@@ -200,21 +200,3 @@ fn big_tcp_packets_are_recognised() {
         }
     });
 }
-
-#[test]
-fn what_a_server_tells_counts_before_its_head() {
-    with(wanted(Policy::Psjf), |site| {
-        let mut pair = Pair::new("127.0.0.1");
-        pair.answer(&[&plain(500)]);
-        let begin = plain(500).len() as u64;
-        let map = crate::ToldMap::of(&site.interface).unwrap().unwrap();
-        map.tell(&pair.server, begin, begin + 50_000).unwrap();
-        let mut body = plain(5_000_000);
-        body.truncate(50_000);
-        let counted = site.during(|| pair.answer(&[&body]));
-        assert_eq!((bands(&counted), counted.sizes_told, counted.sizes_read), (vec![3], 1, 0));
-        // Nothing was told of the next.
-        let next = site.during(|| pair.answer(&[&plain(500)]));
-        assert_eq!((bands(&next), next.sizes_told, next.sizes_read), (vec![2], 0, 1));
-    });
-}

@@ -17,8 +17,6 @@ use super::*;
 use crate::testing::{in_own_network, run};
 use crate::tree::{self, Kind};
 
-/// The first rank of a client that is ahead of its share (bpf/rank.h).
-const RANK_BEHIND: u64 = 3 << 30;
 const PORT: u16 = 8000;
 /// A response up to here goes to the first band for data, up to the next to the second.
 const CUTS: [u64; 2] = [2000, 100_000];
@@ -28,7 +26,6 @@ fn wanted(policy: Policy) -> Classify {
         ports: vec![PORT],
         policy,
         cuts: Cuts::Given(CUTS.to_vec()),
-        target: None,
         rate: Some("1gbit".parse().unwrap()),
         replace: false,
         clients: None,
@@ -71,7 +68,6 @@ impl Site {
             bands: after.bands.iter().zip(&before.bands).map(less).collect(),
             responses: after.responses - before.responses,
             sizes_read: after.sizes_read - before.sizes_read,
-            sizes_told: after.sizes_told - before.sizes_told,
             sizes_unknown: after.sizes_unknown - before.sizes_unknown,
             promotions: after.promotions - before.promotions,
             held_back: after.held_back - before.held_back,

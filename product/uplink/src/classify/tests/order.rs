@@ -205,28 +205,3 @@ fn packets_get_the_priorities_of_the_tree() {
         assert_eq!(after[4].packets, before[4].packets);
     });
 }
-
-/// Into `ranked` a small response passes a large one that was there first, and both are whole.
-#[test]
-fn ranks_order_connections() {
-    if let Err(error) = crate::ranked::available() {
-        println!("SKIPPED: {error}");
-        return;
-    }
-    let slow = Some("10mbit".parse().unwrap());
-    with(Classify { target: Some(Target::Ranked), rate: slow, ..wanted(Policy::Srpt) }, |site| {
-        let settings = find(&site.interface).unwrap().unwrap().settings.unwrap();
-        assert_eq!((settings.target, settings.made_tree), (Target::Ranked, true));
-        let (mut large, mut small) = (Pair::new("127.0.0.1"), Pair::new("127.0.0.1"));
-        let counted = site.during(|| {
-            let sending = std::thread::spawn(move || large.answer(&[&plain(2_000_000)]));
-            small.answer(&[&plain(500)]);
-            small.answer(&[&plain(500)]);
-            assert!(!sending.is_finished());
-            sending.join().unwrap();
-        });
-        assert_eq!((counted.responses, counted.sizes_read, counted.held_back), (3, 3, 0));
-        assert!(detach(&site.interface).unwrap());
-        assert_eq!(tree::find(&site.interface).unwrap(), None);
-    });
-}

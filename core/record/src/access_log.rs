@@ -1,0 +1,233 @@
+//! The access log of `weir` in JSON (`--log-format json`), read as the records of a run.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use units::Rate;
+use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
+
+use crate::{FileError, JobRecord, Manifest, Outcome, Run, Wire};
+
+/// A request head is below 64 KiB, and a byte takes at most 6 characters in JSON.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// From this status on a response is not the one asked for (RFC 9110 sections 15.5 and 15.6).
+const ERROR_STATUS_MIN: u16 = 400;
+
+/// One line, as far as it is used here.
+#[derive(Deserialize)]
+struct Line {
+    remote: String,
+    status: u16,
+    size_bytes: u64,
+    head_bytes: u64,
+    body_bytes: u64,
+    arrival_unix_ns: u64,
+    first_byte_ms: Option<f64>,
+    response_time_ms: f64,
+    connection_reused: bool,
+    class: Option<String>,
+    client_ahead_bytes: Option<u64>,
+    outcome: Outcome,
+}
+
+impl Line {
+    /// Its instants are counted from `origin_ns`.
+    fn record(&self, job: usize, origin_ns: u64, group: usize, client: usize) -> JobRecord {
+        let arrival_ns = self.arrival_unix_ns - origin_ns;
+        let after = |ms: f64| arrival_ns.saturating_add((ms * 1e6).round() as u64);
+        let is_wrong = self.outcome == Outcome::Complete && self.status >= ERROR_STATUS_MIN;
+        JobRecord {
+            job: job as u64,
+            size_bytes: self.size_bytes,
+            head_bytes: self.head_bytes,
+            arrival_ns,
+            start_ns: None,
+            first_byte_ns: self.first_byte_ms.map(after),
+            end_ns: after(self.response_time_ms),
+            body_bytes: self.body_bytes,
+            status: self.status,
+            outcome: if is_wrong { Outcome::Wrong } else { self.outcome },
+            attempts: 1,
+            group: group as u32,
+            client: Some(client as u32),
+            ahead_bytes: self.client_ahead_bytes,
+        }
+    }
+}
+
+/// Numbers names in the order in which they first come.
+#[derive(Default)]
+struct Names(BTreeMap<String, usize>);
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        let next = self.0.len();
+        *self.0.entry(name.into()).or_insert(next)
+    }
+
+    fn in_order(self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.into_iter().collect();
+        names.sort_by_key(|(_, number)| *number);
+        names.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+impl Run {
+    /// Reads an access log in JSON as a run that its server recorded: one record for each line, in order of arrival, with the classes
+    /// as groups and the addresses as clients. `link` is the rate of the line, without which there is no bound. The errors
+    /// name the line: `FILE:LINE: reason`.
+    pub fn read_access_log(path: &Path, link: Option<Rate>) -> Result<Run, FileError> {
+        let mut lines = read(path)?;
+        lines.sort_by_key(|line| line.arrival_unix_ns);
+        let origin_ns = lines.first().map_or(0, |line| line.arrival_unix_ns);
+        let (mut classes, mut clients) = (Names::default(), Names::default());
+        let records: Vec<JobRecord> = (0..)
+            .zip(&lines)
+            .map(|(job, line)| {
+                let group = line.class.as_deref().map_or(0, |class| classes.number(class));
+                line.record(job, origin_ns, group, clients.number(&line.remote))
+            })
+            .collect();
+        let connections = lines.iter().filter(|line| !line.connection_reused).count() as u64;
+        let manifest = manifest(path, link, &records, connections);
+        Ok(Run { manifest: Manifest { clients: classes.in_order(), ..manifest }, records, pages: vec![] })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Line>, FileError> {
+    let failed = |error: std::io::Error| FileError::new(path, error);
+    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let (mut lines, mut text) = (Vec::new(), Vec::new());
+    for number in 1.. {
+        text.clear();
+        if reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut text).map_err(failed)? == 0 {
+            break;
+        }
+        let line = serde_json::from_slice(&text).map_err(|error| {
+            // It counts the lines of its text, which is one.
+            let reason = error.to_string();
+            let reason = reason.split(" at line 1 ").next().unwrap_or_default();
+            FileError::in_line(path, number, format!("{reason}; expected a line of `weir serve --log-format json`"))
+        })?;
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// What a log does not tell is `unknown`.
+fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections: u64) -> Manifest {
+    let unknown = || "unknown".to_string();
+    let seconds = records.iter().map(|record| record.end_ns).max().unwrap_or_default() as f64 / 1e9;
+    let connections = connections.max(1);
+    let manifest = Manifest {
+        name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        server: "weir".into(),
+        policy: unknown(),
+        drain: unknown(),
+        link_bps: link.map_or(0, Rate::bits_per_s),
+        rho: link.map_or(0.0, |link| rho(records, connections, link, seconds)),
+        seed: 0,
+        per_connection: ((records.len() as u64 + connections / 2) / connections).max(1),
+        seconds,
+        commit: unknown(),
+        kernel: unknown(),
+        command: vec![],
+        server_cpu: None,
+        client_cpu: None,
+        lateness_ns_p99: None,
+        wire_bytes: None,
+        void: None,
+        baseline: None,
+        closed: None,
+        wire: Wire::default(),
+        clients: vec![],
+        environment: BTreeMap::from([("connections".into(), connections.to_string())]),
+    };
+    manifest.of_server()
+}
+
+/// The bytes on the wire over those that the link carries meanwhile.
+fn rho(records: &[JobRecord], connections: u64, link: Rate, seconds: f64) -> f64 {
+    let bytes =
+        |record: &JobRecord| bytes_of(record.size_bytes.saturating_add(record.head_bytes), SEGMENT_BYTES) as f64;
+    let bytes = records.iter().map(bytes).sum::<f64>() + (connections * CONNECTION_BYTES) as f64;
+    if seconds > 0.0 { 8.0 * bytes / (link.bits_per_s() as f64 * seconds) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a response of 1,000 bytes that arrived so many milliseconds after the first, and took five.
+    fn line(arrival_ms: u64, rest: &str) -> String {
+        format!(
+            "{{\"time\":\"2026-11-21T10:00:00Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/\",\"version\":\"1.1\",\
+             \"status\":200,\"size_bytes\":1000,\"head_bytes\":200,\"body_bytes\":1000,\"arrival_unix_ns\":{},\
+             \"first_byte_ms\":1.000001,\"response_time_ms\":5.000000{rest},\"outcome\":\"complete\"}}\n",
+            1_795_255_200_000_000_001 + arrival_ms * 1_000_000
+        )
+    }
+
+    fn read(name: &str, text: &str) -> Result<Run, FileError> {
+        let path = std::env::temp_dir().join(format!("weir-{name}-{}.json", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let run = Run::read_access_log(&path, Some("10mbit".parse().unwrap()));
+        std::fs::remove_file(&path).unwrap();
+        run
+    }
+
+    /// A line is written when its response ends.
+    #[test]
+    fn responses_are_jobs_by_arrival() {
+        let (opens, kept) = (",\"connection_reused\":false", ",\"connection_reused\":true");
+        let of_class = |name: &str| format!("{kept},\"class\":\"{name}\",\"client_ahead_bytes\":7");
+        let text = line(7, &of_class("b")) + &line(5, &of_class("a")) + &line(0, &format!("{opens},\"class\":\"a\""));
+        let run = read("arrival", &text).unwrap();
+        let seen: Vec<_> = run.records.iter().map(|row| (row.job, row.arrival_ns / 1_000_000, row.group)).collect();
+        assert_eq!(seen, [(0, 0, 0), (1, 5, 0), (2, 7, 1)]);
+        assert_eq!(run.manifest.clients, ["a", "b"]);
+        let last = &run.records[2];
+        assert_eq!((last.first_byte_ns, last.end_ns, last.client), (Some(8_000_001), 12_000_000, Some(0)));
+        assert_eq!((last.size_bytes, last.head_bytes, last.body_bytes, last.status), (1000, 200, 1000, 200));
+        assert_eq!((last.outcome, last.start_ns, last.ahead_bytes), (Outcome::Complete, None, Some(7)));
+        assert!(run.manifest.is_of_server() && run.manifest.void.is_none());
+        assert_eq!((run.manifest.link_bps, run.manifest.per_connection), (10_000_000, 3));
+        // 1,200 bytes in one segment of 1,266, and 206 for the connection, in 12 ms of 15,000 bytes.
+        assert!((run.manifest.rho - (3.0 * 1266.0 + 206.0) / 15_000.0).abs() < 1e-9, "{}", run.manifest.rho);
+    }
+
+    #[test]
+    fn an_error_is_not_what_was_asked_for() {
+        let text = line(0, ",\"connection_reused\":false");
+        let outcome = |text: &str| read("outcome", text).unwrap().records[0].outcome;
+        assert_eq!(outcome(&text.replace("200,\"size", "404,\"size")), Outcome::Wrong);
+        for expected in [Outcome::Reset, Outcome::Incomplete, Outcome::Wrong] {
+            let text = text.replace("complete", expected.name());
+            assert_eq!(outcome(&text), expected);
+            assert_eq!(outcome(&text.replace("\"first_byte_ms\":1.000001,", "")), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let good = line(0, ",\"connection_reused\":false");
+        let said = |name: &str, text: &str| read(name, text).unwrap_err().to_string();
+        let older = said("older", &(good.clone() + &good.replace("\"head_bytes\":200,", "")));
+        assert!(older.contains(".json:2: missing field `head_bytes`; expected a line of `weir serve"), "{older}");
+        let torn = said("torn", &(good.clone() + &good.clone() + &good[..40]));
+        assert!(torn.contains(".json:3: EOF while parsing"), "{torn}");
+        assert!(said("combined", "127.0.0.1 - - [").contains(".json:1: "));
+        let absent = Run::read_access_log(Path::new("/nonexistent/a.json"), None).unwrap_err().to_string();
+        assert!(absent.starts_with("/nonexistent/a.json: No such file"), "{absent}");
+    }
+
+    #[test]
+    fn a_log_without_lines_is_a_run_without_jobs() {
+        let run = read("empty", "").unwrap();
+        assert!(run.records.is_empty() && run.manifest.seconds == 0.0 && run.manifest.rho == 0.0);
+    }
+}
