@@ -78,8 +78,8 @@ impl Worker {
             return;
         }
         match self.conns[at].http1.on_deadline() {
-            Some(Late::Refused { reject, received }) => {
-                self.refuse(at, reject, &received);
+            Some(Late::Refused { reject, shown }) => {
+                self.refuse(at, reject, &shown, false);
                 self.flush(at);
             }
             Some(Late::Close) => {

@@ -3,7 +3,6 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::http1::parse_request;
 use units::Nanos;
 
 use super::Worker;
@@ -106,10 +105,10 @@ impl Worker {
         if conn.multiplexed.is_some() || conn.exchange.line.is_some() {
             return;
         }
-        let Some(bytes) = conn.http1.take_unanswered() else { return };
-        if let Ok(Some(head)) = parse_request(&bytes, &self.parts.limits.request) {
+        if let Some(kept) = conn.http1.take_unanswered() {
+            let head = kept.view();
             let to = self.to(at, &head.request);
-            self.note(at.into(), to.site, &head, HTTP_1);
+            self.note(at.into(), to.site, &head.request, (HTTP_1, head.minor_version));
         }
     }
 

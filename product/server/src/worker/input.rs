@@ -1,7 +1,7 @@
 //! Reading: from bytes to requests. One connection takes only so much of a turn; if there is more, it queues for the next.
 
 use http::http1::Head;
-use http::{Reject, Request};
+use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -132,8 +132,8 @@ impl Worker {
             }
             match conn.http1.next(self.now, &self.parts.limits, &mut received) {
                 Some(Event::Body) => {}
-                Some(Event::Request { head, bytes }) => self.answer(at, &head, bytes),
-                Some(Event::Refused { reject, received }) => self.refuse(at, reject, received),
+                Some(Event::Request { head }) => self.answer(at, &head),
+                Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at, reject, &shown, is_tls),
                 None => break,
             }
         }
@@ -143,7 +143,7 @@ impl Worker {
         self.flush(at);
     }
 
-    fn answer(&mut self, at: usize, head: &Head, bytes: &[u8]) {
+    fn answer(&mut self, at: usize, head: &Head) {
         self.budget.requests -= 1;
         // Whether a body comes that was not waited for is unknown.
         self.conns[at].is_readable |= head.expect_continue;
@@ -159,10 +159,13 @@ impl Worker {
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.is_sending() {
                     self.parts.clients.on_postponed(conn.client);
-                    return conn.http1.postpone(bytes);
+                    return conn.http1.postpone(head);
                 }
-                match self.begin_find(at.into(), find, bytes) {
-                    Ok(()) => return self.note(at.into(), to.site, head, HTTP_1),
+                match self.begin_find(at.into(), find) {
+                    Ok(key) => {
+                        self.wait_for_find(at.into(), key, Box::new((&head.request).into()));
+                        return self.note(at.into(), to.site, &head.request, (HTTP_1, head.minor_version));
+                    }
                     Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
                 }
             }
@@ -178,40 +181,41 @@ impl Worker {
     }
 
     fn send_noted(&mut self, at: usize, site: Option<SiteNumber>, head: &Head, reply: Reply) {
-        self.note(at.into(), site, head, HTTP_1);
-        self.conns[at].exchange.class = self.class_of(at, site, head);
+        self.note(at.into(), site, &head.request, (HTTP_1, head.minor_version));
+        self.conns[at].exchange.class = self.class_of(at, site, &head.request);
         self.send(at, reply);
     }
 
-    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
-        self.parts.replier.class_of(site, &head.request, self.conns[at].address).unwrap_or(0)
+    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, request: &Request) -> u16 {
+        self.parts.replier.class_of(site, request, self.conns[at].address).unwrap_or(0)
     }
 
     /// Of a connection with several streams.
-    pub(super) fn version(&self, at: usize) -> u8 {
-        if self.conns[at].socket.is_quic() { HTTP_3 } else { HTTP_2 }
+    pub(super) fn version(&self, at: usize) -> (u8, u8) {
+        (if self.conns[at].socket.is_quic() { HTTP_3 } else { HTTP_2 }, 0)
     }
 
-    /// Keeps what the log will say of a request.
-    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head, major_version: u8) {
+    /// Keeps what the log will say of a request of this version, major and minor.
+    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, version: (u8, u8)) {
         self.begin_measuring(place);
         if let Some(log) = self.parts.replier.log(site) {
-            let line = Line::new(head, log.clone(), self.now).of_version(major_version);
+            let line = Line::new(request, version, log.clone(), self.now);
             self.exchange(place).line = Some(Box::new(line));
         }
     }
 
-    /// Answers what is no request, and reads no more; `received` is what the log shows.
-    pub(super) fn refuse(&mut self, at: usize, reject: Reject, received: &[u8]) {
+    /// Answers what is no request, and reads no more.
+    pub(super) fn refuse(&mut self, at: usize, reject: Reject, shown: &Shown, is_tls: bool) {
         if let Some(log) = self.parts.replier.log(None) {
-            self.conns[at].exchange.line =
-                Some(Box::new(Line::refused(received, reject.reason, log.clone(), self.now)));
+            let version = (HTTP_1, shown.minor_version);
+            let line = Line::refused(shown, version, reject.reason, log.clone(), self.now);
+            self.conns[at].exchange.line = Some(Box::new(line));
         }
         let conn = &mut self.conns[at];
         // What it sends besides is read, and thrown away.
         conn.is_readable = true;
         conn.exchange.class = self.parts.replier.default_class().unwrap_or(0);
-        if tls::is_tls(received) && !conn.is_secure() {
+        if is_tls && !conn.is_secure() {
             return self.refuse_tls(at, reject);
         }
         self.send(at, reply::reject(reject));

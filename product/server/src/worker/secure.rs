@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use http::{Reject, Status};
+use http::{Reject, Status, http1};
 use rustix::net::sockopt::set_tcp_quickack;
 use tls::{REFUSAL, Session};
 use units::Nanos;
@@ -229,7 +229,7 @@ impl Worker {
         conn.secure = None;
         conn.is_handshaking = false;
         conn.http1.give_up();
-        self.refuse(at, WANTS_TLS, received);
+        self.refuse(at, WANTS_TLS, &http1::shown(received), false);
         self.flush(at);
     }
 

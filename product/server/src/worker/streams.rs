@@ -2,8 +2,7 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
-use http::http1::{self, Connection as Lasting, Head, parse_request};
-use http::{Method, Reject, Status};
+use http::{Method, OwnedRequest, Refused};
 use mux::{Broken, Event, PREFACE};
 use sched::grow::reserve_one;
 use units::Nanos;
@@ -16,12 +15,10 @@ use super::line::Line;
 use super::measured::Measured;
 use crate::config::Limits;
 use crate::reply::{self, Reply};
-use crate::transmit::{Body, Departure, End, Failure, Opening, Outgoing, PipeId, Sink, Stream as Begun};
+use crate::transmit::{Body, Departure, Failure, Opening, Outgoing, PipeId, Sink, Stream as Begun};
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
-
-const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head without an end" };
 
 /// Idle connections keep room for so many.
 const STREAMS_KEPT: usize = 4;
@@ -133,8 +130,7 @@ pub fn is_preface(bytes: &[u8]) -> bool {
 impl Worker {
     /// From now on the client speaks HTTP/2.
     pub(super) fn begin_http2(&mut self, at: usize) {
-        let settings =
-            mux::Settings { head_bytes_max: self.parts.limits.request.head_bytes_max, streams_max: mux::STREAMS_MAX };
+        let settings = mux::Settings { request: self.parts.limits.request, streams_max: mux::STREAMS_MAX };
         let conn = &mut self.conns[at];
         let opening = Opening {
             owner: conn.owner,
@@ -191,7 +187,7 @@ impl Worker {
             match self.parts.transmitter.event(pipe) {
                 None => return,
                 Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
-                Some(Event::Request { stream, head }) => self.begin_stream(at, stream, &head),
+                Some(Event::Request { stream, request }) => self.begin_stream(at, stream, request),
                 Some(Event::Priority { stream }) => self.prefer(at, stream),
                 Some(Event::Closed { stream }) => self.leave_stream(at, stream),
             }
@@ -206,48 +202,48 @@ impl Worker {
         self.abandon_streams(at);
     }
 
-    fn begin_stream(&mut self, at: usize, number: u32, head: &[u8]) {
+    fn begin_stream(&mut self, at: usize, number: u32, request: Result<Box<OwnedRequest>, Box<Refused>>) {
         let owner = self.owners.next(at);
         self.conns[at].multiplexed.as_mut().expect("it is multiplexed").begin(number, owner);
         self.streams.count += 1;
-        match parse_request(head, &self.parts.limits.request) {
-            Ok(Some(parsed)) => self.answer_on_stream(at, number, &parsed, head),
-            Ok(None) => self.refuse_on_stream(at, number, HEADLESS, head),
-            Err(reject) => self.refuse_on_stream(at, number, reject, head),
+        self.budget.requests -= 1;
+        match request {
+            Ok(request) => self.answer_on_stream(at, number, request),
+            Err(refused) => self.refuse_on_stream(at, number, &refused),
         }
     }
 
-    fn answer_on_stream(&mut self, at: usize, number: u32, head: &Head, bytes: &[u8]) {
-        self.budget.requests -= 1;
+    fn answer_on_stream(&mut self, at: usize, number: u32, owned: Box<OwnedRequest>) {
+        let request = owned.view();
         let place = Place { at, stream: Some(number) };
-        self.stream(at, number).has_body = head.request.method != Method::Head;
-        let to = self.to(at, &head.request);
-        self.note(place, to.site, head, self.version(at));
-        let reply = match self.refuse_frequent(at, to, &head.request) {
+        self.stream(at, number).has_body = request.method != Method::Head;
+        let to = self.to(at, &request);
+        self.note(place, to.site, &request, self.version(at));
+        let reply = match self.refuse_frequent(at, to, &request) {
             Some(reply) => reply,
-            None => match self.parts.replier.reply(to, &head.request, self.now) {
+            None => match self.parts.replier.reply(to, &request, self.now) {
                 Ok(reply) => reply,
-                Err(find) => match self.begin_find(place, find, bytes) {
-                    Ok(()) => return,
-                    Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
+                Err(find) => match self.begin_find(place, find) {
+                    Ok(key) => return self.wait_for_find(place, key, owned),
+                    Err(missing) => self.parts.replier.reply_with(to, &request, Err(missing)),
                 },
             },
         };
-        self.exchange(place).class = self.class_of(at, to.site, head);
+        self.exchange(place).class = self.class_of(at, to.site, &request);
         self.send_on_stream(at, number, reply);
     }
 
-    /// Answers what is no request that we could read.
-    fn refuse_on_stream(&mut self, at: usize, number: u32, reject: Reject, received: &[u8]) {
-        self.budget.requests -= 1;
+    /// Answers what is no request.
+    fn refuse_on_stream(&mut self, at: usize, number: u32, refused: &Refused) {
         let place = Place { at, stream: Some(number) };
         if let Some(log) = self.parts.replier.log(None) {
-            let line = Line::refused(received, reject.reason, log.clone(), self.now).of_version(self.version(at));
+            let Refused { reject, shown } = refused;
+            let line = Line::refused(shown, self.version(at), reject.reason, log.clone(), self.now);
             self.exchange(place).line = Some(Box::new(line));
         }
         let class = self.parts.replier.default_class().unwrap_or(0);
         self.exchange(place).class = class;
-        self.send_on_stream(at, number, reply::reject(reject));
+        self.send_on_stream(at, number, reply::reject(refused.reject));
     }
 
     fn stream(&mut self, at: usize, number: u32) -> &mut Stream {
@@ -257,23 +253,21 @@ impl Worker {
     /// Makes a job of a reply.
     pub(super) fn send_on_stream(&mut self, at: usize, number: u32, reply: Reply) {
         self.note_trouble(&reply);
-        let status = reply.response.status;
-        http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
-        let head = self.out.clone();
-        self.out.clear();
+        let (head, body) = reply.response.into_head(&self.date);
+        let (status, head_bytes) = (head.status(), head.bytes());
         let stream = self.conns[at].stream_on(Some(number)).expect("its stream is open");
-        let body = if stream.has_body { reply.response.body } else { Body::default() };
+        let body = if stream.has_body { body } else { Body::default() };
         if let Some(line) = &mut stream.exchange.line {
             line.status = status.0;
             line.body_bytes = body.len();
-            line.head_bytes = head.len() as u64;
+            line.head_bytes = head_bytes;
         }
         if let Some(measured) = &mut stream.measured {
-            measured.encoded(status, head.len(), body.len());
+            measured.encoded(status, head_bytes as usize, body.len());
         }
         let (class, pipe) = (stream.exchange.class, self.pipe(at));
         let precedence = self.parts.transmitter.precedence(pipe, number);
-        let begun = Begun { number, outgoing: Outgoing::new(head, body, End::Open), class, precedence };
+        let begun = Begun { number, outgoing: Outgoing::on_stream(head, body), class, precedence };
         let job = self.parts.transmitter.dispatch_on(self.now, pipe, begun);
         let job = job.expect("a client has no more streams than a carrier may have jobs");
         self.stream(at, number).exchange.task = Task::Sending(job);

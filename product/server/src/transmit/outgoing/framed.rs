@@ -9,7 +9,7 @@ use crate::transmit::{Body, engine::Engine};
 /// What was made of a response.
 #[derive(Debug)]
 pub struct Made {
-    /// Of its head, as HTTP/1.1 has it, and of its body.
+    /// Of its head, as [`http::ResponseHead::bytes`] counts, and of its body.
     pub bytes: u64,
     /// What the connection carries for it.
     pub frame_bytes: u64,
@@ -99,11 +99,6 @@ impl Outgoing {
         }
     }
 
-    /// The engine has its own, until it has made frames of it.
-    fn forget_head(&mut self) {
-        (self.bytes, self.at) = (Vec::new(), 0);
-    }
-
     /// Frames of so many bytes behind `out`.
     fn make_http2(
         &mut self,
@@ -114,21 +109,20 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) -> Made {
         let begin = out.len();
-        let head_bytes = self.head().len();
         let has_body = !self.body.is_empty();
-        if head_bytes > 0 {
-            if !session.respond(stream, self.head(), has_body) {
-                return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
-            }
-            self.forget_head();
+        let head = self.fields.take();
+        if head.as_ref().is_some_and(|head| !session.respond(stream, head, has_body)) {
+            self.fields = head;
+            return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
         }
+        let head_bytes = head.map_or(0, |head| head.bytes());
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let written = session.write(stream, room, &mut source, out);
         let failure = source.failure;
         // Without a body the stream ends behind its head.
         let stop = if has_body { written.stop } else { Stop::End };
         let frame_bytes = (out.len() - begin) as u64;
-        Made { bytes: head_bytes as u64 + written.bytes, frame_bytes, stop, failure }
+        Made { bytes: head_bytes + written.bytes, frame_bytes, stop, failure }
     }
 
     /// Content for datagrams of so many bytes in all, those of responses before it included.
@@ -140,12 +134,12 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room_bytes: u64,
     ) -> Made {
-        if !self.head().is_empty() {
-            if !session.respond(stream, self.head(), !self.body.is_empty()) {
+        if let Some(head) = &self.fields {
+            if !session.respond(stream, head, !self.body.is_empty()) {
                 return Made { bytes: 0, frame_bytes: 0, stop: Stop::Closed, failure: None };
             }
-            self.sealed = u32::try_from(self.head().len()).unwrap_or(u32::MAX);
-            self.forget_head();
+            self.sealed = u32::try_from(head.bytes()).unwrap_or(u32::MAX);
+            self.fields = None;
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let wrote = session.write(stream, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut source);
