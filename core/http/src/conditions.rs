@@ -68,7 +68,7 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     let fields = &request.fields;
     let modified = last_modified(entity);
     let failed = if fields.if_match.is_some() {
-        !request.fields.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
+        !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
     } else {
         // A date that cannot be read is no condition (section 13.1.4).
         fields.if_unmodified_since.and_then(date::parse).is_some_and(|since| modified > since)
@@ -77,7 +77,7 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
         return Some(Verdict::PreconditionFailed);
     }
     let same = if fields.if_none_match.is_some() {
-        request.fields.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
+        request.values("if-none-match").any(|value| has_etag(value, entity.etag, Comparison::Weak))
     } else {
         fields.if_modified_since.and_then(date::parse).is_some_and(|since| modified <= since)
     };
@@ -142,7 +142,8 @@ fn quoted_bytes(value: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http1::{Limits, parse_request};
+    use crate::Limits;
+    use crate::http1::parse_request;
     use Verdict::{NotModified, PreconditionFailed, Whole};
     use std::time::{Duration, UNIX_EPOCH};
 

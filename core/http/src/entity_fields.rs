@@ -1,45 +1,81 @@
+use std::ops::Range;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::fields::{FieldIter, FieldList};
 use crate::{HttpDate, lines};
 
 /// The fields of a file, made once for all responses that send it: Content-Type, then ETag, Last-Modified and Accept-Ranges, then
 /// Content-Length.
 #[derive(Debug, Clone)]
 pub struct EntityFields {
-    lines: Bytes,
-    type_bytes: usize,
-    length_bytes: usize,
+    /// The list, then its text.
+    bytes: Bytes,
+    /// Where the fields begin and end in the list: those of the type, the validators, and the length.
+    list: [u32; 4],
+    /// The same in the text.
+    text: [u32; 4],
+}
+
+/// Fields that other responses have too, and their text as HTTP/1.1 writes it, which is its codec's alone.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    bytes: Bytes,
+    list: Range<u32>,
+    text: Range<u32>,
 }
 
 impl EntityFields {
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
-        let mut lines = Vec::new();
-        lines::field(&mut lines, "Content-Type", mime.as_bytes());
-        let type_bytes = lines.len();
-        lines::field(&mut lines, "ETag", etag.as_bytes());
-        lines::field(&mut lines, "Last-Modified", HttpDate::new(last_modified).as_bytes());
-        lines::field(&mut lines, "Accept-Ranges", b"bytes");
-        let before_length = lines.len();
-        lines::content_length(&mut lines, bytes);
-        EntityFields { type_bytes, length_bytes: lines.len() - before_length, lines: lines.into() }
+        let (date, mut digits) = (HttpDate::new(last_modified), itoa::Buffer::new());
+        let groups: [&[(&str, &[u8])]; 3] = [
+            &[("Content-Type", mime.as_bytes())],
+            &[("ETag", etag.as_bytes()), ("Last-Modified", date.as_bytes()), ("Accept-Ranges", b"bytes")],
+            &[("Content-Length", digits.format(bytes).as_bytes())],
+        ];
+        let (mut fields, mut lines) = (FieldList::default(), Vec::new());
+        let (mut list, mut text) = ([0; 4], [0; 4]);
+        for (nth, group) in groups.into_iter().enumerate() {
+            for (name, value) in group {
+                fields.push_clean(name.as_bytes(), value);
+                lines::field(&mut lines, name, value);
+            }
+            (list[nth + 1], text[nth + 1]) = (fields.bytes().len() as u32, lines.len() as u32);
+        }
+        let text = text.map(|at| list[3] + at);
+        EntityFields { bytes: [fields.bytes(), &lines].concat().into(), list, text }
     }
 
     /// For a 200 with all of it.
-    pub fn whole(&self) -> Bytes {
-        self.lines.clone()
+    pub fn whole(&self) -> Shared {
+        self.groups(0..3)
     }
 
     /// Without the length: for a 206 with one part of it.
-    pub fn part(&self) -> Bytes {
-        self.lines.slice(..self.lines.len() - self.length_bytes)
+    pub fn part(&self) -> Shared {
+        self.groups(0..2)
     }
 
     /// Without its type too: for a 304, which should not describe a body it does not have (RFC 9110 section 15.4.5), and for a 206 of
     /// several parts, which has a type of its own.
-    pub fn validators(&self) -> Bytes {
-        self.lines.slice(self.type_bytes..self.lines.len() - self.length_bytes)
+    pub fn validators(&self) -> Shared {
+        self.groups(1..2)
+    }
+
+    fn groups(&self, groups: Range<usize>) -> Shared {
+        let of = |places: &[u32; 4]| places[groups.start]..places[groups.end];
+        Shared { bytes: self.bytes.clone(), list: of(&self.list), text: of(&self.text) }
+    }
+}
+
+impl Shared {
+    pub(crate) fn iter(&self) -> FieldIter<'_> {
+        FieldIter(&self.bytes[self.list.start as usize..self.list.end as usize])
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.bytes[self.text.start as usize..self.text.end as usize]
     }
 }
 
@@ -48,8 +84,9 @@ mod tests {
     use super::*;
     use crate::{Response, Status};
 
-    fn names(shared: Bytes) -> Vec<String> {
-        Response::new(Status::OK, ()).of(shared).fields().map(|(name, _)| name.to_string()).collect()
+    fn names(shared: Shared) -> Vec<String> {
+        let response = Response::new(Status::OK, ()).of(shared);
+        response.fields().map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect()
     }
 
     #[test]
@@ -59,5 +96,15 @@ mod tests {
         assert_eq!(names(fields.validators()), validators);
         assert_eq!(names(fields.part()), [&["Content-Type"], &validators[..]].concat());
         assert_eq!(names(fields.whole()), [&["Content-Type"], &validators[..], &["Content-Length"]].concat());
+    }
+
+    #[test]
+    fn the_text_says_the_same_as_the_fields() {
+        let fields = EntityFields::new("text/x\n", "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        for shared in [fields.whole(), fields.part(), fields.validators(), Shared::default()] {
+            let mut lines = Vec::new();
+            shared.iter().for_each(|(name, value)| lines::line(&mut lines, name, value));
+            assert_eq!(shared.text(), lines);
+        }
     }
 }

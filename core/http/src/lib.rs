@@ -5,7 +5,7 @@
 //! use std::time::{Duration, SystemTime};
 //! use http::http1;
 //! let bytes = b"GET /a%20b?q HTTP/1.1\r\nHost: example.com\r\nRange: bytes=0-9\r\n\r\n";
-//! let head = http1::parse_request(bytes, &http1::Limits::default()).unwrap().expect("a whole head");
+//! let head = http1::parse_request(bytes, &http::Limits::default()).unwrap().expect("a whole head");
 //! let mut path = String::new();
 //! http::decode_path(head.request.path, &mut path).unwrap();
 //! assert_eq!(path, "a b");
@@ -25,6 +25,7 @@
 mod conditions;
 mod date;
 mod entity_fields;
+mod fields;
 pub mod http1;
 mod lines;
 mod list;
@@ -37,9 +38,12 @@ mod status;
 
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
-pub use entity_fields::EntityFields;
+pub use entity_fields::{EntityFields, Shared};
 pub use path::decode_path;
 pub use range::RANGES_MAX;
-pub use request::{BodyLength, Fields, Method, Request};
-pub use response::Response;
+pub use request::{
+    BodyLength, FIELDS_MAX, Fields, Limits, Method, OwnedRequest, Refused, Request, RequestBuilder, SHOWN_BYTES_MAX,
+    Shown,
+};
+pub use response::{Response, ResponseHead};
 pub use status::{Reject, Status};

@@ -1,89 +1,137 @@
-//! A response as any version of HTTP means it: status, fields, body. Its bytes are the business of a codec: [`crate::http1::encode`].
+//! A response as any version of HTTP means it: status, fields, body. Its bytes are the business of a codec: [`crate::http1::encode`], or
+//! an engine that takes a [`ResponseHead`].
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use crate::fields::FieldList;
+use crate::{HttpDate, Shared, Status, lines};
 
-use crate::{Status, lines};
+/// The name of this server, in every response.
+pub(crate) const SERVER: &str = "weir";
 
-/// Server, Date and what frames the message are added by the codec. The body is the caller's own type.
+/// Server, Date and what frames the message are added when it is sent. The body is the caller's own type.
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
-    /// Lines that other responses have too, made once.
-    shared: Bytes,
+    /// Fields that other responses have too, made once.
+    pub(crate) shared: Shared,
     /// Behind them.
-    own: Vec<u8>,
+    pub(crate) own: FieldList,
     pub body: B,
+}
+
+/// Status and fields of a response that leaves in frames, over HTTP/2 or HTTP/3.
+#[derive(Debug)]
+pub struct ResponseHead {
+    response: Response<()>,
+    date: HttpDate,
 }
 
 impl<B> Response<B> {
     pub fn new(status: Status, body: B) -> Response<B> {
-        Response { status, shared: Bytes::new(), own: Vec::new(), body }
+        Response { status, shared: Shared::default(), own: FieldList::default(), body }
     }
 
     /// The same with the fields of what is sent, in the place of such fields before.
-    pub fn of(self, shared: Bytes) -> Response<B> {
+    pub fn of(self, shared: Shared) -> Response<B> {
         Response { shared, ..self }
     }
 
     /// The same with a field more. Control characters in the value become `?`.
-    pub fn with(mut self, name: &str, value: &[u8]) -> Response<B> {
-        lines::field(&mut self.own, name, value);
+    pub fn with(mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Response<B> {
+        self.own.push_clean(name.as_ref(), value);
         self
     }
 
-    pub fn with_length(mut self, bytes: u64) -> Response<B> {
-        lines::content_length(&mut self.own, bytes);
-        self
+    pub fn with_length(self, bytes: u64) -> Response<B> {
+        self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }
 
     /// The same with the place of its body in a whole of so many bytes.
-    pub fn with_range(mut self, range: &Range<u64>, entity_bytes: u64) -> Response<B> {
-        lines::content_range(&mut self.own, range, entity_bytes);
-        self
+    pub fn with_range(self, range: &Range<u64>, entity_bytes: u64) -> Response<B> {
+        let mut value = Vec::new();
+        lines::range(&mut value, range, entity_bytes);
+        self.with("Content-Range", &value)
     }
 
     /// The same with the length that no range asked for lies in (RFC 9110 section 15.5.17).
-    pub fn without_range(mut self, entity_bytes: u64) -> Response<B> {
-        lines::content_range_unsatisfied(&mut self.own, entity_bytes);
-        self
+    pub fn without_range(self, entity_bytes: u64) -> Response<B> {
+        self.with("Content-Range", format!("bytes */{entity_bytes}").as_bytes())
     }
 
     /// Name and value of every field, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let lines = self.lines().into_iter().flat_map(|lines| lines.split(|&b| b == b'\n'));
-        lines.filter_map(|line| {
-            let colon = line.iter().position(|&b| b == b':')?;
-            Some((std::str::from_utf8(&line[..colon]).ok()?, line[colon + 1..].trim_ascii()))
-        })
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.shared.iter().chain(self.own.iter())
     }
 
-    /// As HTTP/1.1 writes them, for its codec.
-    pub(crate) fn lines(&self) -> [&[u8]; 2] {
-        [&self.shared, &self.own]
+    /// The head of the same, made at this date, and the body.
+    pub fn into_head(self, date: &HttpDate) -> (ResponseHead, B) {
+        let Response { status, shared, own, body } = self;
+        (ResponseHead { response: Response { status, shared, own, body: () }, date: *date }, body)
+    }
+}
+
+impl ResponseHead {
+    pub fn status(&self) -> Status {
+        self.response.status
+    }
+
+    /// Name and value of every field, Server and Date first. An engine makes the names lower case (RFC 9113 section 8.2).
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
+        first.into_iter().chain(self.response.fields())
+    }
+
+    /// Bytes of the names and values of all fields and of the status's three digits: what of a head is in proportion to its frames, which
+    /// are known only when they are made.
+    pub fn bytes(&self) -> u64 {
+        let fields = self.fields().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        (self.status().digits().len() + fields) as u64
+    }
+
+    /// Gives back memory that is not needed while it waits.
+    pub fn shrink(&mut self) {
+        self.response.own.shrink();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
+
+    fn text(fields: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        fields.map(|(name, value)| format!("{}: {}", text(name.as_ref()), text(value.as_ref()))).collect()
+    }
 
     #[test]
     fn fields_are_read_back_as_they_were_given() {
+        let entity = crate::EntityFields::new("a/b", "\"v\"", UNIX_EPOCH, 1);
         let response = Response::new(Status::PARTIAL_CONTENT, ())
             .with("Location", b"/a: b\r\nX: y")
             .with_range(&(0..10), 100)
             .without_range(7)
             .with_length(10)
-            .of(Bytes::from_static(b"A: 1\r\n"));
-        let expected: [(&str, &[u8]); 5] = [
-            ("A", b"1"),
-            ("Location", b"/a: b??X: y"),
-            ("Content-Range", b"bytes 0-9/100"),
-            ("Content-Range", b"bytes */7"),
-            ("Content-Length", b"10"),
+            .of(entity.part());
+        let shared = [
+            "Content-Type: a/b",
+            "ETag: \"v\"",
+            "Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT",
+            "Accept-Ranges: bytes",
         ];
-        assert_eq!(response.fields().collect::<Vec<_>>(), expected);
+        let own =
+            ["Location: /a: b??X: y", "Content-Range: bytes 0-9/100", "Content-Range: bytes */7", "Content-Length: 10"];
+        assert_eq!(text(response.fields()), [shared, own].concat());
+    }
+
+    #[test]
+    fn a_head_has_server_and_date_and_counts_names_and_values() {
+        let response = Response::new(Status::NOT_FOUND, "body").with("A", b"bc");
+        let (head, body) = response.into_head(&HttpDate::new(UNIX_EPOCH));
+        assert_eq!((head.status(), body), (Status::NOT_FOUND, "body"));
+        assert_eq!(text(head.fields()), ["server: weir", "date: Thu, 01 Jan 1970 00:00:00 GMT", "A: bc"]);
+        assert_eq!(head.bytes(), (3 + "serverweir".len() + "date".len() + 29 + "Abc".len()) as u64);
     }
 }

@@ -57,6 +57,13 @@ macro_rules! statuses {
 
 with_statuses!(statuses);
 
+impl Status {
+    /// Its three digits; of a number that has more, the last.
+    pub fn digits(self) -> [u8; 3] {
+        [self.0 / 100, self.0 / 10, self.0].map(|number| b'0' + (number % 10) as u8)
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.0, self.reason())

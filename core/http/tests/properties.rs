@@ -1,7 +1,10 @@
 //! What holds for every sequence of bytes a peer may send.
 
-use http::http1::{Head, Limits, parse_request};
-use http::{BodyLength, Entity, Method, Reject, Request, Verdict, decode_path, evaluate};
+use http::http1::{Head, parse_request};
+use http::{
+    BodyLength, Entity, Fields, Limits, Method, OwnedRequest, Reject, Request, RequestBuilder, Verdict, decode_path,
+    evaluate,
+};
 use proptest::prelude::*;
 
 /// Small limits, so that random requests meet them.
@@ -90,7 +93,7 @@ fn check_request(parsed: &Head, bytes: &[u8], limits: &Limits) -> Result<(), Tes
     prop_assert!(request.target.iter().all(|b| b.is_ascii_graphic() && *b != b'#'));
     prop_assert!(parsed.minor_version == 0 || request.fields.host.is_some());
     prop_assert!(!parsed.expect_continue || request.body != BodyLength::None);
-    let count = |name| request.fields.values(name).count();
+    let count = |name| request.values(name).count();
     prop_assert!(count("host") <= 1);
     let framing = count("content-length") + count("transfer-encoding");
     prop_assert!(framing <= 1 && (framing == 1 || request.body == BodyLength::None));
@@ -152,6 +155,97 @@ proptest! {
         let Ok(Some(head)) = parse_request(&first, &LIMITS) else { return Ok(()) };
         let both = [&first[..head.bytes], &second].concat();
         prop_assert_eq!(parse_request(&both, &LIMITS), Ok(Some(head)));
+    }
+}
+
+/// Names and values that mean something, and some that may not be.
+fn field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let name = prop_oneof![
+        prop::sample::select(
+            &["host", "range", "if-match", "content-length", "transfer-encoding", "expect", "x", "x y", ""][..]
+        )
+        .prop_map(|name| name.as_bytes().to_vec()),
+        prop::collection::vec(byte(), 1..4).prop_filter("a text has another name then", |name| !name.contains(&b':')),
+    ];
+    let value = prop_oneof![
+        prop::sample::select(
+            &["a", "5", "05", "chunked", "gzip, chunked", "100-continue", "bytes=0-1", " v\t", ""][..]
+        )
+        .prop_map(|value| value.as_bytes().to_vec()),
+        prop::collection::vec(byte(), 0..30),
+    ];
+    (name, value)
+}
+
+fn line() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let method = prop::sample::select(&["GET", "HEAD", "OPTIONS", "PUT", "BREW", "CONNECT", "G T", "GE\0T"][..]);
+    let target = prop_oneof![
+        prop::sample::select(&["/", "/a?b?c", "*", "http://a.com:80/x?y", "http://a?b", "http://u@a/", "/#", "a"][..])
+            .prop_map(|target| target.as_bytes().to_vec()),
+        prop::collection::vec(byte(), 1..60).prop_map(|rest| [b"/", &rest[..]].concat()),
+    ];
+    (method.prop_map(|method| method.as_bytes().to_vec()), target)
+}
+
+/// No line ends early: a byte that would end it is another that is no text.
+fn text(method: &[u8], target: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let inner = |bytes: &[u8]| bytes.iter().map(|b| if b"\r\n".contains(b) { 0 } else { *b }).collect::<Vec<u8>>();
+    let mut text = [&inner(method)[..], b" ", &inner(target), b" HTTP/1.1\r\n"].concat();
+    for (name, value) in fields {
+        text.extend([&inner(name)[..], b": ", &inner(value), b"\r\n"].concat());
+    }
+    [&text[..], b"\r\n"].concat()
+}
+
+/// Method, path, query, target, body, and what is said of ranges and hosts.
+type Meaning<'a> = (Method, &'a [u8], Option<&'a [u8]>, &'a [u8], BodyLength, Fields<&'a [u8]>);
+
+fn meaning<'a>(request: &Request<'a>) -> Meaning<'a> {
+    (request.method, request.path, request.query, request.target, request.body, request.fields)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    /// The fields one by one are the request that their text is, or are refused as that is.
+    #[test]
+    fn fields_have_the_answer_of_the_text(
+        line in line(),
+        authority in prop::option::of(prop::sample::select(&["a", "b:80", "a b", "x/"][..])),
+        fields in prop::collection::vec(field(), 0..10),
+    ) {
+        let mut builder = RequestBuilder::new(LIMITS);
+        // What was given before leaves nothing.
+        builder.begin();
+        builder.push(b":path", b"/other");
+        builder.push(b"host", b"a");
+        let _ = builder.finish();
+        builder.begin();
+        builder.push(b":method", &line.0);
+        authority.iter().for_each(|authority| builder.push(b":authority", authority.as_bytes()));
+        builder.push(b":path", &line.1);
+        fields.iter().for_each(|(name, value)| builder.push(name, value));
+        let built = builder.finish();
+
+        let is_authority = |(name, value): &(Vec<u8>, Vec<u8>)| {
+            name == b"host" && authority.is_some_and(|authority| value.eq_ignore_ascii_case(authority.as_bytes()))
+        };
+        let host = authority.map(|authority| (b"host".to_vec(), authority.as_bytes().to_vec()));
+        let others = fields.iter().filter(|field| !is_authority(field)).cloned();
+        let lines: Vec<_> = host.into_iter().chain(others).collect();
+        let text = text(&line.0, &line.1, &lines);
+        match (parse_request(&text, &LIMITS), built) {
+            (Ok(Some(head)), Ok(request)) => {
+                prop_assert_eq!(meaning(&request.view()), meaning(&head.request));
+                prop_assert_eq!(request.view().all().collect::<Vec<_>>(), head.request.all().collect::<Vec<_>>());
+                let kept = OwnedRequest::from(&head.request);
+                prop_assert_eq!(meaning(&kept.view()), meaning(&head.request));
+            }
+            (Err(reject), Err(refused)) if text.len() <= LIMITS.head_bytes_max => prop_assert_eq!(reject, refused.reject),
+            // Which of a large head's mistakes is told of may depend on how much of it was seen.
+            (Err(_), Err(_)) => {}
+            (parsed, built) => prop_assert!(false, "{parsed:?}, {built:?}"),
+        }
     }
 }
 

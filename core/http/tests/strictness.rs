@@ -3,8 +3,8 @@
 //! The reason is part of the table so that a line cannot pass for a wrong reason. The rules themselves are argued
 //! where they are implemented.
 
-use http::BodyLength;
-use http::http1::{Limits, parse_request};
+use http::http1::parse_request;
+use http::{BodyLength, Limits};
 
 /// What is wrong with `bytes`: status and reason.
 fn refusal(bytes: &[u8], limits: &Limits) -> Option<(u16, &'static str)> {
@@ -77,7 +77,7 @@ fn later_minor_versions() {
         assert_eq!((request.path, request.target), (&b"/x"[..], &b"/x?y"[..]));
         assert_eq!((head.minor_version, head.keep_alive), (minor, true));
         assert_eq!(request.fields.range, Some(&b"bytes=0-1"[..]));
-        assert_eq!(request.fields.values("x").collect::<Vec<_>>(), [b"1"]);
+        assert_eq!(request.values("x").collect::<Vec<_>>(), [b"1"]);
         assert_eq!(&bytes[head.bytes..], "GET /next");
 
         check(get("X: no host"), 400, "no host field");
@@ -315,8 +315,8 @@ mod limits {
         assert_eq!(refusal(&get(3), &LIMITS), None);
         assert_eq!(refusal(&get(4), &LIMITS), too_many);
         let wide = Limits { fields_max: usize::MAX, ..Limits::default() };
-        assert_eq!(refusal(&get(http::http1::FIELDS_MAX), &wide), None);
-        assert_eq!(refusal(&get(http::http1::FIELDS_MAX + 1), &wide), too_many);
+        assert_eq!(refusal(&get(http::FIELDS_MAX), &wide), None);
+        assert_eq!(refusal(&get(http::FIELDS_MAX + 1), &wide), too_many);
     }
 
     #[test]

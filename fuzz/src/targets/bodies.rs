@@ -1,5 +1,8 @@
 //! Bodies of responses, as the sources of HTTP/2 and HTTP/3 ask for them.
 
+use std::time::UNIX_EPOCH;
+
+use http::{HttpDate, Response, ResponseHead, Status};
 use mux::Supply;
 use quic::Source as _;
 
@@ -48,4 +51,10 @@ impl quic::Source for Body {
     fn advance(&mut self, bytes: usize) {
         self.left -= bytes;
     }
+}
+
+/// The head of a response in a run.
+pub fn head() -> ResponseHead {
+    let response = Response::new(Status::OK, ()).with("Content-Type", b"text/plain");
+    response.into_head(&HttpDate::new(UNIX_EPOCH)).0
 }

@@ -102,14 +102,14 @@ impl Worker {
         while let Some(event) = http1.next(self.now, &self.limits, &mut received) {
             match event {
                 Event::Body => self.reached.mark("a body"),
-                Event::Request { bytes, .. } if self.way == Way::Postponed && self.has_gathered => {
+                Event::Request { head } if self.way == Way::Postponed && self.has_gathered => {
                     self.reached.mark("a request postponed");
                     http1.on_held(self.now);
-                    http1.postpone(bytes);
+                    http1.postpone(&head);
                     (self.has_gathered, self.has_held) = (false, true);
                 }
-                Event::Request { head, bytes } => {
-                    assert!(bytes.len() <= self.limits.request.head_bytes_max);
+                Event::Request { head } => {
+                    assert!(head.bytes <= self.limits.request.head_bytes_max);
                     self.requests += 1;
                     self.reached.mark("a request");
                     self.reached.mark_if(self.requests > 1, "several requests");

@@ -5,16 +5,15 @@
 //! streams, of one connection and of all, is the drain's. Header blocks are made then too, since their compression depends on the order in
 //! which they leave.
 //!
-//! `head` and the rates of `budget` are HTTP/3's too.
+//! The rates of `budget` are HTTP/3's too.
 //!
-//! A request is given as the head that HTTP/1.1 would have sent ([`Event::Request`]), so that one strict parser reads both.
+//! A request is given as [`http::OwnedRequest`], or as what is wrong with it ([`Event::Request`]): the rules are those of HTTP/1.1.
 //!
 //! Before nghttp2 sees a byte, a walker goes over the frames: floods end the connection (`budget`), and so do frames on streams that the
 //! client has ended (`streams`), which the engine forgets.
 
 pub mod budget;
 mod ffi;
-pub mod head;
 mod session;
 mod streams;
 #[cfg(any(test, feature = "testing"))]

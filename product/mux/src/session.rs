@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use http::{Limits, OwnedRequest, Refused, ResponseHead};
 use units::Nanos;
 
 use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Hooks};
 use crate::streams::{Mistake, Streams};
 use crate::walker::{Frame, WINDOW_UPDATE, Walker};
-use crate::{FRAME_HEADER_BYTES, STREAMS_MAX, head};
+use crate::{FRAME_HEADER_BYTES, STREAMS_MAX};
 
 /// What a client begins with (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -28,23 +29,23 @@ const GREAT_UPDATE: u32 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of a request's head as HTTP/1.1 has it. A longer one is given longer than that, and its rest is dropped.
-    pub head_bytes_max: usize,
+    /// What the head of a request may cost; of a greater one the rest is dropped, and it is given as refused.
+    pub request: Limits,
     /// Streams that the client may have open at once.
     pub streams_max: u32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { head_bytes_max: 16 << 10, streams_max: STREAMS_MAX }
+        Settings { request: Limits::default(), streams_max: STREAMS_MAX }
     }
 }
 
 /// What has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request; its head is as HTTP/1.1 would have it. A body may follow, which nobody gets.
-    Request { stream: u32, head: Vec<u8> },
+    /// A request, or what is wrong with it. A body may follow, which nobody gets.
+    Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
     /// The client wishes to have it sooner or later than before: [`Session::priority`].
     Priority { stream: u32 },
     /// The stream has ended, whoever ended it.
@@ -234,11 +235,9 @@ impl Session {
         self.engine.priority(stream)
     }
 
-    /// Makes the head of a response the next thing that leaves; `head` is as HTTP/1.1 has it. Without a body the stream ends behind it.
-    /// False: the stream is closed.
-    pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
-        let (status, fields) = head::fields(head);
-        self.engine.respond(stream, status, fields, has_body)
+    /// Makes the head of a response the next thing that leaves. Without a body the stream ends behind it. False: the stream is closed.
+    pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
+        self.engine.respond(stream, head, has_body)
     }
 
     /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes

@@ -1,5 +1,8 @@
 //! Sessions against a client that is written out as bytes.
 
+use std::time::UNIX_EPOCH;
+
+use http::{HttpDate, Method, Response, ResponseHead, Status};
 use proptest::prelude::*;
 use units::Nanos;
 
@@ -9,8 +12,12 @@ use crate::testing::{
     frame, hello, wide,
 };
 
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Length: 3000\r\n\r\n";
 const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
+
+/// The head of a response.
+fn head(status: Status) -> ResponseHead {
+    Response::new(status, ()).with_length(3000).into_head(&HttpDate::new(UNIX_EPOCH)).0
+}
 
 fn request(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
     testing::request(stream, "/x", more)
@@ -80,7 +87,7 @@ impl Client {
         let mut client = Client::new();
         for stream in streams {
             client.say(&request(*stream, &[])).unwrap();
-            assert!(client.session.respond(*stream, HEAD, true));
+            assert!(client.session.respond(*stream, &head(Status::OK), true));
         }
         client.events();
         client
@@ -88,11 +95,14 @@ impl Client {
 }
 
 #[test]
-fn a_request_is_a_head() {
+fn a_request_has_its_fields() {
     let mut client = Client::new();
     client.say(&request(1, &[("range", "bytes=0-1"), ("priority", "u=1, i")])).unwrap();
-    let head = b"GET /x HTTP/1.1\r\nhost: a\r\nrange: bytes=0-1\r\npriority: u=1, i\r\n\r\n".to_vec();
-    assert_eq!(client.events(), [Event::Request { stream: 1, head }]);
+    let [Event::Request { stream: 1, request: Ok(request) }] = &client.events()[..] else { panic!("a request") };
+    let view = request.view();
+    assert_eq!((view.method, view.path, view.fields.range), (Method::Get, &b"/x"[..], Some(&b"bytes=0-1"[..])));
+    let all: [(&[u8], &[u8]); 3] = [(b"host", b"a"), (b"range", b"bytes=0-1"), (b"priority", b"u=1, i")];
+    assert_eq!(view.all().collect::<Vec<_>>(), all);
     assert_eq!(client.session.priority(1), Some(Priority { urgency: 1, is_incremental: true }));
     client.say(&frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=6")).unwrap();
     assert_eq!(client.events(), [Event::Priority { stream: 1 }]);
@@ -188,7 +198,7 @@ fn an_end_may_have_no_byte() {
 fn a_response_without_a_body_is_its_head() {
     let mut client = Client::new();
     client.say(&request(1, &[])).unwrap();
-    assert!(client.session.respond(1, b"HTTP/1.1 304 Not Modified\r\nServer: weir\r\n\r\n", false));
+    assert!(client.session.respond(1, &head(Status::NOT_MODIFIED), false));
     client.session.control(&mut client.out);
     let frames = client.frames();
     assert_eq!((frames.len(), frames[0].0, frames[0].1), (1, HEADERS, END_HEADERS | END_STREAM));
@@ -198,7 +208,7 @@ fn a_response_without_a_body_is_its_head() {
 fn the_rest_of_a_request_that_was_answered_is_not_wanted() {
     let mut client = Client::new();
     client.say(&frame(HEADERS, END_HEADERS, 1, &block(&GET))).unwrap();
-    assert!(client.session.respond(1, HEAD, true));
+    assert!(client.session.respond(1, &head(Status::OK), true));
     assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
     let frames = client.frames();
     let last = frames.last().unwrap();
@@ -211,7 +221,10 @@ fn a_client_that_cancels_is_heard() {
     client.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).unwrap();
     assert_eq!(client.events(), [Event::Closed { stream: 1 }]);
     assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::Closed);
-    assert!(!client.session.respond(1, HEAD, true) || client.write(1, 100, &mut Plenty(1)).stop == Stop::Closed);
+    assert!(
+        !client.session.respond(1, &head(Status::OK), true)
+            || client.write(1, 100, &mut Plenty(1)).stop == Stop::Closed
+    );
 }
 
 #[test]
@@ -324,9 +337,9 @@ fn a_header_bomb_is_cut_short() {
     bomb.extend_from_slice(&[b'x'; 4000]);
     bomb.extend_from_slice(&[0xbe; 12_000]);
     let result = client.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
-    let kept: usize =
-        client.events().iter().map(|event| if let Event::Request { head, .. } = event { head.len() } else { 0 }).sum();
-    assert!(kept < 32 << 10, "{kept} bytes kept, {result:?}");
+    let events = client.events();
+    let [Event::Request { request: Err(refused), .. }] = &events[..] else { panic!("{events:?}, {result:?}") };
+    assert_eq!(refused.reject.status, Status::HEAD_TOO_LARGE);
 }
 
 proptest! {

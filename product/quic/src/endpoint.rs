@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
+use http::Limits;
 use quinn_proto as quinn;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
@@ -47,8 +48,8 @@ const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of a request's head as HTTP/1.1 has it. A longer one is given longer than that, and its rest is dropped.
-    pub head_bytes_max: usize,
+    /// As those of [`mux::Settings`].
+    pub request: Limits,
     /// Requests that a client may have open at once.
     pub streams_max: u32,
     /// Connections of this socket; more are refused.
@@ -63,9 +64,9 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let mux::Settings { head_bytes_max, streams_max } = mux::Settings::default();
+        let mux::Settings { request, streams_max } = mux::Settings::default();
         Settings {
-            head_bytes_max,
+            request,
             streams_max,
             connections_max: 10_000,
             idle_timeout: Nanos::from_secs(30),

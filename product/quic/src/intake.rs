@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use http::Limits;
 use mux::Event;
 use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
@@ -34,9 +35,9 @@ pub struct Intake {
 }
 
 impl Intake {
-    pub fn new(head_bytes_max: usize, streams_max: u32) -> Intake {
+    pub fn new(request: Limits, streams_max: u32) -> Intake {
         Intake {
-            shared: Shared::new(head_bytes_max),
+            shared: Shared::new(request),
             budget: Budget::default(),
             seen: Seen::default(),
             unis: Vec::new(),
@@ -204,7 +205,7 @@ impl Intake {
                         if !open.is_wished {
                             open.priority = request.priority;
                         }
-                        streams.events.push_back(Event::Request { stream, head: request.head });
+                        streams.events.push_back(Event::Request { stream, request: request.fields });
                     }
                 }
                 Ok(None) => {

@@ -6,8 +6,8 @@
 //! ([`Session::write`]), and is asked for one datagram after the other until they have left ([`Session::make`]).
 //!
 //! HTTP/3 is our own (`h3`), and so is its header compression (`qpack`), which does without a dynamic table: such a table costs memory of
-//! each connection, and makes the streams of one connection wait for each other. A request is given as the head that HTTP/1.1 would have
-//! sent ([`mux::Event::Request`]), so that one strict parser reads all three.
+//! each connection, and makes the streams of one connection wait for each other. A request is given as it is over
+//! HTTP/2 ([`mux::Event::Request`]).
 
 mod address;
 mod counted;

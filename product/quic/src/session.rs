@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::ResponseHead;
 use mux::{Broken, Event, Priority};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, Dir, StreamId, VarInt, WriteError};
@@ -68,11 +69,11 @@ impl Session {
             clock,
             connection,
             streams: Streams::default(),
-            intake: Intake::new(settings.head_bytes_max, settings.streams_max),
+            intake: Intake::new(settings.request, settings.streams_max),
             outbox: Outbox::default(),
             ahead: AHEAD_BYTES_FIRST,
             id_bytes,
-            head_bytes_max: settings.head_bytes_max,
+            head_bytes_max: settings.request.head_bytes_max,
             is_ipv6: settings.is_ipv6,
             control: None,
             to_say: Vec::new(),
@@ -149,9 +150,8 @@ impl Session {
         self.streams.open.get(stream).map(|open| open.priority)
     }
 
-    /// Gives the head of a response, as HTTP/1.1 has it. It is made into a frame by the first [`Session::write`], also where there is no
-    /// body. False: the stream is closed.
-    pub fn respond(&mut self, stream: u32, head: &[u8], has_body: bool) -> bool {
+    /// Gives the head of a response. It leaves with the first [`Session::write`], also where there is no body. False: the stream is closed.
+    pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
         open.reply = Some(Reply::new(head, has_body));
         true

@@ -2,10 +2,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use http::ResponseHead;
 use mux::{Event, Priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 
-use crate::h3::{priority, request};
+use crate::h3::{frames, priority, request};
+use crate::qpack;
 
 /// Wishes for requests that have not come: a client's PRIORITY_UPDATE may be first.
 const EARLY_WISHES_MAX: usize = 100;
@@ -17,8 +19,6 @@ const STREAMS_KEPT: usize = 4;
 pub struct Reply {
     /// Heads of frames that are not given yet, and content that is still to come of a frame whose head is among them or was given.
     pub heads: Vec<u8>,
-    /// They are the response's as HTTP/1.1 has it, no frame yet.
-    pub is_plain: bool,
     pub frame_left: usize,
     /// The source is at its end.
     pub is_read: bool,
@@ -27,8 +27,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub fn new(head: &[u8], has_body: bool) -> Reply {
-        Reply { heads: head.to_vec(), is_plain: true, frame_left: 0, is_read: !has_body, offset: 0 }
+    pub fn new(head: &ResponseHead, has_body: bool) -> Reply {
+        Reply { heads: headers(head), frame_left: 0, is_read: !has_body, offset: 0 }
     }
 
     /// The next byte is of a frame's head.
@@ -184,6 +184,17 @@ impl Streams {
         let _ = connection.send_stream(id(stream)).reset(code);
         self.end(stream);
     }
+}
+
+/// The head of a response as a frame.
+fn headers(head: &ResponseHead) -> Vec<u8> {
+    let status = head.status().digits();
+    let mut section = Vec::new();
+    qpack::encode(std::iter::once((&b":status"[..], &status[..])).chain(head.fields()), &mut section);
+    let mut frame = Vec::with_capacity(section.len() + frames::HEAD_BYTES_MAX);
+    frames::head(frames::HEADERS, section.len() as u64, &mut frame);
+    frame.extend(section);
+    frame
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Content of responses, given to quinn-proto when it is decided that it leaves.
 
-use mux::{Stop, Supply, head};
+use mux::{Stop, Supply};
 use quinn_proto::{Connection, WriteError};
 
+use crate::Session;
 use crate::h3::fault::{INTERNAL_ERROR, NO_ERROR};
 use crate::h3::{frames, varint};
 use crate::packing::Packing;
 use crate::streams::{Reply, id};
-use crate::{Session, qpack};
 
 /// Less content than this is not worth a frame of its own, but at the end of a body.
 const CONTENT_BYTES_MIN: usize = 16;
@@ -148,9 +148,6 @@ fn give(
     if reply.has_heads() && room == 0 && !is_first {
         return Given { stop: Some(Obstacle::Room), ..given };
     }
-    if std::mem::take(&mut reply.is_plain) {
-        reply.heads = headers(&reply.heads);
-    }
     loop {
         given.stop = give_heads(connection, stream, reply, &mut given).err();
         if given.stop.is_some() || reply.is_read {
@@ -235,15 +232,4 @@ fn offer(connection: &mut Connection, stream: u32, bytes: &[u8]) -> Result<usize
         Err(WriteError::Blocked) => Ok(0),
         Err(WriteError::Stopped(_) | WriteError::ClosedStream) => Err(Obstacle::Gone),
     }
-}
-
-/// The head of a response as a frame.
-fn headers(head: &[u8]) -> Vec<u8> {
-    let (status, fields) = head::fields(head);
-    let mut section = Vec::new();
-    qpack::encode(std::iter::once((&b":status"[..], status)).chain(fields), &mut section);
-    let mut frame = Vec::with_capacity(section.len() + 8);
-    frames::head(frames::HEADERS, section.len() as u64, &mut frame);
-    frame.extend(section);
-    frame
 }

@@ -86,7 +86,7 @@ pub struct Limits {
     pub client_requests_per_s_max: u32,
     /// What one client is sent; `None` is no limit.
     pub client_rate_max: Option<Rate>,
-    pub request: http::http1::Limits,
+    pub request: http::Limits,
     /// Bytes of a request body that is read and thrown away so that the connection can be kept.
     pub body_bytes_max: u64,
     /// From accepting (or the first byte of a later request) to the end of the head.
@@ -135,7 +135,7 @@ impl Default for Limits {
             client_connections_max: None,
             client_requests_per_s_max: 0,
             client_rate_max: None,
-            request: http::http1::Limits::default(),
+            request: http::Limits::default(),
             body_bytes_max: 1 << 20,
             head_timeout: Nanos::from_secs(60),
             body_timeout: Nanos::from_secs(20),

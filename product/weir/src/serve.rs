@@ -36,7 +36,14 @@ const ORDER: &str = "Order and rate";
 const LIMITS: &str = "Limits";
 const TIMEOUTS: &str = "Timeouts";
 
-fn after_help() -> String {
+const SHORT_AFTER_HELP: &str = "\
+Every option has a default; --help-all lists the others: timeouts, shaping, workers, weights of clients, the sandbox.
+
+Examples:
+  weir serve /srv/www
+  weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem";
+
+fn after_long_help() -> String {
     format!(
         "\
 Examples:
@@ -55,7 +62,7 @@ clients that were sent most lately to standard error.",
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = after_help())]
+#[command(disable_help_flag = true, after_help = SHORT_AFTER_HELP, after_long_help = after_long_help())]
 pub struct Args {
     /// Folder to serve
     #[arg(default_value = ".")]
@@ -84,13 +91,13 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
     uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
-    /// fair gives each a turn; all policies are listed below
+    /// fair gives each a turn; --help-all lists all
     #[arg(long, value_name = "SPEC", default_value = "srpt",
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,
     /// Shaping: paced (weir sends at the uplink's rate), bands (kernel, `weir uplink up`),
     /// off, or auto (paced)
-    #[arg(long, value_name = "NAME", value_enum, default_value = "auto",
+    #[arg(hide_short_help = true, long, value_name = "NAME", value_enum, default_value = "auto",
           help_heading = ORDER, verbatim_doc_comment, hide_possible_values = true)]
     shaping: Shaping,
     /// Whether clients share the uplink: one that has had much more than its share stands
@@ -99,20 +106,20 @@ pub struct Args {
     client_share: ClientShareSpec,
     /// Weight of a network's clients in that share, from 1 to 100, for example
     /// 192.0.2.0/24=8 for a proxy with many people behind it; repeatable [default: 1]
-    #[arg(long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
+    #[arg(hide_short_help = true, long = "client-weight", value_name = "NETWORK=N", help_heading = ORDER, verbatim_doc_comment)]
     client_weights: Vec<ClientWeight>,
     /// Share of the uplink for the response that has waited longest, once that is 1 s,
     /// in thousandths (0 to 1000)
-    #[arg(long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
+    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::GUARD_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = ORDER, verbatim_doc_comment)]
     guard: u32,
     /// Share of the uplink for other programs' traffic while it waits in the same queue,
     /// in thousandths (0 to 900)
-    #[arg(long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
+    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=900), help_heading = ORDER, verbatim_doc_comment)]
     foreign_share: u32,
     /// Event loops (1 to 256); with paced shaping there is one [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
+    #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
     workers: Option<u16>,
     /// Most connections at once; beyond, the longest idle one is closed
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX),
@@ -120,7 +127,7 @@ pub struct Args {
     connections: u32,
     /// Serve N connections at a time, as Apache's processes do, each until its client
     /// closes it; others wait to be accepted. One event loop [default: no slots]
-    #[arg(long, value_name = "N", conflicts_with_all = ["connections", "workers"],
+    #[arg(hide_short_help = true, long, value_name = "N", conflicts_with_all = ["connections", "workers"],
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
     /// Most connections of one client; beyond, a new one is closed; 0 for any
@@ -138,60 +145,66 @@ pub struct Args {
     #[arg(long, value_name = "RATE", help_heading = LIMITS, verbatim_doc_comment)]
     client_rate: Option<Rate>,
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
-    #[arg(long, value_name = "V4,V6", default_value = "32,56", help_heading = LIMITS)]
+    #[arg(hide_short_help = true, long, value_name = "V4,V6", default_value = "32,56", help_heading = LIMITS)]
     client_prefix: ClientPrefix,
     /// Most connections that wait to be accepted, per event loop;
     /// the kernel lowers it to net.core.somaxconn
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
           help_heading = LIMITS, verbatim_doc_comment)]
     backlog: u16,
     /// List folders without index.html
     #[arg(long)]
     listing: bool,
     /// Serve names that begin with a dot
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     hidden: bool,
     /// User to become once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
     user: Option<String>,
     /// Group of --user [default: the user's own]
-    #[arg(long, value_name = "GROUP", requires = "user")]
+    #[arg(hide_short_help = true, long, value_name = "GROUP", requires = "user")]
     group: Option<String>,
     /// What is read again at a reload
     #[arg(skip)]
     configuration: Option<PathBuf>,
     /// Let weir open and call all that its user may, also what it does not need
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     no_sandbox: bool,
     /// Access log; - is standard output, SIGHUP and SIGUSR1 reopen it [default: none]
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// Format of the access log
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "combined")]
+    #[arg(hide_short_help = true, long, value_enum, value_name = "FORMAT", default_value = "combined")]
     log_format: LogFormat,
     /// Longest time without a request before a connection is closed
-    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "75s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     idle_timeout: Duration,
     /// Longest time for a request head to arrive
     // Lost three times it takes 21 s.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     head_timeout: Duration,
     /// Longest time between two bytes of a request body
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "20s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     body_timeout: Duration,
     /// Least average rate of a request body, in bytes per second; 0 for any
-    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
     body_rate_min: u64,
     /// Least average rate of a client's download, in bytes per second
-    #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "500", value_parser = units::parse_size, help_heading = TIMEOUTS)]
     send_rate_min: u64,
     /// Time over which --send-rate-min is averaged
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     send_window: Duration,
     /// Longest time to finish responses after SIGTERM
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
+    #[arg(hide_short_help = true, long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration, help_heading = TIMEOUTS)]
     stop_timeout: Duration,
+    /// Print the most used options
+    #[arg(short, long, action = clap::ArgAction::HelpShort)]
+    help: Option<bool>,
+    /// Print all options
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    help_all: Option<bool>,
 }
 
 /// Where nobody says otherwise: for this machine alone.

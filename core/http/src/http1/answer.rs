@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use thiserror::Error;
 
-use super::request::FIELDS_MAX;
+use crate::FIELDS_MAX;
 use crate::list::{decimal, members};
 
 /// Bytes of a response head, far above what any server of files sends.

@@ -30,9 +30,8 @@ pub fn encode<B>(
     }
     out.extend_from_slice(date.as_bytes());
     out.extend_from_slice(b"\r\n");
-    for lines in response.lines() {
-        out.extend_from_slice(lines);
-    }
+    out.extend_from_slice(response.shared.text());
+    response.own.iter().for_each(|(name, value)| lines::line(out, name, value));
     out.extend_from_slice(match connection {
         Connection::Close => b"Connection: close\r\n\r\n",
         Connection::KeepAlive if minor_version == 0 => b"Connection: keep-alive\r\n\r\n",

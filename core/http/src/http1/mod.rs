@@ -7,11 +7,11 @@
 mod answer;
 mod chunked;
 mod encode;
-mod field_section;
+mod lines;
 mod request;
-mod target;
 
 pub use answer::{Malformed, ResponseHead, parse_response};
 pub use chunked::{Chunked, Progress};
 pub use encode::{Connection, encode};
-pub use request::{FIELDS_MAX, Head, Limits, Search, parse_request};
+pub(crate) use lines::FieldLines;
+pub use request::{Head, OwnedHead, Search, parse_request, shown};

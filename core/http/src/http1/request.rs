@@ -3,36 +3,19 @@
 //! `httparse` splits the head into tokens and refuses what no token may contain (NUL, control characters, a space
 //! before a colon, line folding, a bare CR). What it lets pass is checked here: bare LF (RFC 9112 section 2.2 lets a
 //! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. What the tokens mean
-//! is `target.rs` and `field_section.rs`. Nothing is allocated.
+//! is `target.rs` and `section.rs` of `request`, for all versions. Nothing is allocated.
 //!
 //! An incomplete head is parsed again at each line's end ([`Search`]), and looked at no more than once for each of its lines.
 
 use std::mem::MaybeUninit;
 
-use super::field_section::FieldSection;
-use super::target;
-use crate::{BodyLength, Fields, Method, Reject, Request, Status};
-
-/// What a request head may cost. A server's buffer must hold `head_bytes_max`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole head, its empty line included. Default 16 KiB: browsers with large cookies stay below 8 KiB,
-    /// and this is what one connection can make the server hold.
-    pub head_bytes_max: usize,
-    /// Field lines, at most [`FIELDS_MAX`], the default: browsers send about 20, and a gateway adds a few.
-    pub fields_max: usize,
-    /// Bytes of the request target. Default 8 KiB: RFC 9112 section 3 recommends at least 8000.
-    pub target_bytes_max: usize,
-}
-
-/// Most field lines any [`Limits`] can allow: the parser's array, 2 KiB of stack.
-pub const FIELDS_MAX: usize = 64;
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { head_bytes_max: 16 << 10, fields_max: FIELDS_MAX, target_bytes_max: 8 << 10 }
-    }
-}
+use super::FieldLines;
+use crate::request::section::FieldSection;
+use crate::request::{
+    All, FIELDS_MAX, HEAD_TOO_LARGE, MALFORMED_LINE, MALFORMED_NAME, MALFORMED_VALUE, METHOD_TOO_LONG, SHOWN_BYTES_MAX,
+    Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
+};
+use crate::{BodyLength, Fields, Limits, OwnedRequest, Reject, Request, Status};
 
 /// A request, and what HTTP/1.1 adds to it: its head is complete, well formed and unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +30,52 @@ pub struct Head<'a> {
     pub expect_continue: bool,
     /// Bytes of the head, an empty line before it included: the body or the next request starts here.
     pub bytes: usize,
+}
+
+/// A [`Head`] that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedHead {
+    request: OwnedRequest,
+    minor_version: u8,
+    keep_alive: bool,
+    expect_continue: bool,
+    bytes: usize,
+}
+
+impl OwnedHead {
+    pub fn view(&self) -> Head<'_> {
+        let OwnedHead { ref request, minor_version, keep_alive, expect_continue, bytes } = *self;
+        Head { request: request.view(), minor_version, keep_alive, expect_continue, bytes }
+    }
+}
+
+impl From<&Head<'_>> for OwnedHead {
+    fn from(head: &Head<'_>) -> OwnedHead {
+        let Head { ref request, minor_version, keep_alive, expect_continue, bytes } = *head;
+        OwnedHead { request: request.into(), minor_version, keep_alive, expect_continue, bytes }
+    }
+}
+
+impl<'a> Head<'a> {
+    /// What the log shows of it if it is refused after all.
+    pub fn shown(&self) -> Shown<'a> {
+        Shown::new(self.request.method.token().as_bytes(), self.request.target, self.minor_version)
+    }
+}
+
+/// What the log shows of bytes that are no request: their first line.
+pub fn shown(received: &[u8]) -> Shown<'_> {
+    let received = received.strip_prefix(b"\r\n").unwrap_or(received);
+    let first = received.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
+    let mut words = first.split(|&b| b == b' ');
+    match [(); 4].map(|()| words.next()) {
+        [Some(method), Some(target), Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', digit @ b'0'..=b'9']), None]
+            if !method.is_empty() && first.len() <= SHOWN_BYTES_MAX =>
+        {
+            Shown::new(method, target, digit - b'0')
+        }
+        _ => Shown::new(b"", first, 1),
+    }
 }
 
 /// Reads one head from the start of `buf`. `Ok(None)`: more bytes are needed, and `buf` is shorter than
@@ -167,22 +196,25 @@ fn parse_later_minor<'a>(
 /// `head` is complete: `parsed` holds its tokens.
 fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8], limits: &Limits) -> Result<Head<'a>, Reject> {
     let (Some(method_token), Some(target), Some(minor_version)) = (parsed.method, parsed.path, parsed.version) else {
-        return Err(Reject::bad("malformed request line"));
+        return Err(MALFORMED_LINE);
     };
     if has_bare_lf(head) {
         return Err(Reject::bad("bare line feed in the head"));
     }
     if target.len() > limits.target_bytes_max {
-        return Err(Reject { status: Status::URI_TOO_LONG, reason: "request target over the limit" });
+        return Err(TARGET_TOO_LONG);
     }
     let method = method(method_token)?;
     let form = target::parse(target, method)?;
-    let section = FieldSection::read(parsed.headers)?;
+    let mut section = FieldSection::default();
+    for line in parsed.headers.iter() {
+        section.note(line.name.as_bytes(), line.value, line.value)?;
+    }
     let body = section.body(minor_version)?;
-    let lines = &head[method_token.len() + target.len() + REQUEST_LINE_REST..];
-    let fields = Fields { host: section.host(minor_version, form.host)?, lines, ..section.fields };
+    let all = All::Lines(FieldLines(&head[method_token.len() + target.len() + REQUEST_LINE_REST..]));
+    let fields = Fields { host: section.host(minor_version, form.host)?, ..section.fields };
     Ok(Head {
-        request: Request { method, path: form.path, query: form.query, target: target.as_bytes(), fields, body },
+        request: Request { method, path: form.path, query: form.query, target: target.as_bytes(), fields, all, body },
         minor_version,
         keep_alive: section.keep_alive(minor_version),
         // RFC 9110 section 10.1.1: ignored from HTTP/1.0, and pointless without a body.
@@ -194,15 +226,6 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8], limits: &Li
 /// Of the request line, beside the method and the target.
 const REQUEST_LINE_REST: usize = "  HTTP/1.1\r\n".len();
 
-fn method(token: &str) -> Result<Method, Reject> {
-    match Method::from_token(token) {
-        Some(method) => Ok(method),
-        // Its target is an authority, which only a proxy can serve (RFC 9112 section 3.2.3).
-        None if token == "CONNECT" => Err(Reject::bad("connect is for proxies")),
-        None => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "method not implemented" }),
-    }
-}
-
 /// No early exit, so that the compiler makes it 16 bytes at a time: about 10 ns for a browser's head.
 fn has_bare_lf(head: &[u8]) -> bool {
     let pairs = head.iter().zip(&head[1..]);
@@ -211,29 +234,24 @@ fn has_bare_lf(head: &[u8]) -> bool {
 
 /// The limit is reached and the head not complete: which part of it is too long?
 fn too_large(window: &[u8]) -> Reject {
-    let too_long = |status, reason| Reject { status, reason };
     let head = window.strip_prefix(b"\r\n").unwrap_or(window);
     if head.contains(&b'\n') {
-        too_long(Status::HEAD_TOO_LARGE, "request head over the limit")
+        HEAD_TOO_LARGE
     } else if head.contains(&b' ') {
-        too_long(Status::URI_TOO_LONG, "request target over the limit")
+        TARGET_TOO_LONG
     } else {
         // RFC 9112 section 3: a method longer than any that is implemented gets 501.
-        too_long(Status::NOT_IMPLEMENTED, "method over the limit")
+        METHOD_TOO_LONG
     }
 }
 
 fn refused(error: httparse::Error) -> Reject {
     match error {
-        httparse::Error::TooManyHeaders => {
-            Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" }
-        }
-        httparse::Error::HeaderName => Reject::bad("malformed field name, space before the colon, or folded line"),
-        httparse::Error::HeaderValue => Reject::bad("control character or bare carriage return in a field value"),
+        httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
+        httparse::Error::HeaderName => MALFORMED_NAME,
+        httparse::Error::HeaderValue => MALFORMED_VALUE,
         httparse::Error::NewLine => Reject::bad("line does not end in carriage return, line feed"),
-        httparse::Error::Token | httparse::Error::Status | httparse::Error::Version => {
-            Reject::bad("malformed request line")
-        }
+        httparse::Error::Token | httparse::Error::Status | httparse::Error::Version => MALFORMED_LINE,
     }
 }
 
@@ -244,13 +262,14 @@ fn bad_version(version: &[u8]) -> Reject {
         Some([b'0' | b'2'..=b'9', ..]) => {
             Reject { status: Status::VERSION_NOT_SUPPORTED, reason: "major http version other than 1" }
         }
-        _ => Reject::bad("malformed request line"),
+        _ => MALFORMED_LINE,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Method;
 
     fn parse(bytes: &[u8]) -> Head<'_> {
         parse_request(bytes, &Limits::default()).unwrap().unwrap()
@@ -269,7 +288,7 @@ mod tests {
         assert_eq!((head.minor_version, head.keep_alive), (1, true));
         assert_eq!((request.body, head.expect_continue), (BodyLength::None, false));
         assert_eq!(&bytes[head.bytes..], b"GET /next");
-        let expected = Fields {
+        let expected: Fields<&[u8]> = Fields {
             host: Some(b"example.com:8080"),
             if_match: Some(b"*"),
             if_none_match: Some(b"\"v1\""),
@@ -279,15 +298,13 @@ mod tests {
             range: Some(b"bytes=0-"),
             referer: Some(b"http://a/"),
             user_agent: Some(b"curl/8"),
-            lines: request.fields.lines,
         };
         assert_eq!(request.fields, expected);
     }
 
     #[test]
     fn values_of_a_repeated_field() {
-        let fields =
-            parse(b"GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:\t2 \r\nXX: 3\r\nX:\r\n\r\nX: body").request.fields;
+        let fields = parse(b"GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:\t2 \r\nXX: 3\r\nX:\r\n\r\nX: body").request;
         assert_eq!(fields.values("x").collect::<Vec<_>>(), [&b"1"[..], b"2", b""]);
         assert_eq!(fields.values("y").count(), 0);
         assert_eq!(fields.values("host").collect::<Vec<_>>(), [b"a"]);
@@ -357,6 +374,47 @@ mod tests {
     fn default_limits() {
         let expected = Limits { head_bytes_max: 16_384, fields_max: 64, target_bytes_max: 8192 };
         assert_eq!(Limits::default(), expected);
+    }
+
+    #[test]
+    fn the_log_shows_the_first_line_of_what_is_no_request() {
+        let of = |bytes: &'static [u8]| {
+            let Shown { method, target, minor_version } = shown(bytes);
+            (method.into_owned(), target.into_owned(), minor_version)
+        };
+        assert_eq!(of(b"\r\nGET /x HTTP/1.0\r\nHo st: a"), (b"GET".to_vec(), b"/x".to_vec(), 0));
+        for bytes in [
+            &b"GET /a b HTTP/1.1\r\nHost: a"[..],
+            b"GET /a HTTP/2.0",
+            b"GET /a",
+            b"GET",
+            b" / HTTP/1.1",
+            b"GET / HTTP/1.10",
+            b"GET / HTTP/1.1 ",
+            b"",
+            b"\n",
+        ] {
+            let line = bytes.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap();
+            assert_eq!(of(bytes), (vec![], line.to_vec(), 1));
+        }
+        assert_eq!(of(&[b'x'; 2000]), (vec![], vec![b'x'; SHOWN_BYTES_MAX], 1));
+    }
+
+    #[test]
+    fn a_head_that_is_kept_says_the_same() {
+        for bytes in [
+            &b"GET /a/b?c HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nrange: x\r\nX:  y \r\n\r\n"[..],
+            b"POST http://b:80/c HTTP/1.0\r\nReferer: r\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
+            b"PUT http://b?q?r HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\nIf-Match: a\r\nif-match: b\r\n\r\n",
+        ] {
+            let head = parse(bytes);
+            let kept = OwnedHead::from(&head);
+            let view = kept.view();
+            assert_eq!(view.request.all().collect::<Vec<_>>(), head.request.all().collect::<Vec<_>>());
+            let all = head.request.all;
+            assert_eq!(Head { request: Request { all, ..view.request }, ..view }, head);
+        }
     }
 
     #[test]

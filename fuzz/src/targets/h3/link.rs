@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use http::http1::{Limits, parse_request};
+use http::{Limits, OwnedRequest, Refused, Status};
 use mux::{Broken, Event, Stop};
 use quic::testing::{Client, Dir, SETTINGS, StreamId, Windows};
 use quic::{Arrival, Datagrams, Endpoint, Session, Settings};
 use tls::{Acceptor, Identity, Tickets};
 use units::Nanos;
 
-use super::super::bodies::Body;
+use super::super::bodies::{Body, head};
+use super::super::qpack::check_request;
 use super::{HAS_NO_CONTROL, IS_NARROW};
 use crate::Reached;
 
@@ -21,7 +22,6 @@ const DATAGRAM_BYTES_MAX: usize = 1452;
 const TURNS_MAX: usize = 200;
 /// Grants of the last round, for each stream.
 const LAST_GRANTS: usize = 64;
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
 
 pub fn acceptor() -> &'static Acceptor {
     static ACCEPTOR: OnceLock<Acceptor> = OnceLock::new();
@@ -169,7 +169,7 @@ impl Link {
     pub fn events(&mut self) {
         while let Some(event) = self.session.as_mut().and_then(Session::event) {
             match event {
-                Event::Request { stream, head } => self.request(stream, &head),
+                Event::Request { stream, request } => self.request(stream, request),
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
@@ -184,14 +184,14 @@ impl Link {
         assert!(open <= Settings::default().streams_max as usize, "{open} streams are open");
     }
 
-    pub fn request(&mut self, stream: u32, head: &[u8]) {
+    pub fn request(&mut self, stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>>) {
         self.reached.mark("request");
         assert!(self.requests.insert(stream, Stream::default()).is_none(), "request {stream} twice, or behind its end");
-        let limits = Limits::default();
-        match parse_request(head, &limits) {
-            Ok(Some(parsed)) => assert_eq!(parsed.bytes, head.len(), "a head ends where it says"),
-            Ok(None) => panic!("a head without an end: {:?}", String::from_utf8_lossy(head)),
-            Err(_) if head.len() >= limits.head_bytes_max => self.reached.mark("head beyond the limit"),
+        match request {
+            Ok(request) => check_request(&request.view(), &Limits::default()),
+            Err(refused) if refused.reject.status == Status::HEAD_TOO_LARGE => {
+                self.reached.mark("head beyond the limit");
+            }
             Err(_) => self.reached.mark("request refused by its head"),
         }
     }
@@ -264,7 +264,7 @@ impl Link {
         known.has_responded = true;
         let has_body = choice & 0x40 == 0;
         known.body = Some(if has_body { Body::new(choice) } else { Body::new(0) });
-        self.session().respond(stream, HEAD, has_body);
+        self.session().respond(stream, &head(), has_body);
     }
 
     pub fn write(&mut self, stream: u32, room: usize) -> Option<Stop> {

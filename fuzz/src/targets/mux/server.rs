@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use http::http1::{Limits, parse_request};
+use http::{Limits, OwnedRequest, Refused, Status};
 use mux::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame};
 use mux::{Broken, Event, FRAME_HEADER_BYTES, Flood, STREAMS_MAX, Session, Settings, Stop};
 use units::Nanos;
 
-use super::super::bodies::Body;
+use super::super::bodies::{Body, head};
+use super::super::qpack::check_request;
 use super::{IS_CANCELLED, IS_WIDENED};
 use crate::Reached;
 
@@ -16,11 +17,7 @@ const WIRE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of answers, for each that has come and beside them: SETTINGS, GOAWAY with its text.
 const ANSWER_FACTOR: usize = 4;
 const ANSWER_BYTES: usize = 256;
-/// The head of a response in a run.
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
 const HEAD_BYTES_MAX: usize = 128;
-/// A field of the engine's, beyond the limit of a head.
-const FIELD_BYTES_MAX: usize = 80 << 10;
 /// Grants of the last round, for each stream.
 const LAST_GRANTS: usize = 64;
 
@@ -108,7 +105,7 @@ impl Server {
     pub fn events(&mut self) {
         while let Some(event) = self.session.event() {
             match event {
-                Event::Request { stream, head } => self.request(stream, &head),
+                Event::Request { stream, request } => self.request(stream, request),
                 // Perhaps of a stream whose request is still to come (RFC 9218 section 7.1).
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
                 Event::Closed { stream } => {
@@ -127,17 +124,16 @@ impl Server {
         assert!(open <= STREAMS_MAX as usize, "{open} streams are open");
     }
 
-    pub fn request(&mut self, stream: u32, head: &[u8]) {
+    pub fn request(&mut self, stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>>) {
         self.reached.mark("request");
         assert!(stream > self.highest && stream % 2 == 1, "request {stream} behind {}", self.highest);
         self.highest = stream;
         self.streams.insert(stream, Stream::default());
-        let limits = Limits::default();
-        assert!(head.len() <= limits.head_bytes_max + FIELD_BYTES_MAX, "a head of {} bytes", head.len());
-        match parse_request(head, &limits) {
-            Ok(Some(parsed)) => assert_eq!(parsed.bytes, head.len(), "a head ends where it says"),
-            Ok(None) => panic!("a head without an end: {:?}", String::from_utf8_lossy(head)),
-            Err(_) if head.len() >= limits.head_bytes_max => self.reached.mark("head beyond the limit"),
+        match request {
+            Ok(request) => check_request(&request.view(), &Limits::default()),
+            Err(refused) if refused.reject.status == Status::HEAD_TOO_LARGE => {
+                self.reached.mark("head beyond the limit");
+            }
             Err(_) => self.reached.mark("request refused by its head"),
         }
     }
@@ -190,7 +186,7 @@ impl Server {
         known.has_responded = true;
         let has_body = choice & 0x40 == 0;
         known.body = has_body.then(|| Body::new(choice));
-        self.session.respond(stream, HEAD, has_body);
+        self.session.respond(stream, &head(), has_body);
         self.allowance += HEAD_BYTES_MAX;
     }
 

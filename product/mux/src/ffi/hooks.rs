@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::head::HeadText;
+use http::{Limits, RequestBuilder};
+
 use crate::session::{Source, Supply};
 use crate::{Event, FRAME_HEADER_BYTES};
 
@@ -21,7 +22,7 @@ pub struct Turn {
 pub struct Hooks {
     pub events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
-    pub head: HeadText,
+    pub head: RequestBuilder,
     pub out: Vec<u8>,
     /// Where the header of the frame being made goes.
     pub frame_at: usize,
@@ -33,10 +34,10 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    pub fn new(head_bytes_max: usize) -> Hooks {
+    pub fn new(request: Limits) -> Hooks {
         Hooks {
             events: VecDeque::new(),
-            head: HeadText::new(head_bytes_max),
+            head: RequestBuilder::new(request),
             out: Vec::new(),
             frame_at: 0,
             turn: None,
@@ -50,8 +51,8 @@ impl Hooks {
     }
 
     pub fn end_head(&mut self, stream: u32) {
-        let head = self.head.finish();
-        self.events.push_back(Event::Request { stream, head });
+        let request = self.head.finish();
+        self.events.push_back(Event::Request { stream, request });
     }
 
     /// How many bytes the body of this stream may have in its next frame, of so many at most.

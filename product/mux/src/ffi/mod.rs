@@ -11,6 +11,7 @@ use std::ffi::CStr;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
+use http::ResponseHead;
 use libnghttp2_sys as sys;
 
 pub use hooks::{Hooks, Turn};
@@ -65,7 +66,7 @@ unsafe impl Send for Engine {}
 impl Engine {
     pub fn new(settings: &Settings) -> Engine {
         let shared = shared();
-        let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(settings.head_bytes_max))));
+        let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(settings.request))));
         let mut session = null_mut();
         // SAFETY: the callbacks and options are alive for ever, and the hooks as long as the session, which `drop` deletes first.
         let failed = unsafe {
@@ -85,7 +86,7 @@ impl Engine {
     fn announce(&mut self, settings: &Settings) {
         let entries = [
             (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),
-            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.head_bytes_max as u32),
+            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.request.head_bytes_max as u32),
             (sys::NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1),
         ];
         let entries = entries.map(|(id, value)| sys::nghttp2_settings_entry { settings_id: id as i32, value });
@@ -164,16 +165,11 @@ impl Engine {
     }
 
     /// Puts the head of a response in the queue; without a body the stream ends behind it. False: the stream is closed.
-    pub fn respond<'a>(
-        &mut self,
-        stream: u32,
-        status: &'a [u8],
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        has_body: bool,
-    ) -> bool {
-        let pseudo = (&b":status"[..], status);
+    pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
+        let status = head.status().digits();
+        let pseudo = (&b":status"[..], &status[..]);
         self.pairs.clear();
-        self.pairs.extend(std::iter::once(pseudo).chain(fields).map(pair));
+        self.pairs.extend(std::iter::once(pseudo).chain(head.fields()).map(pair));
         let pairs = &self.pairs;
         let flags = if has_body { sys::NGHTTP2_FLAG_NONE } else { sys::NGHTTP2_FLAG_END_STREAM } as u8;
         let session = self.session.as_ptr();

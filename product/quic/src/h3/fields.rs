@@ -1,7 +1,7 @@
-//! The fields of a request: which are allowed (RFC 9114 section 4), and as the head that HTTP/1.1 would have sent.
+//! The fields of a request: which are allowed where (RFC 9114 section 4). What they mean, and how many may come, is not HTTP/3's.
 
+use http::{OwnedRequest, Refused, RequestBuilder};
 use mux::Priority;
-use mux::head::HeadText;
 
 use super::priority;
 
@@ -11,7 +11,7 @@ const OF_CONNECTION: [&[u8]; 5] = [b"connection", b"keep-alive", b"proxy-connect
 /// Collects the fields of one request.
 #[derive(Debug)]
 pub struct Fields<'a> {
-    text: &'a mut HeadText,
+    request: &'a mut RequestBuilder,
     method: Option<Method>,
     has_scheme: bool,
     has_authority: bool,
@@ -32,17 +32,17 @@ enum Method {
 /// A request that was collected.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
-    pub head: Vec<u8>,
+    pub fields: Result<Box<OwnedRequest>, Box<Refused>>,
     /// What it says of the bytes of its content.
     pub content_bytes: Option<u64>,
     pub priority: Priority,
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(text: &'a mut HeadText) -> Fields<'a> {
-        text.begin();
+    pub fn new(request: &'a mut RequestBuilder) -> Fields<'a> {
+        request.begin();
         Fields {
-            text,
+            request,
             method: None,
             has_scheme: false,
             has_authority: false,
@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
         };
         self.is_malformed |= !is_allowed || value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n'));
         if !self.is_malformed {
-            self.text.push(name, value);
+            self.request.push(name, value);
         }
         !self.is_malformed
     }
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
             Method::Other => self.has_scheme && self.has_path && (self.has_authority || self.has_host),
         };
         let Fields { content_bytes, priority, .. } = self;
-        (is_whole && !self.is_malformed).then(|| Request { head: self.text.finish(), content_bytes, priority })
+        (is_whole && !self.is_malformed).then(|| Request { fields: self.request.finish(), content_bytes, priority })
     }
 }
 
@@ -133,13 +133,15 @@ fn decimal(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use http::Limits;
+
     use super::*;
 
     const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":authority", "a"), (":path", "/")];
 
     fn request(fields: &[(&str, &str)]) -> Option<Request> {
-        let mut text = HeadText::new(1000);
-        let mut collected = Fields::new(&mut text);
+        let mut builder = RequestBuilder::new(Limits::default());
+        let mut collected = Fields::new(&mut builder);
         let _ = fields.iter().all(|(name, value)| collected.push(name.as_bytes(), value.as_bytes()));
         collected.finish()
     }
@@ -149,13 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn a_request_becomes_a_head() {
-        let request =
-            with(&[("priority", "u=1, i"), ("content-length", "3"), ("content-length", "3"), ("te", "trailers")])
-                .unwrap();
-        assert!(request.head.starts_with(b"GET / HTTP/1.1\r\nhost: a\r\npriority: u=1, i\r\n"));
+    fn a_request_has_its_fields() {
+        let request = with(&[("priority", "u=1, i"), ("content-length", "3"), ("te", "trailers")]).unwrap();
+        let Ok(fields) = request.fields else { panic!("it is whole") };
+        assert_eq!((fields.view().path, fields.view().fields.host), (&b"/"[..], Some(&b"a"[..])));
         assert_eq!(request.content_bytes, Some(3));
         assert_eq!(request.priority, Priority { urgency: 1, is_incremental: true });
+    }
+
+    /// As over HTTP/1.1.
+    #[test]
+    fn a_length_that_is_said_twice_is_refused_with_a_response() {
+        let request = with(&[("content-length", "3"), ("content-length", "3")]).unwrap();
+        assert_eq!(request.content_bytes, Some(3));
+        assert_eq!(request.fields.unwrap_err().reject.reason, "content-length is not one decimal number");
     }
 
     #[test]

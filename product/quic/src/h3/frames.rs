@@ -14,7 +14,7 @@ pub const PRIORITY_UPDATE: u64 = 0xf_0700;
 pub const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
 
 /// Type and length take 8 bytes each at most.
-const HEAD_BYTES_MAX: usize = 16;
+pub const HEAD_BYTES_MAX: usize = 16;
 
 /// Types of HTTP/2 that HTTP/3 has no use for (section 7.2.8).
 pub fn is_reserved(kind: u64) -> bool {

@@ -1,6 +1,6 @@
 //! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA that nobody gets, and perhaps HEADERS behind it.
 
-use mux::head::HeadText;
+use http::{Limits, RequestBuilder};
 use units::Nanos;
 
 use super::budget::Budget;
@@ -19,7 +19,7 @@ const SECTION_PER_HEAD_MAX: usize = 4;
 /// What all requests of a connection share.
 #[derive(Debug)]
 pub struct Shared {
-    text: HeadText,
+    request: RequestBuilder,
     scratch: Vec<u8>,
     section_bytes_max: u64,
 }
@@ -44,13 +44,13 @@ pub struct Incoming {
 }
 
 impl Shared {
-    pub fn new(head_bytes_max: usize) -> Shared {
-        let section_bytes_max = (SECTION_PER_HEAD_MAX * head_bytes_max).min(SECTION_BYTES_MAX) as u64;
-        Shared { text: HeadText::new(head_bytes_max), scratch: Vec::new(), section_bytes_max }
+    pub fn new(request: Limits) -> Shared {
+        let section_bytes_max = (SECTION_PER_HEAD_MAX * request.head_bytes_max).min(SECTION_BYTES_MAX) as u64;
+        Shared { request: RequestBuilder::new(request), scratch: Vec::new(), section_bytes_max }
     }
 
     fn decode(&mut self, section: &[u8]) -> Result<Request, Fault> {
-        let mut fields = Fields::new(&mut self.text);
+        let mut fields = Fields::new(&mut self.request);
         qpack::decode(section, &mut self.scratch, |name, value| fields.push(name, value))
             .map_err(|_| Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded"))?;
         fields.finish().ok_or(Fault::Stream(MESSAGE_ERROR))

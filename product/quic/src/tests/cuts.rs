@@ -12,7 +12,11 @@ use crate::h3::uni::{Next, Seen, Uni};
 use crate::testing::*;
 
 fn request_of(pieces: &[&[u8]]) -> Result<Vec<Request>, Fault> {
-    let (mut incoming, mut shared, mut budget) = (Incoming::default(), Shared::new(1000), Budget::default());
+    let (mut incoming, mut shared, mut budget) = (
+        Incoming::default(),
+        Shared::new(http::Limits { head_bytes_max: 1000, ..http::Limits::default() }),
+        Budget::default(),
+    );
     let mut requests = Vec::new();
     for piece in pieces {
         requests.extend(incoming.receive(Nanos(0), piece, &mut shared, &mut budget)?);

@@ -10,8 +10,10 @@ fn a_request_and_its_answer() {
     let mut rig = Rig::connected();
     let stream = rig.client.request("/a?b", &[("accept", "*/*")]);
     rig.run();
-    let head = b"GET /a?b HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\r\n".to_vec();
-    assert_eq!(rig.events, [Event::Request { stream, head }]);
+    let [Event::Request { stream: of, request: Ok(request) }] = &rig.events[..] else { panic!("a request") };
+    let view = request.view();
+    let all: [(&[u8], &[u8]); 2] = [(b"host", b"localhost"), (b"accept", b"*/*")];
+    assert_eq!((*of, view.target, view.all().collect::<Vec<_>>()), (stream, &b"/a?b"[..], all.to_vec()));
     rig.answer(stream, 10_000);
     rig.run();
     let response = rig.client.response(stream);
@@ -84,7 +86,7 @@ fn a_stalled_connection_holds_little_whatever_its_streams() {
     rig.run();
     let mut bodies = Large { read: 0, taken: 0 };
     for &stream in &streams {
-        assert!(rig.session().respond(stream, b"HTTP/1.1 200 OK\r\n\r\n", true));
+        assert!(rig.session().respond(stream, &head(None), true));
         assert_eq!(rig.session().write(stream, 64 << 10, &mut bodies).stop, Stop::StreamWindow);
         rig.make(64 << 10);
     }

@@ -14,8 +14,7 @@ fn begun(requests: usize, size: usize) -> (Rig, Vec<u32>) {
     let streams: Vec<u32> = (0..requests).map(|_| rig.client.request("/", &[])).collect();
     rig.run();
     for &stream in &streams {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
-        assert!(rig.session().respond(stream, head.as_bytes(), true));
+        assert!(rig.session().respond(stream, &head(Some(size)), true));
     }
     (rig, streams)
 }
@@ -184,8 +183,8 @@ fn a_shut_window_of_a_stream_stops_that_stream() {
     let streams = [rig.client.request("/", &[]), rig.client.request("/", &[])];
     rig.run();
     let mut body = Counting { at: 0, size: 20_000 };
-    assert!(rig.session().respond(streams[0], b"HTTP/1.1 200 OK\r\n\r\n", true));
-    assert!(rig.session().respond(streams[1], b"HTTP/1.1 200 OK\r\n\r\n", true));
+    assert!(rig.session().respond(streams[0], &head(None), true));
+    assert!(rig.session().respond(streams[1], &head(None), true));
     let wrote = rig.session().write(streams[0], 10_000, &mut body);
     assert_eq!(wrote.stop, Stop::StreamWindow);
     assert!((4900..5000).contains(&wrote.bytes));
@@ -216,7 +215,7 @@ fn a_shut_window_of_the_connection_stops_all_streams() {
     let streams = [rig.client.request("/", &[]), rig.client.request("/", &[])];
     rig.run();
     let mut body = Counting { at: 0, size: 20_000 };
-    streams.iter().for_each(|&stream| assert!(rig.session().respond(stream, b"HTTP/1.1 200 OK\r\n\r\n", true)));
+    streams.iter().for_each(|&stream| assert!(rig.session().respond(stream, &head(None), true)));
     assert_eq!(rig.session().write(streams[0], 10_000, &mut body).stop, Stop::Window);
     assert_eq!(rig.session().window(), 0);
     assert_ne!(rig.session().stream_window(streams[0]), Some(0));

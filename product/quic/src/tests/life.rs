@@ -28,7 +28,7 @@ fn a_client_cancels_a_response() {
     let mut rig = Rig::connected();
     let stream = rig.client.request("/", &[]);
     rig.run();
-    assert!(rig.session().respond(stream, b"HTTP/1.1 200 OK\r\n\r\n", true));
+    assert!(rig.session().respond(stream, &head(None), true));
     let mut body = Counting { at: 0, size: 1 << 20 };
     assert_eq!(rig.session().write(stream, 5000, &mut body).stop, Stop::Room);
     rig.make(5000);
@@ -37,7 +37,7 @@ fn a_client_cancels_a_response() {
     assert_eq!(rig.closed(), [stream]);
     assert_eq!(rig.session().write(stream, 5000, &mut Untouched).stop, Stop::Closed);
     assert_eq!((rig.session().priority(stream), rig.session().stream_window(stream)), (None, None));
-    assert!(!rig.session().respond(stream, b"HTTP/1.1 200 OK\r\n\r\n", true));
+    assert!(!rig.session().respond(stream, &head(None), true));
     let other = rig.client.request("/", &[]);
     rig.run();
     rig.answer(other, 3000);

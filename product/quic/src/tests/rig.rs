@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
+use http::{HttpDate, Response, ResponseHead, Status};
 use mux::{Broken, Event, Stop, Supply};
 use units::Nanos;
 
@@ -76,6 +78,16 @@ pub struct Rig {
     pub room: usize,
 }
 
+/// The head of a response with a body of so many bytes.
+pub fn head(size: Option<usize>) -> ResponseHead {
+    let response = Response::new(Status::OK, ());
+    let response = match size {
+        Some(size) => response.with_length(size as u64),
+        None => response,
+    };
+    response.into_head(&HttpDate::new(UNIX_EPOCH)).0
+}
+
 impl Rig {
     pub fn new() -> Rig {
         Rig::with(&Settings::default(), Windows::default())
@@ -122,8 +134,7 @@ impl Rig {
 
     /// Answers a request with so many bytes, as `run` grants them.
     pub fn answer(&mut self, stream: u32, size: usize) {
-        let head = format!("HTTP/1.1 200 OK\r\nServer: weir\r\nContent-Length: {size}\r\n\r\n");
-        assert!(self.session().respond(stream, head.as_bytes(), size > 0));
+        assert!(self.session().respond(stream, &head(Some(size)), size > 0));
         self.bodies.push((stream, Counting { at: 0, size }));
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use config::{Asked, Assignment, FieldLines, Objective};
-use http::{Fields, Request};
+use http::Request;
 use sched::Sharing;
 use sched::classes::{CLASSES_MAX, ClassSpec, ClassTable};
 use thiserror::Error;
@@ -114,7 +114,7 @@ impl Assigned {
             }
             path.insert(0, '/');
         }
-        let fields = Lines(&request.fields);
+        let fields = Lines(request);
         let asked = Asked { site, path: &path, client: Some(client.to_canonical()), fields: &fields };
         self.numbers[self.assignment.of(&asked).0]
     }
@@ -130,7 +130,7 @@ fn retired(spec: &ClassSpec) -> ClassSpec {
     ClassSpec { weight: 1, guaranteed: None, greatest: None, concurrent_max: None, ..spec.clone() }
 }
 
-struct Lines<'a>(&'a Fields<'a>);
+struct Lines<'a>(&'a Request<'a>);
 
 impl FieldLines for Lines<'_> {
     fn any(&self, name: &str, holds: &mut dyn FnMut(&str) -> bool) -> bool {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn of(assigned: &Assigned, text: &str) -> u16 {
-        let parsed = http::http1::parse_request(text.as_bytes(), &http::http1::Limits::default()).unwrap().unwrap();
+        let parsed = http::http1::parse_request(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
         assigned.of(Some(0), &parsed.request, "::ffff:198.18.0.1".parse().unwrap())
     }
 

@@ -4,8 +4,8 @@
 //! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
 //! ```
 
-use http::http1::{self, Connection, Head, Search, parse_request};
-use http::{BodyLength, HttpDate, Method, Reject, Response, Status};
+use http::http1::{self, Connection, Head, OwnedHead, Search};
+use http::{BodyLength, HttpDate, Method, Reject, Response, Shown, Status};
 use units::Nanos;
 
 use super::received::{Kept, Received};
@@ -34,8 +34,8 @@ enum Phase {
     Head,
     /// Reading a request body that nobody wants.
     Body(Box<RequestBody>),
-    /// A whole request, its head, waits until an earlier response is sent.
-    Waiting(Box<[u8]>),
+    /// A whole request waits until an earlier response is sent.
+    Waiting(Box<OwnedHead>),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
     /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
     /// (RFC 9112 section 9.6).
@@ -81,11 +81,10 @@ impl Frame {
 pub enum Event<'a> {
     /// Not yet: the body of a request is still to come, or to be looked at.
     Body,
-    /// A request, to which a response is owed; `bytes` are those of its head.
-    Request { head: Head<'a>, bytes: &'a [u8] },
-    /// No request, and a response is owed to that; no more is read. `received` begins with them, or with the head of the request whose body is
-    /// at fault.
-    Refused { reject: Reject, received: &'a [u8] },
+    /// A request, to which a response is owed.
+    Request { head: Head<'a> },
+    /// No request, or one whose body is at fault, and a response is owed to that; no more is read. They may be TLS instead.
+    Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
 }
 
 /// What becomes of a connection past its deadline.
@@ -94,7 +93,7 @@ pub enum Late {
     /// A request was begun, and its sender is owed a response (RFC 9110 section 15.5.9).
     Refused {
         reject: Reject,
-        received: Vec<u8>,
+        shown: Shown<'static>,
     },
     Close,
 }
@@ -162,24 +161,20 @@ impl Http1 {
                     received.used = received.bytes.len();
                     return None;
                 }
-                received.head = std::mem::take(&mut body.head);
-                self.phase = Phase::Head;
                 match taken {
                     Ok((bytes, _)) => {
                         received.used += bytes;
-                        Some(self.begin_kept(limits, &received.head))
+                        self.begin_kept(received)
                     }
                     Err(reject) => {
                         received.used = received.bytes.len();
-                        Some(self.refuse(reject, &received.head))
+                        received.head = self.take_unanswered();
+                        let shown = received.head.as_ref()?.view().shown();
+                        Some(self.refuse(reject, shown, false))
                     }
                 }
             }
-            Phase::Waiting(head) => {
-                received.head = std::mem::take(head).into_vec();
-                self.phase = Phase::Head;
-                Some(self.begin_kept(limits, &received.head))
-            }
+            Phase::Waiting(_) => self.begin_kept(received),
         }
     }
 
@@ -191,12 +186,11 @@ impl Http1 {
         }
         let refused = match parsed {
             Ok(Some(head)) => {
-                let bytes = &rest[..head.bytes];
                 if head.request.body == BodyLength::None || head.expect_continue {
                     received.used += head.bytes;
-                    return Some(self.begin(head, bytes));
+                    return Some(self.begin(head));
                 }
-                match RequestBody::new(bytes, head.request.body, limits.body_bytes_max, now) {
+                match RequestBody::new(&head, limits.body_bytes_max, now) {
                     Ok(body) => {
                         received.used += head.bytes;
                         self.deadline = body.deadline(now, limits);
@@ -214,22 +208,23 @@ impl Http1 {
             Err(reject) => reject,
         };
         received.used = received.bytes.len();
-        Some(self.refuse(refused, rest))
+        Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    fn begin<'r>(&mut self, head: Head<'r>, bytes: &'r [u8]) -> Event<'r> {
+    fn begin<'r>(&mut self, head: Head<'r>) -> Event<'r> {
         self.owe(Frame::of(&head));
-        Event::Request { head, bytes }
+        Event::Request { head }
     }
 
-    fn begin_kept<'r>(&mut self, limits: &Limits, bytes: &'r [u8]) -> Event<'r> {
-        let Ok(Some(head)) = parse_request(bytes, &limits.request) else { unreachable!("it was a request before") };
-        self.begin(head, bytes)
+    /// Begins with the request that is kept.
+    fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
+        received.head = self.take_unanswered();
+        Some(self.begin(received.head.as_ref()?.view()))
     }
 
-    fn refuse<'r>(&mut self, reject: Reject, received: &'r [u8]) -> Event<'r> {
+    fn refuse<'r>(&mut self, reject: Reject, shown: Shown<'r>, is_tls: bool) -> Event<'r> {
         self.owe(Frame::OF_REFUSAL);
-        Event::Refused { reject, received }
+        Event::Refused { reject, shown, is_tls }
     }
 
     fn owe(&mut self, frame: Frame) {
@@ -244,8 +239,8 @@ impl Http1 {
     }
 
     /// Puts the request that was taken last back, until an earlier response is sent.
-    pub fn postpone(&mut self, head: &[u8]) {
-        self.phase = Phase::Waiting(head.into());
+    pub fn postpone(&mut self, head: &Head) {
+        self.phase = Phase::Waiting(Box::new(head.into()));
         self.answer = Answer::Made;
     }
 
@@ -298,11 +293,11 @@ impl Http1 {
         };
     }
 
-    /// The head of a request that will have no response: its body has not come, or an earlier response has not gone.
-    pub fn take_unanswered(&mut self) -> Option<Vec<u8>> {
+    /// The request that is kept: its body has not come, or an earlier response has not gone.
+    pub fn take_unanswered(&mut self) -> Option<Box<OwnedHead>> {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
-            Phase::Waiting(head) => Some(head.into_vec()),
+            Phase::Waiting(head) => Some(head),
             Phase::Head | Phase::Lingering => None,
         }
     }
@@ -318,18 +313,18 @@ impl Http1 {
     }
 
     pub fn on_deadline(&mut self) -> Option<Late> {
-        let received = match &mut self.phase {
+        let shown = match &mut self.phase {
             _ if self.answer != Answer::None => return None,
-            Phase::Body(body) => std::mem::take(&mut body.head),
+            Phase::Body(body) => body.head.view().shown().into_owned(),
             Phase::Head => match self.kept.take() {
-                Some(kept) => kept.rest().to_vec(),
+                Some(kept) => http1::shown(kept.rest()).into_owned(),
                 None => return Some(Late::Close),
             },
             Phase::Waiting(_) | Phase::Lingering => return Some(Late::Close),
         };
         self.phase = Phase::Head;
         self.owe(Frame::OF_REFUSAL);
-        Some(Late::Refused { reject: TOO_SLOW, received })
+        Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
     /// The client could not be heard for so long.

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use http::http1::Search;
+use http::http1::{OwnedHead, Search};
 
 /// Bytes that were received and not used yet.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Received<'a> {
     /// For the end of the head that they begin with.
     pub(super) search: Search,
     /// Of a request that came before them.
-    pub(super) head: Vec<u8>,
+    pub(super) head: Option<Box<OwnedHead>>,
 }
 
 impl<'a> Received<'a> {
@@ -41,7 +41,7 @@ impl<'a> Received<'a> {
     }
 
     fn of(bytes: Cow<'a, [u8]>, used: usize, search: Search) -> Received<'a> {
-        Received { bytes, used, search, head: Vec::new() }
+        Received { bytes, used, search, head: None }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,6 +1,6 @@
 use std::num::NonZeroU64;
 
-use http::http1::Chunked;
+use http::http1::{Chunked, Head, OwnedHead};
 use http::{BodyLength, Reject, Status};
 use units::Nanos;
 
@@ -8,10 +8,9 @@ use crate::config::Limits;
 
 const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
 
-/// A request whose body, which nobody wants, is still arriving. Its head is kept as it came and parsed again when the body has ended:
-/// bodies are rare here, and a parsed head borrows from its bytes.
+/// A request whose body, which nobody wants, is still arriving.
 pub(super) struct RequestBody {
-    pub head: Vec<u8>,
+    pub head: Box<OwnedHead>,
     left: Left,
     /// How much more of it is put up with.
     bytes_max: u64,
@@ -29,14 +28,15 @@ enum Left {
 
 impl RequestBody {
     /// Refuses one that says that it is too large.
-    pub fn new(head: &[u8], length: BodyLength, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
-        let left = match length {
+    pub fn new(head: &Head, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
+        let left = match head.request.body {
             BodyLength::None => Left::Known(0),
             BodyLength::Known(bytes) if bytes > bytes_max => return Err(TOO_LARGE),
             BodyLength::Known(bytes) => Left::Known(bytes),
             BodyLength::Unknown => Left::Chunked(Chunked::new()),
         };
-        Ok(RequestBody { head: head.to_vec(), left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 })
+        let head = Box::new(head.into());
+        Ok(RequestBody { head, left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 })
     }
 
     /// When it has taken too long: a pause may last `body_timeout`, and the whole that much beyond its time at the least rate.
@@ -83,10 +83,17 @@ impl RequestBody {
 mod tests {
     use super::*;
 
+    fn new(length: BodyLength, bytes_max: u64) -> Result<RequestBody, Reject> {
+        let head = http::http1::parse_request(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
+        let mut head = head.unwrap().unwrap();
+        head.request.body = length;
+        RequestBody::new(&head, bytes_max, Nanos::ZERO)
+    }
+
     /// A byte every `step` seconds, until it is too late.
     fn bytes_taken(step_s: u64) -> u64 {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
+        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
         let mut now = Nanos::ZERO;
         for taken in 0..2000 {
             now += Nanos::from_secs(step_s);
@@ -107,7 +114,7 @@ mod tests {
     #[test]
     fn a_body_at_the_least_rate_is_not() {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
+        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
         let rate = limits.body_rate_bytes_per_s_min;
         for second in 1..=(1 << 20) / rate {
             let now = Nanos::from_secs(second);
@@ -120,7 +127,7 @@ mod tests {
     #[test]
     fn a_body_that_stops_has_no_credit() {
         let limits = Limits::default();
-        let mut body = RequestBody::new(b"", BodyLength::Known(1 << 20), 1 << 20, Nanos::ZERO).unwrap();
+        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
         body.take(&vec![b'x'; 1 << 19]).unwrap();
         assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
     }
@@ -128,7 +135,7 @@ mod tests {
     /// By its word, or by what comes: chunks and their framing count.
     #[test]
     fn a_body_over_the_limit_is_refused() {
-        let new = |length| RequestBody::new(b"", length, 10, Nanos::ZERO);
+        let new = |length| new(length, 10);
         assert!(new(BodyLength::Known(11)).is_err_and(|reject| reject == TOO_LARGE));
         assert_eq!(new(BodyLength::Known(10)).unwrap().take(b"0123456789abc"), Ok((10, true)));
         let mut chunked = new(BodyLength::Unknown).unwrap();
@@ -139,7 +146,7 @@ mod tests {
     #[test]
     fn time_in_which_it_is_not_read_is_not_its_senders() {
         let (limits, second) = (Limits::default(), Nanos::from_secs);
-        let mut body = RequestBody::new(b"", BodyLength::Known(10), 10, Nanos::ZERO).unwrap();
+        let mut body = new(BodyLength::Known(10), 10).unwrap();
         body.hold(second(1));
         body.go_on(second(101));
         assert_eq!(body.deadline(second(101), &limits), second(100) + limits.body_timeout);

@@ -63,12 +63,12 @@ impl Client {
         while let Some(event) = http1.next(self.now, &self.limits, &mut received) {
             match event {
                 Event::Body => {}
-                Event::Request { bytes, .. } if self.way == Way::Postponed && self.gathered => {
+                Event::Request { head } if self.way == Way::Postponed && self.gathered => {
                     http1.on_held(self.now);
-                    http1.postpone(bytes);
+                    http1.postpone(&head);
                     (self.gathered, self.held) = (false, true);
                 }
-                Event::Request { head, .. } => {
+                Event::Request { head } => {
                     let status = match head.request.method {
                         Method::Get | Method::Head => Status::OK,
                         _ => Status::METHOD_NOT_ALLOWED,

@@ -64,7 +64,8 @@ impl Sites {
 
 /// The same error, its own fields kept.
 fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
-    let is_of_body = |name: &str| ["content-type", "content-length"].iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_of_body =
+        |name: &[u8]| ["content-type", "content-length"].iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name));
     let body = Piece::Page { page: Arc::clone(&page.bytes), at: 0 };
     let kept = response.fields().filter(|(name, _)| !is_of_body(name));
     let dressed =

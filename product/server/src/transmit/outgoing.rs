@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
+use http::ResponseHead;
+
 use super::Sink;
 use super::body::{self, Available, Body, Piece};
 use crate::files::{Content, Entry};
@@ -20,6 +22,8 @@ pub struct Outgoing {
     bytes: Vec<u8>,
     /// How many of `bytes` are gone.
     at: u32,
+    /// Of a response on a stream, until its engine has it: then `bytes` is empty.
+    fields: Option<Box<ResponseHead>>,
     body: Body,
     /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down, or of a head that no datagram has taken yet.
     sealed: u32,
@@ -73,7 +77,12 @@ pub struct Sent {
 
 impl Outgoing {
     pub fn new(bytes: Vec<u8>, body: Body, end: End) -> Outgoing {
-        Outgoing { bytes, at: 0, body, sealed: 0, is_sealed: false, end }
+        Outgoing { bytes, body, end, ..Outgoing::default() }
+    }
+
+    /// On a stream of HTTP/2 or HTTP/3, whose engine makes frames of it.
+    pub fn on_stream(head: ResponseHead, body: Body) -> Outgoing {
+        Outgoing { fields: Some(Box::new(head)), body, ..Outgoing::default() }
     }
 
     /// Records of a handshake, behind which the connection stays open.
@@ -82,7 +91,8 @@ impl Outgoing {
     }
 
     pub fn remaining_bytes(&self) -> u64 {
-        self.unread_bytes() + u64::from(self.sealed)
+        let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes());
+        head_bytes + self.unread_bytes() + u64::from(self.sealed)
     }
 
     /// What is left of the bytes before the body.
@@ -136,6 +146,7 @@ impl Outgoing {
     pub fn shrink(&mut self) {
         self.bytes.drain(..std::mem::take(&mut self.at) as usize);
         self.bytes.shrink_to_fit();
+        self.fields.iter_mut().for_each(|head| head.shrink());
         self.body.shrink();
     }
 

@@ -75,8 +75,8 @@ impl Worker {
             return;
         }
         match self.conns[at].http1.on_deadline() {
-            Some(Late::Refused { reject, received }) => {
-                self.refuse(at.into(), reject, &received);
+            Some(Late::Refused { reject, shown }) => {
+                self.refuse(at.into(), reject, &shown, false);
                 self.flush(at);
             }
             Some(Late::Close) => {

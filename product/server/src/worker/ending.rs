@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::http1::parse_request;
 use units::Nanos;
 
 use super::Worker;
@@ -108,10 +107,10 @@ impl Worker {
         if conn.is_multiplexed() || conn.exchange(0).line.is_some() {
             return;
         }
-        let Some(bytes) = conn.http1.take_unanswered() else { return };
-        if let Ok(Some(head)) = parse_request(&bytes, &self.parts.limits.request) {
+        if let Some(kept) = conn.http1.take_unanswered() {
+            let head = kept.view();
             let to = self.to(at, &head.request);
-            self.note(at.into(), to.site, &head);
+            self.note(at.into(), to.site, &head.request, head.minor_version);
         }
     }
 

@@ -1,5 +1,6 @@
 //! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 or HTTP/3 has one on each stream.
 
+use http::OwnedRequest;
 use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
@@ -39,9 +40,9 @@ pub enum Task {
     Sending(JobId),
 }
 
-/// A request that waits for a find. Its head is kept as it came and parsed again when that has ended.
+/// A request that waits for a find.
 pub struct Finding {
-    pub head: Vec<u8>,
+    pub request: Box<OwnedRequest>,
     pub key: Key,
 }
 

@@ -1,19 +1,22 @@
 //! Finding aside: a request for what is not in memory waits for a thread that may wait for a disk.
 
-use http::http1::parse_request;
+use http::OwnedRequest;
 
 use super::Worker;
 use super::exchange::{Finding, Place, Task};
-use crate::files::{Find, Found, Missing, SLOW_AFTER};
+use crate::files::{Find, Found, Key, Missing, SLOW_AFTER};
 
 impl Worker {
-    /// Has what a request wants found; meanwhile its connection waits.
-    pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>, head: &[u8]) -> Result<(), Missing> {
+    /// Has what a request wants found: to be waited for with [`Worker::wait_for_find`].
+    pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>) -> Result<Key, Missing> {
         let (key, owner) = (find.key().clone(), self.exchange(place).owner);
         let client = self.conns[place.at].client;
         self.parts.finds.ask(find, owner, client)?;
-        self.exchange(place).task = Task::Finding(Box::new(Finding { head: head.to_vec(), key }));
-        Ok(())
+        Ok(key)
+    }
+
+    pub(super) fn wait_for_find(&mut self, place: Place, key: Key, request: Box<OwnedRequest>) {
+        self.exchange(place).task = Task::Finding(Box::new(Finding { request, key }));
     }
 
     pub(super) fn take_finds(&mut self) {
@@ -39,13 +42,11 @@ impl Worker {
         let at = place.at;
         let task = std::mem::take(&mut self.exchange(place).task);
         let Task::Finding(finding) = task else { unreachable!("a connection leaves its find answered or closed") };
-        let Ok(Some(head)) = parse_request(&finding.head, &self.parts.limits.request) else {
-            unreachable!("it was a request before")
-        };
+        let request = finding.request.view();
         // The sites in force may be others than when it began.
-        let to = self.to(at, &head.request);
-        let reply = self.parts.replier.reply_with(to, &head.request, found);
-        self.exchange(place).class = self.class_of(at, to.site, &head);
+        let to = self.to(at, &request);
+        let reply = self.parts.replier.reply_with(to, &request, found);
+        self.exchange(place).class = self.class_of(at, to.site, &request);
         self.send(place, reply);
         self.flush(at);
         self.go_on(at);

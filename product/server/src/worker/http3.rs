@@ -82,7 +82,7 @@ impl Worker {
         let Some(acceptor) = self.parts.replier.acceptor() else { return Ok(()) };
         let count = self.parts.places.workers();
         let settings = Settings {
-            head_bytes_max: self.parts.limits.request.head_bytes_max,
+            request: self.parts.limits.request,
             streams_max: mux::STREAMS_MAX,
             // Places are counted with those of TCP.
             connections_max: usize::MAX,

@@ -1,7 +1,7 @@
 //! Reading: from bytes to requests. One connection takes only so much of a turn; if there is more, it queues for the next.
 
 use http::http1::Head;
-use http::{Reject, Request};
+use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
@@ -132,12 +132,12 @@ impl Worker {
             }
             match conn.http1.next(self.now, &self.parts.limits, &mut received) {
                 Some(Event::Body) => {}
-                Some(Event::Request { head, bytes }) => {
+                Some(Event::Request { head }) => {
                     // Whether a body comes that was not waited for is unknown.
                     conn.is_readable |= head.expect_continue;
-                    self.answer(at.into(), &head, bytes);
+                    self.answer(at.into(), &head.request, Some(&head));
                 }
-                Some(Event::Refused { reject, received }) => self.refuse(at.into(), reject, received),
+                Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
                 None => break,
             }
         }
@@ -147,38 +147,39 @@ impl Worker {
         self.flush(at);
     }
 
-    /// Answers a request whose head came in these bytes.
-    pub(super) fn answer(&mut self, place: Place, head: &Head, bytes: &[u8]) {
+    /// Answers a request; `head` is that of HTTP/1.1.
+    pub(super) fn answer(&mut self, place: Place, request: &Request, head: Option<&Head>) {
         self.budget.requests = self.budget.requests.saturating_sub(1);
-        let to = self.to(place.at, &head.request);
-        let reply = match self.refuse_frequent(place.at, to, &head.request) {
+        let minor_version = head.map_or(0, |head| head.minor_version);
+        let to = self.to(place.at, request);
+        let reply = match self.refuse_frequent(place.at, to, request) {
             Some(reply) => Ok(reply),
-            None => self.parts.replier.reply(to, &head.request, self.now),
+            None => self.parts.replier.reply(to, request, self.now),
         };
         let reply = match reply {
             Ok(reply) => reply,
-            Err(_) if self.must_postpone(place.at, bytes) => return,
-            Err(find) => match self.begin_find(place, find, bytes) {
-                Ok(()) => return self.note(place, to.site, head),
-                Err(missing) => self.parts.replier.reply_with(to, &head.request, Err(missing)),
+            Err(_) if head.is_some_and(|head| self.must_postpone(place.at, head)) => return,
+            Err(find) => match self.begin_find(place, find) {
+                Ok(key) => {
+                    self.wait_for_find(place, key, Box::new(request.into()));
+                    return self.note(place, to.site, request, minor_version);
+                }
+                Err(missing) => self.parts.replier.reply_with(to, request, Err(missing)),
             },
         };
-        self.note(place, to.site, head);
-        self.exchange(place).class = self.class_of(place.at, to.site, head);
+        self.note(place, to.site, request, minor_version);
+        self.exchange(place).class = self.class_of(place.at, to.site, request);
         self.send(place, reply);
     }
 
     /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
     /// never.
-    fn must_postpone(&mut self, at: usize, bytes: &[u8]) -> bool {
-        if self.conns[at].is_multiplexed() {
-            return false;
-        }
+    fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {
             self.parts.clients.on_postponed(conn.client);
-            conn.http1.postpone(bytes);
+            conn.http1.postpone(head);
             return true;
         }
         false
@@ -191,24 +192,24 @@ impl Worker {
         To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
     }
 
-    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, head: &Head) -> u16 {
-        self.parts.replier.class_of(site, &head.request, self.conns[at].address).unwrap_or(0)
+    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, request: &Request) -> u16 {
+        self.parts.replier.class_of(site, request, self.conns[at].address).unwrap_or(0)
     }
 
-    /// The major version that its client speaks.
-    fn version(&self, at: usize) -> u8 {
+    /// The version that its client speaks, major and minor: from 2 on there is no minor one.
+    fn version(&self, at: usize, minor_version: u8) -> (u8, u8) {
         match &self.conns[at] {
-            conn if conn.is_quic => HTTP_3,
-            conn if conn.is_multiplexed() => HTTP_2,
-            _ => HTTP_1,
+            conn if conn.is_quic => (HTTP_3, 0),
+            conn if conn.is_multiplexed() => (HTTP_2, 0),
+            _ => (HTTP_1, minor_version),
         }
     }
 
     /// Keeps what log and objectives will say of a request.
-    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, head: &Head) {
+    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
         let is_measured = self.measures.is_some();
         let mut line = match self.parts.replier.log(site) {
-            Some(log) => Line::new(head, log.clone(), self.now).of_version(self.version(place.at)),
+            Some(log) => Line::new(request, self.version(place.at, minor_version), log.clone(), self.now),
             None if is_measured => Line::bare(self.now),
             None => return,
         };
@@ -216,13 +217,12 @@ impl Worker {
         self.exchange(place).line = Some(Box::new(line));
     }
 
-    /// Answers what is no request; `received` is what the log shows. Over HTTP/1.1 no more is read.
-    pub(super) fn refuse(&mut self, place: Place, reject: Reject, received: &[u8]) {
+    /// Answers what is no request. Over HTTP/1.1 no more is read.
+    pub(super) fn refuse(&mut self, place: Place, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.requests = self.budget.requests.saturating_sub(1);
         if let Some(log) = self.parts.replier.log(None) {
-            let line = Line::refused(received, reject.reason, log.clone(), self.now);
-            let version = self.version(place.at);
-            let line = if version == HTTP_1 { line } else { line.of_version(version) };
+            let version = self.version(place.at, shown.minor_version);
+            let line = Line::refused(shown, version, reject.reason, log.clone(), self.now);
             self.exchange(place).line = Some(Box::new(line));
         }
         self.exchange(place).class = self.parts.replier.default_class().unwrap_or(0);
@@ -230,7 +230,7 @@ impl Worker {
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.
             conn.is_readable = true;
-            if tls::is_tls(received) && !conn.is_secure {
+            if is_tls && !conn.is_secure {
                 return self.refuse_tls(place.at, reject);
             }
         }

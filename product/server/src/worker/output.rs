@@ -1,6 +1,5 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use http::http1::{self, Connection as Lasting};
 use sched::{JobId, Precedence};
 use units::Nanos;
 
@@ -24,11 +23,15 @@ impl Worker {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
     pub(super) fn send(&mut self, place: Place, reply: Reply) {
         self.note_trouble(&reply);
-        let (body, is_last) = self.encode(place, reply);
-        if self.conns[place.at].is_multiplexed() {
-            return self.dispatch(place, body);
+        if !self.conns[place.at].is_multiplexed() {
+            let (body, is_last) = self.encode(place.at, reply);
+            return self.send_encoded(place.at, body, is_last);
         }
-        self.send_encoded(place.at, body, is_last);
+        let (head, body) = reply.response.into_head(&self.date);
+        let exchange = self.exchange(place);
+        let body = if exchange.has_body { body } else { Body::default() };
+        exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
+        self.dispatch(place, Outgoing::on_stream(head, body));
     }
 
     /// A file that cannot be read is our side's trouble; a client may ask for it as often as it likes.
@@ -52,7 +55,10 @@ impl Worker {
             conn.is_corked = true;
         }
         if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
-            return self.dispatch(at.into(), body);
+            // A copy, so that no response allocates but for what it has, and waits with no more.
+            let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
+            self.out.clear();
+            return self.dispatch(at.into(), outgoing);
         }
         let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
         if !gathers || self.out.len() >= GATHER_BYTES_MAX {
@@ -62,21 +68,14 @@ impl Worker {
         }
     }
 
-    /// Appends a reply's head, over HTTP/1.1 with its body where that is small; gives the body that is left, and whether the connection ends
-    /// behind it.
-    fn encode(&mut self, place: Place, reply: Reply) -> (Body, bool) {
-        let (conn, began) = (&mut self.conns[place.at], self.out.len());
-        let is_multiplexed = conn.is_multiplexed();
-        let has_body = if is_multiplexed {
-            http1::encode(&mut self.out, &reply.response, &self.date, Lasting::KeepAlive, 1);
-            conn.exchange(place.stream).has_body
-        } else {
-            conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out)
-        };
+    /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
+    fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
+        let (conn, began) = (&mut self.conns[at], self.out.len());
+        let has_body = conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out);
         let status = reply.response.status;
         let mut body = if has_body { reply.response.body } else { Body::default() };
-        conn.exchange(place.stream).note_encoded(status, self.out.len() - began, body.len());
-        if !is_multiplexed && body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+        conn.exchange(0).note_encoded(status, self.out.len() - began, body.len());
+        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
             let copied = body.read(self.parts.transmitter.storage(), &mut self.out, COPIED_BYTES_MAX);
             debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
         }
@@ -124,12 +123,9 @@ impl Worker {
         }
     }
 
-    /// Makes a job of a response whose head is encoded.
-    fn dispatch(&mut self, place: Place, body: Body) {
+    /// Makes a job of a response.
+    fn dispatch(&mut self, place: Place, outgoing: Outgoing) {
         let conn = &mut self.conns[place.at];
-        // A copy, so that no response allocates but for what it has, and waits with no more.
-        let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
-        self.out.clear();
         let class = conn.exchange(place.stream).class;
         let precedence = match conn.is_multiplexed() {
             true => self.parts.transmitter.engine(place.at).precedence(place.stream),

@@ -4,7 +4,7 @@
 //! more to say than their share. What has to be sent of it leaves at once, but for a flight with a certificate where responses have an
 //! order: that is a job as they are ([`super::flight`]).
 
-use http::{Reject, Status};
+use http::{Reject, Status, http1};
 use rustix::net::sockopt::set_tcp_quickack;
 use tls::{REFUSAL, Session};
 use units::Nanos;
@@ -222,7 +222,7 @@ impl Worker {
         self.parts.transmitter.end_session(at);
         conn.is_handshaking = false;
         conn.http1.give_up();
-        self.refuse(at.into(), WANTS_TLS, received);
+        self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
         self.flush(at);
     }
 

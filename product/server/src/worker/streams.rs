@@ -2,8 +2,7 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
-use http::http1::parse_request;
-use http::{Method, Reject, Status};
+use http::{Method, OwnedRequest, Refused};
 use mux::{Broken, Event, PREFACE};
 
 use super::Worker;
@@ -12,8 +11,6 @@ use crate::transmit::Failure;
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
-
-const HEADLESS: Reject = Reject { status: Status::BAD_REQUEST, reason: "a head without an end" };
 
 /// Open streams of all connections of a worker, each with one job at most.
 pub(super) struct OpenStreams {
@@ -40,8 +37,7 @@ pub fn is_preface(bytes: &[u8]) -> bool {
 impl Worker {
     /// From now on the client speaks HTTP/2.
     pub(super) fn begin_http2(&mut self, at: usize) {
-        let settings =
-            mux::Settings { head_bytes_max: self.parts.limits.request.head_bytes_max, streams_max: mux::STREAMS_MAX };
+        let settings = mux::Settings { request: self.parts.limits.request, streams_max: mux::STREAMS_MAX };
         self.parts.transmitter.begin_framed(self.now, at, mux::Session::new(&settings).into());
         self.conns[at].exchanges = Exchanges::several(self.now + self.parts.limits.head_timeout);
     }
@@ -82,7 +78,7 @@ impl Worker {
             match self.parts.transmitter.engine(at).event() {
                 None => return,
                 Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
-                Some(Event::Request { stream, head }) => self.begin_stream(Place { at, stream }, &head),
+                Some(Event::Request { stream, request }) => self.begin_stream(Place { at, stream }, request),
                 Some(Event::Priority { stream }) => self.prefer(Place { at, stream }),
                 Some(Event::Closed { stream }) => self.leave_stream(Place { at, stream }),
             }
@@ -97,18 +93,18 @@ impl Worker {
         self.abandon(at);
     }
 
-    fn begin_stream(&mut self, place: Place, head: &[u8]) {
+    fn begin_stream(&mut self, place: Place, request: Result<Box<OwnedRequest>, Box<Refused>>) {
         let owner = self.owners.next(place.at);
         let Some(streams) = self.conns[place.at].exchanges.streams_mut() else { return };
         streams.begin(place.stream, owner);
         self.streams.count += 1;
-        match parse_request(head, &self.parts.limits.request) {
-            Ok(Some(parsed)) => {
-                self.exchange(place).has_body = parsed.request.method != Method::Head;
-                self.answer(place, &parsed, head);
+        match request {
+            Ok(request) => {
+                let request = request.view();
+                self.exchange(place).has_body = request.method != Method::Head;
+                self.answer(place, &request, None);
             }
-            Ok(None) => self.refuse(place, HEADLESS, head),
-            Err(reject) => self.refuse(place, reject, head),
+            Err(refused) => self.refuse(place, refused.reject, &refused.shown, false),
         }
     }
 

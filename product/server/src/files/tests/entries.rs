@@ -12,12 +12,12 @@ fn what_a_head_says() {
     assert_eq!((entry.len, entry.mime.as_str()), (6, "text/css; charset=utf-8"));
     assert_eq!(entry.last_modified, SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
     let response = http::Response::new(http::Status::OK, ()).of(entry.fields.whole());
-    let fields: [(&str, &[u8]); 5] = [
-        ("Content-Type", b"text/css; charset=utf-8"),
-        ("ETag", entry.etag.as_bytes()),
-        ("Last-Modified", b"Sun, 06 Nov 1994 08:49:37 GMT"),
-        ("Accept-Ranges", b"bytes"),
-        ("Content-Length", b"6"),
+    let fields: [(&[u8], &[u8]); 5] = [
+        (b"Content-Type", b"text/css; charset=utf-8"),
+        (b"ETag", entry.etag.as_bytes()),
+        (b"Last-Modified", b"Sun, 06 Nov 1994 08:49:37 GMT"),
+        (b"Accept-Ranges", b"bytes"),
+        (b"Content-Length", b"6"),
     ];
     assert_eq!(response.fields().collect::<Vec<_>>(), fields);
 }

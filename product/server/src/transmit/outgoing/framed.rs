@@ -80,11 +80,6 @@ impl Outgoing {
         }
     }
 
-    /// The engine has its own, until it has made frames of it.
-    fn forget_head(&mut self) {
-        (self.bytes, self.at) = (Vec::new(), 0);
-    }
-
     /// Frames of so many bytes behind `out`.
     fn make_http2(
         &mut self,
@@ -95,31 +90,30 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) -> Sent {
         let begin = out.len();
-        let head_bytes = self.head().len();
         let has_body = !self.body.is_empty();
-        if head_bytes > 0 {
-            if !session.respond(stream, self.head(), has_body) {
-                return Sent::stopped(0, 0, Stop::Closed, None);
-            }
-            self.forget_head();
+        let head = self.fields.take();
+        if head.as_ref().is_some_and(|head| !session.respond(stream, head, has_body)) {
+            self.fields = head;
+            return Sent::stopped(0, 0, Stop::Closed, None);
         }
+        let head_bytes = head.map_or(0, |head| head.bytes());
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let written = session.write(stream, room, &mut source, out);
         let failure = source.failure;
         // Without a body the stream ends behind its head.
         let stop = if has_body { written.stop } else { Stop::End };
         let frame_bytes = (out.len() - begin) as u64;
-        Sent::stopped(head_bytes as u64 + written.bytes, frame_bytes, stop, failure)
+        Sent::stopped(head_bytes + written.bytes, frame_bytes, stop, failure)
     }
 
     #[cfg(feature = "http3")]
     fn give_http3(&mut self, session: &mut quic::Session, stream: u32, storage: &mut dyn Storage, room: usize) -> Sent {
-        if !self.head().is_empty() {
-            if !session.respond(stream, self.head(), !self.body.is_empty()) {
+        if let Some(head) = &self.fields {
+            if !session.respond(stream, head, !self.body.is_empty()) {
                 return Sent::stopped(0, 0, Stop::Closed, None);
             }
-            self.sealed = u32::try_from(self.head().len()).unwrap_or(u32::MAX);
-            self.forget_head();
+            self.sealed = u32::try_from(head.bytes()).unwrap_or(u32::MAX);
+            self.fields = None;
         }
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let wrote = session.write(stream, room, &mut source);

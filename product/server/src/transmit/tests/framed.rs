@@ -11,7 +11,11 @@ use super::*;
 use crate::files::temporary::Folder;
 
 const SEGMENT: u64 = 1448;
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\n\r\n";
+
+/// The head of a response.
+pub(super) fn head() -> http::ResponseHead {
+    http::Response::new(http::Status::OK, ()).into_head(&http::HttpDate::new(std::time::UNIX_EPOCH)).0
+}
 
 impl Bench {
     /// A client of HTTP/2 that has asked for these streams, with windows that never shut or those that one begins with.
@@ -38,7 +42,7 @@ impl Bench {
     fn respond(&mut self, id: usize, number: u32, body_bytes: u64, urgency: u8) -> JobId {
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence { urgency, ..Precedence::default() };
-        let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
+        let outgoing = Outgoing::on_stream(head(), body);
         let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
         self.transmitter.dispatch(self.now.get(), id, dispatch).unwrap()
     }
@@ -85,7 +89,7 @@ fn paced_frames_fill_the_segments_of_the_link() {
     let (_, full) = writes.split_last().unwrap();
     assert!(full.iter().all(|bytes| *bytes == SEGMENT) && full.len() == 13, "{writes:?}");
     assert_eq!(bodies(&came(&socket)), BTreeMap::from([whole(1, 20_000)]));
-    assert_eq!(bench.ended()[0].1, HEAD.len() as u64 + 20_000, "sizes are those of the content");
+    assert_eq!(bench.ended()[0].1, head().bytes() + 20_000, "sizes are those of the content");
 }
 
 /// A packet that is half empty is headers for nothing: small responses share segments.
@@ -157,7 +161,7 @@ fn a_shut_window_holds_its_stream_and_an_open_one_lets_it_go() {
         assert_eq!(bench.ended().len(), usize::from(is_of_connection), "the small one has a window of its own");
         bench.hear(id, &update(if is_of_connection { 1 } else { 0 }));
         bench.drive();
-        assert!(bench.ended().contains(&(large, HEAD.len() as u64 + 100_000, true)));
+        assert!(bench.ended().contains(&(large, head().bytes() + 100_000, true)));
     }
 }
 
@@ -230,7 +234,7 @@ fn a_file_that_fails_costs_its_stream_alone() {
     folder.put("file", vec![7; 1_000]);
     let body = Body::from(Piece::File { entry, range: 0..200_000 });
     let precedence = Precedence::default();
-    let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
+    let outgoing = Outgoing::on_stream(head(), body);
     let dispatch = Dispatch { outgoing, class: 0, stream: 1, precedence };
     let cut = bench.transmitter.dispatch(bench.now.get(), id, dispatch).unwrap();
     let whole_one = bench.respond(id, 3, 10_000, 3);
@@ -272,7 +276,7 @@ fn a_client_that_opens_no_window_is_given_up() {
     for second in [2, 11, 12, 22, 23] {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
-    assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == HEAD.len() as u64 + 65_535));
+    assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == head().bytes() + 65_535));
 }
 
 /// So is one whose socket stays full when all has been made. Its responses used to wait for ever.
@@ -350,7 +354,7 @@ proptest! {
         }
         bench.drive();
         let sent: u64 = bench.ended().iter().map(|(_, sent, is_whole)| { assert!(is_whole); *sent }).sum();
-        prop_assert_eq!(sent, sizes.iter().map(|(bytes, _)| bytes + HEAD.len() as u64).sum::<u64>());
+        prop_assert_eq!(sent, sizes.iter().map(|(bytes, _)| bytes + head().bytes()).sum::<u64>());
         let received = socket.received.borrow().clone();
         let mut plain = match &mut client {
             Some(client) => deliver(client, &received).0,

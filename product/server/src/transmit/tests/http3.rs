@@ -15,8 +15,12 @@ const DELAY: Nanos = Nanos::from_millis(5);
 const DATAGRAM: u64 = 1452;
 /// quinn leaves room for the length of a frame in one that is not quite full.
 const FULL: u64 = DATAGRAM - 10;
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\n\r\n";
 const STEPS_MAX: usize = 200_000;
+
+/// The head of a response.
+fn head() -> http::ResponseHead {
+    http::Response::new(http::Status::OK, ()).into_head(&http::HttpDate::new(std::time::UNIX_EPOCH)).0
+}
 
 /// A client at the other end of a way on which datagrams take [`DELAY`], both ways.
 struct Peer {
@@ -83,7 +87,7 @@ impl Net {
         let pipe = self.peers[at].pipe.unwrap();
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence::default();
-        let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
+        let outgoing = Outgoing::on_stream(head(), body);
         let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
         self.bench.transmitter.dispatch(self.bench.now.get(), pipe, dispatch).unwrap()
     }
@@ -208,7 +212,7 @@ fn paced_datagrams_are_full_and_no_faster_than_the_link() {
     let (stream, job) = net.ask(at, 200_000);
     net.run();
     assert!(net.is_whole(at, stream, 200_000));
-    assert_eq!(net.ended(), [(job, HEAD.len() as u64 + 200_000, true)]);
+    assert_eq!(net.ended(), [(job, head().bytes() + 200_000, true)]);
     let full = net.bench.journal.borrow().iter().filter(|(_, bytes)| *bytes >= FULL).count();
     let sizes = net.bench.journal.borrow().len();
     assert!(full >= 139 && sizes - full <= 12, "{full} of {sizes}, the others acknowledgements");

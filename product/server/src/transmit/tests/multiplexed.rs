@@ -5,7 +5,6 @@ use sched::Precedence;
 use super::*;
 
 const SEGMENT: u64 = 1_448;
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nServer: weir\r\n\r\n";
 
 impl Bench {
     /// A connection of HTTP/2 whose client has asked for as many streams.
@@ -21,7 +20,7 @@ impl Bench {
     }
 
     fn answer(&mut self, at: usize, nth: u32, bytes: u64, urgency: u8) -> JobId {
-        let outgoing = Outgoing::new(HEAD.to_vec(), vec![urgency; bytes as usize].into(), End::Open);
+        let outgoing = Outgoing::on_stream(super::framed::head(), vec![urgency; bytes as usize].into());
         let precedence = Precedence { urgency, ..Precedence::default() };
         let dispatch = Dispatch { outgoing, class: 0, stream: number(nth), precedence };
         self.transmitter.dispatch(self.now.get(), at, dispatch).unwrap()

@@ -199,7 +199,7 @@ fn who_leaves_before_the_answer_is_logged() {
     let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
     let (at, _) = bench.worker.conns.iter().next().unwrap();
-    let line = Line::refused(COLD.as_bytes(), "", log, bench.worker.now);
+    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.now);
     bench.worker.conns[at].exchange(0).line = Some(Box::new(line));
     // One who only sends no more still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();

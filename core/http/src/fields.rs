@@ -1,0 +1,100 @@
+//! Fields in their order, in one piece of memory: of each the lengths of its name and value, then both. Going through them parses nothing.
+
+/// Bytes of a length.
+const LENGTH_BYTES: usize = 4;
+
+/// See the module. Names are as they were given; nobody may tell them apart by their case (RFC 9110 section 5.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldList(Vec<u8>);
+
+/// Where a value is in its list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    at: u32,
+    bytes: u32,
+}
+
+impl FieldList {
+    pub fn with_capacity(bytes: usize) -> FieldList {
+        FieldList(Vec::with_capacity(bytes))
+    }
+
+    /// Names and values are far below 4 GiB: whoever gives them has a limit.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) -> Span {
+        let lengths = [name.len(), value.len()].map(|bytes| (bytes as u32).to_le_bytes());
+        for part in [&lengths[0], &lengths[1], name, value] {
+            self.0.extend_from_slice(part);
+        }
+        Span { at: (self.0.len() - value.len()) as u32, bytes: value.len() as u32 }
+    }
+
+    /// As for HTTP/1.1, whose value must not end its line: a control character becomes `?`.
+    pub fn push_clean(&mut self, name: &[u8], value: &[u8]) {
+        let span = self.push(name, value);
+        for byte in &mut self.0[span.at as usize..] {
+            if byte.is_ascii_control() && *byte != b'\t' {
+                *byte = b'?';
+            }
+        }
+    }
+
+    pub fn value(&self, span: Span) -> &[u8] {
+        &self.0[span.at as usize..][..span.bytes as usize]
+    }
+
+    pub fn iter(&self) -> FieldIter<'_> {
+        FieldIter(&self.0)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+}
+
+impl Span {
+    /// A part of it.
+    pub fn part(self, range: std::ops::Range<usize>) -> Span {
+        Span { at: self.at + range.start as u32, bytes: (range.end - range.start) as u32 }
+    }
+}
+
+/// Name and value of each field of the list with these bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FieldIter<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for FieldIter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name_bytes, rest) = self.0.split_first_chunk::<LENGTH_BYTES>()?;
+        let (value_bytes, rest) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+        let (name, rest) = rest.split_at(u32::from_le_bytes(*name_bytes) as usize);
+        let (value, rest) = rest.split_at(u32::from_le_bytes(*value_bytes) as usize);
+        self.0 = rest;
+        Some((name, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_back_as_they_were_given() {
+        let mut list = FieldList::default();
+        let first = list.push(b"A", b"1: 2");
+        let empty = list.push(b"", b"");
+        list.push_clean(b"b\n", b"x\r\n\ty\0");
+        let given: [(&[u8], &[u8]); 3] = [(b"A", b"1: 2"), (b"", b""), (b"b\n", b"x??\ty?")];
+        assert_eq!(list.iter().collect::<Vec<_>>(), given);
+        assert_eq!(
+            (list.value(first), list.value(empty), list.value(first.part(3..4))),
+            (&b"1: 2"[..], &b""[..], &b"2"[..])
+        );
+        assert_eq!(list.value(Span::default()), b"");
+    }
+}

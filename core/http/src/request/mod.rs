@@ -1,0 +1,205 @@
+//! A request as any version of HTTP means it (RFC 9110). Its bytes are the business of a codec, [`crate::http1`], or of an engine that gives
+//! its fields one by one: [`RequestBuilder`]. The rules that both go by are here.
+
+mod builder;
+mod owned;
+pub(crate) mod section;
+pub(crate) mod target;
+
+use std::borrow::Cow;
+
+pub use builder::RequestBuilder;
+pub use owned::OwnedRequest;
+
+use crate::fields::FieldIter;
+use crate::http1::FieldLines;
+use crate::{Reject, Status};
+
+/// What the head of a request may cost, over any version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole head as HTTP/1.1 writes it, its empty line included. Default 16 KiB: browsers with large cookies stay below 8 KiB,
+    /// and this is what one connection can make the server hold.
+    pub head_bytes_max: usize,
+    /// Fields, at most [`FIELDS_MAX`], the default: browsers send about 20, and a gateway adds a few.
+    pub fields_max: usize,
+    /// Bytes of the request target. Default 8 KiB: RFC 9112 section 3 recommends at least 8000.
+    pub target_bytes_max: usize,
+}
+
+/// Most fields any [`Limits`] can allow: the parser's array, 2 KiB of stack.
+pub const FIELDS_MAX: usize = 64;
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { head_bytes_max: 16 << 10, fields_max: FIELDS_MAX, target_bytes_max: 8 << 10 }
+    }
+}
+
+/// A request, well formed and unambiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    pub method: Method,
+    /// Still percent-encoded, without the query; starts with `/`, or is `*` (with OPTIONS only).
+    pub path: &'a [u8],
+    /// The part behind the first `?`.
+    pub query: Option<&'a [u8]>,
+    /// The whole target as sent, for the log: ASCII without spaces or control characters.
+    pub target: &'a [u8],
+    pub fields: Fields<&'a [u8]>,
+    pub(crate) all: All<'a>,
+    pub body: BodyLength,
+}
+
+/// The fields that decide a response or go into the log, found in one pass.
+///
+/// If-Match and If-None-Match may be spread over several lines; these are the first. Range, If-Range and the
+/// dates may not: when repeated they are the empty value, which is not a valid one and is ignored as such.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fields<V> {
+    /// The authority that was asked: `name[:port]`, checked.
+    pub host: Option<V>,
+    pub if_match: Option<V>,
+    pub if_none_match: Option<V>,
+    pub if_modified_since: Option<V>,
+    pub if_unmodified_since: Option<V>,
+    pub if_range: Option<V>,
+    pub range: Option<V>,
+    pub referer: Option<V>,
+    pub user_agent: Option<V>,
+}
+
+/// All fields of a request, as they are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum All<'a> {
+    /// As they came over HTTP/1.1.
+    Lines(FieldLines<'a>),
+    List(FieldIter<'a>),
+}
+
+impl<'a> Iterator for All<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            All::Lines(lines) => lines.next(),
+            All::List(list) => list.next(),
+        }
+    }
+}
+
+/// What the log shows of a request that is refused: bytes as they came, at most [`SHOWN_BYTES_MAX`] of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown<'a> {
+    /// Empty if the target is none, but what came instead of a request line.
+    pub method: Cow<'a, [u8]>,
+    pub target: Cow<'a, [u8]>,
+    /// Of HTTP/1.
+    pub minor_version: u8,
+}
+
+/// Of a line that could not be read as a request, this much goes into the log.
+pub const SHOWN_BYTES_MAX: usize = 1024;
+
+/// A request that an engine gave, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub reject: Reject,
+    pub shown: Shown<'static>,
+}
+
+macro_rules! methods {
+    ($($name:ident $token:literal)*) => {
+        /// A method that some server of files might know (RFC 9110 section 9.1): one that is known but not allowed gets 405, one that
+        /// is not recognised gets 501. Names are case-sensitive.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Method {
+            $($name,)*
+        }
+
+        impl Method {
+            pub fn from_token(token: &str) -> Option<Method> {
+                match token {
+                    $($token => Some(Method::$name),)*
+                    _ => None,
+                }
+            }
+
+            pub fn token(self) -> &'static str {
+                match self {
+                    $(Method::$name => $token,)*
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    Get "GET"
+    Head "HEAD"
+    Options "OPTIONS"
+    Post "POST"
+    Put "PUT"
+    Delete "DELETE"
+    Patch "PATCH"
+    Trace "TRACE"
+}
+
+/// The body that follows the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// No body, or an empty one.
+    None,
+    /// More than zero bytes.
+    Known(u64),
+    /// Until its framing ends it.
+    Unknown,
+}
+
+impl<'a> Request<'a> {
+    /// Name and value of every field, in order, values without surrounding space. Over HTTP/2 and HTTP/3 the authority is the field `host`.
+    pub fn all(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        // Pseudo-fields are kept among the others.
+        self.all.filter(|(name, _)| !name.starts_with(b":"))
+    }
+
+    /// The values of every field of this name, in order. Goes through all: for fields that are no member of [`Fields`], or may be repeated.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.all().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+}
+
+impl Shown<'_> {
+    pub fn into_owned(self) -> Shown<'static> {
+        let Shown { method, target, minor_version } = self;
+        Shown { method: method.into_owned().into(), target: target.into_owned().into(), minor_version }
+    }
+}
+
+impl<'a> Shown<'a> {
+    pub fn new(method: &'a [u8], target: &'a [u8], minor_version: u8) -> Shown<'a> {
+        let [method, target] = [method, target].map(|text| Cow::Borrowed(&text[..text.len().min(SHOWN_BYTES_MAX)]));
+        Shown { method, target, minor_version }
+    }
+}
+
+/// What the token of a method means.
+pub(crate) fn method(token: &str) -> Result<Method, Reject> {
+    match Method::from_token(token) {
+        Some(method) => Ok(method),
+        // Its target is an authority, which only a proxy can serve (RFC 9112 section 3.2.3).
+        None if token == "CONNECT" => Err(Reject::bad("connect is for proxies")),
+        None => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "method not implemented" }),
+    }
+}
+
+pub(crate) const TARGET_TOO_LONG: Reject =
+    Reject { status: Status::URI_TOO_LONG, reason: "request target over the limit" };
+pub(crate) const METHOD_TOO_LONG: Reject = Reject { status: Status::NOT_IMPLEMENTED, reason: "method over the limit" };
+pub(crate) const HEAD_TOO_LARGE: Reject =
+    Reject { status: Status::HEAD_TOO_LARGE, reason: "request head over the limit" };
+pub(crate) const TOO_MANY_FIELDS: Reject =
+    Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" };
+pub(crate) const MALFORMED_LINE: Reject = Reject::bad("malformed request line");
+pub(crate) const MALFORMED_NAME: Reject = Reject::bad("malformed field name, space before the colon, or folded line");
+pub(crate) const MALFORMED_VALUE: Reject = Reject::bad("control character or bare carriage return in a field value");

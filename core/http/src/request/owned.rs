@@ -1,0 +1,75 @@
+use super::section::FieldSection;
+use super::{All, BodyLength, Fields, Method, Request};
+use crate::fields::{FieldList, Span};
+
+/// A request that is kept: its fields in one piece of memory, and where those are that matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedRequest {
+    pub(super) list: FieldList,
+    pub(super) method: Method,
+    pub(super) target: Span,
+    /// Empty: the target has none, and it is `/`.
+    pub(super) path: Span,
+    pub(super) query: Option<Span>,
+    pub(super) fields: Fields<Span>,
+    pub(super) body: BodyLength,
+}
+
+impl OwnedRequest {
+    pub fn view(&self) -> Request<'_> {
+        let value = |span: Span| self.list.value(span);
+        let path = value(self.path);
+        Request {
+            method: self.method,
+            path: if path.is_empty() { b"/" } else { path },
+            query: self.query.map(value),
+            target: value(self.target),
+            fields: self.fields.map(value),
+            all: All::List(self.list.iter()),
+            body: self.body,
+        }
+    }
+}
+
+impl From<&Request<'_>> for OwnedRequest {
+    fn from(request: &Request<'_>) -> OwnedRequest {
+        let mut list = FieldList::default();
+        let target = list.push(b":path", request.target);
+        let (path, query) = parts(request.target, target, request.path, request.query);
+        let mut section = FieldSection::default();
+        for (name, value) in request.all() {
+            let kept = list.push(name, value);
+            // They were allowed before.
+            let _ = section.note(name, value, kept);
+        }
+        // It may be the target's.
+        let host = request.fields.host.map(|host| list.push(b":authority", host));
+        let fields = Fields { host, ..section.fields };
+        OwnedRequest { list, method: request.method, target, path, query, fields, body: request.body }
+    }
+}
+
+/// Where path and query of a target are that is kept at `span`.
+pub(super) fn parts(target: &[u8], span: Span, path: &[u8], query: Option<&[u8]>) -> (Span, Option<Span>) {
+    let end = target.len() - query.map_or(0, |query| query.len() + 1);
+    let begin = end.saturating_sub(path.len());
+    // The path of `http://a?b` is not in it.
+    let path = if &target[begin..end] == path { span.part(begin..end) } else { Span::default() };
+    (path, query.map(|_| span.part(end + 1..target.len())))
+}
+
+impl<V: Copy> Fields<V> {
+    fn map<W>(&self, to: impl Fn(V) -> W) -> Fields<W> {
+        Fields {
+            host: self.host.map(&to),
+            if_match: self.if_match.map(&to),
+            if_none_match: self.if_none_match.map(&to),
+            if_modified_since: self.if_modified_since.map(&to),
+            if_unmodified_since: self.if_unmodified_since.map(&to),
+            if_range: self.if_range.map(&to),
+            range: self.range.map(&to),
+            referer: self.referer.map(&to),
+            user_agent: self.user_agent.map(&to),
+        }
+    }
+}
