@@ -77,7 +77,6 @@ impl Frame {
 
 /// What was received.
 #[derive(Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "one is made at a time, and none is kept")]
 pub enum Event<'a> {
     /// Not yet: the body of a request is still to come, or to be looked at.
     Body,
