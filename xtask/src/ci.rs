@@ -13,13 +13,34 @@ const FMT: &[&str] = &["fmt", "--all", "--check"];
 const CLIPPY: &[&str] =
     &["clippy", "--locked", "--workspace", "--all-targets", "--features", "fuzz/libfuzzer", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--locked", "--workspace"];
+/// The house whose tests take the longest, and of which the product needs nothing.
+const LABORATORY: &str = "lab";
 
-pub fn main(root: &Path) -> Result<(), String> {
+#[derive(clap::Args)]
+pub struct Args {
+    /// The laboratory's tests too
+    #[arg(long)]
+    all: bool,
+}
+
+pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     cargo(root, FMT)?;
     println!("+ cargo xtask tidy");
     tidy::main(root)?;
     cargo(root, CLIPPY)?;
-    cargo(root, TEST)
+    let left_out = if args.all { vec![] } else { crates_of(root, LABORATORY)? };
+    let test: Vec<&str> = TEST.iter().copied().chain(left_out.iter().flat_map(|name| ["--exclude", name])).collect();
+    cargo(root, &test)
+}
+
+/// The crates of a house; each is called as its folder is.
+fn crates_of(root: &Path, house: &str) -> Result<Vec<String>, String> {
+    let folder = root.join(house);
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = std::fs::read_dir(&folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mut names: Vec<String> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into()).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Runs cargo with its output shown; an error names the command that failed.
@@ -46,7 +67,13 @@ fn is_ci(variable: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_ci;
+    use super::{LABORATORY, crates_of, is_ci};
+
+    #[test]
+    fn the_laboratory_is_left_out_by_its_crates() {
+        let names = crates_of(&crate::root(), LABORATORY).unwrap();
+        assert!(["sim", "testbed", "weirlab"].iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
+    }
 
     #[test]
     fn ci_is_what_continuous_integration_sets() {

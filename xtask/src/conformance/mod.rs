@@ -16,7 +16,6 @@ mod sslyze;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::programs;
 use bench::Bench;
@@ -32,9 +31,6 @@ pub struct Args {
     /// A skipped check is an error
     #[arg(long)]
     all: bool,
-    /// Begin no check later than so long after the first: those left are skipped
-    #[arg(long, value_name = "SECONDS")]
-    within: Option<u64>,
     /// Only the checks of HTTP/3, of a server without it: each must fail, which shows that it can
     #[arg(long)]
     no_http3: bool,
@@ -88,7 +84,7 @@ const fn check(
 /// What those of HTTP/3 have in their names.
 const HTTP3: &str = "HTTP/3";
 
-/// The short ones first: time may run out.
+/// The short ones first.
 const CHECKS: &[Check] = &[
     check("aioquic, HTTP/3", &[&AIOQUIC], |bench, found| http3::aioquic(bench, found, "page")),
     check("quic-go, HTTP/3", &[&QUIC_GO], |bench, found| http3::quic_go(bench, found, "page")),
@@ -132,13 +128,9 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let openssl = find(root, &OPENSSL)?;
     let weir = args.weir.clone().map_or_else(|| programs::build(root, &BUILD), Ok)?;
     let bench = Bench::start(root, weir, &openssl, !args.no_http3)?;
-    let until = args.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
     for check in &checks {
-        let mut verdict = match until {
-            Some(until) if Instant::now() >= until => Verdict::Skipped("no time left: --within".into()),
-            _ => judge(root, &bench, check),
-        };
+        let mut verdict = judge(root, &bench, check);
         if args.no_http3 {
             verdict = inverted(verdict);
         }
@@ -246,7 +238,7 @@ mod tests {
 
     #[test]
     fn without_http3_its_checks_alone_are_wanted_and_must_fail() {
-        let args = Args { only: None, weir: None, all: false, within: None, no_http3: true };
+        let args = Args { only: None, weir: None, all: false, no_http3: true };
         let names: Vec<&str> = wanted(&args).unwrap().iter().map(|check| check.name).collect();
         assert!(
             names.contains(&"Chromium, HTTP/3") && names.contains(&"HTTP/3: SIGTERM") && !names.contains(&"h2spec")

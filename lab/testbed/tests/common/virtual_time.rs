@@ -1,10 +1,14 @@
-//! A test done again in a machine in virtual time, where nothing is late however busy the host is.
+//! Tests done again in a machine in virtual time, where nothing is late however busy the host is, and waiting takes no time.
+//!
+//! A program of tests has one machine, which does all of them one after the other: `crate::VIRTUAL_TESTS` names them.
+
+use std::sync::OnceLock;
 
 use testbed::Interrupt;
 
 /// Set to `real` where tests are to be done by the clock of the host: where that is a machine made for them.
 const CLOCK: &str = "WEIR_TEST_CLOCK";
-/// Virtual seconds after which a test counts as hung: what only waits is never ended for spinning.
+/// Virtual seconds after which the tests count as hung: what only waits is never ended for spinning.
 const HUNG_AFTER_S: &str = "3600";
 
 /// Does a test in virtual time, if there is a kernel for that: then it is done when this says so, having passed; otherwise the test
@@ -20,16 +24,37 @@ pub fn in_virtual_time<T>(test: T) -> bool {
         println!("by the host's clock: {why}");
         return false;
     }
-    let program = std::env::current_exe().unwrap().display().to_string();
     let name = name_of(&test);
-    let test = [&program, "--exact", name, "--nocapture"];
-    let words = [&["timeout", HUNG_AFTER_S, "env", "WEIR_REQUIRE_PRIVILEGED=1"][..], &test].concat();
-    let words: Vec<String> = words.into_iter().map(String::from).collect();
-    let said = testbed::run_command(&words, &Interrupt::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    print!("{}", said.out);
-    assert!(said.status == 0, "{name}, in virtual time, status {}: {}", said.status, said.err);
-    assert!(said.out.contains("test result: ok. 1 passed"), "{name} is not the name of one test: {}", said.out);
+    assert!(crate::VIRTUAL_TESTS.contains(&name), "{name} is not among VIRTUAL_TESTS of its program");
+    let said = if is_filtered() { done(&[name]) } else { done_all() };
+    assert!(said.contains(&format!("test {name} ... ok\n")), "{name}, in virtual time: {said}");
     true
+}
+
+/// By whichever test comes first.
+fn done_all() -> String {
+    static SAID: OnceLock<String> = OnceLock::new();
+    SAID.get_or_init(|| done(crate::VIRTUAL_TESTS)).clone()
+}
+
+/// Does these tests in a machine; gives what their program said there.
+fn done(names: &[&str]) -> String {
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let alone = ["--test-threads", "1", "--show-output", "--exact"];
+    let before = ["timeout", HUNG_AFTER_S, "env", "WEIR_REQUIRE_PRIVILEGED=1", &program];
+    let words: Vec<String> = before.iter().chain(&alone).chain(names).map(ToString::to_string).collect();
+    match testbed::run_command(&words, &Interrupt::default()) {
+        Ok(said) => {
+            print!("{}", said.out);
+            format!("status {}\n{}\n{}", said.status, said.out, said.err)
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether tests were named on the command line: then there is no need for all.
+fn is_filtered() -> bool {
+    std::env::args().skip(1).any(|word| !word.starts_with('-') && word.parse::<u32>().is_err())
 }
 
 /// `module::test`, as the test program calls it: without the crate.

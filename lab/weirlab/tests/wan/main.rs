@@ -13,6 +13,10 @@ use std::time::Duration;
 use network::Network;
 use virtual_time::in_virtual_time;
 
+/// Whose verdict depends on time: done in virtual time, where there is a kernel for that.
+const VIRTUAL_TESTS: &[&str] =
+    &["a_rate_is_what_tcp_gets", "our_link_delays_as_netem_does", "tcp_fares_alike_over_both"];
+
 const PROBES: u32 = 800;
 /// Few enough for an emulated processor, which is else late by as much as the jitter.
 const EVERY: Duration = Duration::from_millis(6);

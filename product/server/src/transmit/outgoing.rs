@@ -182,7 +182,10 @@ impl Outgoing {
                 Ok(Next::Memory(gathered))
             }
             // What is in memory goes first, whatever became of the file.
-            _ if gathered.bytes > 0 => Ok(Next::Memory(gathered)),
+            looked if gathered.bytes > 0 => {
+                gathered.is_alone = matches!(looked, Ok(Available::Absent));
+                Ok(Next::Memory(gathered))
+            }
             Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
             Ok(Available::Absent) => Err(Failure::Absent),
@@ -191,9 +194,10 @@ impl Outgoing {
     }
 
     fn send_gathered(&self, socket: &impl Sink, gathered: &Gathered<'_>) -> Result<u64, Failure> {
-        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment.
+        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment. Not for what a disk has yet to
+        // give: the kernel held a head back for seconds.
         let is_last = gathered.bytes == self.remaining_bytes();
-        let more = if is_last { self.end != End::Open } else { gathered.room() > 0 };
+        let more = if is_last { self.end != End::Open } else { gathered.room() > 0 && !gathered.is_alone };
         let sent = match gathered.slices() {
             [bytes] => socket.send(bytes, more),
             slices => socket.send_slices(slices, more),
@@ -239,11 +243,13 @@ struct Gathered<'a> {
     len: usize,
     bytes: u64,
     bytes_max: u64,
+    /// What follows is not there yet.
+    is_alone: bool,
 }
 
 impl<'a> Gathered<'a> {
     fn new(bytes_max: u64) -> Gathered<'a> {
-        Gathered { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, bytes_max }
+        Gathered { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, bytes_max, is_alone: false }
     }
 
     fn room(&self) -> u64 {

@@ -19,8 +19,10 @@ const RATE: &str = "5mbit";
 /// Packets of the better band before watching: TCP has then found its window and lost what that takes.
 const SETTLING_PACKETS: u64 = 500;
 const WATCHED_PACKETS: u64 = 2000;
-/// So many looks, 10 ms apart, before giving up.
-const LOOKS_MAX: usize = 2000;
+/// A look is a program: in virtual time it costs more than all that happens between two.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// So many looks before giving up.
+const LOOKS_MAX: usize = 400;
 /// How often a flood looks whether it is over.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -118,7 +120,7 @@ pub fn look_until(network: &Network, is_so: impl Fn(&[Value]) -> bool) -> Vec<Va
         if is_so(&bands) {
             return bands;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(LOOK_EVERY);
     }
     panic!("it did not come to that: {:?}", show(network))
 }

@@ -10,3 +10,13 @@ mod shares;
 mod uplink;
 #[path = "../../../../lab/testbed/tests/common/virtual_time.rs"]
 mod virtual_time;
+
+/// Whose verdict depends on time: done in virtual time, where there is a kernel for that.
+const VIRTUAL_TESTS: &[&str] = &[
+    "floods::a_flood_does_not_hold_up_syn_acks",
+    "floods::of_two_bands_with_one_priority_the_better_has_nearly_all",
+    "floods::of_two_floods_the_better_band_has_the_link_but_for_the_others_share",
+    "shares::a_flood_of_datagrams_stops_no_response",
+    "shares::one_bulk_transfer_from_another_port_stops_no_response",
+    "shares::other_traffic_has_its_share_and_no_more",
+];

@@ -1,7 +1,7 @@
 //! The program as an operator runs it and a peer meets it: every test starts the real binary on a free loopback port and
 //! talks to it over raw sockets, strictly, so that nothing between the two can put right what is wrong.
 //!
-//! One binary for all of them, so that those that have to wait for a time-out wait at the same time as others work.
+//! One binary for all of them, so that one machine in virtual time does all that wait for a time-out.
 //! No test asserts how long anything takes; what is asserted is what came, and in which order.
 
 mod access_log;
@@ -33,3 +33,19 @@ mod status;
 mod stop;
 mod timeouts;
 mod user;
+
+/// Whose verdict depends on time, or that wait: done in virtual time, where there is a kernel for that.
+const VIRTUAL_TESTS: &[&str] = &[
+    "bands::a_promoted_flow_does_not_overtake_itself",
+    "bands::the_better_of_two_floods_has_the_link",
+    "classes::a_large_response_of_the_first_class_goes_before_a_small_one",
+    "order::a_small_range_of_a_large_file_is_small",
+    "order::order_holds_across_workers",
+    "order::the_small_response_overtakes_the_large_one",
+    "status::a_missed_objective_is_told_in_the_error_log",
+    "timeouts::a_reader_that_takes_nothing_is_let_go",
+    "timeouts::a_stopped_process_cuts_nobody_off",
+    "timeouts::half_a_head_behind_a_request_is_timed_as_a_head",
+    "timeouts::slow_clients_are_let_go",
+    "timeouts::steady_clients_are_not",
+];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::{Entry, temporary::Folder};
-use crate::storage::InMemory;
+use crate::storage::{InMemory, Look, ReadDone, Storage};
 use std::sync::Arc;
 
 const HEAD: u64 = 100;
@@ -45,6 +45,31 @@ fn the_last_segment_waits_for_the_fin_alone() {
     // A grant that ends before the response does: whoever is next may take long.
     assert_eq!(writes(head([bytes(400)], End::Finish), 300), [Some((2, false)), Some((1, true))]);
     assert_eq!(writes(head([], End::Open), 1_000), [Some((1, false))]);
+}
+
+/// Of which nothing is in memory.
+struct Cold;
+
+impl Storage for Cold {
+    fn look(&mut self, _: &Entry, _: u64, _: u64) -> io::Result<Look<'_>> {
+        Ok(Look::Absent)
+    }
+
+    fn read_aside(&mut self, _: JobId, _: u32, _: &Arc<Entry>, _: std::ops::Range<u64>) -> io::Result<()> {
+        unreachable!("nobody reads here")
+    }
+
+    fn take_done(&mut self, _: &mut Vec<ReadDone>) {}
+}
+
+/// The kernel held it back for seconds: for a body that a disk had yet to give.
+#[test]
+fn a_head_does_not_wait_for_a_disk() {
+    let (entry, _folder) = entry();
+    let (socket, mut outgoing) = (socket(), head([Piece::File { entry, range: 0..FILE }], End::Open));
+    let sent = outgoing.send(&socket, &mut Cold, u64::MAX);
+    assert!(sent.bytes == HEAD && matches!(sent.failure, Some(Failure::Absent)), "{sent:?}");
+    assert_eq!(socket.writes.take(), [Some((1, false))]);
 }
 
 #[test]
