@@ -256,3 +256,17 @@ fn most_seeds_are_accepted() {
         SEEDS.iter().filter(|seed| matches!(parse_request(seed.as_bytes(), &Limits::default()), Ok(Some(_))));
     assert_eq!(accepted.count(), SEEDS.len() - 1); // all but HTTP/2's preface
 }
+
+/// An engine gives each pseudo-field once, and before all others; one that did not would make two hosts of a request.
+#[test]
+fn a_second_or_late_authority_is_refused() {
+    type Pushed = (&'static [u8], &'static [u8]);
+    let line: [Pushed; 3] = [(b":method", b"GET"), (b":path", b"/"), (b":authority", b"a")];
+    let (second, late): (Pushed, [Pushed; 2]) = ((b":authority", b"b"), [(b"accept", b"*"), (b":authority", b"a")]);
+    for more in [&[second][..], &late] {
+        let mut builder = RequestBuilder::new(LIMITS);
+        builder.begin();
+        line.iter().chain(more).for_each(|(name, value)| builder.push(name, value));
+        assert_eq!(builder.finish().unwrap_err().reject.reason, "more than one host field", "{more:?}");
+    }
+}

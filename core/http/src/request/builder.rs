@@ -1,8 +1,8 @@
 use super::owned::parts;
 use super::section::FieldSection;
 use super::{
-    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_NAME, MALFORMED_VALUE, METHOD_TOO_LONG, OwnedRequest,
-    Refused, Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
+    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_NAME, MALFORMED_VALUE, METHOD_TOO_LONG,
+    MORE_THAN_ONE_HOST, OwnedRequest, Refused, Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
 };
 use crate::Reject;
 use crate::fields::{FieldList, Span};
@@ -64,6 +64,7 @@ impl RequestBuilder {
             b":path" => self.path = self.list.push(name, kept),
             // It is what Host was (RFC 9113 section 8.3.1).
             b":authority" if value.is_empty() => {}
+            b":authority" if self.has_authority() || self.has_line => self.misunderstood = Some(MORE_THAN_ONE_HOST),
             b":authority" => self.authority = self.list.push(b"host", trimmed(kept)),
             [b':', ..] => {}
             // The authority says the same; where it says something else there are two, which no request may have.

@@ -201,5 +201,6 @@ pub(crate) const HEAD_TOO_LARGE: Reject =
 pub(crate) const TOO_MANY_FIELDS: Reject =
     Reject { status: Status::HEAD_TOO_LARGE, reason: "more field lines than the limit" };
 pub(crate) const MALFORMED_LINE: Reject = Reject::bad("malformed request line");
+pub(crate) const MORE_THAN_ONE_HOST: Reject = Reject::bad("more than one host field");
 pub(crate) const MALFORMED_NAME: Reject = Reject::bad("malformed field name, space before the colon, or folded line");
 pub(crate) const MALFORMED_VALUE: Reject = Reject::bad("control character or bare carriage return in a field value");

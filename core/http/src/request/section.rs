@@ -5,7 +5,7 @@
 //! comparison of integers.
 
 use super::target::is_host_port;
-use super::{BodyLength, Fields};
+use super::{BodyLength, Fields, MORE_THAN_ONE_HOST};
 use crate::list::{decimal, members};
 use crate::{Reject, Status};
 
@@ -62,7 +62,7 @@ impl<V: Copy + Default> FieldSection<V> {
 
     fn note_host(&mut self, value: &[u8], kept: V) -> Result<(), Reject> {
         if self.fields.host.replace(kept).is_some() {
-            return Err(Reject::bad("more than one host field"));
+            return Err(MORE_THAN_ONE_HOST);
         }
         self.is_host_valid = is_host_port(value);
         Ok(())
