@@ -35,7 +35,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a folder over HTTP/1.1 and HTTP/2
+    /// Serve a folder over HTTP/1.1, HTTP/2 and HTTP/3
     Serve(Box<serve::Args>),
     /// Serve as a configuration says
     Run(serve::run::Args),
