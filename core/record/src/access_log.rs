@@ -17,6 +17,9 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// From this status on a response is not the one asked for (RFC 9110 sections 15.5 and 15.6).
 const ERROR_STATUS_MIN: u16 = 400;
 
+/// The group of responses from before there were classes, in a log that goes on over a reload.
+const NO_CLASS: &str = "-";
+
 /// One line, as far as it is used here.
 #[derive(Deserialize)]
 struct Line {
@@ -84,11 +87,12 @@ impl Run {
         let mut lines = read(path)?;
         lines.sort_by_key(|line| line.arrival_unix_ns);
         let origin_ns = lines.first().map_or(0, |line| line.arrival_unix_ns);
+        let has_classes = lines.iter().any(|line| line.class.is_some());
         let (mut classes, mut clients) = (Names::default(), Names::default());
         let records: Vec<JobRecord> = (0..)
             .zip(&lines)
             .map(|(job, line)| {
-                let group = line.class.as_deref().map_or(0, |class| classes.number(class));
+                let group = if has_classes { classes.number(line.class.as_deref().unwrap_or(NO_CLASS)) } else { 0 };
                 line.record(job, origin_ns, group, clients.number(&line.remote))
             })
             .collect();
@@ -150,12 +154,13 @@ fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections:
     manifest.of_server()
 }
 
-/// The bytes on the wire over those that the link carries meanwhile.
+/// The bytes on the wire over those that the link carries meanwhile, to a thousandth.
 fn rho(records: &[JobRecord], connections: u64, link: Rate, seconds: f64) -> f64 {
     let bytes =
         |record: &JobRecord| bytes_of(record.size_bytes.saturating_add(record.head_bytes), SEGMENT_BYTES) as f64;
     let bytes = records.iter().map(bytes).sum::<f64>() + (connections * CONNECTION_BYTES) as f64;
-    if seconds > 0.0 { 8.0 * bytes / (link.bits_per_s() as f64 * seconds) } else { 0.0 }
+    let permille = 8e3 * bytes / (link.bits_per_s() as f64 * seconds);
+    if seconds > 0.0 { permille.round() / 1e3 } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -197,7 +202,15 @@ mod tests {
         assert!(run.manifest.is_of_server() && run.manifest.void.is_none());
         assert_eq!((run.manifest.link_bps, run.manifest.per_connection), (10_000_000, 3));
         // 1,200 bytes in one segment of 1,266, and 206 for the connection, in 12 ms of 15,000 bytes.
-        assert!((run.manifest.rho - (3.0 * 1266.0 + 206.0) / 15_000.0).abs() < 1e-9, "{}", run.manifest.rho);
+        assert_eq!(run.manifest.rho, 0.267, "(3 * 1,266 + 206) / 15,000");
+    }
+
+    #[test]
+    fn responses_from_before_there_were_classes_are_a_group() {
+        let text = line(0, ",\"connection_reused\":false") + &line(1, ",\"connection_reused\":true,\"class\":\"a\"");
+        let run = read("reload", &text).unwrap();
+        assert_eq!(run.records.iter().map(|row| row.group).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(run.manifest.clients, ["-", "a"]);
     }
 
     #[test]
