@@ -9,10 +9,9 @@ use tls::Session;
 use units::wire::Framing;
 
 use super::conn::Conn;
-use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
-use crate::conn::Http1;
+use crate::clock;
 use crate::listen::Listener;
 use crate::transmit::{Opening, Transport};
 
@@ -38,8 +37,8 @@ impl Worker {
             self.to_come -= 1;
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
-            if self.is_turn_over() {
-                self.queue(at);
+            if self.timers.is_turn_over(clock::now()) {
+                self.conns.queue(at);
             } else {
                 self.read(at);
             }
@@ -112,7 +111,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         (conn.is_readable, conn.http3_port) = (true, http3_port);
         if conn.is_handshaking {
-            conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+            conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)
     }
@@ -126,30 +125,11 @@ impl Worker {
         framing: Framing,
         session: Option<Box<Session>>,
     ) -> usize {
-        let at = self.conns.vacant_key();
-        let owner = self.owners.next(at);
+        let (at, owner) = self.conns.vacant();
         let (is_secure, is_quic) = (session.is_some(), socket.is_quic());
-        self.parts.transmitter.open(self.now, at, Opening { owner, socket, client, framing, session });
-        self.conns.insert(Conn {
-            http1: Http1::new(self.now, &self.parts.limits),
-            address: peer.ip(),
-            port: peer.port(),
-            client,
-            owner,
-            exchanges: Exchanges::single(owner),
-            http3_port: None,
-            has_answered: false,
-            is_readable: false,
-            is_queued: false,
-            is_cut: false,
-            small_parts: 0,
-            has_ended: false,
-            is_corked: false,
-            is_handshaking: is_secure || is_quic,
-            is_secure,
-            is_quic,
-            is_in_flight: false,
-        })
+        self.parts.transmitter.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
+        let conn = Conn::new(self.timers.now(), &self.parts.limits, owner, client, peer);
+        self.conns.insert(Conn { is_secure, is_quic, is_handshaking: is_secure || is_quic, ..conn })
     }
 
     fn register(&mut self, at: usize) {
@@ -173,7 +153,7 @@ impl Worker {
     /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.is_accepting && self.stop_at.is_none() && self.parts.places.has_room() {
+        if !self.is_accepting && !self.timers.is_stopping() && self.parts.places.has_room() {
             let listeners = &self.parts.listeners;
             let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, listener.events()));
             if let Err(error) = added {

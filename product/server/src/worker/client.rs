@@ -61,7 +61,7 @@ impl Known {
 impl Worker {
     /// The client of a newcomer, unless it has as many connections as it may.
     pub(super) fn let_in(&mut self, address: IpAddr) -> Option<u32> {
-        match self.parts.clients.enter(address, self.now) {
+        match self.parts.clients.enter(address, self.timers.now()) {
             Ok(client) => {
                 self.introduce(client, address);
                 Some(client.index)
@@ -86,12 +86,12 @@ impl Worker {
     pub(super) fn let_go(&mut self, at: usize) {
         let client = self.conns[at].client;
         let bytes = self.known.take_bytes(client);
-        self.parts.clients.leave(client, bytes, self.now);
+        self.parts.clients.leave(client, bytes, self.timers.now());
     }
 
     /// The answer to one request too many of a client.
     pub(super) fn refuse_frequent(&mut self, at: usize, to: To, request: &Request) -> Option<Reply> {
-        let refusal = self.parts.clients.on_request(self.conns[at].client, self.now).err()?;
+        let refusal = self.parts.clients.on_request(self.conns[at].client, self.timers.now()).err()?;
         self.tell(refusal.notice);
         Some(self.parts.replier.too_many(to, request, refusal.retry_after_s))
     }
@@ -111,12 +111,12 @@ impl Worker {
             }
         }
         if bytes > 0 {
-            self.parts.clients.on_bytes(conn.client, bytes, self.now);
+            self.parts.clients.on_bytes(conn.client, bytes, self.timers.now());
         }
     }
 
     pub(super) fn tell_refusals(&mut self) {
-        while let Some(notice) = self.parts.clients.notice(self.now) {
+        while let Some(notice) = self.parts.clients.notice(self.timers.now()) {
             self.parts.log.error(&notice);
         }
     }
@@ -129,7 +129,7 @@ impl Worker {
         let drain = self.parts.transmitter.drain();
         let ahead = |one: &Busy| drain.ahead_bytes(one.client.index).unwrap_or(0).to_string();
         let columns: &[Column] = if drain.ahead_bytes(0).is_some() { &[("ahead", &ahead)] } else { &[] };
-        self.parts.clients.lines(self.now, columns).iter().for_each(|line| self.parts.log.error(line));
+        self.parts.clients.lines(self.timers.now(), columns).iter().for_each(|line| self.parts.log.error(line));
     }
 
     fn tell(&self, notice: Option<String>) {

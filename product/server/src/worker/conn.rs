@@ -4,6 +4,8 @@ use std::num::NonZeroU16;
 use units::Nanos;
 
 use super::exchange::Exchanges;
+use super::timers::later;
+use crate::config::Limits;
 use crate::conn::Http1;
 use crate::transmit::End;
 
@@ -45,6 +47,38 @@ pub struct Conn {
 }
 
 impl Conn {
+    /// One that waits for its first request.
+    pub fn new(now: Nanos, limits: &Limits, owner: u64, client: u32, peer: SocketAddr) -> Conn {
+        Conn {
+            http1: Http1::new(now, limits),
+            exchanges: Exchanges::single(owner),
+            address: peer.ip(),
+            port: peer.port(),
+            client,
+            owner,
+            http3_port: None,
+            has_answered: false,
+            is_readable: false,
+            is_queued: false,
+            is_cut: false,
+            small_parts: 0,
+            has_ended: false,
+            is_corked: false,
+            is_secure: false,
+            is_quic: false,
+            is_handshaking: false,
+            is_in_flight: false,
+        }
+    }
+
+    /// Its deadlines are so much later.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.http1.excuse(paused);
+        if let Some(streams) = self.exchanges.streams_mut() {
+            streams.deadline = later(streams.deadline, paused);
+        }
+    }
+
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }

@@ -73,7 +73,7 @@ impl Ending {
 impl Worker {
     /// Logs a response, once.
     pub(super) fn log(&mut self, place: Place, ending: Ending) {
-        let exchange = self.exchange(place);
+        let exchange = self.conns.exchange(place);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.count(class, &line, &ending);
         if let Some(log) = &line.log {
@@ -82,7 +82,7 @@ impl Worker {
     }
 
     fn write_line(&mut self, place: Place, log: &Arc<Log>, line: &Line, ending: Ending) {
-        let class = self.exchange(place).class;
+        let class = self.conns.exchange(place).class;
         let conn = &self.conns[place.at];
         let sizes = ending.sizes(line);
         let entry = Entry {
@@ -116,7 +116,7 @@ impl Worker {
 
     /// A request whose client left before there was a response has a line all the same.
     pub(super) fn log_unanswered(&mut self, place: Place) {
-        if let Some(mut line) = self.exchange(place).line.take() {
+        if let Some(mut line) = self.conns.exchange(place).line.take() {
             line.status = UNANSWERED_STATUS;
             let outcome = self.outcome_of(&Failure::Disconnected);
             if let Some(log) = line.log.take() {
@@ -129,7 +129,7 @@ impl Worker {
     pub(super) fn outcome_of(&self, failure: &Failure) -> Outcome {
         match failure {
             Failure::Truncated { .. } | Failure::Unreadable { .. } => Outcome::Wrong,
-            _ if self.is_time_up() => Outcome::Incomplete,
+            _ if self.timers.is_time_up() => Outcome::Incomplete,
             Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected | Failure::Stalled => {
                 Outcome::Reset
             }
@@ -139,8 +139,7 @@ impl Worker {
     /// Cuts what is still being sent, so that its line says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
         let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.is_logged());
-        let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| is_open(conn)).map(|(at, _)| at).collect();
-        for at in open {
+        for at in self.conns.slots(is_open) {
             self.abandon(at);
         }
         self.transmit();

@@ -5,10 +5,8 @@ use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
 
-use super::Worker;
 use super::conn::Conn;
 use super::line::Line;
-use super::owner::slot_of;
 use crate::config::Limits;
 use crate::files::Key;
 
@@ -196,19 +194,6 @@ impl Conn {
     /// The one on this stream, or the connection's own.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
         self.exchanges.on(stream).expect("its stream is open")
-    }
-}
-
-impl Worker {
-    pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {
-        self.conns[place.at].exchange(place.stream)
-    }
-
-    /// The exchange whose find this is, if it is still there.
-    pub(super) fn find_place(&self, owner: u64) -> Option<Place> {
-        let at = slot_of(owner);
-        let exchange = self.conns.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
-        Some(Place { at, stream: exchange.number })
     }
 }
 

@@ -31,7 +31,7 @@ impl Worker {
         // Nobody has asked for anything yet.
         let class = self.parts.replier.default_class().unwrap_or(0);
         let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
-        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
+        let job = self.parts.transmitter.dispatch(self.timers.now(), at, dispatch);
         debug_assert!(job.is_some(), "nothing else is being sent on it");
         self.conns[at].is_in_flight = true;
         bytes
@@ -47,7 +47,7 @@ impl Worker {
             }
             return self.close(at);
         }
-        conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+        conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.send_sealed(at);
         let is_broken = self.parts.transmitter.session(at).is_some_and(|session| session.is_broken());
         if is_broken && !self.conns[at].is_in_flight {
@@ -60,6 +60,6 @@ impl Worker {
     pub(super) fn waits_for_its_turn(&self, at: usize) -> bool {
         let conn = &self.conns[at];
         let waits_for_turn = conn.is_in_flight && !self.parts.transmitter.waits_for_reader(at);
-        waits_for_turn && self.now < conn.deadline() + TURN_WAIT_MAX
+        waits_for_turn && self.timers.now() < conn.deadline() + TURN_WAIT_MAX
     }
 }

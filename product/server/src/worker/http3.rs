@@ -16,7 +16,8 @@ use units::wire::Framing;
 
 use super::exchange::Exchanges;
 use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
-use super::{DATAGRAMS, TURN_FOR, Worker};
+use super::timers::TURN_FOR;
+use super::{DATAGRAMS, Worker};
 use crate::clock;
 use crate::transmit::{Flow, Transport};
 use crate::udp::{Came, Pieces, Udp};
@@ -113,7 +114,7 @@ impl Worker {
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.parts.transmitter.on_datagram_room(self.now);
+            self.parts.transmitter.on_datagram_room(self.timers.now());
         }
         let Some(mut doors) = self.http3.doors.take() else { return };
         let Doors { all, pieces, answers } = &mut *doors;
@@ -121,7 +122,7 @@ impl Worker {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
-                let is_over = clock::now() - self.turn_began_at >= DATAGRAMS_FOR || self.has_begun_enough();
+                let is_over = self.timers.turn_time(clock::now()) >= DATAGRAMS_FOR || self.has_begun_enough();
                 if !may_have_more || is_over {
                     break;
                 }
@@ -132,7 +133,7 @@ impl Worker {
     }
 
     fn take_datagram(&mut self, number: usize, door: &Door, came: &Came<'_>, answers: &mut Datagrams) {
-        match door.endpoint.receive(self.now, came.from, came.to, came.ecn, came.bytes, answers) {
+        match door.endpoint.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome_http3(number, door, attempt, answers),
             Arrival::For(key, incoming) => self.deposit((number, key), incoming),
             Arrival::Answered | Arrival::Ignored => {}
@@ -145,51 +146,51 @@ impl Worker {
             let framing = framing(first.to);
             let (left, _) = door.udp.send(answers, door.udp.control_priority());
             answers.clear();
-            self.parts.transmitter.on_sent_beside(self.now, framing, left.datagrams.into(), left.bytes);
+            self.parts.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
         }
     }
 
     fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
         let owner = self.http3.flows.owners.get(&place).copied();
-        let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
+        let Some(at) = owner.and_then(|owner| self.conns.slot(owner)) else { return };
         if !self.conns[at].is_multiplexed() {
             return;
         }
-        self.parts.transmitter.receive_datagram(self.now, at, incoming);
+        self.parts.transmitter.receive_datagram(self.timers.now(), at, incoming);
         self.stir(at);
     }
 
     /// Something has happened to it that its turn is to see.
     fn stir(&mut self, at: usize) {
         self.conns[at].is_cut = true;
-        self.queue(at);
+        self.conns.queue(at);
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
-        if self.stop_at.is_some() && door.is_passed {
+        if self.timers.is_stopping() && door.is_passed {
             // It knocks again, at the next process that has the socket.
             return door.endpoint.ignore(attempt);
         }
         let peer = attempt.from();
-        if self.stop_at.is_none() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
+        if !self.timers.is_stopping() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
             return door.endpoint.retry(attempt, answers);
         }
         if self.has_begun_enough() {
             // It was read with others, and knocks again within a second.
             return door.endpoint.ignore(attempt);
         }
-        let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
+        let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
         // It knocks again within a second.
         let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
             return door.endpoint.refuse(attempt, answers);
         };
         self.secured.begun_http3 += 1;
-        match door.endpoint.accept(self.now, attempt, answers) {
+        match door.endpoint.accept(self.timers.now(), attempt, answers) {
             Some(session) => self.admit_http3((number, door), client, session),
             None => {
                 self.parts.places.give_back();
-                self.parts.clients.leave(client, 0, self.now);
+                self.parts.clients.leave(client, 0, self.timers.now());
             }
         }
     }
@@ -209,15 +210,15 @@ impl Worker {
         let socket = Transport::from(Flow::new(Arc::clone(&door.udp)));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.http3.flows.add(number, key, self.conns[at].owner);
-        self.parts.transmitter.begin_framed(self.now, at, session.into());
-        self.conns[at].exchanges = Exchanges::several(self.now + HANDSHAKE_TIMEOUT);
+        self.parts.transmitter.begin_framed(self.timers.now(), at, session.into());
+        self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.stir(at);
     }
 
     /// What has come on any connection of several streams; datagrams have been taken in already.
     pub(super) fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
         if !self.conns[at].is_quic {
-            return self.parts.transmitter.receive(self.now, at, bytes);
+            return self.parts.transmitter.receive(self.timers.now(), at, bytes);
         }
         self.follow_handshake(at);
         self.parts.transmitter.engine(at).broken().map_or(Ok(()), Err)
@@ -231,7 +232,7 @@ impl Worker {
             && std::mem::replace(&mut conn.is_handshaking, false)
             && let Some(streams) = conn.exchanges.streams_mut()
         {
-            streams.deadline = self.now + self.parts.limits.head_timeout;
+            streams.deadline = self.timers.now() + self.parts.limits.head_timeout;
         }
     }
 
@@ -243,7 +244,7 @@ impl Worker {
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
     pub(super) fn end_http3(&mut self, at: usize) {
-        let now = self.now;
+        let now = self.timers.now();
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
@@ -272,7 +273,7 @@ impl Worker {
         }
         let stirred: Vec<u64> = self.parts.transmitter.stirred().collect();
         for owner in stirred {
-            if let Some(at) = self.find(owner) {
+            if let Some(at) = self.conns.slot(owner) {
                 self.stir(at);
             }
         }

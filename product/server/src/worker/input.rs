@@ -60,7 +60,7 @@ impl Worker {
             }
             let must_wait = conn.is_cut || self.must_wait_with_handshake(at);
             if must_wait || self.budget.is_spent() || self.budget.receives == 0 {
-                self.queue(at);
+                self.conns.queue(at);
                 break;
             }
             self.receive(at, &mut scratch);
@@ -130,7 +130,7 @@ impl Worker {
                 conn.is_cut = true;
                 break;
             }
-            match conn.http1.next(self.now, &self.parts.limits, &mut received) {
+            match conn.http1.next(self.timers.now(), &self.parts.limits, &mut received) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // Whether a body comes that was not waited for is unknown.
@@ -154,7 +154,7 @@ impl Worker {
         let to = self.to(place.at, request);
         let reply = match self.refuse_frequent(place.at, to, request) {
             Some(reply) => Ok(reply),
-            None => self.parts.replier.reply(to, request, self.now),
+            None => self.parts.replier.reply(to, request, self.timers.now()),
         };
         let reply = match reply {
             Ok(reply) => reply,
@@ -168,7 +168,7 @@ impl Worker {
             },
         };
         self.note(place, to.site, request, minor_version);
-        self.exchange(place).class = self.class_of(place.at, to.site, request);
+        self.conns.exchange(place).class = self.class_of(place.at, to.site, request);
         self.send(place, reply);
     }
 
@@ -209,12 +209,12 @@ impl Worker {
     pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
         let is_measured = self.measures.is_some();
         let mut line = match self.parts.replier.log(site) {
-            Some(log) => Line::new(request, self.version(place.at, minor_version), log.clone(), self.now),
-            None if is_measured => Line::bare(self.now),
+            Some(log) => Line::new(request, self.version(place.at, minor_version), log.clone(), self.timers.now()),
+            None if is_measured => Line::bare(self.timers.now()),
             None => return,
         };
         line.is_measured = is_measured;
-        self.exchange(place).line = Some(Box::new(line));
+        self.conns.exchange(place).line = Some(Box::new(line));
     }
 
     /// Answers what is no request. Over HTTP/1.1 no more is read.
@@ -222,10 +222,10 @@ impl Worker {
         self.budget.requests = self.budget.requests.saturating_sub(1);
         if let Some(log) = self.parts.replier.log(None) {
             let version = self.version(place.at, shown.minor_version);
-            let line = Line::refused(shown, version, reject.reason, log.clone(), self.now);
-            self.exchange(place).line = Some(Box::new(line));
+            let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
+            self.conns.exchange(place).line = Some(Box::new(line));
         }
-        self.exchange(place).class = self.parts.replier.default_class().unwrap_or(0);
+        self.conns.exchange(place).class = self.parts.replier.default_class().unwrap_or(0);
         let conn = &mut self.conns[place.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.

@@ -38,7 +38,7 @@ impl Worker {
             is_whole: cut.is_none(),
             is_right: line.status < ERROR_STATUS_MIN,
         };
-        measures.book.count(self.now, class, &ended);
+        measures.book.count(self.timers.now(), class, &ended);
     }
 
     /// Other classes are in force.
@@ -55,15 +55,15 @@ impl Worker {
 
     pub(super) fn tell_missed_objectives(&mut self) {
         let Some(measures) = &mut self.measures else { return };
-        measures.book.lines(self.now).iter().for_each(|line| self.parts.log.error(line));
+        measures.book.lines(self.timers.now()).iter().for_each(|line| self.parts.log.error(line));
     }
 
     /// For who keeps it over a restart.
     pub(super) fn leave_found_rate(&self) {
         if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) =
-            self.parts.transmitter.link().line(self.now)
+            self.parts.transmitter.link().line(self.timers.now())
         {
-            self.parts.desk.leave(Found { rate, at: self.now - age });
+            self.parts.desk.leave(Found { rate, at: self.timers.now() - age });
         }
     }
 
@@ -71,7 +71,7 @@ impl Worker {
     pub(super) fn tell_status(&mut self) {
         let Some(answer) = self.parts.desk.asked() else { return };
         let under_way = self.under_way();
-        let (now, none) = (self.now, Status { classes: vec![], line: None });
+        let (now, none) = (self.timers.now(), Status { classes: vec![], line: None });
         let status = self.measures.as_mut().map_or(none, |measures| measures.book.status(now, &under_way));
         let status = Status { line: self.parts.transmitter.link().line(now), ..status };
         // One that waits no longer need not know.
@@ -81,11 +81,11 @@ impl Worker {
     /// By class: those that wait for a disk run too.
     fn under_way(&self) -> BTreeMap<u16, UnderWay> {
         let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
-        for (_, conn) in &self.conns {
+        for (_, conn) in self.conns.iter() {
             for exchange in conn.exchanges.iter() {
                 let Task::Sending(job) = exchange.task else { continue };
                 if let Some(job) = self.parts.transmitter.drain().job(job) {
-                    classes.entry(exchange.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);
+                    classes.entry(exchange.class).or_default().add(job.is_asleep(), self.timers.now() - job.arrived_at);
                 }
             }
         }

@@ -3,8 +3,6 @@
 
 use std::thread;
 
-use units::Nanos;
-
 use super::Worker;
 use crate::sys;
 
@@ -12,17 +10,14 @@ use crate::sys;
 const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk where less than one in so many is used.
 const VACANT_TO_USED: usize = 4;
-/// And so often at most: it costs as much as they are long, and the allocator looks through all that is free.
-const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
 impl Worker {
     /// Called by every sweep.
     pub(super) fn give_back_memory(&mut self) {
-        if self.now < self.give_back_at || !self.has_memory_to_give() {
+        if !self.has_memory_to_give() || !self.timers.begin_giving_back() {
             return;
         }
-        self.give_back_at = self.now + GIVE_BACK_EVERY;
-        self.conns.shrink_to_fit();
+        self.conns.shrink();
         self.departures.shrink_to_fit();
         self.parts.transmitter.shrink();
         // It may take tens of milliseconds. Without a thread it is for another time.

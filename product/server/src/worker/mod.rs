@@ -12,6 +12,7 @@
 mod accept;
 mod client;
 mod conn;
+mod connections;
 mod deadlines;
 mod ending;
 mod exchange;
@@ -30,6 +31,7 @@ mod secure;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,9 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use http::HttpDate;
 use rustix::event::epoll::EventFlags;
-use slab::Slab;
 use units::Nanos;
 
 use crate::clients::Clients;
@@ -56,17 +56,15 @@ use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
-use crate::turns::Turns;
 use crate::wake::Wake;
 use client::Known;
-use conn::Conn;
-use deadlines::Sweep;
+use connections::Connections;
 use input::Budget;
 use measured::Measures;
-use owner::{Owners, slot_of};
 use room::Idle;
 use secure::Secured;
 use streams::OpenStreams;
+use timers::Timers;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -76,9 +74,6 @@ const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
 const READ_BYTES: usize = 64 << 10;
-const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
-/// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
-const TURN_FOR: Nanos = Nanos::from_millis(5);
 
 /// What decides whose bytes leave first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,11 +113,8 @@ pub struct Parts {
 pub struct Worker {
     parts: Parts,
     poll: Poll,
-    conns: Slab<Conn>,
-    owners: Owners,
+    conns: Connections,
     known: Known,
-    /// Owners of connections with something to be read, each once.
-    queue: Turns<u64>,
     /// What the connection being read may still take of this turn.
     budget: Budget,
     streams: OpenStreams,
@@ -132,25 +124,16 @@ pub struct Worker {
     http3: http3::Http3,
     /// What each class of a file has had; none without any.
     measures: Option<Box<Measures>>,
-    /// When this turn began, or the transmitter last ran in it.
-    now: Nanos,
-    turn_began_at: Nanos,
+    timers: Timers,
     /// A response that is alone need not be a job while nothing is paced or marked, and the policy goes by the ready jobs.
     is_direct: bool,
     /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
     to_come: usize,
-    /// The Date field, and the second for which it was made.
-    date: HttpDate,
-    dated: u64,
-    sweep: Sweep,
-    /// No memory is given back before.
-    give_back_at: Nanos,
     is_accepting: bool,
     /// The listener that was asked last.
     next_listener: usize,
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
-    stop_at: Option<Nanos>,
     /// Of the sites that are served.
     sites_turn: u64,
     /// When the log wants to be flushed again.
@@ -190,25 +173,17 @@ impl Worker {
             poll: poll(&parts)?,
             measures: parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned))),
             parts,
-            owners: Owners::default(),
             known: Known::default(),
             to_come: 0,
-            conns: Slab::new(),
-            queue: Turns::default(),
+            conns: Connections::default(),
             budget: Budget::default(),
             secured: Secured::default(),
             #[cfg(feature = "http3")]
             http3: http3::Http3::default(),
-            now: clock::now(),
-            turn_began_at: clock::now(),
-            date: HttpDate::new(SystemTime::now()),
-            dated: u64::MAX,
-            sweep: Sweep::default(),
-            give_back_at: Nanos::ZERO,
+            timers: Timers::new(clock::now()),
             is_accepting: false,
             next_listener: 0,
             is_short: false,
-            stop_at: None,
             sites_turn: 0,
             log_at: None,
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
@@ -261,7 +236,7 @@ impl Worker {
         while let Some(ready) = self.poll.take() {
             self.to_come = self.poll.left() + usize::from(has_newcomers);
             self.on_ready(ready);
-            if self.is_turn_over() {
+            if self.timers.is_turn_over(clock::now()) {
                 break;
             }
         }
@@ -275,42 +250,22 @@ impl Worker {
         self.transmit();
         self.make_room();
         self.sweep();
-        self.log_at = self.parts.log.flush(self.now);
+        self.log_at = self.parts.log.flush(self.timers.now());
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
     fn read_queued(&mut self) {
-        for _ in 0..self.queue.len() {
-            let Some(owner) = self.queue.pop() else { return };
-            if let Some(at) = self.find(owner) {
-                self.conns[at].is_queued = false;
+        for _ in 0..self.conns.queued() {
+            if let Some(at) = self.conns.unqueue() {
                 self.read(at);
                 self.transmit_due();
                 // Of one that was closed there may be many.
                 self.take_departures();
             }
-            if self.is_turn_over() {
+            if self.timers.is_turn_over(clock::now()) {
                 return;
             }
         }
-    }
-
-    fn is_turn_over(&self) -> bool {
-        clock::now() - self.turn_began_at >= TURN_FOR
-    }
-
-    /// Puts a connection on the list of those to be read.
-    fn queue(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        if !std::mem::replace(&mut conn.is_queued, true) {
-            self.queue.push(conn.client, conn.owner);
-        }
-    }
-
-    /// The slot of a connection that is still there.
-    fn find(&self, owner: u64) -> Option<usize> {
-        let at = slot_of(owner);
-        self.conns.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
     }
 
     fn on_ready(&mut self, ready: Ready) {
@@ -319,7 +274,7 @@ impl Worker {
                 self.parts.wake.clear();
                 if let Some(served) = self.parts.current.newer(&mut self.sites_turn) {
                     if let Some(assigned) = &served.assigned {
-                        self.parts.transmitter.replace_classes(self.now, assigned.specs());
+                        self.parts.transmitter.replace_classes(self.timers.now(), assigned.specs());
                         self.measure_by(assigned);
                     }
                     self.parts.replier.serve(served);
@@ -340,7 +295,7 @@ impl Worker {
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
-        let Some(at) = self.find(owner) else { return };
+        let Some(at) = self.conns.slot(owner) else { return };
         let conn = &mut self.conns[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // Many responses may end with one of several: that is work for its turn.
@@ -353,13 +308,13 @@ impl Worker {
         let is_multiplexed = conn.is_multiplexed();
         let is_answering = !is_multiplexed && (conn.http1.is_answering() || conn.is_in_flight);
         if flags.contains(EventFlags::OUT) {
-            self.parts.transmitter.on_writable(self.now, at);
+            self.parts.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
         }
         if is_readable && !is_answering {
-            self.queue(at);
+            self.conns.queue(at);
         }
     }
 
@@ -375,7 +330,7 @@ impl Worker {
         self.leave_find(at.into());
         self.note_unanswered(at);
         self.log_unanswered(at.into());
-        let untold_bytes = self.parts.transmitter.close(self.now, at);
+        let untold_bytes = self.parts.transmitter.close(self.timers.now(), at);
         self.spend(at, untold_bytes);
         self.let_go(at);
         self.conns.remove(at);
@@ -386,8 +341,7 @@ impl Worker {
 
     /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
     fn read_clock(&mut self, timeout: Option<Nanos>) {
-        let before = std::mem::replace(&mut self.now, clock::now());
-        let paused = clock::paused(self.now - before, timeout);
+        let paused = self.timers.advance(clock::now(), timeout);
         if paused > Nanos::ZERO {
             self.excuse(paused);
         }
@@ -396,25 +350,20 @@ impl Worker {
     /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
-        self.turn_began_at = self.now;
+        self.timers.begin_turn(SystemTime::now);
         self.secured.begin_turn();
         self.tell_missed_objectives();
-        let second = self.now.0 / 1_000_000_000;
-        if second != self.dated {
-            self.dated = second;
-            self.date.update(SystemTime::now());
-        }
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if !self.queue.is_empty() || !self.found.is_empty() || self.poll.left() > 0 || self.sweep.is_under_way() {
+        if self.conns.queued() > 0 || !self.found.is_empty() || self.poll.left() > 0 || self.timers.is_sweeping() {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.parts.transmitter.poll_timeout();
         let is_waiting =
-            !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some() || self.has_memory_to_give();
-        let sweep_at = is_waiting.then_some(self.sweep.due_at);
+            !self.conns.is_empty() || !self.is_accepting || self.timers.is_stopping() || self.has_memory_to_give();
+        let sweep_at = is_waiting.then_some(self.timers.sweep_due());
         let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at(), self.room_at()].into_iter().flatten().min();
-        wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
+        wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.timers.now() })
     }
 }

@@ -27,8 +27,8 @@ impl Worker {
             let (body, is_last) = self.encode(place.at, reply);
             return self.send_encoded(place.at, body, is_last);
         }
-        let (head, body) = reply.response.into_head(&self.date);
-        let exchange = self.exchange(place);
+        let (head, body) = reply.response.into_head(self.timers.date());
+        let exchange = self.conns.exchange(place);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
         self.dispatch(place, Outgoing::on_stream(head, body));
@@ -45,7 +45,7 @@ impl Worker {
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
-        let is_allowed = self.parts.transmitter.allows(self.now, self.conns[at].client);
+        let is_allowed = self.parts.transmitter.allows(self.timers.now(), self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
@@ -71,7 +71,7 @@ impl Worker {
     /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
     fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
         let (conn, began) = (&mut self.conns[at], self.out.len());
-        let has_body = conn.http1.encode(&reply.response, reply.is_last, &self.date, &mut self.out);
+        let has_body = conn.http1.encode(&reply.response, reply.is_last, self.timers.date(), &mut self.out);
         let status = reply.response.status;
         let mut body = if has_body { reply.response.body } else { Body::default() };
         conn.exchange(0).note_encoded(status, self.out.len() - began, body.len());
@@ -88,7 +88,7 @@ impl Worker {
         let is_drained = || self.parts.transmitter.drain().poll_timeout().is_none();
         let transmitter = &self.parts.transmitter;
         let is_unpaced = !transmitter.link().is_paced() || transmitter.link().is_searching();
-        self.is_direct && is_unpaced && self.to_come == 0 && self.queue.is_empty() && is_drained()
+        self.is_direct && is_unpaced && self.to_come == 0 && self.conns.queued() == 0 && is_drained()
     }
 
     /// Sends what was gathered for this connection.
@@ -103,7 +103,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
         let outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
         let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
-        let (bytes, direct) = self.parts.transmitter.send_now(self.now, at, dispatch, BYTES_PER_TURN_MAX);
+        let (bytes, direct) = self.parts.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
         self.budget.bytes = self.budget.bytes.saturating_sub(bytes);
         self.spend(at, bytes);
         match direct {
@@ -132,7 +132,7 @@ impl Worker {
             false => Precedence::default(),
         };
         let dispatch = Dispatch { outgoing, class, stream: place.stream, precedence };
-        let job = self.parts.transmitter.dispatch(self.now, place.at, dispatch);
+        let job = self.parts.transmitter.dispatch(self.timers.now(), place.at, dispatch);
         self.hold(place, job.expect("a client has no more requests than its connection may have jobs"));
     }
 
@@ -140,7 +140,7 @@ impl Worker {
         let conn = &mut self.conns[place.at];
         conn.exchange(place.stream).task = Task::Sending(job);
         if !conn.is_multiplexed() {
-            conn.http1.on_held(self.now);
+            conn.http1.on_held(self.timers.now());
         }
     }
 
@@ -160,7 +160,7 @@ impl Worker {
 
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.parts.transmitter.is_idle(self.now) {
+        if self.parts.transmitter.is_idle(self.timers.now()) {
             // Those that waited for room may have closed.
             #[cfg(feature = "http3")]
             self.look_after_datagrams();
@@ -204,14 +204,14 @@ impl Worker {
     }
 
     fn on_departure(&mut self, departure: Departure) {
-        let at = self.find(departure.owner).expect("a connection outlives its response");
+        let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
         self.spend(at, departure.untold_bytes);
         if self.conns[at].is_in_flight {
             return self.on_flight_departure(at, departure);
         }
         let (place, ending) = (Place { at, stream: departure.stream }, Ending::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();
-        let exchange = self.exchange(place);
+        let exchange = self.conns.exchange(place);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {
             exchange.task = Task::None;
@@ -267,7 +267,7 @@ impl Worker {
         self.log(at.into(), ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;
-        conn.http1.on_sent(self.now, &self.parts.limits);
+        conn.http1.on_sent(self.timers.now(), &self.parts.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
             self.parts.transmitter.cork(at, false);
         }
@@ -278,7 +278,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
         conn.is_cut = conn.http1.has_kept();
         if conn.is_cut || conn.is_readable {
-            self.queue(at);
+            self.conns.queue(at);
         }
     }
 }

@@ -78,7 +78,7 @@ impl Worker {
         while let Some((.., deadline, owner)) = self.next_idle() {
             // A request may have come since the list was made, or be in the socket untold.
             let is_as_found = |at: &usize| self.conns[*at].is_idle() && self.conns[*at].deadline() == deadline;
-            let Some(at) = self.find(owner).filter(is_as_found) else { continue };
+            let Some(at) = self.conns.slot(owner).filter(is_as_found) else { continue };
             if !self.conns[at].is_in_flight {
                 self.conns[at].is_readable = true;
                 self.read(at);
@@ -94,8 +94,8 @@ impl Worker {
     }
 
     fn next_idle(&mut self) -> Option<Found> {
-        if self.idle.found.is_empty() && self.now >= self.idle.looked_at + LOOK_EVERY {
-            self.idle = Idle { found: self.longest_idle(), looked_at: self.now };
+        if self.idle.found.is_empty() && self.timers.now() >= self.idle.looked_at + LOOK_EVERY {
+            self.idle = Idle { found: self.longest_idle(), looked_at: self.timers.now() };
         }
         self.idle.found.pop()
     }
@@ -130,7 +130,7 @@ impl Worker {
     }
 
     fn tell_limit(&self) {
-        if self.parts.places.tell(self.now) {
+        if self.parts.places.tell(self.timers.now()) {
             let max = self.parts.places.max();
             let consequence = if self.parts.limits.holds_places {
                 "new clients wait"

@@ -171,7 +171,7 @@ impl Worker {
         let Some(session) = self.parts.transmitter.session(at).filter(|_| conn.is_handshaking) else { return };
         if !session.is_handshaking() {
             conn.is_handshaking = false;
-            conn.http1.begin_waiting(self.now, &self.parts.limits);
+            conn.http1.begin_waiting(self.timers.now(), &self.parts.limits);
             if session.speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(at);
@@ -201,7 +201,7 @@ impl Worker {
             let flight = session.take_unsent(FLIGHT_BYTES_MAX);
             return self.dispatch_flight(at, flight);
         }
-        self.parts.transmitter.send_sealed(self.now, at)
+        self.parts.transmitter.send_sealed(self.timers.now(), at)
     }
 
     /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
@@ -256,7 +256,7 @@ impl Worker {
     pub(super) fn tell_failures(&mut self) {
         let Secured { failures, broken, broken_http3, crowded, stalled, unreadable, .. } = &mut self.secured;
         for failures in [failures, broken, broken_http3, crowded, stalled, unreadable] {
-            if let Some(line) = failures.line(self.now) {
+            if let Some(line) = failures.line(self.timers.now()) {
                 self.parts.log.error(&line);
             }
         }

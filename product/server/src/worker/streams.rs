@@ -38,8 +38,8 @@ impl Worker {
     /// From now on the client speaks HTTP/2.
     pub(super) fn begin_http2(&mut self, at: usize) {
         let settings = mux::Settings { request: self.parts.limits.request, streams_max: mux::STREAMS_MAX };
-        self.parts.transmitter.begin_framed(self.now, at, mux::Session::new(&settings).into());
-        self.conns[at].exchanges = Exchanges::several(self.now + self.parts.limits.head_timeout);
+        self.parts.transmitter.begin_framed(self.timers.now(), at, mux::Session::new(&settings).into());
+        self.conns[at].exchanges = Exchanges::several(self.timers.now() + self.parts.limits.head_timeout);
     }
 
     /// Takes what has come, or goes on with what came before.
@@ -60,7 +60,7 @@ impl Worker {
 
     #[cfg(not(feature = "http3"))]
     fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        self.parts.transmitter.receive(self.now, at, bytes)
+        self.parts.transmitter.receive(self.timers.now(), at, bytes)
     }
 
     #[cfg(not(feature = "http3"))]
@@ -94,14 +94,14 @@ impl Worker {
     }
 
     fn begin_stream(&mut self, place: Place, request: Result<Box<OwnedRequest>, Box<Refused>>) {
-        let owner = self.owners.next(place.at);
+        let owner = self.conns.name(place.at);
         let Some(streams) = self.conns[place.at].exchanges.streams_mut() else { return };
         streams.begin(place.stream, owner);
         self.streams.count += 1;
         match request {
             Ok(request) => {
                 let request = request.view();
-                self.exchange(place).has_body = request.method != Method::Head;
+                self.conns.exchange(place).has_body = request.method != Method::Head;
                 self.answer(place, &request, None);
             }
             Err(refused) => self.refuse(place, refused.reject, &refused.shown, false),
@@ -121,7 +121,7 @@ impl Worker {
     fn leave_stream(&mut self, place: Place) {
         let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
         match exchange.task {
-            Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
+            Task::Sending(job) => self.parts.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::Finding(_) | Task::None => {
                 self.leave_find(place);
                 self.log_unanswered(place);
@@ -133,7 +133,7 @@ impl Worker {
     pub(super) fn end_stream(&mut self, place: Place) {
         // One that sends no more asks for no more.
         let has_ended = self.has_ended(place.at);
-        let (now, limits) = (self.now, &self.parts.limits);
+        let (now, limits) = (self.timers.now(), &self.parts.limits);
         if let Some(streams) = self.conns[place.at].exchanges.streams_mut() {
             self.streams.count -= usize::from(streams.end(place.stream, now, limits));
             if (streams.is_leaving || has_ended) && streams.is_idle() {
@@ -147,7 +147,7 @@ impl Worker {
         let conn = &mut self.conns[at];
         let Some(streams) = conn.exchanges.streams_mut() else {
             if conn.is_sending() {
-                return self.parts.transmitter.abandon(self.now, at);
+                return self.parts.transmitter.abandon(self.timers.now(), at);
             }
             return self.close(at);
         };
@@ -157,7 +157,7 @@ impl Worker {
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
-        self.parts.transmitter.abandon(self.now, at);
+        self.parts.transmitter.abandon(self.timers.now(), at);
         unanswered.into_iter().for_each(|stream| self.leave_stream(Place { at, stream }));
         if is_empty {
             self.close(at);
@@ -197,9 +197,9 @@ impl Worker {
         self.parts.transmitter.finish(at);
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
-        conn.http1.on_sent(self.now, &self.parts.limits);
+        conn.http1.on_sent(self.timers.now(), &self.parts.limits);
         conn.is_readable = true;
-        self.queue(at);
+        self.conns.queue(at);
     }
 
     /// It carries frames no more.
@@ -208,7 +208,7 @@ impl Worker {
         if let Some(streams) = conn.exchanges.streams() {
             debug_assert!(streams.is_idle(), "its responses have departed");
             conn.exchanges = Exchanges::single(conn.owner);
-            self.parts.transmitter.end_framed(self.now, at);
+            self.parts.transmitter.end_framed(self.timers.now(), at);
         }
     }
 

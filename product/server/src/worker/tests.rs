@@ -182,7 +182,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
             bench.turn();
         }
         assert_eq!(flood.responses(), REQUESTS, "{policy}");
-        assert!(bench.worker.queue.is_empty());
+        assert!(bench.worker.conns.queued() == 0);
     }
 }
 
@@ -228,7 +228,7 @@ fn a_pause_moves_every_deadline() {
         |bench: &Bench| bench.worker.conns.iter().map(|(_, conn)| conn.http1.deadline()).collect::<Vec<_>>();
     let (before, pause) = (deadlines(&bench), Nanos::from_secs(5));
     // As after a wait of no time that took so long.
-    bench.worker.now = bench.worker.now - pause;
+    bench.worker.timers.set(bench.worker.timers.now() - pause);
     bench.worker.tick(Some(Nanos::ZERO));
     let after = deadlines(&bench);
     assert_eq!(after.len(), 3);
@@ -253,7 +253,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     while client.responses() == 0 {
         bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
-        bench.worker.now = bench.worker.now - pause;
+        bench.worker.timers.set(bench.worker.timers.now() - pause);
         bench.worker.turn();
     }
     assert!(bench.worker.conns.len() == 2 && deadline(&bench) - before >= pause);
@@ -290,12 +290,14 @@ fn a_paced_worker_sends_while_it_reads() {
     for client in &mut clients {
         client.send(&HEAD.repeat(20));
     }
-    let mut last = bench.worker.now;
+    let mut last = bench.worker.timers.now();
     for client in &mut clients {
         while client.responses() < 20 {
             bench.turn();
-            assert!(bench.worker.now >= last && bench.worker.now >= bench.worker.turn_began_at);
-            last = bench.worker.now;
+            assert!(
+                bench.worker.timers.now() >= last && bench.worker.timers.now() >= bench.worker.timers.turn_began_at()
+            );
+            last = bench.worker.timers.now();
         }
         assert_eq!(client.responses(), 20);
     }
@@ -343,12 +345,12 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.parts.clients.busiest(bench.worker.now);
+            let busiest = bench.worker.parts.clients.busiest(bench.worker.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
         };
-        bench.worker.sweep.due_at = Nanos::ZERO;
+        bench.worker.timers.hasten_sweep();
         bench.worker.sweep();
         booked(&bench, 2);
         drop(clients);
@@ -388,7 +390,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.parts.transmitter.poll_timeout().unwrap() - bench.worker.now;
+        let wait = bench.worker.parts.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }

@@ -175,7 +175,7 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
 fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let (mut bench, disk) = bench("stop", "srpt");
     let mut client = begin(&mut bench, &disk, COLD);
-    bench.worker.now += Nanos::from_secs(10_000);
+    bench.worker.timers.set(bench.worker.timers.now() + Nanos::from_secs(10_000));
     bench.worker.sweep();
     assert!(!bench.worker.is_stopped());
     bench.worker.sweep();
@@ -199,7 +199,7 @@ fn who_leaves_before_the_answer_is_logged() {
     let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
     let (at, _) = bench.worker.conns.iter().next().unwrap();
-    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.now);
+    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.timers.now());
     bench.worker.conns[at].exchange(0).line = Some(Box::new(line));
     // One who only sends no more still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();

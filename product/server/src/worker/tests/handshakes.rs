@@ -240,7 +240,7 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
     let _client = Secret::connect(&bench, &config(&[&TLS13]));
     bench.turn_until_in_flight();
     for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
-        bench.worker.now += wait;
+        bench.worker.timers.set(bench.worker.timers.now() + wait);
         let late: Vec<usize> = bench.worker.conns.iter().map(|(at, _)| at).collect();
         late.into_iter().for_each(|at| bench.worker.on_late(at));
         assert_eq!(bench.worker.conns.len(), conns);

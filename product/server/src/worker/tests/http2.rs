@@ -231,8 +231,11 @@ fn an_idle_connection_is_let_go_with_a_word() {
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
     let deadline = bench.worker.conns.iter().next().unwrap().1.deadline();
-    assert!(deadline > bench.worker.now && deadline <= bench.worker.now + bench.worker.parts.limits.idle_timeout);
-    bench.worker.now = deadline;
+    assert!(
+        deadline > bench.worker.timers.now()
+            && deadline <= bench.worker.timers.now() + bench.worker.parts.limits.idle_timeout
+    );
+    bench.worker.timers.set(deadline);
     bench.worker.sweep();
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));

@@ -75,7 +75,7 @@ fn a_stalled_connection_of_http3_is_small() {
         let mut client = bench.ask(windows);
         let mut held = 0;
         while !client.peer.is_connected {
-            client.talk(bench.worker.now);
+            client.talk(bench.worker.timers.now());
             held += bench.turn_counting(1);
         }
         client.peer.hello();
@@ -84,7 +84,7 @@ fn a_stalled_connection_of_http3_is_small() {
             client.peer.request("/large", &[]);
         }
         for _ in 0..40 {
-            client.talk(bench.worker.now);
+            client.talk(bench.worker.timers.now());
             held += bench.turn_counting(1);
         }
         clients.push(client);

@@ -88,7 +88,7 @@ fn a_turn_begins_few_connections_of_quic() {
         bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         // However slow the machine, it is not time that ends it.
-        bench.worker.turn_began_at = Nanos::MAX;
+        bench.worker.timers.hold_turn();
         bench.worker.turn();
         assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
     }
@@ -136,7 +136,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         bench.worker.http3 = Default::default();
         bench.worker.poll = poll(&bench.worker.parts).unwrap();
         bench.worker.open_doors().unwrap();
-        bench.worker.stop_at = Some(Nanos::MAX);
+        bench.worker.timers.stop_at(Nanos::MAX);
         let mut knocker = bench.knock(1).remove(0);
         bench.turns();
         assert_eq!((knocker.hear(), knocker.client.lost.is_some()), (usize::from(!is_passed), !is_passed));
