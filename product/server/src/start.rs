@@ -29,7 +29,7 @@ use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Transmitter, Transport};
 use crate::wake::Wake;
-use crate::worker::{Order, Parts, Worker};
+use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -262,23 +262,25 @@ impl Server {
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
+        let replier = Replier::new(cache, Arc::clone(&served));
+        let finds = Finds::new(Arc::clone(&self.pool), move || woken.set());
+        let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
+        let order = order(&config.drain);
         let parts = Parts {
-            number,
             listeners,
-            replier: Replier::new(cache, served),
-            finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
-            order: order(&config.drain),
-            is_memoryless: config.drain.is_memoryless(),
+            admission: Admission::new(number, places, clients, &config.limits),
+            replies: Replies::new(replier, finds, Arc::clone(&self.current)),
+            journal: Journal::new(self.logs.handle(), Arc::clone(&self.desk), served.assigned.as_deref()),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
-            wake: Arc::clone(wake),
-            log: self.logs.handle(),
-            limits: config.limits.clone(),
-            places: Arc::clone(&self.places),
-            clients: Arc::clone(&self.clients),
-            stop: Arc::clone(&self.stop),
-            current: Arc::clone(&self.current),
-            desk: Arc::clone(&self.desk),
+            setup: Setup {
+                number,
+                is_direct: config.drain.is_memoryless() && order != Order::Marks,
+                order,
+                limits: config.limits.clone(),
+                wake: Arc::clone(wake),
+                stop: Arc::clone(&self.stop),
+            },
         };
         let name = format!("weir-worker-{number}");
         let worker = Worker::new(parts).map_err(|e| StartError::Thread(name.clone(), e))?;

@@ -1,18 +1,16 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags};
+use rustix::net::SocketAddrAny;
 use tls::Session;
 use units::wire::Framing;
 
-use super::conn::Conn;
+use super::conn::{Channel, ChannelKind, Conn};
 use super::secure::HANDSHAKE_TIMEOUT;
-use super::{LISTENER, Order, Worker};
+use super::{Order, Worker};
 use crate::clock;
-use crate::listen::Listener;
 use crate::transmit::{Opening, Transport};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
@@ -26,15 +24,15 @@ pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
 impl Worker {
     pub(super) fn accept(&mut self) {
-        let mut newcomers = std::mem::take(&mut self.newcomers);
+        let mut newcomers = std::mem::take(&mut self.buffers.newcomers);
         self.accept_some(&mut newcomers);
         if !newcomers.is_empty() {
             // Their requests may be younger than the events of this turn, and than a file's change that came since.
-            self.parts.replier.cache.on_change();
+            self.replies.on_change();
         }
-        self.to_come = newcomers.len();
+        self.budget.to_come = newcomers.len();
         for at in newcomers.drain(..) {
-            self.to_come -= 1;
+            self.budget.to_come -= 1;
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
             if self.timers.is_turn_over(clock::now()) {
@@ -45,7 +43,7 @@ impl Worker {
             self.register(at);
             self.transmit_due();
         }
-        self.newcomers = newcomers;
+        self.buffers.newcomers = newcomers;
     }
 
     fn accept_some(&mut self, newcomers: &mut Vec<usize>) {
@@ -53,18 +51,15 @@ impl Worker {
             if !self.take_place() {
                 return;
             }
-            match self.accept_one() {
+            match self.acceptor.accept() {
                 Ok((fd, peer)) => newcomers.extend(self.welcome(fd.into(), peer)),
                 Err(error) => {
-                    self.parts.places.give_back();
+                    self.admission.give_back_place();
                     match error {
-                        Errno::AGAIN => {
-                            self.is_short = false;
-                            return;
-                        }
+                        Errno::AGAIN => return,
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            self.tell_shortage(error);
-                            return self.pause_accepting();
+                            self.on_shortage(error);
+                            return self.acceptor.pause(&self.poll);
                         }
                         // The client gave up before it was accepted, or a network error of it came through.
                         _ => {}
@@ -74,27 +69,13 @@ impl Worker {
         }
     }
 
-    /// From the first listener that has one, the others first the next time.
-    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
-        let listeners = &self.parts.listeners;
-        for _ in 0..listeners.len() {
-            self.next_listener = (self.next_listener + 1) % listeners.len();
-            let listener = &listeners[self.next_listener];
-            match rustix::net::acceptfrom_with(&listener.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Err(Errno::AGAIN) => {}
-                accepted => return accepted,
-            }
-        }
-        Err(Errno::AGAIN)
-    }
-
-    /// Once, until nobody waits any more.
-    fn tell_shortage(&mut self, error: Errno) {
-        if !std::mem::replace(&mut self.is_short, true) {
-            self.parts.log.error(&format!(
+    /// Says so once, until all are accepted again.
+    fn on_shortage(&mut self, error: Errno) {
+        if self.acceptor.on_shortage() {
+            self.journal.error(format_args!(
                 "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
                 self.conns.len(),
-                self.parts.number
+                self.setup.number
             ));
         }
     }
@@ -103,14 +84,14 @@ impl Worker {
     fn welcome(&mut self, socket: Transport, peer: Option<SocketAddrAny>) -> Option<usize> {
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
-        let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
+        let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
-        let listener = &self.parts.listeners[self.next_listener];
-        let (session, http3_port) = (self.session(listener.is_secure), listener.http3_port);
+        let listener = self.acceptor.last();
+        let (session, http3_port) = (self.replies.session(listener.is_secure), listener.http3_port);
         let at = self.open(socket, client, peer, framing, session);
         let conn = &mut self.conns[at];
-        (conn.is_readable, conn.http3_port) = (true, http3_port);
-        if conn.is_handshaking {
+        (conn.input.is_readable, conn.http3_port) = (true, http3_port);
+        if conn.channel.is_handshaking {
             conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)
@@ -126,52 +107,39 @@ impl Worker {
         session: Option<Box<Session>>,
     ) -> usize {
         let (at, owner) = self.conns.vacant();
-        let (is_secure, is_quic) = (session.is_some(), socket.is_quic());
-        self.parts.transmitter.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
-        let conn = Conn::new(self.timers.now(), &self.parts.limits, owner, client, peer);
-        self.conns.insert(Conn { is_secure, is_quic, is_handshaking: is_secure || is_quic, ..conn })
+        let kind = match session {
+            Some(_) => ChannelKind::Tls,
+            None if socket.is_quic() => ChannelKind::Quic,
+            None => ChannelKind::Tcp,
+        };
+        self.transmitter.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
+        let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
+        self.conns.insert(Conn { channel: Channel::new(kind), ..conn })
     }
 
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if self.poll.add(self.parts.transmitter.socket(at), conn.owner, flags).is_err() {
+        if self.poll.add(self.transmitter.socket(at), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);
-        }
-    }
-
-    pub(super) fn pause_accepting(&mut self) {
-        if self.is_accepting {
-            self.is_accepting = false;
-            for listener in &self.parts.listeners {
-                let _ = self.poll.remove(listener);
-            }
         }
     }
 
     /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.is_accepting && !self.timers.is_stopping() && self.parts.places.has_room() {
-            let listeners = &self.parts.listeners;
-            let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, listener.events()));
-            if let Err(error) = added {
-                for listener in listeners {
-                    let _ = self.poll.remove(listener);
-                }
-                return Err(error);
-            }
-            self.parts.places.wait_no_more(self.parts.number);
-            self.is_accepting = true;
+        if !self.acceptor.is_accepting() && !self.timers.is_stopping() && self.admission.has_room() {
+            self.acceptor.resume(&self.poll)?;
+            self.admission.wait_no_more();
         }
         Ok(())
     }
 
     pub(super) fn stop_accepting(&mut self) {
-        self.pause_accepting();
-        self.parts.places.wait_no_more(self.parts.number);
-        self.parts.listeners.iter().for_each(Listener::refuse);
+        self.acceptor.pause(&self.poll);
+        self.admission.wait_no_more();
+        self.acceptor.refuse();
     }
 }
 

@@ -107,9 +107,16 @@ impl Connections {
     /// Has a connection read in its turn.
     pub fn queue(&mut self, at: usize) {
         let conn = &mut self.slots[at];
-        if !std::mem::replace(&mut conn.is_queued, true) {
+        if !std::mem::replace(&mut conn.input.is_queued, true) {
             self.queue.push(conn.client, conn.owner);
         }
+    }
+
+    /// Something has happened to a connection that its turn is to see.
+    #[cfg(feature = "http3")]
+    pub fn stir(&mut self, at: usize) {
+        self.slots[at].input.is_cut = true;
+        self.queue(at);
     }
 
     /// How many are to be read; some of them may be gone.
@@ -121,7 +128,7 @@ impl Connections {
     pub fn unqueue(&mut self) -> Option<usize> {
         let owner = self.queue.pop()?;
         let at = self.slot(owner)?;
-        self.slots[at].is_queued = false;
+        self.slots[at].input.is_queued = false;
         Some(at)
     }
 

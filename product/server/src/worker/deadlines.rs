@@ -31,14 +31,18 @@ impl Worker {
 
     /// What is not of a connection.
     fn look_around(&mut self) {
-        self.parts.transmitter.check_queue(self.timers.now());
+        self.transmitter.check_queue(self.timers.now());
         self.leave_found_rate();
-        self.tell_refusals();
-        self.tell_failures();
-        self.tell_slow_disk();
+        while let Some(notice) = self.admission.notice(self.timers.now()) {
+            self.journal.error(notice);
+        }
+        self.journal.log_failures(self.timers.now());
+        if let Some(line) = self.replies.slow_disk(self.timers.now()) {
+            self.journal.error(line);
+        }
         self.give_back_memory();
         if let Err(error) = self.accept_again() {
-            self.parts.log.error(&format!("cannot accept connections on worker {}: {error}", self.parts.number));
+            self.journal.error(format_args!("cannot accept connections on worker {}: {error}", self.setup.number));
         }
     }
 
@@ -49,7 +53,7 @@ impl Worker {
         if !self.conns.contains(at) {
             return;
         }
-        self.parts.transmitter.end_stalled(self.timers.now(), at);
+        self.transmitter.end_stalled(self.timers.now(), at);
         self.book_spent(at);
         self.take_departures();
     }
@@ -77,12 +81,12 @@ impl Worker {
     /// This worker was not there to hear its clients: every deadline is so much later.
     pub(super) fn excuse(&mut self, paused: Nanos) {
         self.conns.excuse(paused);
-        self.parts.transmitter.on_pause(paused);
+        self.transmitter.on_pause(paused);
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
     pub(super) fn is_stopped(&mut self) -> bool {
-        if self.timers.stop(self.parts.limits.stop_timeout.into()) {
+        if self.timers.stop(self.setup.limits.stop_timeout.into()) {
             self.stop_accepting();
             for at in self.conns.slots(|conn| !conn.http1.is_answering()) {
                 match self.conns[at].is_multiplexed() {

@@ -5,7 +5,6 @@ use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
 
-use super::conn::Conn;
 use super::line::Line;
 use crate::config::Limits;
 use crate::files::Key;
@@ -82,6 +81,11 @@ impl Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
+    /// Its request waits for the find of this key.
+    pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>) {
+        self.task = Task::Finding(Box::new(Finding { request, key }));
+    }
+
     pub fn is_sending(&self) -> bool {
         matches!(self.task, Task::Sending(_))
     }
@@ -94,7 +98,7 @@ impl Exchange {
     /// What log and objectives have to know of the response that was made of it.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
         if let Some(line) = &mut self.line {
-            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u64, body_bytes);
+            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body_bytes);
         }
     }
 }
@@ -187,13 +191,6 @@ impl Streams {
             }
         }
         place.is_some()
-    }
-}
-
-impl Conn {
-    /// The one on this stream, or the connection's own.
-    pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
-        self.exchanges.on(stream).expect("its stream is open")
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mux::Broken;
@@ -15,7 +15,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::exchange::Exchanges;
-use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
+use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
 use super::{DATAGRAMS, Worker};
 use crate::clock;
@@ -80,19 +80,19 @@ impl Flows {
 impl Worker {
     /// Nothing is asked of the sockets where nobody has a certificate.
     pub(super) fn open_doors(&mut self) -> io::Result<()> {
-        let Some(acceptor) = self.parts.replier.acceptor() else { return Ok(()) };
-        let count = self.parts.places.workers();
+        let Some(acceptor) = self.replies.replier().acceptor() else { return Ok(()) };
+        let count = self.admission.workers();
         let settings = Settings {
-            request: self.parts.limits.request,
+            request: self.setup.limits.request,
             streams_max: mux::STREAMS_MAX,
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
-            idle_timeout: self.parts.limits.idle_timeout,
+            idle_timeout: self.setup.limits.idle_timeout,
             is_ipv6: false,
-            steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
+            steering: Steering::new(self.setup.number, count).unwrap_or(Steering::ALONE),
         };
         let mut all = Vec::new();
-        for listener in &self.parts.listeners {
+        for listener in self.acceptor.listeners() {
             let Some(udp) = listener.udp.clone() else { continue };
             let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
@@ -108,13 +108,13 @@ impl Worker {
 
     /// Certificates were read again.
     pub(super) fn renew_doors(&mut self) {
-        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.parts.replier.acceptor()) else { return };
+        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.replies.replier().acceptor()) else { return };
         doors.all.iter().for_each(|door| door.endpoint.replace(acceptor));
     }
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.parts.transmitter.on_datagram_room(self.timers.now());
+            self.transmitter.on_datagram_room(self.timers.now());
         }
         let Some(mut doors) = self.http3.doors.take() else { return };
         let Doors { all, pieces, answers } = &mut *doors;
@@ -122,7 +122,8 @@ impl Worker {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
-                let is_over = self.timers.turn_time(clock::now()) >= DATAGRAMS_FOR || self.has_begun_enough();
+                let is_over =
+                    self.timers.turn_time(clock::now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
                 if !may_have_more || is_over {
                     break;
                 }
@@ -146,7 +147,7 @@ impl Worker {
             let framing = framing(first.to);
             let (left, _) = door.udp.send(answers, door.udp.control_priority());
             answers.clear();
-            self.parts.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
+            self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
         }
     }
 
@@ -156,14 +157,8 @@ impl Worker {
         if !self.conns[at].is_multiplexed() {
             return;
         }
-        self.parts.transmitter.receive_datagram(self.timers.now(), at, incoming);
-        self.stir(at);
-    }
-
-    /// Something has happened to it that its turn is to see.
-    fn stir(&mut self, at: usize) {
-        self.conns[at].is_cut = true;
-        self.conns.queue(at);
+        self.transmitter.receive_datagram(self.timers.now(), at, incoming);
+        self.conns.stir(at);
     }
 
     fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
@@ -172,10 +167,10 @@ impl Worker {
             return door.endpoint.ignore(attempt);
         }
         let peer = attempt.from();
-        if !self.timers.is_stopping() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
+        if !self.timers.is_stopping() && !attempt.is_proved() && self.admission.is_scarce(peer.ip()) {
             return door.endpoint.retry(attempt, answers);
         }
-        if self.has_begun_enough() {
+        if !self.budget.has_quic_handshake_left() {
             // It was read with others, and knocks again within a second.
             return door.endpoint.ignore(attempt);
         }
@@ -185,24 +180,11 @@ impl Worker {
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
             return door.endpoint.refuse(attempt, answers);
         };
-        self.secured.begun_http3 += 1;
+        self.budget.on_quic_handshake();
         match door.endpoint.accept(self.timers.now(), attempt, answers) {
             Some(session) => self.admit_http3((number, door), client, session),
-            None => {
-                self.parts.places.give_back();
-                self.parts.clients.leave(client, 0, self.timers.now());
-            }
+            None => self.admission.leave(self.timers.now(), client),
         }
-    }
-
-    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
-    fn is_scarce(&self, address: IpAddr) -> bool {
-        !self.parts.places.has_room() || self.parts.clients.has_half(address)
-    }
-
-    /// A handshake of QUIC costs as much as one over TCP.
-    fn has_begun_enough(&self) -> bool {
-        self.secured.begun_http3 >= HANDSHAKES_PER_TURN_MAX
     }
 
     fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
@@ -210,36 +192,36 @@ impl Worker {
         let socket = Transport::from(Flow::new(Arc::clone(&door.udp)));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.http3.flows.add(number, key, self.conns[at].owner);
-        self.parts.transmitter.begin_framed(self.timers.now(), at, session.into());
+        self.transmitter.begin_framed(self.timers.now(), at, session.into());
         self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
-        self.stir(at);
+        self.conns.stir(at);
     }
 
     /// What has come on any connection of several streams; datagrams have been taken in already.
     pub(super) fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        if !self.conns[at].is_quic {
-            return self.parts.transmitter.receive(self.timers.now(), at, bytes);
+        if !self.conns[at].channel.is_quic() {
+            return self.transmitter.receive(self.timers.now(), at, bytes);
         }
         self.follow_handshake(at);
-        self.parts.transmitter.engine(at).broken().map_or(Ok(()), Err)
+        self.transmitter.engine(at).broken().map_or(Ok(()), Err)
     }
 
     /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
     fn follow_handshake(&mut self, at: usize) {
-        let is_connected = !self.parts.transmitter.engine(at).is_handshaking();
+        let is_connected = !self.transmitter.engine(at).is_handshaking();
         let conn = &mut self.conns[at];
         if is_connected
-            && std::mem::replace(&mut conn.is_handshaking, false)
+            && std::mem::replace(&mut conn.channel.is_handshaking, false)
             && let Some(streams) = conn.exchanges.streams_mut()
         {
-            streams.deadline = self.timers.now() + self.parts.limits.head_timeout;
+            streams.deadline = self.timers.now() + self.setup.limits.head_timeout;
         }
     }
 
     /// It was to end, and its client has everything now.
     pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
         let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        is_ending && self.parts.transmitter.engine(at).is_acknowledged()
+        is_ending && self.transmitter.engine(at).is_acknowledged()
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
@@ -248,7 +230,7 @@ impl Worker {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
-        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.engine(at).is_acknowledged() {
+        if is_over || self.conns[at].channel.is_handshaking || self.transmitter.engine(at).is_acknowledged() {
             if is_late {
                 self.note_late_handshake(at);
             }
@@ -264,17 +246,17 @@ impl Worker {
     pub(super) fn look_after_datagrams(&mut self) {
         let Some(doors) = &mut self.http3.doors else { return };
         for door in &mut doors.all {
-            let is_full = self.parts.transmitter.is_full_at(door.udp.number());
+            let is_full = self.transmitter.is_full_at(door.udp.number());
             if is_full != std::mem::replace(&mut door.is_full, is_full) {
                 let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.
                 let _ = self.poll.modify(&*door.udp, DATAGRAMS, flags);
             }
         }
-        let stirred: Vec<u64> = self.parts.transmitter.stirred().collect();
+        let stirred: Vec<u64> = self.transmitter.stirred().collect();
         for owner in stirred {
             if let Some(at) = self.conns.slot(owner) {
-                self.stir(at);
+                self.conns.stir(at);
             }
         }
     }

@@ -18,15 +18,15 @@ impl Worker {
             return;
         }
         self.conns.shrink();
-        self.departures.shrink_to_fit();
-        self.parts.transmitter.shrink();
+        self.buffers.departures.shrink_to_fit();
+        self.transmitter.shrink();
         // It may take tens of milliseconds. Without a thread it is for another time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
     /// Tables are long, and hold little.
     pub(super) fn has_memory_to_give(&self) -> bool {
-        let transmitter = &self.parts.transmitter;
+        let transmitter = &self.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         is_long(self.conns.capacity(), self.conns.len()) || is_long(transmitter.slots(), transmitter.drain().len())
     }

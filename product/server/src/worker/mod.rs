@@ -10,22 +10,29 @@
 //! (edge-triggered), so what is not read yet is kept in a list, and its connections take turns.
 
 mod accept;
+mod acceptor;
+mod admission;
+mod budget;
 mod client;
 mod conn;
 mod connections;
 mod deadlines;
 mod ending;
 mod exchange;
+mod failures;
 mod find;
 mod flight;
 #[cfg(feature = "http3")]
 mod http3;
+mod idle;
 mod input;
+mod journal;
 mod line;
 mod measured;
 mod memory;
 mod output;
 mod owner;
+mod replies;
 mod room;
 mod secure;
 mod streams;
@@ -33,7 +40,6 @@ mod streams;
 mod tests;
 mod timers;
 
-use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -43,27 +49,19 @@ use std::time::SystemTime;
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
-use crate::clients::Clients;
 use crate::clock;
 use crate::config::Limits;
-use crate::files::{Answer, Finds};
 use crate::listen::Listener;
-use crate::log::AccessLog;
-use crate::objectives::Desk;
-use crate::places::Places;
 use crate::poll::{Poll, Ready};
-use crate::reply::Replier;
-use crate::sites::Current;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
 use crate::wake::Wake;
-use client::Known;
+use acceptor::Acceptor;
+pub use admission::Admission;
+use budget::Budget;
 use connections::Connections;
-use input::Budget;
-use measured::Measures;
-use room::Idle;
-use secure::Secured;
-use streams::OpenStreams;
+pub use journal::Journal;
+pub use replies::Replies;
 use timers::Timers;
 
 const LISTENER: u64 = u64::MAX;
@@ -88,119 +86,112 @@ pub enum Order {
     Pace,
 }
 
-/// What a worker is made of.
-pub struct Parts {
+/// What a worker is told when it starts.
+pub struct Setup {
+    /// Among the workers, from 0.
     pub number: usize,
-    /// At least one.
-    pub listeners: Vec<Listener>,
-    pub replier: Replier,
-    pub finds: Finds,
-    pub transmitter: Transmitter<Transport>,
     pub order: Order,
-    /// The order of ready responses goes by them alone.
-    pub is_memoryless: bool,
-    pub wake: Arc<Wake>,
-    pub log: AccessLog,
+    /// A response that is alone need not be a job while nothing is paced or marked.
+    pub is_direct: bool,
     pub limits: Limits,
-    pub places: Arc<Places>,
-    pub clients: Arc<Clients>,
+    pub wake: Arc<Wake>,
     pub stop: Arc<AtomicBool>,
-    pub current: Arc<Current>,
-    /// Where the classes are asked for.
-    pub desk: Arc<Desk>,
 }
 
+impl Setup {
+    fn is_paced(&self) -> bool {
+        self.order == Order::Pace
+    }
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    pub setup: Setup,
+    /// At least one.
+    pub listeners: Vec<Listener>,
+    pub admission: Admission,
+    pub replies: Replies,
+    pub journal: Journal,
+    pub transmitter: Transmitter<Transport>,
+}
+
+/// The event loop, over owners that know nothing of each other.
 pub struct Worker {
-    parts: Parts,
+    setup: Setup,
     poll: Poll,
-    conns: Connections,
-    known: Known,
-    /// What the connection being read may still take of this turn.
+    timers: Timers,
     budget: Budget,
-    streams: OpenStreams,
-    /// What is of clients that speak TLS.
-    secured: Secured,
+    acceptor: Acceptor,
+    admission: Admission,
+    conns: Connections,
+    replies: Replies,
+    journal: Journal,
+    transmitter: Transmitter<Transport>,
     #[cfg(feature = "http3")]
     http3: http3::Http3,
-    /// What each class of a file has had; none without any.
-    measures: Option<Box<Measures>>,
-    timers: Timers,
-    /// A response that is alone need not be a job while nothing is paced or marked, and the policy goes by the ready jobs.
-    is_direct: bool,
-    /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
-    to_come: usize,
-    is_accepting: bool,
-    /// The listener that was asked last.
-    next_listener: usize,
-    /// Connections could not be accepted for want of descriptors or memory, and this was said.
-    is_short: bool,
-    /// Of the sites that are served.
-    sites_turn: u64,
-    /// When the log wants to be flushed again.
-    log_at: Option<Nanos>,
+    buffers: Buffers,
+}
+
+/// Memory that is kept from one use to the next.
+struct Buffers {
+    /// What a socket has received.
     scratch: Box<[u8]>,
+    /// What a client has said over TLS.
+    plain: Vec<u8>,
     /// Responses being built.
     out: Vec<u8>,
     departures: Vec<Departure>,
-    /// For connections whose find has ended; at most one each.
-    found: VecDeque<Answer>,
     /// Connections accepted in this turn.
     newcomers: Vec<usize>,
-    /// Those that give way to newcomers.
-    idle: Idle,
+}
+
+impl Buffers {
+    fn new() -> Buffers {
+        let scratch = vec![0; READ_BYTES].into_boxed_slice();
+        Buffers { scratch, plain: Vec::new(), out: Vec::new(), departures: Vec::new(), newcomers: Vec::new() }
+    }
+
+    /// Keeps a buffer for the next response, unless it is longer than that.
+    fn reuse(&mut self, mut buffer: Vec<u8>, bytes_max: usize) {
+        if self.out.capacity() == 0 && buffer.capacity() <= bytes_max {
+            buffer.clear();
+            self.out = buffer;
+        }
+    }
 }
 
 /// Of its wake-up, and of changes of files.
-fn poll(parts: &Parts) -> io::Result<Poll> {
+fn poll(setup: &Setup, replies: &Replies) -> io::Result<Poll> {
     let poll = Poll::new()?;
-    poll.add(&*parts.wake, WOKEN, EventFlags::IN)?;
-    if let Some(watch) = parts.replier.cache.watch_fd() {
+    poll.add(&*setup.wake, WOKEN, EventFlags::IN)?;
+    if let Some(watch) = replies.watch_fd() {
         poll.add(watch, FILES, EventFlags::IN)?;
     }
     Ok(poll)
 }
 
-/// Whether a response that is alone need not be a job.
-fn is_direct(parts: &Parts) -> bool {
-    parts.is_memoryless && parts.order != Order::Marks
-}
-
 impl Worker {
     pub fn new(parts: Parts) -> io::Result<Worker> {
+        let Parts { setup, listeners, admission, replies, journal, transmitter } = parts;
         let mut worker = Worker {
-            is_direct: is_direct(&parts),
-            streams: OpenStreams::beside(parts.places.max()),
-            poll: poll(&parts)?,
-            measures: parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned))),
-            parts,
-            known: Known::default(),
-            to_come: 0,
-            conns: Connections::default(),
+            poll: poll(&setup, &replies)?,
+            setup,
+            timers: Timers::new(clock::now()),
             budget: Budget::default(),
-            secured: Secured::default(),
+            acceptor: Acceptor::new(listeners),
+            admission,
+            conns: Connections::default(),
+            replies,
+            journal,
+            transmitter,
             #[cfg(feature = "http3")]
             http3: http3::Http3::default(),
-            timers: Timers::new(clock::now()),
-            is_accepting: false,
-            next_listener: 0,
-            is_short: false,
-            sites_turn: 0,
-            log_at: None,
-            scratch: vec![0; READ_BYTES].into_boxed_slice(),
-            out: Vec::new(),
-            departures: Vec::new(),
-            found: VecDeque::new(),
-            newcomers: Vec::new(),
-            idle: Idle::default(),
+            buffers: Buffers::new(),
         };
         worker.accept_again()?;
         #[cfg(feature = "http3")]
         worker.open_doors()?;
         Ok(worker)
-    }
-
-    fn is_paced(&self) -> bool {
-        self.parts.order == Order::Pace
     }
 
     /// Why this worker waits with two system calls where one would do.
@@ -210,7 +201,7 @@ impl Worker {
 
     /// Serves until told to stop and the last response is sent, or the time for that is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
-        if self.is_paced() {
+        if self.setup.is_paced() {
             // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
@@ -220,8 +211,10 @@ impl Worker {
             beat.turn();
             self.tick(timeout);
             self.turn();
-            if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
-                self.tell_longest_wait();
+            if self.setup.stop.load(Ordering::Acquire) && self.is_stopped() {
+                if let Some(notice) = self.transmitter.link().longest_wait() {
+                    self.journal.error(notice);
+                }
                 return Ok(());
             }
         }
@@ -230,17 +223,17 @@ impl Worker {
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
         if self.poll.is_left(FILES) {
-            self.parts.replier.cache.on_change();
+            self.replies.on_change();
         }
         let has_newcomers = self.poll.is_left(LISTENER);
         while let Some(ready) = self.poll.take() {
-            self.to_come = self.poll.left() + usize::from(has_newcomers);
+            self.budget.to_come = self.poll.left() + usize::from(has_newcomers);
             self.on_ready(ready);
             if self.timers.is_turn_over(clock::now()) {
                 break;
             }
         }
-        self.to_come = usize::from(has_newcomers);
+        self.budget.to_come = usize::from(has_newcomers);
         self.answer_found();
         self.read_queued();
         // Those who are here already come first.
@@ -250,7 +243,7 @@ impl Worker {
         self.transmit();
         self.make_room();
         self.sweep();
-        self.log_at = self.parts.log.flush(self.timers.now());
+        self.journal.flush(self.timers.now());
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
@@ -271,20 +264,19 @@ impl Worker {
     fn on_ready(&mut self, ready: Ready) {
         match ready.token {
             WOKEN => {
-                self.parts.wake.clear();
-                if let Some(served) = self.parts.current.newer(&mut self.sites_turn) {
+                self.setup.wake.clear();
+                if let Some(served) = self.replies.renew() {
                     if let Some(assigned) = &served.assigned {
-                        self.parts.transmitter.replace_classes(self.timers.now(), assigned.specs());
-                        self.measure_by(assigned);
+                        self.transmitter.replace_classes(self.timers.now(), assigned.specs());
+                        self.journal.replace_classes(assigned);
                     }
-                    self.parts.replier.serve(served);
                     #[cfg(feature = "http3")]
                     self.renew_doors();
                 }
-                self.take_finds();
-                if self.parts.number == 0 {
-                    self.tell_busiest();
-                    self.tell_status();
+                self.replies.take_found(self.timers.now());
+                if self.setup.number == 0 {
+                    self.log_busiest();
+                    self.answer_status();
                 }
             }
             LISTENER | FILES => {}
@@ -303,12 +295,12 @@ impl Worker {
             return self.abandon(at);
         }
         let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
-        conn.is_readable |= is_readable;
-        conn.has_ended |= flags.contains(EventFlags::RDHUP);
+        conn.input.is_readable |= is_readable;
+        conn.input.has_ended |= flags.contains(EventFlags::RDHUP);
         let is_multiplexed = conn.is_multiplexed();
-        let is_answering = !is_multiplexed && (conn.http1.is_answering() || conn.is_in_flight);
+        let is_answering = conn.is_answering();
         if flags.contains(EventFlags::OUT) {
-            self.parts.transmitter.on_writable(self.timers.now(), at);
+            self.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
@@ -330,11 +322,11 @@ impl Worker {
         self.leave_find(at.into());
         self.note_unanswered(at);
         self.log_unanswered(at.into());
-        let untold_bytes = self.parts.transmitter.close(self.timers.now(), at);
-        self.spend(at, untold_bytes);
-        self.let_go(at);
+        let untold_bytes = self.transmitter.close(self.timers.now(), at);
+        let client = self.conns[at].client;
+        self.admission.spend(client, untold_bytes);
+        self.admission.leave(self.timers.now(), client);
         self.conns.remove(at);
-        self.parts.places.give_back();
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();
     }
@@ -351,19 +343,22 @@ impl Worker {
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
         self.timers.begin_turn(SystemTime::now);
-        self.secured.begin_turn();
-        self.tell_missed_objectives();
+        self.budget.begin_turn();
+        self.journal.log_missed(self.timers.now());
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if self.conns.queued() > 0 || !self.found.is_empty() || self.poll.left() > 0 || self.timers.is_sweeping() {
+        if self.conns.queued() > 0 || self.replies.found() > 0 || self.poll.left() > 0 || self.timers.is_sweeping() {
             return Some(Nanos::ZERO);
         }
-        let grant_at = self.parts.transmitter.poll_timeout();
-        let is_waiting =
-            !self.conns.is_empty() || !self.is_accepting || self.timers.is_stopping() || self.has_memory_to_give();
+        let grant_at = self.transmitter.poll_timeout();
+        let is_waiting = !self.conns.is_empty()
+            || !self.acceptor.is_accepting()
+            || self.timers.is_stopping()
+            || self.has_memory_to_give();
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
-        let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at(), self.room_at()].into_iter().flatten().min();
-        wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.timers.now() })
+        let wake_at =
+            [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at()].into_iter().flatten().min();
+        wake_at.map(|at| at - if self.setup.is_paced() { clock::now() } else { self.timers.now() })
     }
 }

@@ -1,11 +1,12 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use sched::{JobId, Precedence};
+use sched::Precedence;
 use units::Nanos;
 
-use super::ending::Ending;
+use super::budget::BYTES_PER_TURN_MAX;
+use super::ending::{Ending, outcome_of};
 use super::exchange::{Place, Task};
-use super::input::BYTES_PER_TURN_MAX;
+use super::failures::Kind;
 use super::{Order, Worker};
 use crate::clock;
 use crate::reply::Reply;
@@ -22,7 +23,10 @@ const CORK_BYTES_MIN: u64 = 1 << 20;
 impl Worker {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
     pub(super) fn send(&mut self, place: Place, reply: Reply) {
-        self.note_trouble(&reply);
+        if let Some(error) = &reply.trouble {
+            // Our side's trouble; a client may ask for it as often as it likes.
+            self.journal.fail(self.timers.now(), Kind::Unreadable, error);
+        }
         if !self.conns[place.at].is_multiplexed() {
             let (body, is_last) = self.encode(place.at, reply);
             return self.send_encoded(place.at, body, is_last);
@@ -34,34 +38,26 @@ impl Worker {
         self.dispatch(place, Outgoing::on_stream(head, body));
     }
 
-    /// A file that cannot be read is our side's trouble; a client may ask for it as often as it likes.
-    pub(super) fn note_trouble(&mut self, reply: &Reply) {
-        if let Some(error) = &reply.trouble {
-            self.secured.unreadable.note(error);
-            self.tell_failures();
-        }
-    }
-
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
-        let is_allowed = self.parts.transmitter.allows(self.timers.now(), self.conns[at].client);
+        let is_allowed = self.transmitter.allows(self.timers.now(), self.conns[at].client);
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
-        let is_unpaced = matches!(self.parts.order, Order::Arrival | Order::Turn);
-        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.is_secure {
-            self.parts.transmitter.cork(at, true);
+        let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
+        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() {
+            self.transmitter.cork(at, true);
             conn.is_corked = true;
         }
-        if self.parts.order != Order::Arrival && !is_alone || !is_allowed {
+        if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that no response allocates but for what it has, and waits with no more.
-            let outgoing = Outgoing::new(self.out.clone(), body, conn.end());
-            self.out.clear();
+            let outgoing = Outgoing::new(self.buffers.out.clone(), body, conn.end());
+            self.buffers.out.clear();
             return self.dispatch(at.into(), outgoing);
         }
         let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
-        if !gathers || self.out.len() >= GATHER_BYTES_MAX {
+        if !gathers || self.buffers.out.len() >= GATHER_BYTES_MAX {
             self.send_now(at, body);
         } else {
             conn.http1.on_gathered();
@@ -70,13 +66,13 @@ impl Worker {
 
     /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
     fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
-        let (conn, began) = (&mut self.conns[at], self.out.len());
-        let has_body = conn.http1.encode(&reply.response, reply.is_last, self.timers.date(), &mut self.out);
+        let (conn, began) = (&mut self.conns[at], self.buffers.out.len());
+        let has_body = conn.http1.encode(&reply.response, reply.is_last, self.timers.date(), &mut self.buffers.out);
         let status = reply.response.status;
         let mut body = if has_body { reply.response.body } else { Body::default() };
-        conn.exchange(0).note_encoded(status, self.out.len() - began, body.len());
+        conn.exchange(0).note_encoded(status, self.buffers.out.len() - began, body.len());
         if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
-            let copied = body.read(self.parts.transmitter.storage(), &mut self.out, COPIED_BYTES_MAX);
+            let copied = body.read(self.transmitter.storage(), &mut self.buffers.out, COPIED_BYTES_MAX);
             debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
         }
         (body, conn.http1.closes())
@@ -85,35 +81,35 @@ impl Worker {
     /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
-        let is_drained = || self.parts.transmitter.drain().poll_timeout().is_none();
-        let transmitter = &self.parts.transmitter;
+        let is_drained = || self.transmitter.drain().poll_timeout().is_none();
+        let transmitter = &self.transmitter;
         let is_unpaced = !transmitter.link().is_paced() || transmitter.link().is_searching();
-        self.is_direct && is_unpaced && self.to_come == 0 && self.conns.queued() == 0 && is_drained()
+        self.setup.is_direct && is_unpaced && self.budget.to_come == 0 && self.conns.queued() == 0 && is_drained()
     }
 
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
-        if !self.out.is_empty() {
+        if !self.buffers.out.is_empty() {
             self.send_now(at, Body::default());
         }
     }
 
     /// The shortest way: straight into the socket. What it does not take at once becomes a job.
     fn send_now(&mut self, at: usize, body: Body) {
-        let Some(conn) = self.conns.get_mut(at) else { return self.out.clear() };
-        let outgoing = Outgoing::new(std::mem::take(&mut self.out), body, conn.end());
+        let Some(conn) = self.conns.get_mut(at) else { return self.buffers.out.clear() };
+        let outgoing = Outgoing::new(std::mem::take(&mut self.buffers.out), body, conn.end());
         let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
-        let (bytes, direct) = self.parts.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
-        self.budget.bytes = self.budget.bytes.saturating_sub(bytes);
-        self.spend(at, bytes);
+        let (bytes, direct) = self.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
+        self.budget.on_sent(bytes);
+        self.admission.spend(self.conns[at].client, bytes);
         match direct {
             Direct::Sent(buffer) => {
-                self.reuse(buffer);
+                self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
                 self.on_sent(at, Ending::now());
             }
             Direct::Begun(job) => {
                 self.note_first_byte(at, bytes);
-                self.hold(at.into(), job);
+                self.conns[at].hold(0, job, self.timers.now());
             }
             Direct::Failed(failure) => {
                 self.note_first_byte(at, bytes);
@@ -128,20 +124,13 @@ impl Worker {
         let conn = &mut self.conns[place.at];
         let class = conn.exchange(place.stream).class;
         let precedence = match conn.is_multiplexed() {
-            true => self.parts.transmitter.engine(place.at).precedence(place.stream),
+            true => self.transmitter.engine(place.at).precedence(place.stream),
             false => Precedence::default(),
         };
         let dispatch = Dispatch { outgoing, class, stream: place.stream, precedence };
-        let job = self.parts.transmitter.dispatch(self.timers.now(), place.at, dispatch);
-        self.hold(place, job.expect("a client has no more requests than its connection may have jobs"));
-    }
-
-    fn hold(&mut self, place: Place, job: JobId) {
-        let conn = &mut self.conns[place.at];
-        conn.exchange(place.stream).task = Task::Sending(job);
-        if !conn.is_multiplexed() {
-            conn.http1.on_held(self.timers.now());
-        }
+        let job = self.transmitter.dispatch(self.timers.now(), place.at, dispatch);
+        let job = job.expect("a client has no more requests than its connection may have jobs");
+        self.conns[place.at].hold(place.stream, job, self.timers.now());
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
@@ -150,27 +139,19 @@ impl Worker {
         }
     }
 
-    /// Keeps a buffer for the next response.
-    fn reuse(&mut self, mut buffer: Vec<u8>) {
-        if self.out.capacity() == 0 && buffer.capacity() <= 2 * GATHER_BYTES_MAX {
-            buffer.clear();
-            self.out = buffer;
-        }
-    }
-
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.parts.transmitter.is_idle(self.timers.now()) {
+        if self.transmitter.is_idle(self.timers.now()) {
             // Those that waited for room may have closed.
             #[cfg(feature = "http3")]
             self.look_after_datagrams();
             return;
         }
-        self.parts.transmitter.run(&clock::now);
-        for notice in self.parts.transmitter.notices() {
-            self.parts.log.error(&notice.to_string());
+        self.transmitter.run(&clock::now);
+        for notice in self.transmitter.notices() {
+            self.journal.error(notice);
         }
-        if self.is_paced() {
+        if self.setup.is_paced() {
             // The transmitter's clock never goes back.
             self.read_clock(Some(Nanos::ZERO));
         }
@@ -181,32 +162,26 @@ impl Worker {
 
     /// Responses have ended.
     pub(super) fn take_departures(&mut self) {
-        let mut departures = std::mem::take(&mut self.departures);
-        departures.extend(self.parts.transmitter.departures());
+        let mut departures = std::mem::take(&mut self.buffers.departures);
+        departures.extend(self.transmitter.departures());
         for departure in departures.drain(..) {
             self.on_departure(departure);
         }
-        self.departures = departures;
+        self.buffers.departures = departures;
     }
 
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
-        let is_due = || self.parts.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
-        if self.is_paced() && !self.parts.transmitter.link().is_searching() && is_due() {
+        let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
+        if self.setup.is_paced() && !self.transmitter.link().is_searching() && is_due() {
             self.transmit();
-        }
-    }
-
-    pub(super) fn tell_longest_wait(&self) {
-        if let Some(notice) = self.parts.transmitter.link().longest_wait() {
-            self.parts.log.error(&notice.to_string());
         }
     }
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
-        self.spend(at, departure.untold_bytes);
-        if self.conns[at].is_in_flight {
+        self.admission.spend(self.conns[at].client, departure.untold_bytes);
+        if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
         let (place, ending) = (Place { at, stream: departure.stream }, Ending::of(&departure));
@@ -227,7 +202,7 @@ impl Worker {
                 if !is_multiplexed {
                     return self.close(at);
                 }
-                self.parts.transmitter.cancel(at, place.stream);
+                self.transmitter.cancel(at, place.stream);
                 if matches!(failure, Failure::Stalled) {
                     self.abandon(at);
                 }
@@ -241,24 +216,23 @@ impl Worker {
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
     pub(super) fn report(&mut self, place: Place, failure: &Failure, sent_bytes: u64, ending: Ending) {
-        let peer = self.conns[place.at].peer();
+        let (now, peer) = (self.timers.now(), self.conns[place.at].peer());
         match failure {
             Failure::Truncated { path } => {
-                let why = format_args!("became shorter while being sent to {peer}, after {sent_bytes} bytes");
-                self.secured.unreadable.add(path, why);
+                let why = format_args!("{path}: became shorter while being sent to {peer}, after {sent_bytes} bytes");
+                self.journal.fail(now, Kind::Unreadable, why);
             }
             Failure::Unreadable { path, error } => {
-                self.secured
-                    .unreadable
-                    .add(path, format_args!("{error} (sending it to {peer}, after {sent_bytes} bytes)"));
+                let why = format_args!("{path}: {error} (sending it to {peer}, after {sent_bytes} bytes)");
+                self.journal.fail(now, Kind::Unreadable, why);
             }
             Failure::Stalled => {
-                self.secured.stalled.add(peer, format_args!("slower than --send-rate-min, after {sent_bytes} bytes"));
+                let why = format_args!("{peer}: slower than --send-rate-min, after {sent_bytes} bytes");
+                self.journal.fail(now, Kind::Stalled, why);
             }
             Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected => {}
         }
-        self.tell_failures();
-        let outcome = self.outcome_of(failure);
+        let outcome = outcome_of(failure, self.timers.is_time_up());
         self.log(place, ending.cut(sent_bytes, outcome));
     }
 
@@ -267,17 +241,17 @@ impl Worker {
         self.log(at.into(), ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;
-        conn.http1.on_sent(self.timers.now(), &self.parts.limits);
+        conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            self.parts.transmitter.cork(at, false);
+            self.transmitter.cork(at, false);
         }
     }
 
     /// What came in while a response was being sent is for the connection's next turn.
     pub(super) fn go_on(&mut self, at: usize) {
         let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
-        conn.is_cut = conn.http1.has_kept();
-        if conn.is_cut || conn.is_readable {
+        conn.input.is_cut = conn.http1.has_kept();
+        if conn.input.is_left() {
             self.conns.queue(at);
         }
     }

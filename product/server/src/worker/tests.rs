@@ -8,8 +8,11 @@ use sched::policy::PolicySpec;
 use sched::{Drain, Pace};
 
 use super::*;
-use crate::files::{Cache, CacheLimits, Options, Root};
+use crate::clients::{ClientLimits, Clients};
+use crate::files::{Cache, CacheLimits, Finds, Options, Root};
 use crate::log::{Format, Log, LogConfig, Logs};
+use crate::places::Places;
+use crate::reply::Replier;
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -83,24 +86,35 @@ impl Bench {
         let drain = Drain::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
+        let finds = Finds::new(Arc::clone(&pool), move || woken.set());
+        let replier = Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
+        let order = order(&policy, pace);
+        let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
         let worker = Worker::new(Parts {
-            number: 0,
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
-            replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
-            finds: Finds::new(Arc::clone(&pool), move || woken.set()),
+            admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
+            replies: Replies::new(replier, finds, current),
+            journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience),
-            order: order(&policy, pace),
-            is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
-            places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
-            clients: Arc::new(Clients::new(limits.clients(256))),
-            wake,
-            log: logs.handle(),
-            limits,
-            stop: Arc::new(AtomicBool::new(false)),
-            current,
-            desk: Arc::default(),
+            setup: Setup {
+                number: 0,
+                order,
+                is_direct: is_memoryless && order != Order::Marks,
+                limits,
+                wake,
+                stop: Arc::new(AtomicBool::new(false)),
+            },
         });
         Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
+    }
+
+    /// There are so many places, and a client has these limits.
+    fn admit(&mut self, places: usize, of_client: ClientLimits) {
+        let setup = &self.worker.setup;
+        let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
+        let clients = Arc::new(Clients::new(of_client));
+        self.worker.admission = Admission::new(0, places, clients, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -269,8 +283,8 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
         bench.turn();
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
-    let framing = bench.worker.parts.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
+    let framing = bench.worker.transmitter.framing(at);
+    let charged = |bench: &Bench| bench.worker.transmitter.drain().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -302,8 +316,7 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.parts.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
+        bench.worker.transmitter.is_idle(Nanos::ZERO) && bench.worker.transmitter.drain().ledger().charged_bytes() > 0
     );
 }
 
@@ -317,14 +330,14 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.parts.transmitter.is_empty());
+    assert!(!bench.worker.transmitter.is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
     while stays.responses() == 0 || bench.worker.conns.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
@@ -345,7 +358,7 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.parts.clients.busiest(bench.worker.timers.now());
+            let busiest = bench.worker.admission.clients().busiest(bench.worker.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
@@ -370,13 +383,14 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
-        bench.worker.parts.clients = Arc::clone(&clients);
+        let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
+        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), &limits);
         let transmitter = Transmitter::new(
             Drain::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
             None,
             limits.patience,
         );
-        bench.worker.parts.transmitter = transmitter.with_client_rate(Some(clients));
+        bench.worker.transmitter = transmitter.with_client_rate(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -385,12 +399,12 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.parts.transmitter.is_empty() {
+        while bench.worker.transmitter.is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.parts.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
+        let wait = bench.worker.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }
@@ -399,7 +413,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
 fn a_client_is_refused_what_is_too_much() {
     let mut bench = Bench::new("refused", "fair");
     let limits = Limits { client_requests_per_s_max: 2, client_connections_max: Some(1), ..Limits::default() };
-    bench.worker.parts.clients = Arc::new(Clients::new(limits.clients(16)));
+    bench.admit(16, limits.clients(16));
     let mut client = bench.connect();
     client.send(&HEAD.repeat(3));
     bench.turn_until(&mut client, 3);
@@ -417,8 +431,8 @@ fn a_client_is_refused_what_is_too_much() {
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
     assert_eq!(bench.worker.conns.len(), 1);
-    let places = Arc::clone(&bench.worker.parts.places);
-    assert_eq!((0..).take_while(|_| places.take()).count(), 15, "the refused one has given its place back");
+    let admission = &bench.worker.admission;
+    assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 
 /// Beside its socket in the kernel: its places in two tables, and no buffer.

@@ -6,6 +6,7 @@ use crate::log::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
 use crate::transmit::Failure;
 use crate::worker::ending::Ending;
+use crate::worker::failures::Kind;
 use crate::worker::line::Line;
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -130,7 +131,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         while !bench.worker.conns.is_empty() {
             bench.turn();
         }
-        assert!(bench.worker.found.is_empty());
+        assert!(bench.worker.replies.found() == 0);
     }
 }
 
@@ -144,7 +145,7 @@ fn an_answer_to_nobody_is_dropped() {
     while !bench.worker.conns.is_empty() {
         bench.turn();
     }
-    bench.worker.found.push_back((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();
@@ -210,7 +211,7 @@ fn who_leaves_before_the_answer_is_logged() {
     disk.set_hanging(false);
     // All is written when they are gone.
     let logs = Logs::start(&bench._threads).unwrap();
-    bench.worker.parts.log = logs.handle();
+    bench.worker.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");
@@ -225,6 +226,6 @@ fn of_many_stalled_responses_one_is_told() {
     for _ in 0..1230 {
         bench.worker.report(at.into(), &Failure::Stalled, 5, Ending::now());
     }
-    assert_eq!(bench.worker.secured.stalled.count, 1229);
+    assert_eq!(bench.worker.journal.failures().count(Kind::Stalled), 1229);
     disk.set_hanging(false);
 }

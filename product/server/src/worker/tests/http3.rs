@@ -22,7 +22,7 @@ impl Bench {
     /// It speaks HTTP/3 too, while its other clients do without TLS.
     pub(super) fn of_datagrams(name: &str) -> Bench {
         let mut bench = Bench::secured(name);
-        let listener = &mut bench.worker.parts.listeners[0];
+        let listener = bench.worker.acceptor.first_mut();
         listener.is_secure = false;
         listener.udp = Some(Arc::new(bound()));
         bench.worker.open_doors().unwrap();
@@ -31,7 +31,7 @@ impl Bench {
 
     /// A client that has said nothing yet.
     pub(super) fn ask(&self, windows: Windows) -> Asking {
-        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
+        let server = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
         let peer = Peer::new(self.worker.timers.now(), server, "localhost", windows);
         Asking { peer, socket: bound(), server }
     }

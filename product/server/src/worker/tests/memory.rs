@@ -16,13 +16,12 @@ impl Bench {
     /// With the order that is usual, and a large file.
     fn of_large_file(self) -> Bench {
         let mut bench = self;
-        let (parts, folder) = (&mut bench.worker.parts, &bench.folder);
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
         let drain = Drain::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        parts.transmitter = Transmitter::new(drain, None, parts.limits.patience);
-        parts.places = Arc::new(Places::new(2 * CONNECTIONS, &[Arc::clone(&parts.wake)]));
-        std::fs::File::create(folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
+        bench.worker.transmitter = Transmitter::new(drain, None, Limits::default().patience);
+        bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
+        std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench
     }
 
