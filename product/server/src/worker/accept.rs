@@ -1,10 +1,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags};
 use tls::Session;
 use units::wire::Framing;
 
@@ -14,7 +12,8 @@ use super::secure::HANDSHAKE_TIMEOUT;
 use super::{LISTENER, Order, Worker};
 use crate::conn::Http1;
 use crate::listen::Listener;
-use crate::transmit::{Opening, Transport};
+use crate::net::{Net, Source};
+use crate::transmit::{Opening, Socket, Stream, Transport};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -25,7 +24,7 @@ const SEGMENT_BYTES_MAX: u32 = 1460;
 /// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
 pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     pub(super) fn accept(&mut self) {
         let mut newcomers = std::mem::take(&mut self.newcomers);
         self.accept_some(&mut newcomers);
@@ -55,7 +54,7 @@ impl Worker {
                 return;
             }
             match self.accept_one() {
-                Ok((fd, peer)) => newcomers.extend(self.welcome(fd.into(), peer)),
+                Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer)),
                 Err(error) => {
                     self.parts.places.give_back();
                     match error {
@@ -76,12 +75,12 @@ impl Worker {
     }
 
     /// From the first listener that has one, the others first the next time.
-    fn accept_one(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    fn accept_one(&mut self) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         let listeners = &self.parts.listeners;
         for _ in 0..listeners.len() {
             self.next_listener = (self.next_listener + 1) % listeners.len();
             let listener = &listeners[self.next_listener];
-            match rustix::net::acceptfrom_with(&listener.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match self.net.accept(&listener.socket) {
                 Err(Errno::AGAIN) => {}
                 accepted => return accepted,
             }
@@ -101,14 +100,14 @@ impl Worker {
     }
 
     /// From the listener that was asked last. `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: Transport, peer: Option<SocketAddrAny>) -> Option<usize> {
-        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
+    fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
+        let peer = peer.unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
         let counts_segments = matches!(self.parts.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = &self.parts.listeners[self.next_listener];
         let (session, http3_port) = (self.session(listener.is_secure), listener.http3_port);
-        let at = self.open(socket, client, peer, framing, session);
+        let at = self.open(Transport::Tcp(socket), client, peer, framing, session);
         let conn = &mut self.conns[at];
         (conn.is_readable, conn.http3_port) = (true, http3_port);
         if conn.is_handshaking {
@@ -120,7 +119,7 @@ impl Worker {
     /// A connection of this client, here and in the transmitter.
     pub(super) fn open(
         &mut self,
-        socket: Transport,
+        socket: Transport<N>,
         client: u32,
         peer: SocketAddr,
         framing: Framing,
@@ -155,7 +154,8 @@ impl Worker {
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if self.poll.add(self.parts.transmitter.socket(at), conn.owner, flags).is_err() {
+        let Some(socket) = self.parts.transmitter.socket(at).tcp() else { return };
+        if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);
         }
@@ -165,7 +165,7 @@ impl Worker {
         if self.is_accepting {
             self.is_accepting = false;
             for listener in &self.parts.listeners {
-                let _ = self.poll.remove(listener);
+                let _ = self.net.remove(Source::Listener(&listener.socket));
             }
         }
     }
@@ -175,10 +175,12 @@ impl Worker {
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
         if !self.is_accepting && self.stop_at.is_none() && self.parts.places.has_room() {
             let listeners = &self.parts.listeners;
-            let added = listeners.iter().try_for_each(|listener| self.poll.add(listener, LISTENER, listener.events()));
+            let add =
+                |listener: &Listener<N>| self.net.add(Source::Listener(&listener.socket), LISTENER, listener.events());
+            let added = listeners.iter().try_for_each(add);
             if let Err(error) = added {
                 for listener in listeners {
-                    let _ = self.poll.remove(listener);
+                    let _ = self.net.remove(Source::Listener(&listener.socket));
                 }
                 return Err(error);
             }
@@ -191,16 +193,16 @@ impl Worker {
     pub(super) fn stop_accepting(&mut self) {
         self.pause_accepting();
         self.parts.places.wait_no_more(self.parts.number);
-        self.parts.listeners.iter().for_each(Listener::refuse);
+        self.parts.listeners.iter().for_each(|listener| listener.refuse(&self.net));
     }
 }
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// By what the kernel says of the connection; an IPv4 client of an IPv6 socket is one of IPv4.
-fn framing(socket: &Transport, peer: SocketAddr) -> Framing {
+fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     let is_ipv6 = peer.ip().to_canonical().is_ipv6();
-    let Ok(info) = uplink::tcp_info(socket) else { return Framing::ETHERNET };
-    let segment_bytes = info.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-    Framing::new(segment_bytes.into(), is_ipv6, info.has_timestamps)
+    let Some((segment_bytes, has_timestamps)) = socket.segments() else { return Framing::ETHERNET };
+    let segment_bytes = segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    Framing::new(segment_bytes.into(), is_ipv6, has_timestamps)
 }

@@ -6,6 +6,7 @@ use units::Nanos;
 
 use super::{SWEEP_EVERY, Worker};
 use crate::conn::Late;
+use crate::net::Net;
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
@@ -23,7 +24,7 @@ impl Sweep {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Begins a sweep once a second, and goes on with the one that is under way until the turn is over.
     pub(super) fn sweep(&mut self) {
         if !self.sweep.is_under_way() && self.now >= self.sweep.due_at {

@@ -2,7 +2,7 @@
 //! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use units::Nanos;
 
@@ -10,8 +10,8 @@ use super::Worker;
 use super::conn::Conn;
 use super::exchange::Place;
 use super::line::Line;
-use crate::clock;
 use crate::log::{AccessLog, Entry, Log, Outcome, Sizes, Times};
+use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
@@ -56,8 +56,8 @@ impl Ending {
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
-    fn times(&self, line: &Line, has_sent: bool, now: Nanos, log: &mut AccessLog) -> Times {
-        let logged = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// `logged` is the time since 1970.
+    fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
         // A turn's clock stands, and a departure may be of the instant before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
@@ -70,7 +70,7 @@ impl Ending {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Logs a response, once.
     pub(super) fn log(&mut self, place: Place, ending: Ending) {
         let exchange = self.exchange(place);
@@ -85,13 +85,14 @@ impl Worker {
         let class = self.exchange(place).class;
         let conn = &self.conns[place.at];
         let sizes = ending.sizes(line);
+        let now = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
         let entry = Entry {
             remote: conn.peer(),
             request: line.requested(),
             status: line.status,
             sizes,
             // Most responses depart in the turn their request came in, whose clock stands.
-            times: ending.times(line, sizes.head > 0, clock::now(), &mut self.parts.log),
+            times: ending.times(line, sizes.head > 0, now, &mut self.parts.log),
             outcome: ending.cut.map_or(Outcome::Complete, |(_, outcome)| outcome),
             reason: line.reason,
             connection_reused: conn.has_answered,

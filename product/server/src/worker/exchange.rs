@@ -11,6 +11,7 @@ use super::line::Line;
 use super::owner::slot_of;
 use crate::config::Limits;
 use crate::files::Key;
+use crate::net::Net;
 
 /// Idle connections keep room for so many.
 const STREAMS_KEPT: usize = 4;
@@ -199,7 +200,7 @@ impl Conn {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {
         self.conns[place.at].exchange(place.stream)
     }

@@ -5,8 +5,9 @@ use http::OwnedRequest;
 use super::Worker;
 use super::exchange::{Finding, Place, Task};
 use crate::files::{Find, Found, Key, Missing, SLOW_AFTER};
+use crate::net::Net;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Has what a request wants found: to be waited for with [`Worker::wait_for_find`].
     pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>) -> Result<Key, Missing> {
         let (key, owner) = (find.key().clone(), self.exchange(place).owner);

@@ -3,7 +3,6 @@
 use http::http1::Head;
 use http::{Reject, Request, Shown};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use super::Worker;
 use super::accept::SEGMENT_BYTES_MIN;
@@ -12,7 +11,9 @@ use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
+use crate::net::Net;
 use crate::reply::{self, To};
+use crate::transmit::{Socket, Stream};
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;
@@ -46,7 +47,7 @@ impl Budget {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
         self.budget = Budget::WHOLE;
@@ -74,14 +75,14 @@ impl Worker {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        if conn.is_quic {
+        let Some(socket) = self.parts.transmitter.socket(at).tcp() else {
             // What comes is read for all of them at once.
             conn.is_readable = false;
             return;
-        }
-        match rustix::net::recv(self.parts.transmitter.socket(at), &mut *scratch, RecvFlags::empty()) {
-            Ok((_, 0)) => self.close(at),
-            Ok((_, bytes)) => {
+        };
+        match socket.receive(scratch) {
+            Ok(0) => self.close(at),
+            Ok(bytes) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.is_readable = bytes == scratch.len() || conn.has_ended;
                 if conn.is_secure {
@@ -108,9 +109,12 @@ impl Worker {
         let is_small = bytes < SEGMENT_BYTES_MIN as usize;
         if !is_small || conn.small_parts < SMALL_PARTS_MAX {
             conn.small_parts += u8::from(is_small);
-            // Not vital: without it the kernel sends one after 40 ms.
-            let _ = rustix::net::sockopt::set_tcp_quickack(self.parts.transmitter.socket(at), true);
+            self.acknowledge(at);
         }
+    }
+
+    pub(super) fn acknowledge(&self, at: usize) {
+        self.parts.transmitter.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.

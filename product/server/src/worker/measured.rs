@@ -10,7 +10,7 @@ use super::ending::{ERROR_STATUS_MIN, Ending};
 use super::exchange::Task;
 use super::line::Line;
 use crate::classes::Assigned;
-use crate::clock;
+use crate::net::Net;
 use crate::objectives::{Book, Ended, Found, Status, UnderWay};
 use crate::transmit::Line as Uplink;
 
@@ -26,13 +26,13 @@ impl Measures {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// A response to a request has ended.
     pub(super) fn count(&mut self, class: u16, line: &Line, ending: &Ending) {
         let Some(measures) = self.measures.as_mut().filter(|_| line.is_measured) else { return };
         let (ended_at, cut) = ending.measured();
         let ended = Ended {
-            took: ended_at.unwrap_or_else(clock::now) - line.arrived_at,
+            took: ended_at.unwrap_or_else(|| self.net.now()) - line.arrived_at,
             body_bytes: line.body_bytes,
             sent_bytes: cut.unwrap_or(line.body_bytes + line.head_bytes),
             is_whole: cut.is_none(),

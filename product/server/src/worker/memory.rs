@@ -6,6 +6,7 @@ use std::thread;
 use units::Nanos;
 
 use super::Worker;
+use crate::net::Net;
 use crate::sys;
 
 /// Tables of so many are kept, whatever they hold: some hundred kilobytes.
@@ -15,7 +16,7 @@ const VACANT_TO_USED: usize = 4;
 /// And so often at most: it costs as much as they are long, and the allocator looks through all that is free.
 const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Called by every sweep.
     pub(super) fn give_back_memory(&mut self) {
         if self.now < self.give_back_at || !self.has_memory_to_give() {

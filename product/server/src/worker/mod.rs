@@ -36,7 +36,6 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use http::HttpDate;
 use rustix::event::epoll::EventFlags;
@@ -49,9 +48,10 @@ use crate::config::Limits;
 use crate::files::{Answer, Finds};
 use crate::listen::Listener;
 use crate::log::AccessLog;
+use crate::net::{Net, Os, Source};
 use crate::objectives::Desk;
 use crate::places::Places;
-use crate::poll::{Poll, Ready};
+use crate::poll::Ready;
 use crate::reply::Replier;
 use crate::sites::Current;
 use crate::threads::Beat;
@@ -94,13 +94,13 @@ pub enum Order {
 }
 
 /// What a worker is made of.
-pub struct Parts {
+pub struct Parts<N: Net = Os> {
     pub number: usize,
     /// At least one.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<Listener<N>>,
     pub replier: Replier,
     pub finds: Finds,
-    pub transmitter: Transmitter<Transport>,
+    pub transmitter: Transmitter<Transport<N>>,
     pub order: Order,
     /// The order of ready responses goes by them alone.
     pub is_memoryless: bool,
@@ -115,9 +115,9 @@ pub struct Parts {
     pub desk: Arc<Desk>,
 }
 
-pub struct Worker {
-    parts: Parts,
-    poll: Poll,
+pub struct Worker<N: Net = Os> {
+    parts: Parts<N>,
+    net: N,
     conns: Slab<Conn>,
     owners: Owners,
     known: Known,
@@ -129,7 +129,7 @@ pub struct Worker {
     /// What is of clients that speak TLS.
     secured: Secured,
     #[cfg(feature = "http3")]
-    http3: http3::Http3,
+    http3: http3::Http3<N>,
     /// What each class of a file has had; none without any.
     measures: Option<Box<Measures>>,
     /// When this turn began, or the transmitter last ran in it.
@@ -167,27 +167,43 @@ pub struct Worker {
     idle: Idle,
 }
 
-/// Of its wake-up, and of changes of files.
-fn poll(parts: &Parts) -> io::Result<Poll> {
-    let poll = Poll::new()?;
-    poll.add(&*parts.wake, WOKEN, EventFlags::IN)?;
+/// Has its wake-up announced, and changes of files.
+fn watch<N: Net>(net: &N, parts: &Parts<N>) -> io::Result<()> {
+    net.add(Source::Wake(&parts.wake), WOKEN, EventFlags::IN)?;
     if let Some(watch) = parts.replier.cache.watch_fd() {
-        poll.add(watch, FILES, EventFlags::IN)?;
+        net.add(Source::Files(watch), FILES, EventFlags::IN)?;
     }
-    Ok(poll)
+    Ok(())
 }
 
 /// Whether a response that is alone need not be a job.
-fn is_direct(parts: &Parts) -> bool {
+fn is_direct<N: Net>(parts: &Parts<N>) -> bool {
     parts.is_memoryless && parts.order != Order::Marks
 }
 
 impl Worker {
-    pub fn new(parts: Parts) -> io::Result<Worker> {
+    /// Why this worker waits with two system calls where one would do.
+    pub fn poll_refusal(&self) -> Option<io::Error> {
+        self.net.refusal()
+    }
+
+    /// Serves until told to stop and the last response is sent, or the time for that is over.
+    pub fn run(mut self, beat: &Beat) -> io::Result<()> {
+        if self.is_paced() {
+            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        }
+        while !self.step(|| beat.turn())? {}
+        Ok(())
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// In this world.
+    pub fn new(net: N, parts: Parts<N>) -> io::Result<Worker<N>> {
         let mut worker = Worker {
             is_direct: is_direct(&parts),
             streams: OpenStreams::beside(parts.places.max()),
-            poll: poll(&parts)?,
             measures: parts.current.served().assigned.as_deref().map(|assigned| Box::new(Measures::new(assigned))),
             parts,
             owners: Owners::default(),
@@ -199,9 +215,10 @@ impl Worker {
             secured: Secured::default(),
             #[cfg(feature = "http3")]
             http3: http3::Http3::default(),
-            now: clock::now(),
-            turn_began_at: clock::now(),
-            date: HttpDate::new(SystemTime::now()),
+            now: net.now(),
+            turn_began_at: net.now(),
+            date: HttpDate::new(net.date()),
+            net,
             dated: u64::MAX,
             sweep: Sweep::default(),
             give_back_at: Nanos::ZERO,
@@ -218,48 +235,45 @@ impl Worker {
             newcomers: Vec::new(),
             idle: Idle::default(),
         };
-        worker.accept_again()?;
-        #[cfg(feature = "http3")]
-        worker.open_doors()?;
+        worker.listen()?;
         Ok(worker)
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        watch(&self.net, &self.parts)?;
+        self.accept_again()?;
+        #[cfg(feature = "http3")]
+        self.open_doors()?;
+        Ok(())
     }
 
     fn is_paced(&self) -> bool {
         self.parts.order == Order::Pace
     }
 
-    /// Why this worker waits with two system calls where one would do.
-    pub fn poll_refusal(&self) -> Option<io::Error> {
-        self.poll.refusal()
-    }
-
-    /// Serves until told to stop and the last response is sent, or the time for that is over.
-    pub fn run(mut self, beat: &Beat) -> io::Result<()> {
-        if self.is_paced() {
-            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    /// One turn, after a wait; `awake` is called between them. True: it was told to stop, and the last response is sent or the time for that is
+    /// over.
+    pub fn step(&mut self, awake: impl FnOnce()) -> io::Result<bool> {
+        let timeout = self.timeout();
+        self.net.wait(timeout)?;
+        awake();
+        self.tick(timeout);
+        self.turn();
+        let is_over = self.parts.stop.load(Ordering::Acquire) && self.is_stopped();
+        if is_over {
+            self.tell_longest_wait();
         }
-        loop {
-            let timeout = self.timeout();
-            self.poll.wait(timeout)?;
-            beat.turn();
-            self.tick(timeout);
-            self.turn();
-            if self.parts.stop.load(Ordering::Acquire) && self.is_stopped() {
-                self.tell_longest_wait();
-                return Ok(());
-            }
-        }
+        Ok(is_over)
     }
 
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
-        if self.poll.is_left(FILES) {
+        if self.net.is_left(FILES) {
             self.parts.replier.cache.on_change();
         }
-        let has_newcomers = self.poll.is_left(LISTENER);
-        while let Some(ready) = self.poll.take() {
-            self.to_come = self.poll.left() + usize::from(has_newcomers);
+        let has_newcomers = self.net.is_left(LISTENER);
+        while let Some(ready) = self.net.take() {
+            self.to_come = self.net.left() + usize::from(has_newcomers);
             self.on_ready(ready);
             if self.is_turn_over() {
                 break;
@@ -296,7 +310,7 @@ impl Worker {
     }
 
     fn is_turn_over(&self) -> bool {
-        clock::now() - self.turn_began_at >= TURN_FOR
+        self.net.now() - self.turn_began_at >= TURN_FOR
     }
 
     /// Puts a connection on the list of those to be read.
@@ -386,7 +400,7 @@ impl Worker {
 
     /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
     fn read_clock(&mut self, timeout: Option<Nanos>) {
-        let before = std::mem::replace(&mut self.now, clock::now());
+        let before = std::mem::replace(&mut self.now, self.net.now());
         let paused = clock::paused(self.now - before, timeout);
         if paused > Nanos::ZERO {
             self.excuse(paused);
@@ -402,12 +416,12 @@ impl Worker {
         let second = self.now.0 / 1_000_000_000;
         if second != self.dated {
             self.dated = second;
-            self.date.update(SystemTime::now());
+            self.date.update(self.net.date());
         }
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if !self.queue.is_empty() || !self.found.is_empty() || self.poll.left() > 0 || self.sweep.is_under_way() {
+        if !self.queue.is_empty() || !self.found.is_empty() || self.net.left() > 0 || self.sweep.is_under_way() {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.parts.transmitter.poll_timeout();
@@ -415,6 +429,6 @@ impl Worker {
             !self.conns.is_empty() || !self.is_accepting || self.stop_at.is_some() || self.has_memory_to_give();
         let sweep_at = is_waiting.then_some(self.sweep.due_at);
         let wake_at = [sweep_at, self.log_at, grant_at, self.tell_at(), self.room_at()].into_iter().flatten().min();
-        wake_at.map(|at| at - if self.is_paced() { clock::now() } else { self.now })
+        wake_at.map(|at| at - if self.is_paced() { self.net.now() } else { self.now })
     }
 }

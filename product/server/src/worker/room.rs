@@ -2,11 +2,10 @@
 //! request at that moment sees its connection close and asks again (RFC 9112 section 9.3.1); one that cannot get in
 //! has no server at all.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use units::Nanos;
 
 use super::Worker;
+use crate::net::Net;
 
 /// Idle connections that are found in one look at all, for as many newcomers.
 const IDLE_FOUND_MAX: usize = 1024;
@@ -23,7 +22,7 @@ pub(super) struct Idle {
 /// What goes first, as [`Worker::longest_idle`] says, and the owner. Since then it may have been used, or have gone.
 type Found = (bool, bool, Nanos, u64);
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     pub(super) fn take_place(&mut self) -> bool {
         if self.parts.places.take() {
@@ -123,10 +122,7 @@ impl Worker {
     }
 
     fn is_client_waiting(&self) -> bool {
-        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut listeners: Vec<_> =
-            self.parts.listeners.iter().map(|listener| PollFd::new(&listener.socket, PollFlags::IN)).collect();
-        poll(&mut listeners, Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+        self.net.is_client_waiting(self.parts.listeners.iter().map(|listener| &listener.socket))
     }
 
     fn tell_limit(&self) {

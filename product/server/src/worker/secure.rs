@@ -5,12 +5,12 @@
 //! order: that is a job as they are ([`super::flight`]).
 
 use http::{Reject, Status, http1};
-use rustix::net::sockopt::set_tcp_quickack;
 use tls::{REFUSAL, Session};
 use units::Nanos;
 
 use super::Worker;
 use super::flight::{self, FLIGHT_BYTES_MAX};
+use crate::net::Net;
 use crate::transmit::Body;
 
 /// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
@@ -117,7 +117,7 @@ impl Failures {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// TLS for a newcomer; `None` where its listener is without, or nobody has a certificate.
     pub(super) fn session(&self, is_secure: bool) -> Option<Box<Session>> {
         let acceptor = self.parts.replier.acceptor().filter(|_| is_secure)?;
@@ -146,7 +146,7 @@ impl Worker {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    let _ = set_tcp_quickack(self.parts.transmitter.socket(at), true);
+                    self.acknowledge(at);
                 }
             }
             Ok(()) => {

@@ -83,23 +83,26 @@ impl Bench {
         let drain = Drain::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
-        let worker = Worker::new(Parts {
-            number: 0,
-            listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
-            replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
-            finds: Finds::new(Arc::clone(&pool), move || woken.set()),
-            transmitter: Transmitter::new(drain, None, limits.patience),
-            order: order(&policy, pace),
-            is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
-            places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
-            clients: Arc::new(Clients::new(limits.clients(256))),
-            wake,
-            log: logs.handle(),
-            limits,
-            stop: Arc::new(AtomicBool::new(false)),
-            current,
-            desk: Arc::default(),
-        });
+        let worker = Worker::new(
+            Os::new().unwrap(),
+            Parts {
+                number: 0,
+                listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
+                replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
+                finds: Finds::new(Arc::clone(&pool), move || woken.set()),
+                transmitter: Transmitter::new(drain, None, limits.patience),
+                order: order(&policy, pace),
+                is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
+                places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
+                clients: Arc::new(Clients::new(limits.clients(256))),
+                wake,
+                log: logs.handle(),
+                limits,
+                stop: Arc::new(AtomicBool::new(false)),
+                current,
+                desk: Arc::default(),
+            },
+        );
         Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
     }
 
@@ -117,7 +120,7 @@ impl Bench {
     }
 
     fn turn(&mut self) {
-        self.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        self.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         self.worker.tick(None);
         self.worker.turn();
     }
@@ -251,7 +254,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     let mut client = bench.connect();
     client.send(HEAD);
     while client.responses() == 0 {
-        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         bench.worker.now = bench.worker.now - pause;
         bench.worker.turn();

@@ -6,7 +6,7 @@ use quic::testing::Windows;
 
 use super::*;
 use crate::clients::ClientLimits;
-use crate::udp::{Group, Udp};
+use crate::udp::{DatagramSocket, Group, Udp};
 use crate::worker::secure::HANDSHAKES_PER_TURN_MAX;
 
 /// More than these tests need.
@@ -85,7 +85,7 @@ fn a_turn_begins_few_connections_of_quic() {
     let knockers = bench.knock(2 * HANDSHAKES_PER_TURN_MAX + 4);
     for _ in 0..TURNS_MAX {
         let before = bench.connections().1;
-        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         // However slow the machine, it is not time that ends it.
         bench.worker.turn_began_at = Nanos::MAX;
@@ -134,7 +134,8 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
         bench.worker.parts.listeners[0].is_passed = is_passed;
         bench.worker.http3 = Default::default();
-        bench.worker.poll = poll(&bench.worker.parts).unwrap();
+        bench.worker.net = Os::new().unwrap();
+        watch(&bench.worker.net, &bench.worker.parts).unwrap();
         bench.worker.open_doors().unwrap();
         bench.worker.stop_at = Some(Nanos::MAX);
         let mut knocker = bench.knock(1).remove(0);
