@@ -14,6 +14,7 @@ pub mod files;
 mod kept;
 mod listen;
 pub mod log;
+mod net;
 mod objectives;
 mod places;
 mod poll;

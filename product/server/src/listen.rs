@@ -5,15 +5,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 #[cfg(feature = "http3")]
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::{Config, Listen};
+use crate::net::{Net, Os};
 use crate::service::PassedSocket;
 use crate::start::StartError;
 #[cfg(feature = "http3")]
@@ -27,42 +27,22 @@ const FREE_PORT_TRIES: usize = 10;
 
 /// A listening socket as one worker has it.
 #[derive(Debug)]
-pub struct Listener {
-    pub(crate) socket: OwnedFd,
+pub struct Listener<N: Net = Os> {
+    pub(crate) socket: N::Listener,
     /// Its clients speak TLS.
     pub(crate) is_secure: bool,
     /// Where they speak HTTP/3.
     #[cfg(feature = "http3")]
-    pub(crate) udp: Option<Arc<Udp>>,
+    pub(crate) udp: Option<Arc<N::Udp>>,
     /// At this port.
     pub(crate) http3_port: Option<NonZeroU16>,
     /// Other workers and the service manager have it too.
     pub(crate) is_passed: bool,
 }
 
-impl Listener {
-    /// What epoll is asked for.
-    pub fn events(&self) -> EventFlags {
-        if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
-    }
-
-    /// The kernel refuses from here on, rather than let clients in whom nobody answers. Those of a passed socket wait in it for
-    /// the next process that has it.
-    pub fn refuse(&self) {
-        if !self.is_passed {
-            let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl From<OwnedFd> for Listener {
-    fn from(socket: OwnedFd) -> Listener {
+impl<N: Net> Listener<N> {
+    /// Its clients speak HTTP without TLS.
+    pub fn new(socket: N::Listener) -> Listener<N> {
         Listener {
             socket,
             is_secure: false,
@@ -71,6 +51,25 @@ impl From<OwnedFd> for Listener {
             http3_port: None,
             is_passed: false,
         }
+    }
+
+    /// What epoll is asked for.
+    pub fn events(&self) -> EventFlags {
+        if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
+    }
+
+    /// The kernel refuses from here on, rather than let clients in whom nobody answers. Those of a passed socket wait in it for
+    /// the next process that has it.
+    pub fn refuse(&self, net: &N) {
+        if !self.is_passed {
+            net.refuse(&self.socket);
+        }
+    }
+}
+
+impl From<OwnedFd> for Listener {
+    fn from(socket: OwnedFd) -> Listener {
+        Listener::new(socket)
     }
 }
 

@@ -18,6 +18,7 @@ const EVENTS_PER_TURN_MAX: usize = 512;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
+#[derive(Debug)]
 pub struct Poll {
     epoll: OwnedFd,
     ready: Vec<Ready>,

@@ -19,6 +19,7 @@ use crate::files::{Cache, CacheLimits, Finds};
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
+use crate::net::Os;
 use crate::objectives::{Desk, Status};
 use crate::places::Places;
 use crate::reply::Replier;
@@ -283,7 +284,8 @@ impl Server {
             },
         };
         let name = format!("weir-worker-{number}");
-        let worker = Worker::new(parts).map_err(|e| StartError::Thread(name.clone(), e))?;
+        let worker =
+            Os::new().and_then(|net| Worker::new(net, parts)).map_err(|e| StartError::Thread(name.clone(), e))?;
         if number == 0 {
             self.tell_refusal(worker.poll_refusal());
         }

@@ -1,6 +1,7 @@
 //! UDP sockets, for HTTP/3: those of all workers on one port are a group, in which the kernel gives a datagram to the worker that has its
 //! connection ([`quic::Steering`]).
 
+use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::sys;
+use crate::transmit::{Shared, has_room};
 
 /// What the kernel keeps of datagrams that were not read yet, or have not left, as far as it allows it: acknowledgements come in bursts.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -61,6 +63,26 @@ pub struct Came<'a> {
     pub to: Option<IpAddr>,
     pub ecn: Option<u8>,
     pub bytes: &'a [u8],
+}
+
+/// A socket of datagrams as a worker has it.
+pub trait DatagramSocket: Debug {
+    fn local_address(&self) -> io::Result<SocketAddr>;
+    /// The mark of what belongs to no response.
+    fn control_priority(&self) -> u32;
+    /// A name of it among others of this process, above every owner's.
+    fn number(&self) -> u64;
+    /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
+    /// drops datagrams: it is sent again, or given up.
+    fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>);
+    /// Gives what has come in one system call, and can be answered. False: there is nothing more.
+    fn receive(&self, pieces: &mut Pieces, each: impl FnMut(Came<'_>)) -> bool;
+    /// Whether there is room to send; if not, its readiness is announced when that has changed.
+    fn has_room(&self) -> bool;
+    /// Memory of its packets that wait below it, bytes. `None` where nobody says.
+    fn queued_below_bytes(&self) -> Option<u64>;
+    /// The socket itself, if the kernel has it.
+    fn shared(this: &Arc<Self>) -> Option<Shared>;
 }
 
 /// Memory to receive into, for all sockets of a worker.
@@ -122,27 +144,29 @@ impl Udp {
         Ok(Udp { group, at, state, segments_max, priority: AtomicU32::new(0), control_priority })
     }
 
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        local_address(self.socket())
-    }
-
     fn socket(&self) -> &OwnedFd {
         &self.group[self.at]
     }
 
-    /// The mark of what belongs to no response.
-    pub fn control_priority(&self) -> u32 {
+    fn segments_max(&self) -> usize {
+        self.segments_max.load(Ordering::Relaxed)
+    }
+}
+
+impl DatagramSocket for Udp {
+    fn local_address(&self) -> io::Result<SocketAddr> {
+        local_address(self.socket())
+    }
+
+    fn control_priority(&self) -> u32 {
         self.control_priority
     }
 
-    /// A name of it among others of this process, above every owner's.
-    pub fn number(&self) -> u64 {
+    fn number(&self) -> u64 {
         u64::MAX - u64::from(self.socket().as_raw_fd().unsigned_abs())
     }
 
-    /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
-    /// drops datagrams: it is sent again, or given up.
-    pub fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
+    fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
         if self.priority.swap(priority, Ordering::Relaxed) != priority {
             // That we may was found at the start; without it packets stay in the band of those before.
             let _ = SockRef::from(self.socket()).set_priority(priority);
@@ -173,12 +197,7 @@ impl Udp {
         (left, Ok(()))
     }
 
-    fn segments_max(&self) -> usize {
-        self.segments_max.load(Ordering::Relaxed)
-    }
-
-    /// Gives what has come in one system call, and can be answered. False: there is nothing more.
-    pub fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
+    fn receive(&self, pieces: &mut Pieces, mut each: impl FnMut(Came<'_>)) -> bool {
         let mut buffers = pieces.0.chunks_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect::<Vec<_>>();
         let mut about = [RecvMeta::default(); PIECES_AT_ONCE];
         let Ok(count) = self.state.recv(UdpSockRef::from(self.socket()), &mut buffers, &mut about) else {
@@ -192,6 +211,18 @@ impl Udp {
             }
         }
         count == PIECES_AT_ONCE
+    }
+
+    fn has_room(&self) -> bool {
+        has_room(self)
+    }
+
+    fn queued_below_bytes(&self) -> Option<u64> {
+        uplink::queued_below_bytes(self).ok().map(u64::from)
+    }
+
+    fn shared(this: &Arc<Udp>) -> Option<Shared> {
+        Some(Arc::clone(this) as Shared)
     }
 }
 

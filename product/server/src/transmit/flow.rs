@@ -1,7 +1,6 @@
 //! A connection of QUIC where the write path has a socket: datagrams over a socket that it shares, and what TCP would tell of it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use quic::Datagrams;
@@ -10,12 +9,12 @@ use units::Nanos;
 
 use super::Status;
 use super::socket::{DatagramSink, Shared};
-use crate::udp::{Left, Udp};
+use crate::udp::{DatagramSocket, Left, Udp};
 
 /// One connection on a socket of many.
 #[derive(Debug)]
-pub struct Flow {
-    socket: Arc<Udp>,
+pub struct Flow<U = Udp> {
+    socket: Arc<U>,
     /// Datagrams count as segments.
     sent: TcpSent,
     seen: Seen,
@@ -38,8 +37,8 @@ pub struct Seen {
     pub is_unacknowledged: bool,
 }
 
-impl Flow {
-    pub fn new(socket: Arc<Udp>) -> Flow {
+impl<U: DatagramSocket> Flow<U> {
+    pub fn new(socket: Arc<U>) -> Flow<U> {
         let priority = socket.control_priority();
         Flow { socket, sent: TcpSent::default(), seen: Seen::default(), is_unseen: false, priority }
     }
@@ -66,18 +65,20 @@ impl Flow {
     }
 
     /// The socket, and its number.
-    pub fn shared(&self) -> (u64, Shared) {
-        (self.socket.number(), Arc::clone(&self.socket) as Shared)
+    pub fn shared(&self) -> Option<(u64, Shared)> {
+        Some((self.socket.number(), DatagramSocket::shared(&self.socket)?))
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.socket.has_room()
+    }
+
+    pub fn queued_below_bytes(&self) -> Option<u64> {
+        self.socket.queued_below_bytes()
     }
 }
 
-impl AsFd for Flow {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        (*self.socket).as_fd()
-    }
-}
-
-impl DatagramSink for Flow {
+impl<U: DatagramSocket> DatagramSink for Flow<U> {
     fn send(&mut self, datagrams: &mut Datagrams) -> io::Result<()> {
         let (Left { datagrams, bytes }, result) = self.socket.send(datagrams, self.priority);
         self.sent.payload_bytes += bytes;

@@ -50,7 +50,9 @@ pub use outgoing::{End, Failure, Outgoing, Sent};
 #[cfg(test)]
 pub use pipe::BYTES as CONNECTION_BYTES;
 pub use secure::Down;
-pub use socket::{Sink, Socket, Status, Transport};
+#[cfg(feature = "http3")]
+pub use socket::{Shared, has_room};
+pub use socket::{Sink, Socket, Status, Stream, TcpSocket, Transport};
 
 pub use write::Room;
 

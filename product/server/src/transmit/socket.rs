@@ -1,10 +1,11 @@
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use sched::{Path, TcpSent};
 use socket2::SockRef;
 use units::Nanos;
@@ -12,6 +13,7 @@ use uplink::TcpInfo;
 
 #[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
+use crate::net::{Net, Os};
 
 /// A socket that many connections send on.
 pub type Shared = Arc<dyn AsFd + Send + Sync>;
@@ -54,6 +56,24 @@ pub trait Sink {
     fn finish(&self);
 }
 
+/// A connection of TCP as a worker has it: what comes, what leaves, and how it is.
+pub trait Stream: Sink + Debug {
+    /// Bytes that have come; zero behind the last.
+    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize>;
+    /// Has what came acknowledged at once. Not vital: without it that happens after 40 ms.
+    fn acknowledge(&self);
+    /// Payload bytes of a full segment, and whether its header has timestamps; `None` where nobody says.
+    fn segments(&self) -> Option<(u32, bool)>;
+    /// As [`Socket::status`].
+    fn status(&self) -> Status;
+    /// As [`Socket::has_room`].
+    fn has_room(&self) -> bool;
+    /// As [`Socket::queued_below_bytes`].
+    fn queued_below_bytes(&self) -> Option<u64>;
+    /// As [`Socket::set_priority`].
+    fn set_priority(&self, priority: u32);
+}
+
 /// One connection's part of a socket of datagrams.
 #[cfg(feature = "http3")]
 pub trait DatagramSink {
@@ -87,50 +107,32 @@ pub struct Status {
 
 /// Where a client is reached.
 #[derive(Debug)]
-pub enum Transport {
-    Tcp(TcpSocket),
+pub enum Transport<N: Net = Os> {
+    Tcp(N::Tcp),
     #[cfg(feature = "http3")]
-    Quic(Box<Flow>),
+    Quic(Box<Flow<N::Udp>>),
 }
 
 /// A connected socket.
 #[derive(Debug)]
 pub struct TcpSocket(OwnedFd);
 
-impl Transport {
+impl<N: Net> Transport<N> {
     /// Its datagrams are QUIC's.
     pub fn is_quic(&self) -> bool {
         !matches!(self, Transport::Tcp(_))
     }
 }
 
-impl From<OwnedFd> for Transport {
-    fn from(socket: OwnedFd) -> Transport {
-        Transport::Tcp(TcpSocket(socket))
-    }
-}
-
-#[cfg(feature = "http3")]
-impl From<Flow> for Transport {
-    fn from(flow: Flow) -> Transport {
-        Transport::Quic(Box::new(flow))
+impl From<OwnedFd> for TcpSocket {
+    fn from(socket: OwnedFd) -> TcpSocket {
+        TcpSocket(socket)
     }
 }
 
 impl AsFd for TcpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// Of the socket, which may be that of others too.
-impl AsFd for Transport {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Transport::Tcp(socket) => socket.as_fd(),
-            #[cfg(feature = "http3")]
-            Transport::Quic(flow) => flow.as_fd(),
-        }
     }
 }
 
@@ -159,12 +161,50 @@ impl Sink for TcpSocket {
     }
 }
 
-impl Socket for Transport {
-    type Tcp = TcpSocket;
-    #[cfg(feature = "http3")]
-    type Quic = Flow;
+impl Stream for TcpSocket {
+    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        rustix::net::recv(self, into, RecvFlags::empty()).map(|(_, bytes)| bytes)
+    }
 
-    fn tcp(&self) -> Option<&TcpSocket> {
+    fn acknowledge(&self) {
+        let _ = rustix::net::sockopt::set_tcp_quickack(self, true);
+    }
+
+    fn segments(&self) -> Option<(u32, bool)> {
+        uplink::tcp_info(self).ok().map(|info| (info.segment_bytes, info.has_timestamps))
+    }
+
+    fn status(&self) -> Status {
+        tcp_status(self)
+    }
+
+    fn has_room(&self) -> bool {
+        has_room(self)
+    }
+
+    fn queued_below_bytes(&self) -> Option<u64> {
+        uplink::queued_below_bytes(self).ok().map(u64::from)
+    }
+
+    fn set_priority(&self, priority: u32) {
+        // That we may was found at the start; without it packets stay in the band they were in.
+        let _ = SockRef::from(self).set_priority(priority);
+    }
+}
+
+/// As [`Socket::has_room`].
+pub fn has_room(socket: &impl AsFd) -> bool {
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Looking makes the kernel remember that somebody waits for room. What fails here fails again in the write.
+    poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&AT_ONCE)).map_or(true, |ready| ready > 0)
+}
+
+impl<N: Net> Socket for Transport<N> {
+    type Tcp = N::Tcp;
+    #[cfg(feature = "http3")]
+    type Quic = Flow<N::Udp>;
+
+    fn tcp(&self) -> Option<&N::Tcp> {
         match self {
             Transport::Tcp(socket) => Some(socket),
             #[cfg(feature = "http3")]
@@ -173,7 +213,7 @@ impl Socket for Transport {
     }
 
     #[cfg(feature = "http3")]
-    fn quic(&mut self) -> Option<&mut Flow> {
+    fn quic(&mut self) -> Option<&mut Flow<N::Udp>> {
         match self {
             Transport::Tcp(_) => None,
             Transport::Quic(flow) => Some(flow),
@@ -184,32 +224,37 @@ impl Socket for Transport {
         match self {
             Transport::Tcp(_) => None,
             #[cfg(feature = "http3")]
-            Transport::Quic(flow) => Some(flow.shared()),
+            Transport::Quic(flow) => flow.shared(),
         }
     }
 
     fn status(&self) -> Status {
         match self {
-            Transport::Tcp(socket) => tcp_status(socket),
+            Transport::Tcp(socket) => socket.status(),
             #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.status(),
         }
     }
 
     fn has_room(&self) -> bool {
-        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Looking makes the kernel remember that somebody waits for room. What fails here fails again in the write.
-        poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&AT_ONCE)).map_or(true, |ready| ready > 0)
+        match self {
+            Transport::Tcp(socket) => socket.has_room(),
+            #[cfg(feature = "http3")]
+            Transport::Quic(flow) => flow.has_room(),
+        }
     }
 
     fn queued_below_bytes(&self) -> Option<u64> {
-        uplink::queued_below_bytes(self).ok().map(u64::from)
+        match self {
+            Transport::Tcp(socket) => socket.queued_below_bytes(),
+            #[cfg(feature = "http3")]
+            Transport::Quic(flow) => flow.queued_below_bytes(),
+        }
     }
 
     fn set_priority(&mut self, priority: u32) {
         match self {
-            // That we may was found at the start; without it packets stay in the band they were in.
-            Transport::Tcp(socket) => drop(SockRef::from(&*socket).set_priority(priority)),
+            Transport::Tcp(socket) => socket.set_priority(priority),
             #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.set_priority(priority),
         }
@@ -270,7 +315,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
         accepted.set_nonblocking(true).unwrap();
-        (client, OwnedFd::from(accepted).into())
+        (client, Transport::Tcp(OwnedFd::from(accepted).into()))
     }
 
     #[test]
@@ -322,7 +367,7 @@ mod tests {
         let (_client, mut connection) = connection();
         assert_eq!(connection.queued_below_bytes(), Some(0));
         connection.set_priority(5);
-        assert_eq!(SockRef::from(&connection).priority().unwrap(), 5);
+        assert_eq!(SockRef::from(connection.tcp().unwrap()).priority().unwrap(), 5);
     }
 
     /// It takes bytes, and no datagrams.

@@ -3,15 +3,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
 use tls::Session;
 use units::wire::Framing;
 
 use super::conn::{Channel, ChannelKind, Conn};
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
-use crate::clock;
-use crate::transmit::{Opening, Transport};
+use crate::net::{Net, Source};
+use crate::transmit::{Opening, Socket, Stream, Transport};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -22,7 +21,7 @@ const SEGMENT_BYTES_MAX: u32 = 1460;
 /// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
 pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     pub(super) fn accept(&mut self) {
         let mut newcomers = std::mem::take(&mut self.buffers.newcomers);
         self.accept_some(&mut newcomers);
@@ -35,7 +34,7 @@ impl Worker {
             self.budget.to_come -= 1;
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
-            if self.timers.is_turn_over(clock::now()) {
+            if self.timers.is_turn_over(self.net.now()) {
                 self.conns.queue(at);
             } else {
                 self.read(at);
@@ -51,15 +50,15 @@ impl Worker {
             if !self.take_place() {
                 return;
             }
-            match self.acceptor.accept() {
-                Ok((fd, peer)) => newcomers.extend(self.welcome(fd.into(), peer)),
+            match self.acceptor.accept(&self.net) {
+                Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer)),
                 Err(error) => {
                     self.admission.give_back_place();
                     match error {
                         Errno::AGAIN => return,
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
                             self.on_shortage(error);
-                            return self.acceptor.pause(&self.poll);
+                            return self.acceptor.pause(&self.net);
                         }
                         // The client gave up before it was accepted, or a network error of it came through.
                         _ => {}
@@ -81,14 +80,14 @@ impl Worker {
     }
 
     /// From the listener that was asked last. `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: Transport, peer: Option<SocketAddrAny>) -> Option<usize> {
-        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(NOWHERE);
+    fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
+        let peer = peer.unwrap_or(NOWHERE);
         let client = self.let_in(peer.ip())?;
         let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.acceptor.last();
         let (session, http3_port) = (self.replies.session(listener.is_secure), listener.http3_port);
-        let at = self.open(socket, client, peer, framing, session);
+        let at = self.open(Transport::Tcp(socket), client, peer, framing, session);
         let conn = &mut self.conns[at];
         (conn.input.is_readable, conn.http3_port) = (true, http3_port);
         if conn.channel.is_handshaking {
@@ -100,7 +99,7 @@ impl Worker {
     /// A connection of this client, here and in the transmitter.
     pub(super) fn open(
         &mut self,
-        socket: Transport,
+        socket: Transport<N>,
         client: u32,
         peer: SocketAddr,
         framing: Framing,
@@ -120,7 +119,8 @@ impl Worker {
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if self.poll.add(self.transmitter.socket(at), conn.owner, flags).is_err() {
+        let Some(socket) = self.transmitter.socket(at).tcp() else { return };
+        if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);
         }
@@ -130,25 +130,25 @@ impl Worker {
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
         if !self.acceptor.is_accepting() && !self.timers.is_stopping() && self.admission.has_room() {
-            self.acceptor.resume(&self.poll)?;
+            self.acceptor.resume(&self.net)?;
             self.admission.wait_no_more();
         }
         Ok(())
     }
 
     pub(super) fn stop_accepting(&mut self) {
-        self.acceptor.pause(&self.poll);
+        self.acceptor.pause(&self.net);
         self.admission.wait_no_more();
-        self.acceptor.refuse();
+        self.acceptor.refuse(&self.net);
     }
 }
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// By what the kernel says of the connection; an IPv4 client of an IPv6 socket is one of IPv4.
-fn framing(socket: &Transport, peer: SocketAddr) -> Framing {
+fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     let is_ipv6 = peer.ip().to_canonical().is_ipv6();
-    let Ok(info) = uplink::tcp_info(socket) else { return Framing::ETHERNET };
-    let segment_bytes = info.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
-    Framing::new(segment_bytes.into(), is_ipv6, info.has_timestamps)
+    let Some((segment_bytes, has_timestamps)) = socket.segments() else { return Framing::ETHERNET };
+    let segment_bytes = segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    Framing::new(segment_bytes.into(), is_ipv6, has_timestamps)
 }

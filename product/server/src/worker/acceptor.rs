@@ -1,19 +1,17 @@
 //! The listening sockets of a worker: whose client is next, and whether new ones are heard of.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags};
 
 use super::LISTENER;
 use crate::listen::Listener;
-use crate::poll::Poll;
+use crate::net::{Net, Source};
 
-pub(super) struct Acceptor {
+pub(super) struct Acceptor<N: Net> {
     /// At least one.
-    listeners: Vec<Listener>,
+    listeners: Vec<Listener<N>>,
     is_accepting: bool,
     /// The listener that was asked last.
     last: usize,
@@ -21,17 +19,17 @@ pub(super) struct Acceptor {
     is_short: bool,
 }
 
-impl Acceptor {
-    pub fn new(listeners: Vec<Listener>) -> Acceptor {
+impl<N: Net> Acceptor<N> {
+    pub fn new(listeners: Vec<Listener<N>>) -> Acceptor<N> {
         Acceptor { listeners, is_accepting: false, last: 0, is_short: false }
     }
 
-    pub fn listeners(&self) -> &[Listener] {
+    pub fn listeners(&self) -> &[Listener<N>] {
         &self.listeners
     }
 
     /// The listener of the client accepted last.
-    pub fn last(&self) -> &Listener {
+    pub fn last(&self) -> &Listener<N> {
         &self.listeners[self.last]
     }
 
@@ -46,10 +44,12 @@ impl Acceptor {
     }
 
     /// Clients are heard of from now on, at all listeners or none.
-    pub fn resume(&mut self, poll: &Poll) -> io::Result<()> {
+    pub fn resume(&mut self, net: &N) -> io::Result<()> {
         let mut listeners = self.listeners.iter();
-        if let Err(error) = listeners.try_for_each(|listener| poll.add(listener, LISTENER, listener.events())) {
-            self.remove(poll);
+        if let Err(error) =
+            listeners.try_for_each(|listener| net.add(Source::Listener(&listener.socket), LISTENER, listener.events()))
+        {
+            self.remove(net);
             return Err(error);
         }
         self.is_accepting = true;
@@ -57,28 +57,28 @@ impl Acceptor {
     }
 
     /// Clients wait in the kernel's queue from now on.
-    pub fn pause(&mut self, poll: &Poll) {
+    pub fn pause(&mut self, net: &N) {
         if std::mem::take(&mut self.is_accepting) {
-            self.remove(poll);
+            self.remove(net);
         }
     }
 
-    fn remove(&self, poll: &Poll) {
+    fn remove(&self, net: &N) {
         for listener in &self.listeners {
-            let _ = poll.remove(listener);
+            let _ = net.remove(Source::Listener(&listener.socket));
         }
     }
 
     /// Clients are refused from now on, but at sockets that other processes have too.
-    pub fn refuse(&self) {
-        self.listeners.iter().for_each(Listener::refuse);
+    pub fn refuse(&self, net: &N) {
+        self.listeners.iter().for_each(|listener| listener.refuse(net));
     }
 
     /// From the first listener that has a client, the others first the next time.
-    pub fn accept(&mut self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
+    pub fn accept(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         for _ in 0..self.listeners.len() {
             self.last = (self.last + 1) % self.listeners.len();
-            match rustix::net::acceptfrom_with(&self.last().socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            match net.accept(&self.last().socket) {
                 Err(Errno::AGAIN) => {}
                 accepted => return accepted,
             }
@@ -92,17 +92,14 @@ impl Acceptor {
         !std::mem::replace(&mut self.is_short, true)
     }
 
-    pub fn is_client_waiting(&self) -> bool {
-        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut listeners: Vec<_> =
-            self.listeners.iter().map(|listener| PollFd::new(&listener.socket, PollFlags::IN)).collect();
-        poll(&mut listeners, Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+    pub fn is_client_waiting(&self, net: &N) -> bool {
+        net.is_client_waiting(self.listeners.iter().map(|listener| &listener.socket))
     }
 }
 
 #[cfg(test)]
-impl Acceptor {
-    pub fn first_mut(&mut self) -> &mut Listener {
+impl<N: Net> Acceptor<N> {
+    pub fn first_mut(&mut self) -> &mut Listener<N> {
         &mut self.listeners[0]
     }
 }
@@ -110,53 +107,54 @@ impl Acceptor {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
 
     use units::Nanos;
 
     use super::*;
+    use crate::net::Os;
 
-    fn two() -> (Acceptor, [std::net::SocketAddr; 2]) {
+    fn two() -> (Acceptor<Os>, [SocketAddr; 2], Os) {
         let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let addresses = [0, 1].map(|at: usize| sockets[at].local_addr().unwrap());
         let listeners = sockets.map(|socket| {
             socket.set_nonblocking(true).unwrap();
             Listener::from(OwnedFd::from(socket))
         });
-        (Acceptor::new(listeners.into()), addresses)
+        (Acceptor::new(listeners.into()), addresses, Os::new().unwrap())
     }
 
     #[test]
     fn listeners_take_turns() {
-        let (mut acceptor, addresses) = two();
-        assert!(!acceptor.is_client_waiting());
+        let (mut acceptor, addresses, net) = two();
+        assert!(!acceptor.is_client_waiting(&net));
         let _clients = [0, 0, 1].map(|at: usize| TcpStream::connect(addresses[at]).unwrap());
-        assert!(acceptor.is_client_waiting());
+        assert!(acceptor.is_client_waiting(&net));
         let order = [(); 3].map(|()| {
-            acceptor.accept().unwrap();
+            acceptor.accept(&net).unwrap();
             acceptor.last
         });
         assert_eq!(order, [1, 0, 0]);
-        assert_eq!(acceptor.accept().err(), Some(Errno::AGAIN));
+        assert_eq!(acceptor.accept(&net).err(), Some(Errno::AGAIN));
     }
 
     #[test]
     fn a_shortage_is_said_once_until_all_are_accepted() {
-        let (mut acceptor, _) = two();
+        let (mut acceptor, _, net) = two();
         assert!(acceptor.on_shortage() && acceptor.is_short() && !acceptor.on_shortage());
-        assert!(acceptor.accept().is_err() && !acceptor.is_short() && acceptor.on_shortage());
+        assert!(acceptor.accept(&net).is_err() && !acceptor.is_short() && acceptor.on_shortage());
     }
 
     #[test]
     fn a_paused_acceptor_hears_of_nobody() {
-        let (mut acceptor, addresses) = two();
-        let mut poll = Poll::new().unwrap();
-        acceptor.resume(&poll).unwrap();
-        acceptor.pause(&poll);
+        let (mut acceptor, addresses, mut net) = two();
+        acceptor.resume(&net).unwrap();
+        acceptor.pause(&net);
         let _client = TcpStream::connect(addresses[1]).unwrap();
-        poll.wait(Some(Nanos::ZERO)).unwrap();
-        assert!(!acceptor.is_accepting() && !poll.is_left(LISTENER));
-        acceptor.resume(&poll).unwrap();
-        poll.wait(Some(Nanos::ZERO)).unwrap();
-        assert!(acceptor.is_accepting() && poll.is_left(LISTENER));
+        net.wait(Some(Nanos::ZERO)).unwrap();
+        assert!(!acceptor.is_accepting() && !net.is_left(LISTENER));
+        acceptor.resume(&net).unwrap();
+        net.wait(Some(Nanos::ZERO)).unwrap();
+        assert!(acceptor.is_accepting() && net.is_left(LISTENER));
     }
 }

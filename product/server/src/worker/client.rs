@@ -7,6 +7,7 @@ use http::Request;
 use super::Worker;
 use super::exchange::Task;
 use crate::clients::Client;
+use crate::net::Net;
 use crate::reply::{Reply, To};
 
 /// What this worker knows of clients, by the indices of their accounts.
@@ -58,7 +59,7 @@ impl Known {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// The client of a newcomer, unless it has as many connections as it may.
     pub(super) fn let_in(&mut self, address: IpAddr) -> Option<u32> {
         match self.admission.enter(self.timers.now(), address) {

@@ -5,13 +5,13 @@
 use units::Nanos;
 
 use super::Worker;
-use crate::clock;
 use crate::conn::Late;
+use crate::net::Net;
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Begins a sweep once a second, and goes on with the one that is under way until the turn is over.
     pub(super) fn sweep(&mut self) {
         if self.timers.begin_sweep() {
@@ -20,7 +20,8 @@ impl Worker {
         let Some(begin) = self.timers.take_sweep() else { return };
         // Places taken meanwhile behind the last one are for the next sweep.
         for at in begin..self.conns.capacity() {
-            if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN) && at > begin && self.timers.is_turn_over(clock::now()) {
+            if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN) && at > begin && self.timers.is_turn_over(self.net.now())
+            {
                 self.timers.interrupt_sweep(at);
                 break;
             }

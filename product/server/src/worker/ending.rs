@@ -1,7 +1,7 @@
 //! The end of a response, as the access log has it: each response is logged once, however it ends. Without a log and
 //! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use units::Nanos;
 
@@ -10,8 +10,8 @@ use super::conn::Conn;
 use super::exchange::Place;
 use super::journal::Context;
 use super::line::Line;
-use crate::clock;
 use crate::log::{AccessLog, Outcome, Sizes, Times};
+use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
@@ -61,8 +61,8 @@ impl Ending {
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
-    pub fn times(&self, line: &Line, has_sent: bool, now: Nanos, log: &mut AccessLog) -> Times {
-        let logged = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// `logged` is the time since 1970.
+    pub fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
         // A turn's clock stands, and a departure may be of the instant before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
@@ -84,12 +84,12 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Logs a response, once.
     pub(super) fn log(&mut self, place: Place, ending: Ending) {
         let exchange = self.conns.exchange(place);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
-        self.journal.count(self.timers.now(), class, &line, &ending, clock::now);
+        self.journal.count(self.timers.now(), class, &line, &ending, || self.net.now());
         self.write_line(place, class, &line, ending);
     }
 
@@ -102,7 +102,8 @@ impl Worker {
                 class: self.replies.replier().class_name(class),
                 ahead_bytes: self.transmitter.drain().ahead_bytes(conn.client),
             };
-            self.journal.write(clock::now(), line, ending, &context);
+            let clock = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
+            self.journal.write(clock, line, ending, &context);
         }
     }
 

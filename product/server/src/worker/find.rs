@@ -2,10 +2,10 @@
 
 use super::Worker;
 use super::exchange::{Place, Task};
-use crate::clock;
 use crate::files::{Find, Found, Key, Missing};
+use crate::net::Net;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Has what a request wants found.
     pub(super) fn begin_find(&mut self, place: Place, find: Box<Find>) -> Result<Key, Missing> {
         let owner = self.conns.exchange(place).owner;
@@ -18,7 +18,7 @@ impl Worker {
         while let Some((owner, found)) = self.replies.next_found() {
             self.budget.to_come = others + self.replies.found();
             self.answer_with(owner, found);
-            if self.timers.is_turn_over(clock::now()) {
+            if self.timers.is_turn_over(self.net.now()) {
                 break;
             }
         }

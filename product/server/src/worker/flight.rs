@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
+use crate::net::Net;
 use crate::transmit::{Departure, Dispatch, Failure, Outgoing};
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
@@ -24,7 +25,7 @@ pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Makes a job of a flight, whose bytes are sealed already; gives how many they are.
     pub(super) fn dispatch_flight(&mut self, at: usize, flight: Vec<u8>) -> usize {
         let bytes = flight.len();

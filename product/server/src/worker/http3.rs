@@ -18,9 +18,9 @@ use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
 use super::{DATAGRAMS, Worker};
-use crate::clock;
+use crate::net::{Net, Source};
 use crate::transmit::{Flow, Transport};
-use crate::udp::{Came, Pieces, Udp};
+use crate::udp::{Came, DatagramSocket, Pieces};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
@@ -32,23 +32,28 @@ const FAREWELL: Nanos = Nanos::from_secs(2);
 const DATAGRAM_BYTES: u64 = 1452;
 
 /// What a worker has for HTTP/3.
-#[derive(Default)]
-pub(super) struct Http3 {
+pub(super) struct Http3<N: Net> {
     /// None where nobody speaks it.
-    doors: Option<Box<Doors>>,
+    doors: Option<Box<Doors<N>>>,
     pub flows: Flows,
 }
 
+impl<N: Net> Default for Http3<N> {
+    fn default() -> Http3<N> {
+        Http3 { doors: None, flows: Flows::default() }
+    }
+}
+
 /// The sockets of a worker.
-struct Doors {
-    all: Vec<Door>,
+struct Doors<N: Net> {
+    all: Vec<Door<N>>,
     pieces: Pieces,
     /// What is said to clients without a connection.
     answers: Datagrams,
 }
 
-struct Door {
-    udp: Arc<Udp>,
+struct Door<N: Net> {
+    udp: Arc<N::Udp>,
     endpoint: Endpoint,
     /// The service manager has it too.
     is_passed: bool,
@@ -77,7 +82,7 @@ impl Flows {
     }
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
     pub(super) fn open_doors(&mut self) -> io::Result<()> {
         let Some(acceptor) = self.replies.replier().acceptor() else { return Ok(()) };
@@ -96,7 +101,7 @@ impl Worker {
             let Some(udp) = listener.udp.clone() else { continue };
             let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
             let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
-            self.poll.add(&*udp, DATAGRAMS, EventFlags::IN)?;
+            self.net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
             all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
         }
         if !all.is_empty() {
@@ -123,7 +128,7 @@ impl Worker {
                 let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
                 let is_over =
-                    self.timers.turn_time(clock::now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
+                    self.timers.turn_time(self.net.now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
                 if !may_have_more || is_over {
                     break;
                 }
@@ -133,7 +138,7 @@ impl Worker {
         self.http3.doors = Some(doors);
     }
 
-    fn take_datagram(&mut self, number: usize, door: &Door, came: &Came<'_>, answers: &mut Datagrams) {
+    fn take_datagram(&mut self, number: usize, door: &Door<N>, came: &Came<'_>, answers: &mut Datagrams) {
         match door.endpoint.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome_http3(number, door, attempt, answers),
             Arrival::For(key, incoming) => self.deposit((number, key), incoming),
@@ -142,7 +147,7 @@ impl Worker {
     }
 
     /// Says what is said outside of connections. What there is no room for is lost, as it might be anywhere.
-    fn answer_datagrams(&mut self, door: &Door, answers: &mut Datagrams) {
+    fn answer_datagrams(&mut self, door: &Door<N>, answers: &mut Datagrams) {
         if let Some(first) = answers.first() {
             let framing = framing(first.to);
             let (left, _) = door.udp.send(answers, door.udp.control_priority());
@@ -161,7 +166,7 @@ impl Worker {
         self.conns.stir(at);
     }
 
-    fn welcome_http3(&mut self, number: usize, door: &Door, attempt: Attempt, answers: &mut Datagrams) {
+    fn welcome_http3(&mut self, number: usize, door: &Door<N>, attempt: Attempt, answers: &mut Datagrams) {
         if self.timers.is_stopping() && door.is_passed {
             // It knocks again, at the next process that has the socket.
             return door.endpoint.ignore(attempt);
@@ -187,9 +192,9 @@ impl Worker {
         }
     }
 
-    fn admit_http3(&mut self, (number, door): (usize, &Door), client: u32, session: Session) {
+    fn admit_http3(&mut self, (number, door): (usize, &Door<N>), client: u32, session: Session) {
         let (peer, key) = (session.peer(), session.key());
-        let socket = Transport::from(Flow::new(Arc::clone(&door.udp)));
+        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&door.udp))));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.http3.flows.add(number, key, self.conns[at].owner);
         self.transmitter.begin_framed(self.timers.now(), at, session.into());
@@ -250,7 +255,7 @@ impl Worker {
             if is_full != std::mem::replace(&mut door.is_full, is_full) {
                 let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.
-                let _ = self.poll.modify(&*door.udp, DATAGRAMS, flags);
+                let _ = self.net.modify(Source::Udp(&*door.udp), DATAGRAMS, flags);
             }
         }
         let stirred: Vec<u64> = self.transmitter.stirred().collect();

@@ -3,7 +3,6 @@
 use http::http1::Head;
 use http::{Reject, Request, Shown};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use super::Worker;
 use super::exchange::Place;
@@ -11,9 +10,11 @@ use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
+use crate::net::Net;
 use crate::reply;
+use crate::transmit::{Socket, Stream};
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();
@@ -41,14 +42,14 @@ impl Worker {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        if conn.channel.is_quic() {
+        let Some(socket) = self.transmitter.socket(at).tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
-        }
-        match rustix::net::recv(self.transmitter.socket(at), &mut *scratch, RecvFlags::empty()) {
-            Ok((_, 0)) => self.close(at),
-            Ok((_, bytes)) => {
+        };
+        match socket.receive(scratch) {
+            Ok(0) => self.close(at),
+            Ok(bytes) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
                 if conn.channel.is_tls() {
@@ -57,14 +58,18 @@ impl Worker {
                 self.take(at, &scratch[..bytes]);
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
-                    // Not vital: without it the kernel sends one after 40 ms.
-                    let _ = rustix::net::sockopt::set_tcp_quickack(self.transmitter.socket(at), true);
+                    self.acknowledge(at);
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
         }
+    }
+
+    /// Has TCP acknowledge at once what has come. Not vital: without it the kernel does after 40 ms.
+    pub(super) fn acknowledge(&self, at: usize) {
+        self.transmitter.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.

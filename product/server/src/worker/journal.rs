@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use units::Nanos;
@@ -89,8 +90,8 @@ impl Journal {
         objectives.count(now, class, &ended);
     }
 
-    /// Writes the line of a response that has ended to its log, if it has one; `clock` is the clock as it is now.
-    pub(super) fn write(&mut self, clock: Nanos, line: &Line, ending: Ending, context: &Context<'_>) {
+    /// Writes the line of a response that has ended to its log, if it has one; `clock` is the time, also since 1970.
+    pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: Ending, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
         let entry = Entry {
@@ -167,8 +168,6 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::classes::ClassesConfig;
     use crate::log::Logs;

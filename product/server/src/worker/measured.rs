@@ -8,10 +8,11 @@ use units::Nanos;
 use super::Worker;
 use super::connections::Connections;
 use super::exchange::Task;
+use crate::net::Net;
 use crate::objectives::{Found, UnderWay};
 use crate::transmit::{Line as Uplink, Transmitter, Transport};
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// For who keeps it over a restart.
     pub(super) fn leave_found_rate(&self) {
         if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) =
@@ -30,7 +31,11 @@ impl Worker {
 }
 
 /// By class: those that wait for a disk run too.
-fn under_way(now: Nanos, conns: &Connections, transmitter: &Transmitter<Transport>) -> BTreeMap<u16, UnderWay> {
+fn under_way<N: Net>(
+    now: Nanos,
+    conns: &Connections,
+    transmitter: &Transmitter<Transport<N>>,
+) -> BTreeMap<u16, UnderWay> {
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
     for exchange in conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
         let Task::Sending(job) = exchange.task else { continue };

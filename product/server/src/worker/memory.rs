@@ -4,6 +4,7 @@
 use std::thread;
 
 use super::Worker;
+use crate::net::Net;
 use crate::sys;
 
 /// Tables of so many are kept, whatever they hold: some hundred kilobytes.
@@ -11,7 +12,7 @@ const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk where less than one in so many is used.
 const VACANT_TO_USED: usize = 4;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Called by every sweep.
     pub(super) fn give_back_memory(&mut self) {
         if !self.has_memory_to_give() || !self.timers.begin_giving_back() {

@@ -44,15 +44,14 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
-use crate::clock;
 use crate::config::Limits;
 use crate::listen::Listener;
-use crate::poll::{Poll, Ready};
+use crate::net::{Net, Os, Source};
+use crate::poll::Ready;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
 use crate::wake::Wake;
@@ -105,30 +104,30 @@ impl Setup {
 }
 
 /// What a worker is made of.
-pub struct Parts {
+pub struct Parts<N: Net = Os> {
     pub setup: Setup,
     /// At least one.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<Listener<N>>,
     pub admission: Admission,
     pub replies: Replies,
     pub journal: Journal,
-    pub transmitter: Transmitter<Transport>,
+    pub transmitter: Transmitter<Transport<N>>,
 }
 
 /// The event loop, over owners that know nothing of each other.
-pub struct Worker {
+pub struct Worker<N: Net = Os> {
     setup: Setup,
-    poll: Poll,
+    net: N,
     timers: Timers,
     budget: Budget,
-    acceptor: Acceptor,
+    acceptor: Acceptor<N>,
     admission: Admission,
     conns: Connections,
     replies: Replies,
     journal: Journal,
-    transmitter: Transmitter<Transport>,
+    transmitter: Transmitter<Transport<N>>,
     #[cfg(feature = "http3")]
-    http3: http3::Http3,
+    http3: http3::Http3<N>,
     buffers: Buffers,
 }
 
@@ -160,23 +159,41 @@ impl Buffers {
     }
 }
 
-/// Of its wake-up, and of changes of files.
-fn poll(setup: &Setup, replies: &Replies) -> io::Result<Poll> {
-    let poll = Poll::new()?;
-    poll.add(&*setup.wake, WOKEN, EventFlags::IN)?;
+/// Has its wake-up announced, and changes of files.
+fn watch<N: Net>(net: &N, setup: &Setup, replies: &Replies) -> io::Result<()> {
+    net.add(Source::Wake(&setup.wake), WOKEN, EventFlags::IN)?;
     if let Some(watch) = replies.watch_fd() {
-        poll.add(watch, FILES, EventFlags::IN)?;
+        net.add(Source::Files(watch), FILES, EventFlags::IN)?;
     }
-    Ok(poll)
+    Ok(())
 }
 
 impl Worker {
-    pub fn new(parts: Parts) -> io::Result<Worker> {
+    /// Why this worker waits with two system calls where one would do.
+    pub fn poll_refusal(&self) -> Option<io::Error> {
+        self.net.refusal()
+    }
+
+    /// Serves until told to stop and the last response is sent, or the time for that is over.
+    pub fn run(mut self, beat: &Beat) -> io::Result<()> {
+        if self.setup.is_paced() {
+            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        }
+        while !self.step(|| beat.turn())? {}
+        Ok(())
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// In this world.
+    pub fn new(net: N, parts: Parts<N>) -> io::Result<Worker<N>> {
         let Parts { setup, listeners, admission, replies, journal, transmitter } = parts;
+        watch(&net, &setup, &replies)?;
         let mut worker = Worker {
-            poll: poll(&setup, &replies)?,
+            timers: Timers::new(net.now()),
+            net,
             setup,
-            timers: Timers::new(clock::now()),
             budget: Budget::default(),
             acceptor: Acceptor::new(listeners),
             admission,
@@ -194,42 +211,31 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Why this worker waits with two system calls where one would do.
-    pub fn poll_refusal(&self) -> Option<io::Error> {
-        self.poll.refusal()
-    }
-
-    /// Serves until told to stop and the last response is sent, or the time for that is over.
-    pub fn run(mut self, beat: &Beat) -> io::Result<()> {
-        if self.setup.is_paced() {
-            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
-            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    /// One turn, after a wait; `awake` is called between them. True: it was told to stop, and the last response is sent or the time for that is
+    /// over.
+    pub fn step(&mut self, awake: impl FnOnce()) -> io::Result<bool> {
+        let timeout = self.timeout();
+        self.net.wait(timeout)?;
+        awake();
+        self.tick(timeout);
+        self.turn();
+        let is_over = self.setup.stop.load(Ordering::Acquire) && self.is_stopped();
+        if is_over && let Some(notice) = self.transmitter.link().longest_wait() {
+            self.journal.error(notice);
         }
-        loop {
-            let timeout = self.timeout();
-            self.poll.wait(timeout)?;
-            beat.turn();
-            self.tick(timeout);
-            self.turn();
-            if self.setup.stop.load(Ordering::Acquire) && self.is_stopped() {
-                if let Some(notice) = self.transmitter.link().longest_wait() {
-                    self.journal.error(notice);
-                }
-                return Ok(());
-            }
-        }
+        Ok(is_over)
     }
 
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
-        if self.poll.is_left(FILES) {
+        if self.net.is_left(FILES) {
             self.replies.on_change();
         }
-        let has_newcomers = self.poll.is_left(LISTENER);
-        while let Some(ready) = self.poll.take() {
-            self.budget.to_come = self.poll.left() + usize::from(has_newcomers);
+        let has_newcomers = self.net.is_left(LISTENER);
+        while let Some(ready) = self.net.take() {
+            self.budget.to_come = self.net.left() + usize::from(has_newcomers);
             self.on_ready(ready);
-            if self.timers.is_turn_over(clock::now()) {
+            if self.timers.is_turn_over(self.net.now()) {
                 break;
             }
         }
@@ -255,7 +261,7 @@ impl Worker {
                 // Of one that was closed there may be many.
                 self.take_departures();
             }
-            if self.timers.is_turn_over(clock::now()) {
+            if self.timers.is_turn_over(self.net.now()) {
                 return;
             }
         }
@@ -333,7 +339,7 @@ impl Worker {
 
     /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
     fn read_clock(&mut self, timeout: Option<Nanos>) {
-        let paused = self.timers.advance(clock::now(), timeout);
+        let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {
             self.excuse(paused);
         }
@@ -342,13 +348,13 @@ impl Worker {
     /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
     fn tick(&mut self, timeout: Option<Nanos>) {
         self.read_clock(timeout);
-        self.timers.begin_turn(SystemTime::now);
+        self.timers.begin_turn(|| self.net.date());
         self.budget.begin_turn();
         self.journal.log_missed(self.timers.now());
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if self.conns.queued() > 0 || self.replies.found() > 0 || self.poll.left() > 0 || self.timers.is_sweeping() {
+        if self.conns.queued() > 0 || self.replies.found() > 0 || self.net.left() > 0 || self.timers.is_sweeping() {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.transmitter.poll_timeout();
@@ -359,6 +365,6 @@ impl Worker {
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
         let wake_at =
             [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at()].into_iter().flatten().min();
-        wake_at.map(|at| at - if self.setup.is_paced() { clock::now() } else { self.timers.now() })
+        wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
     }
 }

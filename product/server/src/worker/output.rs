@@ -8,7 +8,7 @@ use super::ending::{Ending, outcome_of};
 use super::exchange::{Place, Task};
 use super::failures::Kind;
 use super::{Order, Worker};
-use crate::clock;
+use crate::net::Net;
 use crate::reply::Reply;
 use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing};
 
@@ -20,7 +20,7 @@ const COPIED_BYTES_MAX: u64 = 2 << 10;
 /// Bodies from here on take several system calls, which two more do not make dearer.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
     pub(super) fn send(&mut self, place: Place, reply: Reply) {
         if let Some(error) = &reply.trouble {
@@ -135,7 +135,7 @@ impl Worker {
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
         if let Some(line) = self.conns[at].exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
-            line.first_byte_at = Some(clock::now());
+            line.first_byte_at = Some(self.net.now());
         }
     }
 
@@ -147,7 +147,7 @@ impl Worker {
             self.look_after_datagrams();
             return;
         }
-        self.transmitter.run(&clock::now);
+        self.transmitter.run(&|| self.net.now());
         for notice in self.transmitter.notices() {
             self.journal.error(notice);
         }
@@ -172,7 +172,7 @@ impl Worker {
 
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
-        let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= clock::now());
+        let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= self.net.now());
         if self.setup.is_paced() && !self.transmitter.link().is_searching() && is_due() {
             self.transmit();
         }

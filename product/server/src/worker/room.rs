@@ -5,20 +5,21 @@
 use super::Worker;
 #[cfg(feature = "http3")]
 use super::admission::NoPlace;
+use crate::net::Net;
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     pub(super) fn take_place(&mut self) -> bool {
         if self.admission.take_place() {
             return true;
         }
-        if !self.acceptor.is_client_waiting() {
+        if !self.acceptor.is_client_waiting(&self.net) {
             return false;
         }
         let is_freed = self.give_up_idle() && self.admission.take_place();
         self.log_full();
         if !is_freed {
-            self.acceptor.pause(&self.poll);
+            self.acceptor.pause(&self.net);
             self.admission.wait_for_place();
         }
         is_freed
@@ -33,7 +34,7 @@ impl Worker {
         let is_freed = self.give_up_idle() && self.admission.take_place();
         self.log_full();
         if !is_freed && self.admission.without_place() == NoPlace::Wait {
-            self.acceptor.pause(&self.poll);
+            self.acceptor.pause(&self.net);
             self.admission.wait_for_place();
             return None;
         }

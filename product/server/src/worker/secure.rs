@@ -5,13 +5,13 @@
 //! order: that is a job as they are ([`super::flight`]).
 
 use http::{Reject, Status, http1};
-use rustix::net::sockopt::set_tcp_quickack;
 use tls::REFUSAL;
 use units::Nanos;
 
 use super::Worker;
 use super::failures::Kind;
 use super::flight::{self, FLIGHT_BYTES_MAX};
+use crate::net::Net;
 use crate::transmit::Body;
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
@@ -22,7 +22,7 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
         let Some(session) = self.transmitter.session(at) else { return };
@@ -40,7 +40,7 @@ impl Worker {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    let _ = set_tcp_quickack(self.transmitter.socket(at), true);
+                    self.acknowledge(at);
                 }
             }
             Ok(()) => {

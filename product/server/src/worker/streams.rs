@@ -8,6 +8,7 @@ use mux::{Broken, Event, PREFACE};
 use super::Worker;
 use super::exchange::{Exchanges, Place, Task};
 use super::failures::Kind;
+use crate::net::Net;
 use crate::transmit::Failure;
 
 /// As much of the preface as no request of HTTP/1 begins with.
@@ -31,7 +32,7 @@ pub fn is_preface(bytes: &[u8]) -> bool {
     bytes.len() >= PREFACE_BYTES_MIN && PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte)
 }
 
-impl Worker {
+impl<N: Net> Worker<N> {
     /// From now on the client speaks HTTP/2.
     pub(super) fn begin_http2(&mut self, at: usize) {
         let settings = mux::Settings { request: self.setup.limits.request, streams_max: mux::STREAMS_MAX };

@@ -91,7 +91,7 @@ impl Bench {
         let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
         let order = order(&policy, pace);
         let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
-        let worker = Worker::new(Parts {
+        let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
             replies: Replies::new(replier, finds, current),
@@ -105,7 +105,8 @@ impl Bench {
                 wake,
                 stop: Arc::new(AtomicBool::new(false)),
             },
-        });
+        };
+        let worker = Worker::new(Os::new().unwrap(), parts);
         Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
     }
 
@@ -131,7 +132,7 @@ impl Bench {
     }
 
     fn turn(&mut self) {
-        self.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        self.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         self.worker.tick(None);
         self.worker.turn();
     }
@@ -265,7 +266,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     let mut client = bench.connect();
     client.send(HEAD);
     while client.responses() == 0 {
-        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         bench.worker.timers.set(bench.worker.timers.now() - pause);
         bench.worker.turn();

@@ -183,7 +183,7 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     assert_eq!(bench.worker.conns.len(), 1);
     disk.set_hanging(false);
     while bench.worker.conns.iter().any(|(_, conn)| conn.http1.is_answering()) {
-        bench.worker.poll.wait(Some(Nanos::from_millis(10))).unwrap();
+        bench.worker.net.wait(Some(Nanos::from_millis(10))).unwrap();
         bench.worker.turn();
     }
     let mut received = String::new();

@@ -4,7 +4,7 @@ use quic::testing::{Client as Peer, Windows};
 use quic::{Datagram, Datagrams};
 
 use super::*;
-use crate::udp::{Group, Pieces, Udp};
+use crate::udp::{DatagramSocket, Group, Pieces, Udp};
 
 /// A client and its socket.
 pub(super) struct Asking {

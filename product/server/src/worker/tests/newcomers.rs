@@ -6,7 +6,7 @@ use quic::testing::Windows;
 
 use super::*;
 use crate::clients::ClientLimits;
-use crate::udp::{Group, Udp};
+use crate::udp::{DatagramSocket, Group, Udp};
 use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
 /// More than these tests need.
@@ -84,7 +84,7 @@ fn a_turn_begins_few_connections_of_quic() {
     let knockers = bench.knock(2 * HANDSHAKES_PER_TURN_MAX + 4);
     for _ in 0..TURNS_MAX {
         let before = bench.connections().1;
-        bench.worker.poll.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         // However slow the machine, it is not time that ends it.
         bench.worker.timers.hold_turn();
@@ -133,7 +133,8 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
         bench.worker.acceptor.first_mut().is_passed = is_passed;
         bench.worker.http3 = Default::default();
-        bench.worker.poll = poll(&bench.worker.setup, &bench.worker.replies).unwrap();
+        bench.worker.net = Os::new().unwrap();
+        watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
         bench.worker.open_doors().unwrap();
         bench.worker.timers.stop_at(Nanos::MAX);
         let mut knocker = bench.knock(1).remove(0);

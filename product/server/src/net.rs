@@ -1,0 +1,153 @@
+//! The world that a worker runs in: a clock, readiness, and sockets. Production has the kernel's ([`Os`]); a simulation has its own.
+
+use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::SystemTime;
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll::EventFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketFlags};
+use units::Nanos;
+
+use crate::clock;
+use crate::poll::{Poll, Ready};
+use crate::transmit::{Stream, TcpSocket};
+#[cfg(feature = "http3")]
+use crate::udp::{DatagramSocket, Udp};
+use crate::wake::Wake;
+
+/// All that a worker asks of its surroundings. Nothing in it blocks but [`Net::wait`].
+pub trait Net: Debug + Sized {
+    type Listener: Debug;
+    type Tcp: Stream;
+    #[cfg(feature = "http3")]
+    type Udp: DatagramSocket;
+
+    /// The monotonic clock.
+    fn now(&self) -> Nanos;
+    /// The time of day.
+    fn date(&self) -> SystemTime;
+
+    /// Announces the readiness of a source under a token.
+    fn add(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
+    #[cfg(feature = "http3")]
+    fn modify(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
+    fn remove(&self, source: Source<'_, Self>) -> io::Result<()>;
+    /// As [`Poll::wait`].
+    fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()>;
+    /// As [`Poll::left`].
+    fn left(&self) -> usize;
+    /// As [`Poll::is_left`].
+    fn is_left(&self, token: u64) -> bool;
+    /// As [`Poll::take`].
+    fn take(&mut self) -> Option<Ready>;
+
+    /// A client that waits to be accepted, and its address.
+    fn accept(&self, listener: &Self::Listener) -> Result<(Self::Tcp, Option<SocketAddr>), Errno>;
+    /// Whether a client waits at any of them.
+    fn is_client_waiting<'a>(&self, listeners: impl Iterator<Item = &'a Self::Listener>) -> bool
+    where
+        Self: 'a;
+    /// Refuses clients from here on.
+    fn refuse(&self, listener: &Self::Listener);
+}
+
+/// What can become ready.
+pub enum Source<'a, N: Net> {
+    Wake(&'a Wake),
+    /// Changes of files.
+    Files(BorrowedFd<'a>),
+    Listener(&'a N::Listener),
+    Tcp(&'a N::Tcp),
+    #[cfg(feature = "http3")]
+    Udp(&'a N::Udp),
+}
+
+/// The kernel.
+#[derive(Debug)]
+pub struct Os(Poll);
+
+impl Os {
+    pub fn new() -> io::Result<Os> {
+        Ok(Os(Poll::new()?))
+    }
+
+    /// As [`Poll::refusal`].
+    pub fn refusal(&self) -> Option<io::Error> {
+        self.0.refusal()
+    }
+}
+
+impl Net for Os {
+    type Listener = OwnedFd;
+    type Tcp = TcpSocket;
+    #[cfg(feature = "http3")]
+    type Udp = Udp;
+
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn date(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn add(&self, source: Source<'_, Os>, token: u64, flags: EventFlags) -> io::Result<()> {
+        self.0.add(source, token, flags)
+    }
+
+    #[cfg(feature = "http3")]
+    fn modify(&self, source: Source<'_, Os>, token: u64, flags: EventFlags) -> io::Result<()> {
+        self.0.modify(source, token, flags)
+    }
+
+    fn remove(&self, source: Source<'_, Os>) -> io::Result<()> {
+        self.0.remove(source)
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
+        self.0.wait(timeout)
+    }
+
+    fn left(&self) -> usize {
+        self.0.left()
+    }
+
+    fn is_left(&self, token: u64) -> bool {
+        self.0.is_left(token)
+    }
+
+    fn take(&mut self) -> Option<Ready> {
+        self.0.take()
+    }
+
+    fn accept(&self, listener: &OwnedFd) -> Result<(TcpSocket, Option<SocketAddr>), Errno> {
+        let (socket, peer) = rustix::net::acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+        Ok((socket.into(), peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
+    }
+
+    fn is_client_waiting<'a>(&self, listeners: impl Iterator<Item = &'a OwnedFd>) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut listeners: Vec<_> = listeners.map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        poll(&mut listeners, Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn refuse(&self, listener: &OwnedFd) {
+        let _ = rustix::net::shutdown(listener, Shutdown::Both);
+    }
+}
+
+impl AsFd for Source<'_, Os> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Source::Wake(wake) => wake.as_fd(),
+            Source::Files(watch) => *watch,
+            Source::Listener(listener) => listener.as_fd(),
+            Source::Tcp(socket) => socket.as_fd(),
+            #[cfg(feature = "http3")]
+            Source::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
