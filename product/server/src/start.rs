@@ -16,13 +16,13 @@ use crate::clients::Clients;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Finds};
+use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::{Desk, Status};
 use crate::places::Places;
-use crate::reply::Replier;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
@@ -263,14 +263,14 @@ impl Server {
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
-        let replier = Replier::new(cache, Arc::clone(&served));
+        let handler = Handler::new(cache, Arc::clone(&served));
         let finds = Finds::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let order = order(&config.drain);
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, &config.limits),
-            replies: Replies::new(replier, finds, Arc::clone(&self.current)),
+            replies: Replies::new(handler, finds, Arc::clone(&self.current)),
             journal: Journal::new(self.logs.handle(), Arc::clone(&self.desk), served.assigned.as_deref()),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),

@@ -7,8 +7,8 @@ use http::Request;
 use super::Worker;
 use super::exchange::Task;
 use crate::clients::Client;
+use crate::handler::{Reply, To};
 use crate::net::Net;
-use crate::reply::{Reply, To};
 
 /// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn refuse_frequent(&mut self, at: usize, to: To, request: &Request) -> Option<Reply> {
         let refusal = self.admission.on_request(self.timers.now(), self.conns[at].client).err()?;
         refusal.notice.inspect(|notice| self.journal.error(notice));
-        Some(self.replies.replier().too_many(to, request, refusal.retry_after_s))
+        Some(self.replies.handler().too_many(to, request, refusal.retry_after_s))
     }
 
     /// Books what was sent, also of responses under way: the largest take hours.

@@ -99,7 +99,7 @@ impl<N: Net> Worker<N> {
             let context = Context {
                 remote: conn.peer(),
                 connection_reused: conn.has_answered,
-                class: self.replies.replier().class_name(class),
+                class: self.replies.handler().class_name(class),
                 ahead_bytes: self.transmitter.drain().ahead_bytes(conn.client),
             };
             let clock = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());

@@ -85,7 +85,7 @@ impl Flows {
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
     pub(super) fn open_doors(&mut self) -> io::Result<()> {
-        let Some(acceptor) = self.replies.replier().acceptor() else { return Ok(()) };
+        let Some(acceptor) = self.replies.handler().acceptor() else { return Ok(()) };
         let count = self.admission.workers();
         let settings = Settings {
             request: self.setup.limits.request,
@@ -113,7 +113,7 @@ impl<N: Net> Worker<N> {
 
     /// Certificates were read again.
     pub(super) fn renew_doors(&mut self) {
-        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.replies.replier().acceptor()) else { return };
+        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.replies.handler().acceptor()) else { return };
         doors.all.iter().for_each(|door| door.endpoint.replace(acceptor));
     }
 

@@ -10,8 +10,8 @@ use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
+use crate::handler;
 use crate::net::Net;
-use crate::reply;
 use crate::transmit::{Socket, Stream};
 
 impl<N: Net> Worker<N> {
@@ -147,7 +147,7 @@ impl<N: Net> Worker<N> {
 
     /// Keeps what log and objectives will say of a request.
     pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
-        let (log, version) = (self.replies.replier().log(site), self.conns[place.at].version(minor_version));
+        let (log, version) = (self.replies.handler().log(site), self.conns[place.at].version(minor_version));
         let line = self.journal.begin(self.timers.now(), log, request, version);
         if line.is_some() {
             self.conns.exchange(place).line = line;
@@ -157,7 +157,7 @@ impl<N: Net> Worker<N> {
     /// Answers what is no request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, place: Place, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
-        if let Some(log) = self.replies.replier().log(None) {
+        if let Some(log) = self.replies.handler().log(None) {
             let version = self.conns[place.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
             self.conns.exchange(place).line = Some(Box::new(line));
@@ -171,6 +171,6 @@ impl<N: Net> Worker<N> {
                 return self.refuse_tls(place.at, reject);
             }
         }
-        self.send(place, reply::reject(reject));
+        self.send(place, handler::reject(reject));
     }
 }

@@ -8,8 +8,8 @@ use super::ending::{Ending, outcome_of};
 use super::exchange::{Place, Task};
 use super::failures::Kind;
 use super::{Order, Worker};
+use crate::handler::Reply;
 use crate::net::Net;
-use crate::reply::Reply;
 use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing};
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.

@@ -10,11 +10,11 @@ use units::Nanos;
 
 use super::conn::Conn;
 use crate::files::{Answer, Find, Finds, Found, Key, Missing, SLOW_AFTER, SiteNumber};
-use crate::reply::{Replier, Reply, To};
+use crate::handler::{Handler, Reply, To};
 use crate::sites::{Current, Served};
 
 pub struct Replies {
-    replier: Replier,
+    handler: Handler,
     finds: Finds,
     /// For exchanges whose find has ended; at most one each.
     found: VecDeque<Answer>,
@@ -24,61 +24,61 @@ pub struct Replies {
 }
 
 impl Replies {
-    pub fn new(replier: Replier, finds: Finds, current: Arc<Current>) -> Replies {
-        Replies { replier, finds, found: VecDeque::new(), current, sites_turn: 0 }
+    pub fn new(handler: Handler, finds: Finds, current: Arc<Current>) -> Replies {
+        Replies { handler, finds, found: VecDeque::new(), current, sites_turn: 0 }
     }
 
-    pub(super) fn replier(&self) -> &Replier {
-        &self.replier
+    pub(super) fn handler(&self) -> &Handler {
+        &self.handler
     }
 
     /// Becomes readable when a file has changed, where that is watched.
     pub(super) fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.replier.cache.watch_fd()
+        self.handler.cache.watch_fd()
     }
 
     /// TLS for a newcomer; `None` where its listener is without, or no site has a certificate.
     pub(super) fn session(&self, is_secure: bool) -> Option<Box<Session>> {
-        let acceptor = self.replier.acceptor().filter(|_| is_secure)?;
+        let acceptor = self.handler.acceptor().filter(|_| is_secure)?;
         Some(Box::new(Session::new(acceptor)))
     }
 
     /// What a request on this connection is for.
     pub(super) fn to(&self, conn: &Conn, request: &Request) -> To {
-        let site = self.replier.site(request);
+        let site = self.handler.site(request);
         To { site, is_secure: conn.channel.is_secure(), http3_port: conn.http3_port }
     }
 
     /// The class of a request on this connection, which is for this site.
     pub(super) fn class_of(&self, conn: &Conn, site: Option<SiteNumber>, request: &Request) -> u16 {
-        self.replier.class_of(site, request, conn.address).unwrap_or(0)
+        self.handler.class_of(site, request, conn.address).unwrap_or(0)
     }
 
     /// The same for what is no request.
     pub(super) fn default_class(&self) -> u16 {
-        self.replier.default_class().unwrap_or(0)
+        self.handler.default_class().unwrap_or(0)
     }
 
     /// Forgets the files that have changed.
     pub(super) fn on_change(&mut self) {
-        self.replier.cache.on_change();
+        self.handler.cache.on_change();
     }
 
     /// Serves the sites in force from now on; gives them where they are others.
     pub(super) fn renew(&mut self) -> Option<Arc<Served>> {
         let served = self.current.newer(&mut self.sites_turn)?;
-        self.replier.serve(Arc::clone(&served));
+        self.handler.serve(Arc::clone(&served));
         Some(served)
     }
 
     /// A file that has to be found by another thread comes back: it is for [`Replies::begin_find`].
     pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Box<Find>> {
-        self.replier.reply(to, request, now)
+        self.handler.reply(to, request, now)
     }
 
     /// The reply with what was found, or is missing.
     pub(super) fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
-        self.replier.reply_with(to, request, found)
+        self.handler.reply_with(to, request, found)
     }
 
     /// Has a file found for an exchange of this name, of this client.
@@ -95,7 +95,7 @@ impl Replies {
 
     /// Takes what was found since.
     pub(super) fn take_found(&mut self, now: Nanos) {
-        self.finds.take(&mut self.replier.cache, now, &mut self.found);
+        self.finds.take(&mut self.handler.cache, now, &mut self.found);
     }
 
     /// The next exchange whose find has ended.
@@ -119,7 +119,7 @@ impl Replies {
 #[cfg(test)]
 impl Replies {
     pub(super) fn serve(&mut self, served: Arc<Served>) {
-        self.replier.serve(served);
+        self.handler.serve(served);
     }
 
     pub(super) fn add_found(&mut self, answer: Answer) {

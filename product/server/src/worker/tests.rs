@@ -10,9 +10,9 @@ use sched::{Drain, Pace};
 use super::*;
 use crate::clients::{ClientLimits, Clients};
 use crate::files::{Cache, CacheLimits, Finds, Options, Root};
+use crate::handler::Handler;
 use crate::log::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
-use crate::reply::Replier;
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -87,14 +87,14 @@ impl Bench {
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
         let finds = Finds::new(Arc::clone(&pool), move || woken.set());
-        let replier = Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
         let order = order(&policy, pace);
         let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
         let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
-            replies: Replies::new(replier, finds, current),
+            replies: Replies::new(handler, finds, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience),
             setup: Setup {

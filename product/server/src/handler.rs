@@ -25,7 +25,7 @@ pub struct Reply {
     pub trouble: Option<io::Error>,
 }
 
-/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Replier::serve`].
+/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
 #[derive(Debug, Clone, Copy)]
 pub struct To {
     pub site: Option<SiteNumber>,
@@ -35,7 +35,7 @@ pub struct To {
 }
 
 /// Makes responses for one worker.
-pub struct Replier {
+pub struct Handler {
     pub cache: Cache,
     served: Arc<Served>,
     /// Makes boundaries of multipart bodies differ.
@@ -54,9 +54,9 @@ impl From<Response<Body>> for Reply {
     }
 }
 
-impl Replier {
-    pub fn new(cache: Cache, served: Arc<Served>) -> Replier {
-        Replier { cache, served, boundaries: 0 }
+impl Handler {
+    pub fn new(cache: Cache, served: Arc<Served>) -> Handler {
+        Handler { cache, served, boundaries: 0 }
     }
 
     /// From now on for these sites.
@@ -90,7 +90,7 @@ impl Replier {
         &self.served.sites
     }
 
-    /// The site that a request is for; its number holds until the next [`Replier::serve`].
+    /// The site that a request is for; its number holds until the next [`Handler::serve`].
     pub fn site(&self, request: &Request) -> Option<SiteNumber> {
         self.sites().of(request.fields.host)
     }
@@ -100,7 +100,7 @@ impl Replier {
         self.served.log(site)
     }
 
-    /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
+    /// What has to be found aside comes back instead, to be answered by [`Handler::reply_with`].
     pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
