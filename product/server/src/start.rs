@@ -21,7 +21,7 @@ use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::net::Os;
-use crate::objectives::{Desk, Status};
+use crate::objectives::{Status, StatusChannel};
 use crate::places::Places;
 use crate::sandbox;
 use crate::service::PrivilegeError;
@@ -57,7 +57,7 @@ pub struct Server {
     threads: Threads,
     logs: Logs,
     current: Arc<Current>,
-    desk: Arc<Desk>,
+    status_channel: Arc<StatusChannel>,
     /// To files that were named at the start.
     is_confined: bool,
     keeping: Keeping,
@@ -144,7 +144,7 @@ impl Server {
             threads,
             logs,
             current,
-            desk: Arc::default(),
+            status_channel: Arc::default(),
             is_confined,
             keeping: Keeping::new(config.keeper.take(), config.drain.place.take()),
         };
@@ -235,12 +235,12 @@ impl Server {
 
     /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
     pub fn keep_rate(&self) {
-        self.keeping.keep(self.desk.found(), |line| self.tell(line));
+        self.keeping.keep(self.status_channel.found(), |line| self.tell(line));
     }
 
     /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
     pub fn status(&self) -> Option<Status> {
-        self.desk.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
+        self.status_channel.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
     }
 
     /// Finishes what is being sent, then ends all threads.
@@ -271,7 +271,7 @@ impl Server {
             listeners,
             admission: Admission::new(number, places, clients, &config.limits),
             replies: Replies::new(handler, finds, Arc::clone(&self.current)),
-            journal: Journal::new(self.logs.handle(), Arc::clone(&self.desk), served.assigned.as_deref()),
+            journal: Journal::new(self.logs.handle(), Arc::clone(&self.status_channel), served.assigned.as_deref()),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             setup: Setup {

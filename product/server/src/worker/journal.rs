@@ -14,7 +14,7 @@ use super::failures::{Failures, Kind};
 use super::line::Line;
 use crate::classes::Assigned;
 use crate::log::{AccessLog, Entry, Log, Outcome};
-use crate::objectives::{Book, Desk, Ended, Found, Status, UnderWay};
+use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
 
 pub struct Journal {
@@ -23,7 +23,7 @@ pub struct Journal {
     flush_at: Option<Nanos>,
     /// What each class of a file has had; none without any.
     objectives: Option<Box<Book>>,
-    desk: Arc<Desk>,
+    status_channel: Arc<StatusChannel>,
     failures: Failures,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Context<'c> {
 
 impl Journal {
     /// `assigned`: the classes of a file.
-    pub fn new(log: AccessLog, desk: Arc<Desk>, assigned: Option<&Assigned>) -> Journal {
+    pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
         let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
-        Journal { log, flush_at: None, objectives, desk, failures: Failures::default() }
+        Journal { log, flush_at: None, objectives, status_channel, failures: Failures::default() }
     }
 
     /// A line of the error log.
@@ -136,7 +136,7 @@ impl Journal {
 
     /// A rate that was found, for the thread that keeps it over a restart.
     pub(super) fn leave_rate(&self, found: Found) {
-        self.desk.leave(found);
+        self.status_channel.leave(found);
     }
 
     /// Answers the thread that asks for the classes and the line, if one does.
@@ -146,7 +146,7 @@ impl Journal {
         line: Option<Uplink>,
         under_way: impl FnOnce() -> BTreeMap<u16, UnderWay>,
     ) {
-        let Some(answer) = self.desk.asked() else { return };
+        let Some(answer) = self.status_channel.asked() else { return };
         let none = Status { classes: vec![], line: None };
         let status = self.objectives.as_mut().map_or(none, |objectives| objectives.status(now, &under_way()));
         // One that waits no longer need not know.
@@ -181,15 +181,15 @@ mod tests {
         Assigned::new(&ClassesConfig { table: read.class_table().unwrap(), assignment, objectives })
     }
 
-    fn journal(assigned: Option<&Assigned>) -> (Journal, Arc<Desk>, Threads) {
+    fn journal(assigned: Option<&Assigned>) -> (Journal, Arc<StatusChannel>, Threads) {
         let threads = Threads::start(None, || {}).unwrap();
-        let (logs, desk) = (Logs::start(&threads).unwrap(), Arc::<Desk>::default());
-        (Journal::new(logs.handle(), Arc::clone(&desk), assigned), desk, threads)
+        let (logs, status_channel) = (Logs::start(&threads).unwrap(), Arc::<StatusChannel>::default());
+        (Journal::new(logs.handle(), Arc::clone(&status_channel), assigned), status_channel, threads)
     }
 
-    fn status(journal: &mut Journal, desk: &Desk) -> Status {
+    fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
         let answer = || journal.answer_status(Nanos::from_secs(1), None, BTreeMap::new);
-        desk.ask(answer, Duration::from_secs(60)).unwrap()
+        status_channel.ask(answer, Duration::from_secs(60)).unwrap()
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn an_end_counts_for_its_class_and_is_asked_for_by_another_thread() {
-        let (mut journal, desk, _threads) = journal(Some(&assigned()));
+        let (mut journal, status_channel, _threads) = journal(Some(&assigned()));
         let mut line = Line::bare(Nanos::ZERO);
         line.is_measured = true;
         (line.status, line.head_bytes, line.body_bytes) = (200, 100, 1000);
@@ -213,16 +213,16 @@ mod tests {
         journal.count(Nanos::from_millis(201), 0, &line, &Ending::now(), clock);
         journal.count(Nanos::from_millis(201), 0, &line, &Ending::now().cut(7, Outcome::Reset), clock);
         assert!(journal.wake_at().is_some(), "a response took longer than its objective");
-        let class = status(&mut journal, &desk).classes.remove(0);
+        let class = status(&mut journal, &status_channel).classes.remove(0);
         assert_eq!((class.responses, class.bytes), (2, 1107));
         assert_eq!(class.objective.unwrap().total.missed, 2, "one that was cut missed it too");
     }
 
     #[test]
     fn a_rate_that_was_found_is_left() {
-        let (journal, desk, _threads) = journal(None);
+        let (journal, status_channel, _threads) = journal(None);
         let found = Found { rate: "1mbit".parse().unwrap(), at: Nanos(5) };
         journal.leave_rate(found);
-        assert_eq!(desk.found(), Some(found));
+        assert_eq!(status_channel.found(), Some(found));
     }
 }
