@@ -104,36 +104,36 @@ impl Handler {
     pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
-            return Ok(self.dressed(to, request, redirect(status, &target)));
+            return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
                 Lookup::Done(found) => Ok(self.reply_with(to, request, found)),
                 Lookup::Aside(find) => Err(find),
             },
-            Method::Options => Ok(self.dressed(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.dressed(to, request, refused.into()))
+                Ok(self.with_headers(to, request, refused.into()))
             }
         }
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
-        self.dressed(to, request, reply)
+        self.with_headers(to, request, reply)
     }
 
     /// The answer to a client that asks too often (RFC 6585 section 4).
     pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
-        self.dressed(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
+        self.with_headers(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
     }
 
-    fn dressed(&self, to: To, request: &Request, reply: Reply) -> Reply {
+    fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
-        let response = self.sites().dress(site, request, to.is_secure, reply.response);
+        let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
         let Some(port) = to.http3_port else { return Reply { response, ..reply } };
         Reply { response: response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes()), ..reply }
     }
