@@ -34,27 +34,27 @@ const DATAGRAM_BYTES: u64 = 1452;
 /// What a worker has for HTTP/3.
 pub(super) struct Http3<N: Net> {
     /// None where nobody speaks it.
-    doors: Option<Box<Doors<N>>>,
+    endpoints: Option<Box<UdpEndpoints<N>>>,
     pub flows: Flows,
 }
 
 impl<N: Net> Default for Http3<N> {
     fn default() -> Http3<N> {
-        Http3 { doors: None, flows: Flows::default() }
+        Http3 { endpoints: None, flows: Flows::default() }
     }
 }
 
 /// The sockets of a worker.
-struct Doors<N: Net> {
-    all: Vec<Door<N>>,
+struct UdpEndpoints<N: Net> {
+    all: Vec<UdpEndpoint<N>>,
     pieces: Pieces,
     /// What is said to clients without a connection.
     answers: Datagrams,
 }
 
-struct Door<N: Net> {
+struct UdpEndpoint<N: Net> {
     udp: Arc<N::Udp>,
-    endpoint: Endpoint,
+    quic: Endpoint,
     /// The service manager has it too.
     is_passed: bool,
     /// Room in it is waited for.
@@ -70,9 +70,9 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    fn add(&mut self, door: usize, key: Key, owner: u64) {
-        self.owners.insert((door, key), owner);
-        self.keys.insert(owner, (door, key));
+    fn add(&mut self, endpoint: usize, key: Key, owner: u64) {
+        self.owners.insert((endpoint, key), owner);
+        self.keys.insert(owner, (endpoint, key));
     }
 
     pub fn forget(&mut self, owner: u64) {
@@ -84,7 +84,7 @@ impl Flows {
 
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
-    pub(super) fn open_doors(&mut self) -> io::Result<()> {
+    pub(super) fn open_udp_endpoints(&mut self) -> io::Result<()> {
         let Some(acceptor) = self.replies.handler().acceptor() else { return Ok(()) };
         let count = self.admission.workers();
         let settings = Settings {
@@ -100,32 +100,35 @@ impl<N: Net> Worker<N> {
         for listener in self.acceptor.listeners() {
             let Some(udp) = listener.udp.clone() else { continue };
             let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
-            let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
+            let quic = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             self.net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
-            all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
+            all.push(UdpEndpoint { udp, quic, is_passed: listener.is_passed, is_full: false });
         }
         if !all.is_empty() {
             let (pieces, answers) = (Pieces::new(), Datagrams::new());
-            self.http3.doors = Some(Box::new(Doors { all, pieces, answers }));
+            self.http3.endpoints = Some(Box::new(UdpEndpoints { all, pieces, answers }));
         }
         Ok(())
     }
 
     /// Certificates were read again.
-    pub(super) fn renew_doors(&mut self) {
-        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.replies.handler().acceptor()) else { return };
-        doors.all.iter().for_each(|door| door.endpoint.replace(acceptor));
+    pub(super) fn renew_udp_endpoints(&mut self) {
+        let (Some(endpoints), Some(acceptor)) = (&self.http3.endpoints, self.replies.handler().acceptor()) else {
+            return;
+        };
+        endpoints.all.iter().for_each(|endpoint| endpoint.quic.replace(acceptor));
     }
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             self.transmitter.on_datagram_room(self.timers.now());
         }
-        let Some(mut doors) = self.http3.doors.take() else { return };
-        let Doors { all, pieces, answers } = &mut *doors;
-        for (number, door) in all.iter().enumerate() {
+        let Some(mut endpoints) = self.http3.endpoints.take() else { return };
+        let UdpEndpoints { all, pieces, answers } = &mut *endpoints;
+        for (number, endpoint) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
-                let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
+                let may_have_more =
+                    endpoint.udp.receive(pieces, |came| self.take_datagram(number, endpoint, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
                 let is_over =
                     self.timers.turn_time(self.net.now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
@@ -133,24 +136,24 @@ impl<N: Net> Worker<N> {
                     break;
                 }
             }
-            self.answer_datagrams(door, answers);
+            self.answer_datagrams(endpoint, answers);
         }
-        self.http3.doors = Some(doors);
+        self.http3.endpoints = Some(endpoints);
     }
 
-    fn take_datagram(&mut self, number: usize, door: &Door<N>, came: &Came<'_>, answers: &mut Datagrams) {
-        match door.endpoint.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
-            Arrival::New(attempt) => self.welcome_http3(number, door, attempt, answers),
+    fn take_datagram(&mut self, number: usize, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
+        match endpoint.quic.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
+            Arrival::New(attempt) => self.welcome_http3(number, endpoint, attempt, answers),
             Arrival::For(key, incoming) => self.deposit((number, key), incoming),
             Arrival::Answered | Arrival::Ignored => {}
         }
     }
 
     /// Says what is said outside of connections. What there is no room for is lost, as it might be anywhere.
-    fn answer_datagrams(&mut self, door: &Door<N>, answers: &mut Datagrams) {
+    fn answer_datagrams(&mut self, endpoint: &UdpEndpoint<N>, answers: &mut Datagrams) {
         if let Some(first) = answers.first() {
             let framing = framing(first.to);
-            let (left, _) = door.udp.send(answers, door.udp.control_priority());
+            let (left, _) = endpoint.udp.send(answers, endpoint.udp.control_priority());
             answers.clear();
             self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
         }
@@ -166,35 +169,35 @@ impl<N: Net> Worker<N> {
         self.conns.stir(at);
     }
 
-    fn welcome_http3(&mut self, number: usize, door: &Door<N>, attempt: Attempt, answers: &mut Datagrams) {
-        if self.timers.is_stopping() && door.is_passed {
+    fn welcome_http3(&mut self, number: usize, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
+        if self.timers.is_stopping() && endpoint.is_passed {
             // It knocks again, at the next process that has the socket.
-            return door.endpoint.ignore(attempt);
+            return endpoint.quic.ignore(attempt);
         }
         let peer = attempt.from();
         if !self.timers.is_stopping() && !attempt.is_proved() && self.admission.is_scarce(peer.ip()) {
-            return door.endpoint.retry(attempt, answers);
+            return endpoint.quic.retry(attempt, answers);
         }
         if !self.budget.has_quic_handshake_left() {
             // It was read with others, and knocks again within a second.
-            return door.endpoint.ignore(attempt);
+            return endpoint.quic.ignore(attempt);
         }
         let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
         // It knocks again within a second.
-        let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
+        let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
-            return door.endpoint.refuse(attempt, answers);
+            return endpoint.quic.refuse(attempt, answers);
         };
         self.budget.on_quic_handshake();
-        match door.endpoint.accept(self.timers.now(), attempt, answers) {
-            Some(session) => self.admit_http3((number, door), client, session),
+        match endpoint.quic.accept(self.timers.now(), attempt, answers) {
+            Some(session) => self.admit_http3((number, endpoint), client, session),
             None => self.admission.leave(self.timers.now(), client),
         }
     }
 
-    fn admit_http3(&mut self, (number, door): (usize, &Door<N>), client: u32, session: Session) {
+    fn admit_http3(&mut self, (number, endpoint): (usize, &UdpEndpoint<N>), client: u32, session: Session) {
         let (peer, key) = (session.peer(), session.key());
-        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&door.udp))));
+        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp))));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.http3.flows.add(number, key, self.conns[at].owner);
         self.transmitter.begin_framed(self.timers.now(), at, session.into());
@@ -249,13 +252,13 @@ impl<N: Net> Worker<N> {
 
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
-        let Some(doors) = &mut self.http3.doors else { return };
-        for door in &mut doors.all {
-            let is_full = self.transmitter.is_full_at(door.udp.number());
-            if is_full != std::mem::replace(&mut door.is_full, is_full) {
+        let Some(endpoints) = &mut self.http3.endpoints else { return };
+        for endpoint in &mut endpoints.all {
+            let is_full = self.transmitter.is_full_at(endpoint.udp.number());
+            if is_full != std::mem::replace(&mut endpoint.is_full, is_full) {
                 let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.
-                let _ = self.net.modify(Source::Udp(&*door.udp), DATAGRAMS, flags);
+                let _ = self.net.modify(Source::Udp(&*endpoint.udp), DATAGRAMS, flags);
             }
         }
         let stirred: Vec<u64> = self.transmitter.stirred().collect();

@@ -207,7 +207,7 @@ impl<N: Net> Worker<N> {
         };
         worker.accept_again()?;
         #[cfg(feature = "http3")]
-        worker.open_doors()?;
+        worker.open_udp_endpoints()?;
         Ok(worker)
     }
 
@@ -277,7 +277,7 @@ impl<N: Net> Worker<N> {
                         self.journal.replace_classes(assigned);
                     }
                     #[cfg(feature = "http3")]
-                    self.renew_doors();
+                    self.renew_udp_endpoints();
                 }
                 self.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {

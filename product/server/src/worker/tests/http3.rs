@@ -25,7 +25,7 @@ impl Bench {
         let listener = bench.worker.acceptor.first_mut();
         listener.is_secure = false;
         listener.udp = Some(Arc::new(bound()));
-        bench.worker.open_doors().unwrap();
+        bench.worker.open_udp_endpoints().unwrap();
         bench
     }
 

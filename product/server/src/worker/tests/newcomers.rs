@@ -21,7 +21,7 @@ impl Bench {
         let group = Group { count: 1, only_v6: true, control_priority: 0 };
         let udp = Udp::bind_all("127.0.0.1:0".parse().unwrap(), group).unwrap().remove(0);
         bench.worker.acceptor.first_mut().udp = Some(Arc::new(udp));
-        bench.worker.open_doors().unwrap();
+        bench.worker.open_udp_endpoints().unwrap();
         bench
     }
 
@@ -135,7 +135,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         bench.worker.http3 = Default::default();
         bench.worker.net = Os::new().unwrap();
         watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
-        bench.worker.open_doors().unwrap();
+        bench.worker.open_udp_endpoints().unwrap();
         bench.worker.timers.stop_at(Nanos::MAX);
         let mut knocker = bench.knock(1).remove(0);
         bench.turns();
