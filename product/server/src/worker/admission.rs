@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::Nanos;
 
-use super::client::Known;
+use super::client::KnownClients;
 use super::connections::Connections;
 use super::idle::Idle;
 use super::streams::OpenStreams;
@@ -22,7 +22,7 @@ pub struct Admission {
     weights: ClientWeights,
     /// No connection gives way.
     holds_places: bool,
-    known: Known,
+    known: KnownClients,
     idle: Idle,
     streams: OpenStreams,
 }
@@ -53,7 +53,7 @@ impl Admission {
             clients,
             weights: limits.client_weights.clone(),
             holds_places: limits.holds_places,
-            known: Known::default(),
+            known: KnownClients::default(),
             idle: Idle::default(),
         }
     }

@@ -12,7 +12,7 @@ use crate::net::Net;
 
 /// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownClients {
     clients: Vec<KnownClient>,
 }
 
@@ -26,7 +26,7 @@ struct KnownClient {
     introduced: u16,
 }
 
-impl Known {
+impl KnownClients {
     fn of(&mut self, client: u32) -> &mut KnownClient {
         let at = client as usize;
         if self.clients.len() <= at {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn bytes_are_booked_once() {
-        let mut known = Known::default();
+        let mut known = KnownClients::default();
         [(3, 1000), (3, 5), (2, 7)].into_iter().for_each(|(client, bytes)| known.add(client, bytes));
         assert_eq!([3, 3, 2, 9].map(|client| known.take_bytes(client)), [1005, 0, 7, 0]);
         [u64::MAX, 1].into_iter().for_each(|bytes| known.add(0, bytes));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_client_is_introduced_once_and_again_under_the_index_of_another() {
-        let mut known = Known::default();
+        let mut known = KnownClients::default();
         let clients = [(5, 0), (5, 0), (5, 1), (5, 1), (4, 0)].map(|(index, generation)| Client { index, generation });
         assert_eq!(clients.map(|client| known.is_new(client)), [true, false, true, false, true]);
         assert_eq!(size_of::<KnownClient>(), 6);
