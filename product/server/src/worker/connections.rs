@@ -6,7 +6,7 @@ use slab::Slab;
 use units::Nanos;
 
 use super::conn::Conn;
-use super::exchange::{Exchange, Place};
+use super::exchange::{Exchange, ExchangeId};
 use super::owner::{Owners, slot_of};
 use crate::turns::Turns;
 
@@ -93,15 +93,15 @@ impl Connections {
         self.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
     }
 
-    pub fn exchange(&mut self, place: Place) -> &mut Exchange {
-        self.slots[place.at].exchange(place.stream)
+    pub fn exchange(&mut self, id: ExchangeId) -> &mut Exchange {
+        self.slots[id.at].exchange(id.stream)
     }
 
     /// The exchange of this name, if it is still there.
-    pub fn place(&self, owner: u64) -> Option<Place> {
+    pub fn exchange_id(&self, owner: u64) -> Option<ExchangeId> {
         let at = slot_of(owner);
         let exchange = self.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
-        Some(Place { at, stream: exchange.number })
+        Some(ExchangeId { at, stream: exchange.number })
     }
 
     /// Has a connection read in its turn.
@@ -178,10 +178,10 @@ mod tests {
         let at = add(&mut conns, 1);
         let owner = conns[at].owner;
         conns.queue(at);
-        assert_eq!((conns.slot(owner), conns.place(owner)), (Some(at), Some(at.into())));
+        assert_eq!((conns.slot(owner), conns.exchange_id(owner)), (Some(at), Some(at.into())));
         conns.remove(at);
         assert_eq!(add(&mut conns, 1), at, "the slot is used again");
-        assert_eq!((conns.slot(owner), conns.place(owner), conns.unqueue()), (None, None, None));
+        assert_eq!((conns.slot(owner), conns.exchange_id(owner), conns.unqueue()), (None, None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
-use super::exchange::Place;
+use super::exchange::ExchangeId;
 use super::journal::Context;
 use super::line::Line;
 use crate::log::{AccessLog, Outcome, Sizes, Times};
@@ -86,16 +86,16 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
 
 impl<N: Net> Worker<N> {
     /// Logs a response, once.
-    pub(super) fn log(&mut self, place: Place, ending: Ending) {
-        let exchange = self.conns.exchange(place);
+    pub(super) fn log(&mut self, id: ExchangeId, ending: Ending) {
+        let exchange = self.conns.exchange(id);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.journal.count(self.timers.now(), class, &line, &ending, || self.net.now());
-        self.write_line(place, class, &line, ending);
+        self.write_line(id, class, &line, ending);
     }
 
-    fn write_line(&mut self, place: Place, class: u16, line: &Line, ending: Ending) {
+    fn write_line(&mut self, id: ExchangeId, class: u16, line: &Line, ending: Ending) {
         if line.log.is_some() {
-            let conn = &self.conns[place.at];
+            let conn = &self.conns[id.at];
             let context = Context {
                 remote: conn.peer(),
                 connection_reused: conn.has_answered,
@@ -121,12 +121,12 @@ impl<N: Net> Worker<N> {
     }
 
     /// A request whose client left before there was a response has a line all the same.
-    pub(super) fn log_unanswered(&mut self, place: Place) {
-        let exchange = self.conns.exchange(place);
+    pub(super) fn log_unanswered(&mut self, id: ExchangeId) {
+        let exchange = self.conns.exchange(id);
         if let (class, Some(mut line)) = (exchange.class, exchange.line.take()) {
             line.status = UNANSWERED_STATUS;
             let outcome = outcome_of(&Failure::Disconnected, self.timers.is_time_up());
-            self.write_line(place, class, &line, Ending::now().cut(0, outcome));
+            self.write_line(id, class, &line, Ending::now().cut(0, outcome));
         }
     }
 

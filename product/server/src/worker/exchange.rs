@@ -65,14 +65,14 @@ pub struct Streams {
 
 /// Where an exchange is: the slot of its connection, and the number of its stream, 0 where there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ExchangeId {
     pub at: usize,
     pub stream: u32,
 }
 
-impl From<usize> for Place {
-    fn from(at: usize) -> Place {
-        Place { at, stream: 0 }
+impl From<usize> for ExchangeId {
+    fn from(at: usize) -> ExchangeId {
+        ExchangeId { at, stream: 0 }
     }
 }
 

@@ -5,7 +5,7 @@ use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 
 use super::Worker;
-use super::exchange::Place;
+use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
@@ -107,29 +107,29 @@ impl<N: Net> Worker<N> {
     }
 
     /// Answers a request; `head` is that of HTTP/1.1.
-    pub(super) fn answer(&mut self, place: Place, request: &Request, head: Option<&Head>) {
+    pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let minor_version = head.map_or(0, |head| head.minor_version);
-        let to = self.replies.to(&self.conns[place.at], request);
-        let reply = match self.refuse_frequent(place.at, to, request) {
+        let to = self.replies.to(&self.conns[id.at], request);
+        let reply = match self.refuse_frequent(id.at, to, request) {
             Some(reply) => Ok(reply),
             None => self.replies.reply(self.timers.now(), to, request),
         };
         let reply = match reply {
             Ok(reply) => reply,
-            Err(_) if head.is_some_and(|head| self.must_postpone(place.at, head)) => return,
-            Err(find) => match self.begin_find(place, find) {
+            Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
+            Err(find) => match self.begin_find(id, find) {
                 Ok(key) => {
-                    self.conns.exchange(place).wait_for(key, Box::new(request.into()));
-                    return self.note(place, to.site, request, minor_version);
+                    self.conns.exchange(id).wait_for(key, Box::new(request.into()));
+                    return self.note(id, to.site, request, minor_version);
                 }
                 Err(missing) => self.replies.reply_with(to, request, Err(missing)),
             },
         };
-        self.note(place, to.site, request, minor_version);
-        let class = self.replies.class_of(&self.conns[place.at], to.site, request);
-        self.conns.exchange(place).class = class;
-        self.send(place, reply);
+        self.note(id, to.site, request, minor_version);
+        let class = self.replies.class_of(&self.conns[id.at], to.site, request);
+        self.conns.exchange(id).class = class;
+        self.send(id, reply);
     }
 
     /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
@@ -146,31 +146,31 @@ impl<N: Net> Worker<N> {
     }
 
     /// Keeps what log and objectives will say of a request.
-    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
-        let (log, version) = (self.replies.handler().log(site), self.conns[place.at].version(minor_version));
+    pub(super) fn note(&mut self, id: ExchangeId, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
+        let (log, version) = (self.replies.handler().log(site), self.conns[id.at].version(minor_version));
         let line = self.journal.begin(self.timers.now(), log, request, version);
         if line.is_some() {
-            self.conns.exchange(place).line = line;
+            self.conns.exchange(id).line = line;
         }
     }
 
     /// Answers what is no request. Over HTTP/1.1 no more is read.
-    pub(super) fn refuse(&mut self, place: Place, reject: Reject, shown: &Shown, is_tls: bool) {
+    pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
         if let Some(log) = self.replies.handler().log(None) {
-            let version = self.conns[place.at].version(shown.minor_version);
+            let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
-            self.conns.exchange(place).line = Some(Box::new(line));
+            self.conns.exchange(id).line = Some(Box::new(line));
         }
-        self.conns.exchange(place).class = self.replies.default_class();
-        let conn = &mut self.conns[place.at];
+        self.conns.exchange(id).class = self.replies.default_class();
+        let conn = &mut self.conns[id.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.
             conn.input.is_readable = true;
             if is_tls && !conn.channel.is_tls() {
-                return self.refuse_tls(place.at, reject);
+                return self.refuse_tls(id.at, reject);
             }
         }
-        self.send(place, handler::reject(reject));
+        self.send(id, handler::reject(reject));
     }
 }

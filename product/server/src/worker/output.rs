@@ -5,7 +5,7 @@ use units::Nanos;
 
 use super::budget::BYTES_PER_TURN_MAX;
 use super::ending::{Ending, outcome_of};
-use super::exchange::{Place, Task};
+use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::{Order, Worker};
 use crate::handler::Reply;
@@ -22,20 +22,20 @@ const CORK_BYTES_MIN: u64 = 1 << 20;
 
 impl<N: Net> Worker<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
-    pub(super) fn send(&mut self, place: Place, reply: Reply) {
+    pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
             // Our side's trouble; a client may ask for it as often as it likes.
             self.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
-        if !self.conns[place.at].is_multiplexed() {
-            let (body, is_last) = self.encode(place.at, reply);
-            return self.send_encoded(place.at, body, is_last);
+        if !self.conns[id.at].is_multiplexed() {
+            let (body, is_last) = self.encode(id.at, reply);
+            return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
-        let exchange = self.conns.exchange(place);
+        let exchange = self.conns.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
-        self.dispatch(place, Outgoing::on_stream(head, body));
+        self.dispatch(id, Outgoing::on_stream(head, body));
     }
 
     /// Sends what is encoded, and this body behind it.
@@ -120,17 +120,17 @@ impl<N: Net> Worker<N> {
     }
 
     /// Makes a job of a response.
-    fn dispatch(&mut self, place: Place, outgoing: Outgoing) {
-        let conn = &mut self.conns[place.at];
-        let class = conn.exchange(place.stream).class;
+    fn dispatch(&mut self, id: ExchangeId, outgoing: Outgoing) {
+        let conn = &mut self.conns[id.at];
+        let class = conn.exchange(id.stream).class;
         let precedence = match conn.is_multiplexed() {
-            true => self.transmitter.engine(place.at).precedence(place.stream),
+            true => self.transmitter.engine(id.at).precedence(id.stream),
             false => Precedence::default(),
         };
-        let dispatch = Dispatch { outgoing, class, stream: place.stream, precedence };
-        let job = self.transmitter.dispatch(self.timers.now(), place.at, dispatch);
+        let dispatch = Dispatch { outgoing, class, stream: id.stream, precedence };
+        let job = self.transmitter.dispatch(self.timers.now(), id.at, dispatch);
         let job = job.expect("a client has no more requests than its connection may have jobs");
-        self.conns[place.at].hold(place.stream, job, self.timers.now());
+        self.conns[id.at].hold(id.stream, job, self.timers.now());
     }
 
     fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
@@ -184,25 +184,25 @@ impl<N: Net> Worker<N> {
         if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
-        let (place, ending) = (Place { at, stream: departure.stream }, Ending::of(&departure));
+        let (id, ending) = (ExchangeId { at, stream: departure.stream }, Ending::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();
-        let exchange = self.conns.exchange(place);
+        let exchange = self.conns.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {
             exchange.task = Task::None;
         }
         match departure.failure {
-            None if is_multiplexed => self.log(place, ending),
+            None if is_multiplexed => self.log(id, ending),
             None => {
                 self.on_sent(at, ending);
                 return self.go_on(at);
             }
             Some(failure) => {
-                self.report(place, &failure, departure.sent_bytes, ending);
+                self.report(id, &failure, departure.sent_bytes, ending);
                 if !is_multiplexed {
                     return self.close(at);
                 }
-                self.transmitter.cancel(at, place.stream);
+                self.transmitter.cancel(at, id.stream);
                 if matches!(failure, Failure::Stalled) {
                     self.abandon(at);
                 }
@@ -210,13 +210,13 @@ impl<N: Net> Worker<N> {
         }
         if let Some(conn) = self.conns.get_mut(at) {
             conn.has_answered = true;
-            self.end_stream(place);
+            self.end_stream(id);
         }
     }
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    pub(super) fn report(&mut self, place: Place, failure: &Failure, sent_bytes: u64, ending: Ending) {
-        let (now, peer) = (self.timers.now(), self.conns[place.at].peer());
+    pub(super) fn report(&mut self, id: ExchangeId, failure: &Failure, sent_bytes: u64, ending: Ending) {
+        let (now, peer) = (self.timers.now(), self.conns[id.at].peer());
         match failure {
             Failure::Truncated { path } => {
                 let why = format_args!("{path}: became shorter while being sent to {peer}, after {sent_bytes} bytes");
@@ -233,7 +233,7 @@ impl<N: Net> Worker<N> {
             Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected => {}
         }
         let outcome = outcome_of(failure, self.timers.is_time_up());
-        self.log(place, ending.cut(sent_bytes, outcome));
+        self.log(id, ending.cut(sent_bytes, outcome));
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.

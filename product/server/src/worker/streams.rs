@@ -6,7 +6,7 @@ use http::{Method, OwnedRequest, Refused};
 use mux::{Broken, Event, PREFACE};
 
 use super::Worker;
-use super::exchange::{Exchanges, Place, Task};
+use super::exchange::{ExchangeId, Exchanges, Task};
 use super::failures::Kind;
 use crate::net::Net;
 use crate::transmit::Failure;
@@ -76,9 +76,9 @@ impl<N: Net> Worker<N> {
             match self.transmitter.engine(at).event() {
                 None => return,
                 Some(Event::Request { .. }) if self.admission.is_full_of_streams() => return self.refuse_streams(at),
-                Some(Event::Request { stream, request }) => self.begin_stream(Place { at, stream }, request),
-                Some(Event::Priority { stream }) => self.prefer(Place { at, stream }),
-                Some(Event::Closed { stream }) => self.leave_stream(Place { at, stream }),
+                Some(Event::Request { stream, request }) => self.begin_stream(ExchangeId { at, stream }, request),
+                Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
+                Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
     }
@@ -91,51 +91,51 @@ impl<N: Net> Worker<N> {
         self.abandon(at);
     }
 
-    fn begin_stream(&mut self, place: Place, request: Result<Box<OwnedRequest>, Box<Refused>>) {
-        let owner = self.conns.name(place.at);
-        let Some(streams) = self.conns[place.at].exchanges.streams_mut() else { return };
-        streams.begin(place.stream, owner);
+    fn begin_stream(&mut self, id: ExchangeId, request: Result<Box<OwnedRequest>, Box<Refused>>) {
+        let owner = self.conns.name(id.at);
+        let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
+        streams.begin(id.stream, owner);
         self.admission.on_stream_begun();
         match request {
             Ok(request) => {
                 let request = request.view();
-                self.conns.exchange(place).has_body = request.method != Method::Head;
-                self.answer(place, &request, None);
+                self.conns.exchange(id).has_body = request.method != Method::Head;
+                self.answer(id, &request, None);
             }
-            Err(refused) => self.refuse(place, refused.reject, &refused.shown, false),
+            Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
         }
     }
 
     /// The client wishes a response sooner or later than it did.
-    fn prefer(&mut self, place: Place) {
-        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+    fn prefer(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         if let Task::Sending(job) = exchange.task {
-            let precedence = self.transmitter.engine(place.at).precedence(place.stream);
+            let precedence = self.transmitter.engine(id.at).precedence(id.stream);
             self.transmitter.on_precedence(job, precedence);
         }
     }
 
     /// The stream is closed. Its response is all made, or its client does not want it any more.
-    fn leave_stream(&mut self, place: Place) {
-        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+    fn leave_stream(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::Finding(_) | Task::None => {
-                self.leave_find(place);
-                self.log_unanswered(place);
-                self.end_stream(place);
+                self.leave_find(id);
+                self.log_unanswered(id);
+                self.end_stream(id);
             }
         }
     }
 
-    pub(super) fn end_stream(&mut self, place: Place) {
+    pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // One that sends no more asks for no more.
-        let has_ended = self.has_ended(place.at);
+        let has_ended = self.has_ended(id.at);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
-        if let Some(streams) = self.conns[place.at].exchanges.streams_mut() {
-            self.admission.on_streams_ended(streams.end(place.stream, now, limits).into());
+        if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
+            self.admission.on_streams_ended(streams.end(id.stream, now, limits).into());
             if (streams.is_leaving || has_ended) && streams.is_idle() {
-                self.end_streams(place.at);
+                self.end_streams(id.at);
             }
         }
     }
@@ -156,7 +156,7 @@ impl<N: Net> Worker<N> {
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
         self.transmitter.abandon(self.timers.now(), at);
-        unanswered.into_iter().for_each(|stream| self.leave_stream(Place { at, stream }));
+        unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);
         }
