@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, multipart};
 use units::Nanos;
 
-use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
+use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::log::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
@@ -100,16 +100,16 @@ impl Handler {
         self.served.log(site)
     }
 
-    /// What has to be found aside comes back instead, to be answered by [`Handler::reply_with`].
-    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+    /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`].
+    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Lookup>> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
-                Lookup::Done(found) => Ok(self.reply_with(to, request, found)),
-                Lookup::Aside(find) => Err(find),
+                CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
+                CacheAnswer::Offload(lookup) => Err(lookup),
             },
             Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {

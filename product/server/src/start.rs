@@ -15,7 +15,7 @@ use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
-use crate::files::{Cache, CacheLimits, Finds};
+use crate::files::{Cache, CacheLimits, Lookups};
 use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
@@ -51,7 +51,7 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     wakes: Vec<Arc<Wake>>,
     workers: Vec<ThreadId>,
-    /// Reads and finds for the workers.
+    /// Reads and lookups for the workers.
     pool: Arc<Pool>,
     /// Ends the watching, before the logs' threads end.
     threads: Threads,
@@ -264,13 +264,13 @@ impl Server {
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
         let handler = Handler::new(cache, Arc::clone(&served));
-        let finds = Finds::new(Arc::clone(&self.pool), move || woken.set());
+        let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let order = order(&config.drain);
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, &config.limits),
-            replies: Replies::new(handler, finds, Arc::clone(&self.current)),
+            replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
             journal: Journal::new(self.logs.handle(), Arc::clone(&self.status_channel), served.assigned.as_deref()),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),

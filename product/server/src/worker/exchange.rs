@@ -15,7 +15,7 @@ const STREAMS_KEPT: usize = 4;
 pub struct Exchange {
     /// Of its stream, 0 where there is none.
     pub number: u32,
-    /// Its name among finds.
+    /// Its name among lookups.
     pub owner: u64,
     pub task: Task,
     /// Of the response being sent.
@@ -32,13 +32,13 @@ pub enum Task {
     #[default]
     None,
     /// What was asked for is being found by somebody who may wait for its disk.
-    Finding(Box<Finding>),
+    LookingUp(Box<PendingLookup>),
     /// It is being sent.
     Sending(JobId),
 }
 
-/// A request that waits for a find.
-pub struct Finding {
+/// A request that waits for a lookup.
+pub struct PendingLookup {
     pub request: Box<OwnedRequest>,
     pub key: Key,
 }
@@ -81,9 +81,9 @@ impl Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
-    /// Its request waits for the find of this key.
+    /// Its request waits for the lookup of this key.
     pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>) {
-        self.task = Task::Finding(Box::new(Finding { request, key }));
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key }));
     }
 
     pub fn is_sending(&self) -> bool {

@@ -118,7 +118,7 @@ impl<N: Net> Worker<N> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
-            Err(find) => match self.begin_find(id, find) {
+            Err(lookup) => match self.begin_lookup(id, lookup) {
                 Ok(key) => {
                     self.conns.exchange(id).wait_for(key, Box::new(request.into()));
                     return self.note(id, to.site, request, minor_version);

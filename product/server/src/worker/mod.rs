@@ -20,7 +20,6 @@ mod deadlines;
 mod ending;
 mod exchange;
 mod failures;
-mod find;
 mod flight;
 #[cfg(feature = "http3")]
 mod http3;
@@ -28,6 +27,7 @@ mod idle;
 mod input;
 mod journal;
 mod line;
+mod lookup;
 mod measured;
 mod memory;
 mod output;
@@ -325,7 +325,7 @@ impl<N: Net> Worker<N> {
         self.http3.flows.forget(self.conns[at].owner);
         self.detach_streams(at);
         self.end_sealed(at);
-        self.leave_find(at.into());
+        self.leave_lookup(at.into());
         self.note_unanswered(at);
         self.log_unanswered(at.into());
         let untold_bytes = self.transmitter.close(self.timers.now(), at);

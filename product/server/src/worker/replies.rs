@@ -9,14 +9,14 @@ use tls::Session;
 use units::Nanos;
 
 use super::conn::Conn;
-use crate::files::{Answer, Find, Finds, Found, Key, Missing, SLOW_AFTER, SiteNumber};
+use crate::files::{Answer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
 use crate::handler::{Handler, Reply, To};
 use crate::sites::{Current, Served};
 
 pub struct Replies {
     handler: Handler,
-    finds: Finds,
-    /// For exchanges whose find has ended; at most one each.
+    lookups: Lookups,
+    /// For exchanges whose lookup has ended; at most one each.
     found: VecDeque<Answer>,
     current: Arc<Current>,
     /// Of the sites that are served.
@@ -24,8 +24,8 @@ pub struct Replies {
 }
 
 impl Replies {
-    pub fn new(handler: Handler, finds: Finds, current: Arc<Current>) -> Replies {
-        Replies { handler, finds, found: VecDeque::new(), current, sites_turn: 0 }
+    pub fn new(handler: Handler, lookups: Lookups, current: Arc<Current>) -> Replies {
+        Replies { handler, lookups, found: VecDeque::new(), current, sites_turn: 0 }
     }
 
     pub(super) fn handler(&self) -> &Handler {
@@ -71,8 +71,8 @@ impl Replies {
         Some(served)
     }
 
-    /// A file that has to be found by another thread comes back: it is for [`Replies::begin_find`].
-    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Box<Find>> {
+    /// A file that has to be found by another thread comes back: it is for [`Replies::begin_lookup`].
+    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Box<Lookup>> {
         self.handler.reply(to, request, now)
     }
 
@@ -82,23 +82,23 @@ impl Replies {
     }
 
     /// Has a file found for an exchange of this name, of this client.
-    pub(super) fn begin_find(&mut self, find: Box<Find>, owner: u64, client: u32) -> Result<Key, Missing> {
-        let key = find.key().clone();
-        self.finds.ask(find, owner, client)?;
+    pub(super) fn begin_lookup(&mut self, lookup: Box<Lookup>, owner: u64, client: u32) -> Result<Key, Missing> {
+        let key = lookup.key().clone();
+        self.lookups.ask(lookup, owner, client)?;
         Ok(key)
     }
 
     /// The exchange does not wait any more.
-    pub(super) fn leave_find(&mut self, key: &Key, owner: u64) {
-        self.finds.leave(key, owner);
+    pub(super) fn leave_lookup(&mut self, key: &Key, owner: u64) {
+        self.lookups.leave(key, owner);
     }
 
     /// Takes what was found since.
     pub(super) fn take_found(&mut self, now: Nanos) {
-        self.finds.take(&mut self.handler.cache, now, &mut self.found);
+        self.lookups.take(&mut self.handler.cache, now, &mut self.found);
     }
 
-    /// The next exchange whose find has ended.
+    /// The next exchange whose lookup has ended.
     pub(super) fn next_found(&mut self) -> Option<Answer> {
         self.found.pop_front()
     }
@@ -110,7 +110,7 @@ impl Replies {
 
     /// A line about a disk that is slow, once until it is not.
     pub(super) fn slow_disk(&mut self, now: Nanos) -> Option<String> {
-        let path = self.finds.slow(now)?;
+        let path = self.lookups.slow(now)?;
         let seconds = SLOW_AFTER.0 / 1_000_000_000;
         Some(format!("opening {path} has taken {seconds} s: slow or unresponsive disk; requests for its files wait"))
     }

@@ -120,8 +120,8 @@ impl<N: Net> Worker<N> {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
-            Task::Finding(_) | Task::None => {
-                self.leave_find(id);
+            Task::LookingUp(_) | Task::None => {
+                self.leave_lookup(id);
                 self.log_unanswered(id);
                 self.end_stream(id);
             }

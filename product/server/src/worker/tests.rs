@@ -9,7 +9,7 @@ use sched::{Drain, Pace};
 
 use super::*;
 use crate::clients::{ClientLimits, Clients};
-use crate::files::{Cache, CacheLimits, Finds, Options, Root};
+use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::handler::Handler;
 use crate::log::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
@@ -86,7 +86,7 @@ impl Bench {
         let drain = Drain::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
-        let finds = Finds::new(Arc::clone(&pool), move || woken.set());
+        let lookups = Lookups::new(Arc::clone(&pool), move || woken.set());
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
         let order = order(&policy, pace);
@@ -94,7 +94,7 @@ impl Bench {
         let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
-            replies: Replies::new(handler, finds, current),
+            replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience),
             setup: Setup {
@@ -164,12 +164,12 @@ impl Client {
     }
 }
 
-mod finds;
 mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
 mod logged;
+mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;

@@ -37,7 +37,7 @@ fn begin(bench: &mut Bench, disk: &FakeDisk, text: &str) -> Client {
 #[test]
 fn who_asks_for_something_else_is_answered_meanwhile() {
     for policy in POLICIES {
-        let (mut bench, disk) = bench("find", policy);
+        let (mut bench, disk) = bench("lookup", policy);
         let mut cold = begin(&mut bench, &disk, COLD);
         for _ in 0..3 {
             let mut warm = bench.connect();
@@ -65,7 +65,7 @@ fn pipelined_requests_keep_their_order() {
         for _ in 0..5 {
             bench.turn();
         }
-        assert_eq!(client.responses(), 1, "one behind a find was answered before it");
+        assert_eq!(client.responses(), 1, "one behind a lookup was answered before it");
         disk.set_hanging(false);
         bench.turn_until(&mut client, 6);
         let bodies: Vec<String> = client.received().split("HTTP/1.1 ").skip(1).map(body).collect();
@@ -135,7 +135,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
     }
 }
 
-/// Who is the only one to wait for a find, and leaves when it has ended.
+/// Who is the only one to wait for a lookup, and leaves when it has ended.
 #[test]
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
@@ -159,9 +159,9 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
         let (mut bench, disk) = bench("full", policy);
         let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(&bench.folder).unwrap());
         let jam = Jam::new(&bench.pool);
-        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
         jam.wait_begun(THREADS_PER_DEVICE_MAX);
-        jam.fill(device, Lane::Find);
+        jam.fill(device, Lane::Lookup);
         let mut client = bench.connect();
         client.send(&[WARM, COLD, WARM].concat());
         bench.turn_until(&mut client, 3);

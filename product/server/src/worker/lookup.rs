@@ -1,18 +1,18 @@
-//! Finding aside: a request for what is not in memory waits for a thread that may wait for a disk.
+//! Lookups by other threads: a request for what is not in memory waits for a thread that may wait for a disk.
 
 use super::Worker;
 use super::exchange::{ExchangeId, Task};
-use crate::files::{Find, Found, Key, Missing};
+use crate::files::{Found, Key, Lookup, Missing};
 use crate::net::Net;
 
 impl<N: Net> Worker<N> {
     /// Has what a request wants found.
-    pub(super) fn begin_find(&mut self, id: ExchangeId, find: Box<Find>) -> Result<Key, Missing> {
+    pub(super) fn begin_lookup(&mut self, id: ExchangeId, lookup: Box<Lookup>) -> Result<Key, Missing> {
         let owner = self.conns.exchange(id).owner;
-        self.replies.begin_find(find, owner, self.conns[id.at].client)
+        self.replies.begin_lookup(lookup, owner, self.conns[id.at].client)
     }
 
-    /// Answers those whose find has ended, until the turn is over.
+    /// Answers those whose lookup has ended, until the turn is over.
     pub(super) fn answer_found(&mut self) {
         let others = self.budget.to_come;
         while let Some((owner, found)) = self.replies.next_found() {
@@ -30,8 +30,8 @@ impl<N: Net> Worker<N> {
         let Some(id) = self.conns.exchange_id(owner) else { return };
         let at = id.at;
         let task = std::mem::take(&mut self.conns.exchange(id).task);
-        let Task::Finding(finding) = task else { unreachable!("a connection leaves its find answered or closed") };
-        let request = finding.request.view();
+        let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
+        let request = pending.request.view();
         // The sites in force may be others than when it began.
         let to = self.replies.to(&self.conns[at], &request);
         let reply = self.replies.reply_with(to, &request, found);
@@ -43,10 +43,10 @@ impl<N: Net> Worker<N> {
     }
 
     /// The client does not wait any more.
-    pub(super) fn leave_find(&mut self, id: ExchangeId) {
+    pub(super) fn leave_lookup(&mut self, id: ExchangeId) {
         let owner = self.conns.exchange(id).owner;
-        if let Task::Finding(finding) = std::mem::take(&mut self.conns.exchange(id).task) {
-            self.replies.leave_find(&finding.key, owner);
+        if let Task::LookingUp(pending) = std::mem::take(&mut self.conns.exchange(id).task) {
+            self.replies.leave_lookup(&pending.key, owner);
         }
     }
 }
