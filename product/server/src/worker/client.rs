@@ -127,8 +127,9 @@ impl Worker {
             return;
         }
         let drain = self.parts.transmitter.drain();
-        let ahead = |one: &Busy| drain.ahead_bytes(one.client.index).unwrap_or(0).to_string();
-        let columns: &[Column] = if drain.ahead_bytes(0).is_some() { &[("ahead", &ahead)] } else { &[] };
+        let ahead = |one: &Busy| drain.order().policy().ahead_bytes(one.client.index).unwrap_or(0).to_string();
+        let columns: &[Column] =
+            if drain.order().policy().ahead_bytes(0).is_some() { &[("ahead", &ahead)] } else { &[] };
         self.parts.clients.lines(self.now, columns).iter().for_each(|line| self.parts.log.error(line));
     }
 

@@ -96,7 +96,7 @@ impl Worker {
             reason: line.reason,
             connection_reused: conn.has_answered,
             class: self.parts.replier.class_name(class),
-            ahead_bytes: self.parts.transmitter.drain().ahead_bytes(conn.client),
+            ahead_bytes: self.parts.transmitter.drain().order().policy().ahead_bytes(conn.client),
         };
         self.parts.log.write(log, &entry);
     }

@@ -84,7 +84,7 @@ impl Worker {
         for (_, conn) in &self.conns {
             for exchange in conn.exchanges.iter() {
                 let Task::Sending(job) = exchange.task else { continue };
-                if let Some(job) = self.parts.transmitter.drain().job(job) {
+                if let Some(job) = self.parts.transmitter.drain().jobs().get(job) {
                     classes.entry(exchange.class).or_default().add(job.is_asleep(), self.now - job.arrived_at);
                 }
             }

@@ -33,6 +33,7 @@ impl Worker {
     pub(super) fn has_memory_to_give(&self) -> bool {
         let transmitter = &self.parts.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
-        is_long(self.conns.capacity(), self.conns.len()) || is_long(transmitter.slots(), transmitter.drain().len())
+        is_long(self.conns.capacity(), self.conns.len())
+            || is_long(transmitter.slots(), transmitter.drain().jobs().len())
     }
 }

@@ -270,7 +270,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
     let framing = bench.worker.parts.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
+    let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -301,7 +301,7 @@ fn a_paced_worker_sends_while_it_reads() {
     }
     assert!(
         bench.worker.parts.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
+            && bench.worker.parts.transmitter.drain().pacer().ledger().charged_bytes() > 0
     );
 }
 
