@@ -98,7 +98,7 @@ impl<N: Net> Worker<N> {
     /// Writes the busiest clients to the error log, if that was asked of this worker.
     pub(super) fn log_busiest(&self) {
         let drain = self.transmitter.drain();
-        let lines = self.admission.busiest(self.timers.now(), |client| drain.ahead_bytes(client));
+        let lines = self.admission.busiest(self.timers.now(), |client| drain.order().policy().ahead_bytes(client));
         lines.iter().for_each(|line| self.journal.error(line));
     }
 }

@@ -29,6 +29,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn has_memory_to_give(&self) -> bool {
         let transmitter = &self.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
-        is_long(self.conns.capacity(), self.conns.len()) || is_long(transmitter.slots(), transmitter.drain().len())
+        is_long(self.conns.capacity(), self.conns.len())
+            || is_long(transmitter.slots(), transmitter.drain().jobs().len())
     }
 }

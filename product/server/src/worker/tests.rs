@@ -285,7 +285,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
     let framing = bench.worker.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.transmitter.drain().ledger().charged_bytes();
+    let charged = |bench: &Bench| bench.worker.transmitter.drain().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -317,7 +317,8 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.transmitter.is_idle(Nanos::ZERO) && bench.worker.transmitter.drain().ledger().charged_bytes() > 0
+        bench.worker.transmitter.is_idle(Nanos::ZERO)
+            && bench.worker.transmitter.drain().pacer().ledger().charged_bytes() > 0
     );
 }
 
