@@ -37,6 +37,7 @@ pub(super) struct Admitted {
 }
 
 /// What a client that found no place has to do.
+#[cfg(feature = "http3")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
     /// Another worker may give one up in a moment.
@@ -258,9 +259,9 @@ mod tests {
         admission.spend(client, 1000);
         admission.book(NOW, client, 24);
         admission.book(NOW, client, 0);
-        assert_eq!(admission.clients().busiest(NOW)[0].bytes as u64, 1024);
+        assert_eq!(admission.clients().busiest(NOW)[0].bytes, 1024);
         admission.clients().ask_lines();
-        assert_eq!(admission.busiest(NOW, |_| None).is_empty(), false);
+        assert!(!admission.busiest(NOW, |_| None).is_empty());
         assert!(admission.busiest(NOW, |_| None).is_empty(), "once");
     }
 

@@ -55,11 +55,6 @@ impl Failures {
         let kinds = self.by_kind.iter_mut().zip(BEGINNINGS);
         kinds.filter_map(move |(count, (_, beginning))| count.line(beginning, now))
     }
-
-    #[cfg(test)]
-    pub fn count(&self, kind: Kind) -> u64 {
-        self.by_kind[kind as usize].count
-    }
 }
 
 impl Count {

@@ -156,10 +156,6 @@ impl Journal {
 
 #[cfg(test)]
 impl Journal {
-    pub(super) fn failures(&self) -> &Failures {
-        &self.failures
-    }
-
     /// Its lines go elsewhere from now on.
     pub(super) fn replace_log(&mut self, log: AccessLog) {
         self.log = log;

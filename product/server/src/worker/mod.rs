@@ -52,6 +52,7 @@ use crate::config::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Os, Source};
 use crate::poll::Ready;
+use crate::sites::Served;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
 use crate::wake::Wake;
@@ -271,14 +272,7 @@ impl<N: Net> Worker<N> {
         match ready.token {
             WOKEN => {
                 self.setup.wake.clear();
-                if let Some(served) = self.replies.renew() {
-                    if let Some(assigned) = &served.assigned {
-                        self.transmitter.replace_classes(self.timers.now(), assigned.specs());
-                        self.journal.replace_classes(assigned);
-                    }
-                    #[cfg(feature = "http3")]
-                    self.renew_udp_endpoints();
-                }
+                self.replies.renew().inspect(|served| self.on_other_sites(served));
                 self.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {
                     self.log_busiest();
@@ -290,6 +284,16 @@ impl<N: Net> Worker<N> {
             DATAGRAMS => self.on_datagrams(ready.flags),
             token => self.on_connection(token, ready.flags),
         }
+    }
+
+    /// These sites are served from now on.
+    fn on_other_sites(&mut self, served: &Served) {
+        if let Some(assigned) = &served.assigned {
+            self.transmitter.replace_classes(self.timers.now(), assigned.specs());
+            self.journal.replace_classes(assigned);
+        }
+        #[cfg(feature = "http3")]
+        self.renew_udp_endpoints();
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {

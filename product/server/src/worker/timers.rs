@@ -148,6 +148,7 @@ impl Timers {
         self.now = now;
     }
 
+    #[cfg(feature = "http3")]
     /// However much time passes, this turn goes on.
     pub fn hold_turn(&mut self) {
         self.turn_began_at = Nanos::MAX;

@@ -4,9 +4,6 @@ use super::*;
 use crate::files::fake_disk::FakeDisk;
 use crate::log::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
-use crate::transmit::Failure;
-use crate::worker::ending::Ending;
-use crate::worker::failures::Kind;
 use crate::worker::line::Line;
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -215,17 +212,4 @@ fn who_leaves_before_the_answer_is_logged() {
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");
-}
-
-/// There was a line for each.
-#[test]
-fn of_many_stalled_responses_one_is_told() {
-    let (mut bench, disk) = bench("stalled", "srpt");
-    let _client = begin(&mut bench, &disk, COLD);
-    let (at, _) = bench.worker.conns.iter().next().unwrap();
-    for _ in 0..1230 {
-        bench.worker.report(at.into(), &Failure::Stalled, 5, Ending::now());
-    }
-    assert_eq!(bench.worker.journal.failures().count(Kind::Stalled), 1229);
-    disk.set_hanging(false);
 }
