@@ -114,7 +114,7 @@ impl Connections {
 
     /// Something has happened to a connection that its turn is to see.
     #[cfg(feature = "http3")]
-    pub fn stir(&mut self, at: usize) {
+    pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);
     }

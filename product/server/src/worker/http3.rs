@@ -3,84 +3,29 @@
 //!
 //! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mux::Broken;
-use quic::{Arrival, Attempt, Datagrams, Endpoint, Incoming, Key, Session, Settings, Steering};
+use quic::{Arrival, Attempt, Datagrams, Incoming, Session, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
-use units::wire::Framing;
 
+use super::Worker;
 use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
-use super::{DATAGRAMS, Worker};
-use crate::net::{Net, Source};
+use super::udp_endpoints::{FlowId, Sockets, UdpEndpoint, framing};
+use crate::net::Net;
 use crate::transmit::{Flow, Transport};
-use crate::udp::{Came, DatagramSocket, Pieces};
+use crate::udp::{Came, DatagramSocket};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
 /// So much of a turn is for them; the rest is for those who are here already, however many more come.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 /// A connection that ends on our wish stays so long for its client to acknowledge the last response.
-const FAREWELL: Nanos = Nanos::from_secs(2);
-/// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
-const DATAGRAM_BYTES: u64 = 1452;
-
-/// What a worker has for HTTP/3.
-pub(super) struct Http3<N: Net> {
-    /// None where nobody speaks it.
-    endpoints: Option<Box<UdpEndpoints<N>>>,
-    pub flows: Flows,
-}
-
-impl<N: Net> Default for Http3<N> {
-    fn default() -> Http3<N> {
-        Http3 { endpoints: None, flows: Flows::default() }
-    }
-}
-
-/// The sockets of a worker.
-struct UdpEndpoints<N: Net> {
-    all: Vec<UdpEndpoint<N>>,
-    pieces: Pieces,
-    /// What is said to clients without a connection.
-    answers: Datagrams,
-}
-
-struct UdpEndpoint<N: Net> {
-    udp: Arc<N::Udp>,
-    quic: Endpoint,
-    /// The service manager has it too.
-    is_passed: bool,
-    /// Room in it is waited for.
-    is_full: bool,
-}
-
-/// Which connection a datagram is for, by the place of its socket.
-#[derive(Default)]
-pub(super) struct Flows {
-    owners: HashMap<(usize, Key), u64>,
-    /// The other way round.
-    keys: HashMap<u64, (usize, Key)>,
-}
-
-impl Flows {
-    fn add(&mut self, endpoint: usize, key: Key, owner: u64) {
-        self.owners.insert((endpoint, key), owner);
-        self.keys.insert(owner, (endpoint, key));
-    }
-
-    pub fn forget(&mut self, owner: u64) {
-        if let Some(place) = self.keys.remove(&owner) {
-            self.owners.remove(&place);
-        }
-    }
-}
+const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
@@ -96,35 +41,15 @@ impl<N: Net> Worker<N> {
             is_ipv6: false,
             steering: Steering::new(self.setup.number, count).unwrap_or(Steering::ALONE),
         };
-        let mut all = Vec::new();
-        for listener in self.acceptor.listeners() {
-            let Some(udp) = listener.udp.clone() else { continue };
-            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
-            let quic = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
-            self.net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
-            all.push(UdpEndpoint { udp, quic, is_passed: listener.is_passed, is_full: false });
-        }
-        if !all.is_empty() {
-            let (pieces, answers) = (Pieces::new(), Datagrams::new());
-            self.http3.endpoints = Some(Box::new(UdpEndpoints { all, pieces, answers }));
-        }
-        Ok(())
-    }
-
-    /// Certificates were read again.
-    pub(super) fn renew_udp_endpoints(&mut self) {
-        let (Some(endpoints), Some(acceptor)) = (&self.http3.endpoints, self.replies.handler().acceptor()) else {
-            return;
-        };
-        endpoints.all.iter().for_each(|endpoint| endpoint.quic.replace(acceptor));
+        self.udp.open(&self.net, self.acceptor.listeners(), acceptor, &settings)
     }
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             self.transmitter.on_datagram_room(self.timers.now());
         }
-        let Some(mut endpoints) = self.http3.endpoints.take() else { return };
-        let UdpEndpoints { all, pieces, answers } = &mut *endpoints;
+        let Some(mut sockets) = self.udp.take() else { return };
+        let Sockets { all, pieces, answers } = &mut *sockets;
         for (number, endpoint) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more =
@@ -136,9 +61,11 @@ impl<N: Net> Worker<N> {
                     break;
                 }
             }
-            self.answer_datagrams(endpoint, answers);
+            if let Some((framing, left)) = endpoint.answer(answers) {
+                self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
+            }
         }
-        self.http3.endpoints = Some(endpoints);
+        self.udp.put_back(sockets);
     }
 
     fn take_datagram(&mut self, number: usize, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
@@ -149,29 +76,18 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Says what is said outside of connections. What there is no room for is lost, as it might be anywhere.
-    fn answer_datagrams(&mut self, endpoint: &UdpEndpoint<N>, answers: &mut Datagrams) {
-        if let Some(first) = answers.first() {
-            let framing = framing(first.to);
-            let (left, _) = endpoint.udp.send(answers, endpoint.udp.control_priority());
-            answers.clear();
-            self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
-        }
-    }
-
-    fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
-        let owner = self.http3.flows.owners.get(&place).copied();
-        let Some(at) = owner.and_then(|owner| self.conns.slot(owner)) else { return };
+    fn deposit(&mut self, id: FlowId, incoming: Incoming) {
+        let Some(at) = self.udp.owner(id).and_then(|owner| self.conns.slot(owner)) else { return };
         if !self.conns[at].is_multiplexed() {
             return;
         }
         self.transmitter.receive_datagram(self.timers.now(), at, incoming);
-        self.conns.stir(at);
+        self.conns.wake(at);
     }
 
     fn welcome_http3(&mut self, number: usize, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
         if self.timers.is_stopping() && endpoint.is_passed {
-            // It knocks again, at the next process that has the socket.
+            // It tries again, at the next process that has the socket.
             return endpoint.quic.ignore(attempt);
         }
         let peer = attempt.from();
@@ -179,11 +95,11 @@ impl<N: Net> Worker<N> {
             return endpoint.quic.retry(attempt, answers);
         }
         if !self.budget.has_quic_handshake_left() {
-            // It was read with others, and knocks again within a second.
+            // It was read with others, and tries again within a second.
             return endpoint.quic.ignore(attempt);
         }
         let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
-        // It knocks again within a second.
+        // It tries again within a second.
         let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
             return endpoint.quic.refuse(attempt, answers);
@@ -199,10 +115,10 @@ impl<N: Net> Worker<N> {
         let (peer, key) = (session.peer(), session.key());
         let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp))));
         let at = self.open(socket, client, peer, framing(peer), None);
-        self.http3.flows.add(number, key, self.conns[at].owner);
+        self.udp.add((number, key), self.conns[at].owner);
         self.transmitter.begin_framed(self.timers.now(), at, session.into());
         self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
-        self.conns.stir(at);
+        self.conns.wake(at);
     }
 
     /// What has come on any connection of several streams; datagrams have been taken in already.
@@ -227,7 +143,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// It was to end, and its client has everything now.
-    pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
+    pub(super) fn is_closing_over(&mut self, at: usize) -> bool {
         let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
         is_ending && self.transmitter.engine(at).is_acknowledged()
     }
@@ -245,32 +161,20 @@ impl<N: Net> Worker<N> {
             return self.close(at);
         }
         if let Some(streams) = self.conns[at].exchanges.streams_mut() {
-            let ends_at = *streams.ends_at.get_or_insert(now + FAREWELL);
+            let ends_at = *streams.ends_at.get_or_insert(now + CLOSING_PERIOD);
             (streams.is_leaving, streams.deadline) = (true, ends_at);
         }
     }
 
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
-        let Some(endpoints) = &mut self.http3.endpoints else { return };
-        for endpoint in &mut endpoints.all {
-            let is_full = self.transmitter.is_full_at(endpoint.udp.number());
-            if is_full != std::mem::replace(&mut endpoint.is_full, is_full) {
-                let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                // Should it fail, those that wait are sent on when a datagram comes.
-                let _ = self.net.modify(Source::Udp(&*endpoint.udp), DATAGRAMS, flags);
-            }
-        }
+        let transmitter = &self.transmitter;
+        self.udp.wait_for_room(&self.net, |number| transmitter.is_full_at(number));
         let stirred: Vec<u64> = self.transmitter.stirred().collect();
         for owner in stirred {
             if let Some(at) = self.conns.slot(owner) {
-                self.conns.stir(at);
+                self.conns.wake(at);
             }
         }
     }
-}
-
-/// An IPv4 client of an IPv6 socket is one of IPv4.
-fn framing(peer: SocketAddr) -> Framing {
-    Framing::datagrams(DATAGRAM_BYTES, peer.ip().to_canonical().is_ipv6())
 }

@@ -39,6 +39,8 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod timers;
+#[cfg(feature = "http3")]
+mod udp_endpoints;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -63,6 +65,8 @@ use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
 use timers::Timers;
+#[cfg(feature = "http3")]
+use udp_endpoints::UdpEndpoints;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
@@ -128,7 +132,7 @@ pub struct Worker<N: Net = Os> {
     journal: Journal,
     transmitter: Transmitter<Transport<N>>,
     #[cfg(feature = "http3")]
-    http3: http3::Http3<N>,
+    udp: UdpEndpoints<N>,
     buffers: Buffers,
 }
 
@@ -203,7 +207,7 @@ impl<N: Net> Worker<N> {
             journal,
             transmitter,
             #[cfg(feature = "http3")]
-            http3: http3::Http3::default(),
+            udp: UdpEndpoints::default(),
             buffers: Buffers::new(),
         };
         worker.accept_again()?;
@@ -293,7 +297,7 @@ impl<N: Net> Worker<N> {
             self.journal.replace_classes(assigned);
         }
         #[cfg(feature = "http3")]
-        self.renew_udp_endpoints();
+        self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
@@ -326,7 +330,7 @@ impl<N: Net> Worker<N> {
             return self.abandon(at);
         }
         #[cfg(feature = "http3")]
-        self.http3.flows.forget(self.conns[at].owner);
+        self.udp.forget(self.conns[at].owner);
         self.detach_streams(at);
         self.end_sealed(at);
         self.leave_lookup(at.into());

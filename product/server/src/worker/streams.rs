@@ -51,7 +51,7 @@ impl<N: Net> Worker<N> {
             self.tell_broken(at, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
-        if is_there && (taken.is_err() || self.transmitter.has_ended(at) || self.is_farewell_over(at)) {
+        if is_there && (taken.is_err() || self.transmitter.has_ended(at) || self.is_closing_over(at)) {
             self.end_streams(at);
         }
     }
@@ -62,7 +62,7 @@ impl<N: Net> Worker<N> {
     }
 
     #[cfg(not(feature = "http3"))]
-    fn is_farewell_over(&self, _at: usize) -> bool {
+    fn is_closing_over(&self, _at: usize) -> bool {
         false
     }
 

@@ -132,7 +132,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
     for is_passed in [false, true] {
         let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
         bench.worker.acceptor.first_mut().is_passed = is_passed;
-        bench.worker.http3 = Default::default();
+        bench.worker.udp = Default::default();
         bench.worker.net = Os::new().unwrap();
         watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
         bench.worker.open_udp_endpoints().unwrap();
