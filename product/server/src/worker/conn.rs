@@ -1,6 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
+use http::HttpDate;
 use sched::JobId;
 use units::Nanos;
 
@@ -9,10 +10,16 @@ use super::exchange::{Exchange, Exchanges, Task};
 use super::timers::later;
 use crate::config::Limits;
 use crate::conn::Http1;
-use crate::transmit::End;
+use crate::handler::Reply;
+use crate::storage::Storage;
+use crate::transmit::{Body, End};
 
 /// Parts of a request, each less than a segment, that are acknowledged at once.
 const SMALL_PARTS_MAX: u8 = 16;
+
+/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
+/// pipelined responses share a system call.
+const COPIED_BYTES_MAX: u64 = 2 << 10;
 
 /// Major versions of HTTP.
 const HTTP_1: u8 = 1;
@@ -160,6 +167,34 @@ impl Conn {
     /// The exchange on this stream, or the connection's own.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
         self.exchanges.on(stream).expect("its stream is open")
+    }
+
+    /// Appends the head of a reply over HTTP/1.1, and its body where that is small; gives the body that is left, and whether the connection
+    /// ends behind it.
+    pub fn encode(
+        &mut self,
+        reply: Reply,
+        date: &HttpDate,
+        storage: &mut dyn Storage,
+        out: &mut Vec<u8>,
+    ) -> (Body, bool) {
+        let began = out.len();
+        let has_body = self.http1.encode(&reply.response, reply.is_last, date, out);
+        let status = reply.response.status;
+        let mut body = if has_body { reply.response.body } else { Body::default() };
+        self.exchange(0).note_encoded(status, out.len() - began, body.len());
+        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+            let copied = body.read(storage, out, COPIED_BYTES_MAX);
+            debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
+        }
+        (body, self.http1.closes())
+    }
+
+    /// So many bytes of a response over HTTP/1.1 have left before it became a job.
+    pub fn note_first_byte(&mut self, sent_bytes: u64, clock: impl FnOnce() -> Nanos) {
+        if let Some(line) = self.exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
+            line.first_byte_at = Some(clock());
+        }
     }
 
     /// The response on this stream is a job.

@@ -14,9 +14,6 @@ use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing};
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
-/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
-/// pipelined responses share a system call.
-const COPIED_BYTES_MAX: u64 = 2 << 10;
 /// Bodies from here on take several system calls, which two more do not make dearer.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
@@ -28,7 +25,8 @@ impl<N: Net> Worker<N> {
             self.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
-            let (body, is_last) = self.encode(id.at, reply);
+            let (date, storage) = (self.timers.date(), self.transmitter.storage());
+            let (body, is_last) = self.conns[id.at].encode(reply, date, storage, &mut self.buffers.out);
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
@@ -64,20 +62,6 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Appends a reply's head, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
-    fn encode(&mut self, at: usize, reply: Reply) -> (Body, bool) {
-        let (conn, began) = (&mut self.conns[at], self.buffers.out.len());
-        let has_body = conn.http1.encode(&reply.response, reply.is_last, self.timers.date(), &mut self.buffers.out);
-        let status = reply.response.status;
-        let mut body = if has_body { reply.response.body } else { Body::default() };
-        conn.exchange(0).note_encoded(status, self.buffers.out.len() - began, body.len());
-        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
-            let copied = body.read(self.transmitter.storage(), &mut self.buffers.out, COPIED_BYTES_MAX);
-            debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
-        }
-        (body, conn.http1.closes())
-    }
-
     /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
@@ -108,11 +92,11 @@ impl<N: Net> Worker<N> {
                 self.on_sent(at, Ending::now());
             }
             Direct::Begun(job) => {
-                self.note_first_byte(at, bytes);
+                self.conns[at].note_first_byte(bytes, || self.net.now());
                 self.conns[at].hold(0, job, self.timers.now());
             }
             Direct::Failed(failure) => {
-                self.note_first_byte(at, bytes);
+                self.conns[at].note_first_byte(bytes, || self.net.now());
                 self.report(at.into(), &failure, bytes, Ending::now());
                 self.close(at);
             }
@@ -131,12 +115,6 @@ impl<N: Net> Worker<N> {
         let job = self.transmitter.dispatch(self.timers.now(), id.at, dispatch);
         let job = job.expect("a client has no more requests than its connection may have jobs");
         self.conns[id.at].hold(id.stream, job, self.timers.now());
-    }
-
-    fn note_first_byte(&mut self, at: usize, sent_bytes: u64) {
-        if let Some(line) = self.conns[at].exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
-            line.first_byte_at = Some(self.net.now());
-        }
     }
 
     /// Runs the transmitter: once a turn, and where a grant is due.
