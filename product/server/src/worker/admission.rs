@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_house_is_told_and_holds_its_places_if_it_is_to() {
+    fn when_all_places_are_taken_idle_connections_give_way_unless_they_hold_theirs() {
         let mut gives_way = admission(1, &Limits::default());
         let mut holds = admission(1, &Limits { holds_places: true, ..Limits::default() });
         for (admission, end) in [(&mut gives_way, "ulimit -n"), (&mut holds, "new clients wait")] {
