@@ -79,6 +79,7 @@ pub struct Uplink {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
+    pub memory_bytes: Option<u64>,
     pub body_rate_bytes_per_s_min: u64,
     pub send_rate_bytes_per_s_min: u64,
     pub send_window: Duration,
@@ -201,13 +202,24 @@ impl Uplink {
     }
 }
 
+/// The program with its caches, and a few hundred connections.
+pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
+
 impl Limits {
     fn read(limits: &Section<'_, '_>) -> Option<Limits> {
         let (body, send) = (limits.text::<Size>("body_rate_min"), limits.text::<Size>("send_rate_min"));
         let (window, rate) = (limits.text("send_window"), limits.text("client_rate"));
         let (connections, requests) =
             (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
+        let memory = limits.text::<Size>("memory");
+        if let Some(Placed { value: Size(bytes), at }) = &memory
+            && *bytes < MEMORY_BYTES_MIN
+        {
+            let said = format!("limits.memory `{bytes}`: expected 32MiB at least");
+            limits.book.mistake(*at, said);
+        }
         Some(Limits {
+            memory_bytes: memory.map(|size| size.value.0),
             body_rate_bytes_per_s_min: body?.value.0,
             send_rate_bytes_per_s_min: send?.value.0,
             send_window: window?.value,

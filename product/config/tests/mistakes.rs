@@ -377,6 +377,15 @@ fn a_file_saved_by_half_is_named() {
 }
 
 #[test]
+fn memory_below_the_least_or_without_a_size() {
+    let expected = "f:2:10: limits.memory `1048576`: expected 32MiB at least";
+    assert_eq!(one("[limits]\nmemory = '1MiB'"), expected);
+    let said = one("[limits]\nmemory = 'much'");
+    assert!(said.starts_with("f:2:10: limits.memory `much`: expected "), "{said}");
+    assert_eq!(mistakes("[limits]\nmemory = '32MiB'\n[[site]]\nroot = 'r'"), [""; 0]);
+}
+
+#[test]
 fn encodings() {
     let right = "[[site]]\r\nroot = 'ä'\r\n";
     assert_eq!(mistakes(right), [""; 0]);

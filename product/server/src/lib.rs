@@ -15,6 +15,7 @@ mod handler;
 mod kept;
 mod listen;
 pub mod log;
+mod memory;
 mod net;
 mod objectives;
 mod places;
@@ -40,6 +41,7 @@ pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightErr
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use kept::{Keeper, KeptLine, unkept};
+pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};

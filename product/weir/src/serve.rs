@@ -130,6 +130,10 @@ pub struct Args {
     #[arg(hide_short_help = true, long, value_name = "N", conflicts_with_all = ["connections", "workers"],
           value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX), help_heading = LIMITS, verbatim_doc_comment)]
     slots: Option<u32>,
+    /// Memory of the process, 32MiB at least; near it, clients that do not read are ended,
+    /// then idle connections [default: half of the machine's or the cgroup's]
+    #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = memory, help_heading = LIMITS, verbatim_doc_comment)]
+    memory: Option<u64>,
     /// Most connections of one client; beyond, a new one is closed; 0 for any
     /// [default: a quarter of --connections, from 64 to half; with --slots any]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
@@ -360,6 +364,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
 }
 
+fn memory(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).ok().filter(|bytes| *bytes >= server::MEMORY_BYTES_MIN);
+    bytes.ok_or_else(|| "expected a size of 32MiB at least, for example 512MiB".to_string())
+}
+
 fn config(
     args: Args,
     hosted: Hosted,
@@ -430,6 +439,7 @@ fn limits(args: &Args) -> Limits {
         client_weights: ClientWeights::new(args.client_weights.clone()),
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
+        memory_bytes_max: args.memory,
         client_requests_per_s_max: args.client_requests,
         client_rate_max: args.client_rate,
         head_timeout: args.head_timeout.into(),

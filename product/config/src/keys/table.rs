@@ -157,7 +157,14 @@ pub static KEYS: &[Key] = &[
         r#""pages""#,
     ),
     //
-    table("limits", "the defaults", "Least rates of clients, and the most that one may have."),
+    table("limits", "the defaults", "Memory, least rates of clients, and the most that one may have."),
+    key(
+        "limits.memory",
+        text(Form::Size),
+        Absent("half of the machine's memory, or of the cgroup's limit where that is less, at least 64 MiB"),
+        "Memory of the process, 32 MiB at least; when it is nearly used, clients that do not read are ended, then idle connections, and new ones wait.",
+        r#""512MiB""#,
+    ),
     key(
         "limits.body_rate_min",
         text(Form::Size),

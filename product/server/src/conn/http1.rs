@@ -353,6 +353,16 @@ impl Http1 {
         self.kept.is_some() || matches!(self.phase, Phase::Waiting(_))
     }
 
+    /// Bytes kept of requests that are incomplete or wait.
+    pub fn kept_bytes(&self) -> usize {
+        let head_bytes = match &self.phase {
+            Phase::Body(body) => body.head.view().bytes,
+            Phase::Waiting(head) => head.view().bytes,
+            Phase::Head | Phase::Lingering => 0,
+        };
+        head_bytes + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
+    }
+
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
         self.is_lingering() || (!self.is_answering() && matches!(self.phase, Phase::Head) && self.kept.is_none())

@@ -16,6 +16,10 @@ impl Kept {
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
+
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Kept>() + self.bytes.capacity()
+    }
 }
 
 /// Bytes that a connection looks at: kept ones, and those just received behind them.

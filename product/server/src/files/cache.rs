@@ -62,6 +62,12 @@ impl CacheLimits {
             listing_bytes: share(LISTING_BYTES_MAX),
         }
     }
+
+    /// The same in so much memory of each worker at most.
+    pub fn within(self, bytes: usize) -> CacheLimits {
+        let listing_bytes = self.listing_bytes.min(bytes / 8);
+        CacheLimits { body_bytes: self.body_bytes.min(bytes - listing_bytes), listing_bytes, ..self }
+    }
 }
 
 /// A worker's files. Entries are shared with whoever sends them and outlive their place here.

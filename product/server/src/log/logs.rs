@@ -44,6 +44,11 @@ impl Logs {
         (Logs { queue, ended, known: Mutex::default(), made: Mutex::default() }, writer, running)
     }
 
+    /// Less than [`super::QUEUED_BYTES_MAX`] may be on the way to the thread.
+    pub fn bound(&self, bytes_max: usize) {
+        self.queue.bound(bytes_max);
+    }
+
     /// One worker's end.
     pub fn handle(&self) -> AccessLog {
         AccessLog::new(self.queue.clone())

@@ -48,6 +48,7 @@ enum Message {
 #[derive(Debug, Default)]
 struct Shared {
     queued_bytes: AtomicUsize,
+    queued_bytes_max: AtomicUsize,
     open: Mutex<Vec<Arc<Log>>>,
     /// Logs with lines that were lost and not told yet, each once.
     logs_lost: Mutex<Vec<Arc<Log>>>,
@@ -69,9 +70,15 @@ impl Queue {
     /// And the thread that is still to be started at its other end.
     pub fn with_writer(complaints: Complaints) -> (Queue, Writer) {
         let (messages, received) = mpsc::channel();
-        let shared = Arc::<Shared>::default();
+        let queued_bytes_max = AtomicUsize::new(QUEUED_BYTES_MAX);
+        let shared = Arc::new(Shared { queued_bytes_max, ..Shared::default() });
         let writer = Writer { received, shared: Arc::clone(&shared), complaints, batches: 0, told_at: None };
         (Queue { messages, shared }, writer)
+    }
+
+    /// Less than [`QUEUED_BYTES_MAX`] may be on the way.
+    pub fn bound(&self, bytes_max: usize) {
+        self.shared.queued_bytes_max.store(bytes_max.min(QUEUED_BYTES_MAX), Relaxed);
     }
 
     /// Written or lost together.
@@ -100,7 +107,8 @@ impl Queue {
 
     /// What is lost for want of room is told behind what takes it.
     fn reserve(&self, bytes: usize) -> bool {
-        let has_room = self.shared.queued_bytes.fetch_add(bytes, Relaxed) + bytes <= QUEUED_BYTES_MAX;
+        let bytes_max = self.shared.queued_bytes_max.load(Relaxed);
+        let has_room = self.shared.queued_bytes.fetch_add(bytes, Relaxed) + bytes <= bytes_max;
         if !has_room {
             self.shared.queued_bytes.fetch_sub(bytes, Relaxed);
         }

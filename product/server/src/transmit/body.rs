@@ -196,6 +196,15 @@ impl Body {
         }
     }
 
+    /// Of the part that comes next, where that was made or read for this body alone.
+    pub fn in_memory_bytes(&self) -> usize {
+        match &self.front {
+            Some(Piece::Bytes(bytes)) => bytes.capacity(),
+            Some(Piece::Read(buffer)) => buffer.left().len(),
+            _ => 0,
+        }
+    }
+
     /// The part of a file that comes next.
     pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
         match &self.front {

@@ -249,7 +249,7 @@ impl Framed {
         None
     }
 
-    #[cfg(test)]
+    /// Of frames that wait.
     pub fn memory_bytes(&self) -> usize {
         self.out.capacity()
     }

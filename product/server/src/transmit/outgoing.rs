@@ -95,6 +95,11 @@ impl Outgoing {
         head_bytes + self.unread_bytes() + u64::from(self.sealed)
     }
 
+    /// What it holds in memory, but for a body that others share.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.body.in_memory_bytes()
+    }
+
     /// What is left of the bytes before the body.
     fn head(&self) -> &[u8] {
         &self.bytes[self.at as usize..]

@@ -36,6 +36,9 @@ pub(super) struct Pipe<S> {
     pub load: Load,
     /// When the reader began to be watched for slowness, and what had been sent then.
     window: (Nanos, u64),
+    /// What had been sent at the last look, but for multiples of 4 GiB, and in how many looks till then that was too little.
+    looked_at_bytes: u32,
+    slow_looks: u8,
 }
 
 /// What is sent on a connection.
@@ -88,6 +91,8 @@ impl<S> Pipe<S> {
             session: None,
             load: Load::Single(None),
             window: (now, 0),
+            looked_at_bytes: 0,
+            slow_looks: 0,
         }
     }
 
@@ -128,6 +133,19 @@ impl<S> Pipe<S> {
     /// The reader is watched from now on.
     pub fn watch(&mut self, now: Nanos) {
         self.window = (now, self.sent_bytes);
+    }
+
+    /// A look, about once a second, at whether the reader is waited for and takes less than its least rate.
+    fn count_slow(&mut self, waits_for_reader: bool, patience: &Patience) {
+        let sent_bytes = self.sent_bytes as u32;
+        let taken_bytes = sent_bytes.wrapping_sub(std::mem::replace(&mut self.looked_at_bytes, sent_bytes));
+        let is_slow = waits_for_reader && u64::from(taken_bytes) < patience.rate_bytes_per_s_min.max(1);
+        self.slow_looks = if is_slow { self.slow_looks.saturating_add(1) } else { 0 };
+    }
+
+    /// In how many looks, one after another, the reader took too little.
+    pub fn slow_looks(&self) -> u8 {
+        self.slow_looks
     }
 
     /// Leaves this long out of the window.
@@ -204,7 +222,9 @@ impl<S: Socket> Pipe<S> {
         is_ordered_below: bool,
         patience: &Patience,
     ) -> bool {
-        if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
+        let waits_for_reader = waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
+        self.count_slow(waits_for_reader, patience);
+        if !waits_for_reader {
             self.watch(now);
             return false;
         }

@@ -1,8 +1,28 @@
-//! Memory of many responses and connections that have gone.
+//! Memory: what connections hold, and that of many responses and connections that have gone.
 
+use super::pipe::Load;
 use super::{Socket, Transmitter};
 
 impl<S: Socket> Transmitter<S> {
+    /// What was made for a connection, or read for its only response, and has not left.
+    pub fn unsent_bytes(&mut self, at: usize) -> usize {
+        let pipe = &mut self.pipes[at];
+        let sealed_bytes = pipe.session.as_mut().map_or(0, |session| session.unsent_bytes());
+        let made_bytes = match &pipe.load {
+            Load::Single(job) => {
+                job.and_then(|job| self.sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes())
+            }
+            Load::Framed(framed) => framed.memory_bytes(),
+        };
+        sealed_bytes + made_bytes
+    }
+
+    /// All that is to be sent on a connection waits for its reader, which took less than the least rate at so many looks of
+    /// [`Transmitter::end_stalled`], one after another.
+    pub fn is_slow(&self, at: usize, looks: u8) -> bool {
+        self.waits_for_reader(at) && self.pipes[at].slow_looks() >= looks
+    }
+
     /// Responses that its tables have room for.
     pub fn slots(&self) -> usize {
         self.link.drain.jobs().slots().max(self.sendings.capacity())

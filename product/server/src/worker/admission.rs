@@ -8,8 +8,9 @@ use units::Nanos;
 
 use super::client::KnownClients;
 use super::connections::Connections;
+use super::held::Held;
 use super::idle::Idle;
-use super::streams::OpenStreams;
+use super::shortage::Shortage;
 use crate::clients::{Busy, ClientWeights, Clients, Column, Refusal};
 use crate::config::Limits;
 use crate::places::Places;
@@ -24,7 +25,9 @@ pub struct Admission {
     holds_places: bool,
     known: KnownClients,
     idle: Idle,
-    streams: OpenStreams,
+    /// Most open streams of all connections: as many as there may be jobs beside one of each connection.
+    streams_max: usize,
+    pub(super) shortage: Shortage,
 }
 
 /// A client whose connection was let in.
@@ -46,10 +49,18 @@ pub(super) enum NoPlace {
 }
 
 impl Admission {
-    pub fn new(worker: usize, places: Arc<Places>, clients: Arc<Clients>, limits: &Limits) -> Admission {
+    /// With so many bytes of memory for its connections.
+    pub fn new(
+        worker: usize,
+        places: Arc<Places>,
+        clients: Arc<Clients>,
+        memory_bytes_max: u64,
+        limits: &Limits,
+    ) -> Admission {
         Admission {
             worker,
-            streams: OpenStreams::beside(places.max()),
+            streams_max: sched::JOBS_MAX.saturating_sub(places.max()),
+            shortage: Shortage::new(memory_bytes_max),
             places,
             clients,
             weights: limits.client_weights.clone(),
@@ -184,21 +195,12 @@ impl Admission {
         self.clients.lines(now, columns)
     }
 
-    /// There are as many streams as there may be.
-    pub(super) fn is_full_of_streams(&self) -> bool {
-        self.streams.count >= self.streams.max
-    }
-
-    pub(super) fn streams_max(&self) -> usize {
-        self.streams.max
-    }
-
-    pub(super) fn on_stream_begun(&mut self) {
-        self.streams.count += 1;
-    }
-
-    pub(super) fn on_streams_ended(&mut self, count: usize) {
-        self.streams.count -= count;
+    /// There is no room for another request beside what is held: neither memory nor a job. Why.
+    pub(super) fn why_full(&self, held: &Held) -> Option<String> {
+        if held.streams() >= self.streams_max {
+            return Some(format!("{} requests of others are open", self.streams_max));
+        }
+        self.shortage.is_full(held.bytes()).then(|| format!("others hold {} MB of memory", held.bytes() >> 20))
     }
 }
 
@@ -208,8 +210,8 @@ impl Admission {
         &self.clients
     }
 
-    pub(super) fn streams(&mut self) -> &mut OpenStreams {
-        &mut self.streams
+    pub fn set_streams_max(&mut self, max: usize) {
+        self.streams_max = max;
     }
 }
 
@@ -219,13 +221,14 @@ mod tests {
 
     use super::*;
     use crate::wake::Wake;
+    use crate::worker::held::{Holding, Protocol};
 
     const NOW: Nanos = Nanos::from_secs(5);
 
     fn admission(places: usize, limits: &Limits) -> Admission {
         let places = Places::new(places, &[Arc::new(Wake::new().unwrap())]);
         let clients = Clients::new(limits.clients(places.max()));
-        Admission::new(0, Arc::new(places), Arc::new(clients), limits)
+        Admission::new(0, Arc::new(places), Arc::new(clients), u64::MAX, limits)
     }
 
     fn address(last: u8) -> IpAddr {
@@ -282,12 +285,18 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_bounded() {
+    fn streams_are_bounded_by_jobs_and_by_memory() {
         let mut admission = admission(2, &Limits::default());
-        admission.streams().max = 2;
-        [(); 2].iter().for_each(|()| admission.on_stream_begun());
-        assert!(admission.is_full_of_streams());
-        admission.on_streams_ended(1);
-        assert!(!admission.is_full_of_streams());
+        admission.set_streams_max(2);
+        let mut held = Held::default();
+        let holding = |streams| Holding { protocol: Protocol::Http2, streams, ..Holding::default() };
+        held.add(holding(1));
+        assert_eq!(admission.why_full(&held), None);
+        held.add(holding(1));
+        assert_eq!(admission.why_full(&held).unwrap(), "2 requests of others are open");
+        admission.set_streams_max(1000);
+        assert_eq!(admission.why_full(&held), None);
+        admission.shortage = Shortage::new(1 << 10);
+        assert!(admission.why_full(&held).unwrap().ends_with("of memory"));
     }
 }

@@ -7,6 +7,8 @@ use units::Nanos;
 
 use super::accept::SEGMENT_BYTES_MIN;
 use super::exchange::{Exchange, Exchanges, Task};
+use super::held::Holding;
+use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::later;
 use crate::config::Limits;
 use crate::conn::Http1;
@@ -45,6 +47,8 @@ pub struct Conn {
     pub is_corked: bool,
     pub input: Input,
     pub channel: Channel,
+    /// What was last counted of its memory.
+    pub holding: Holding,
 }
 
 /// What is to be read of a connection.
@@ -140,6 +144,7 @@ impl Conn {
             is_corked: false,
             input: Input::default(),
             channel: Channel::new(ChannelKind::Tcp),
+            holding: Holding::default(),
         }
     }
 
@@ -227,6 +232,16 @@ impl Conn {
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
         self.exchanges.streams().map_or_else(|| self.http1.deadline(), |streams| streams.deadline)
+    }
+
+    /// Since when an idle one has been so, by its deadline.
+    pub fn idle_since(&self, limits: &Limits) -> Nanos {
+        let timeout = match () {
+            () if self.channel.is_handshaking => HANDSHAKE_TIMEOUT,
+            () if self.has_answered => limits.idle_timeout,
+            () => limits.head_timeout,
+        };
+        Nanos(self.deadline().0.saturating_sub(timeout.0))
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.

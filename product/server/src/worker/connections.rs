@@ -7,6 +7,7 @@ use units::Nanos;
 
 use super::conn::Conn;
 use super::exchange::{Exchange, ExchangeId};
+use super::held::{Held, Holding};
 use super::owner::{Owners, slot_of};
 use crate::turns::Turns;
 
@@ -17,6 +18,8 @@ pub(super) struct Connections {
     owners: Owners,
     /// Owners of connections with something to be read, each once.
     queue: Turns<u64>,
+    /// The sum of what each holds.
+    held: Held,
 }
 
 impl Index<usize> for Connections {
@@ -75,11 +78,25 @@ impl Connections {
 
     /// Into the slot of [`Connections::vacant`].
     pub fn insert(&mut self, conn: Conn) -> usize {
+        self.held.add(conn.holding);
         self.slots.insert(conn)
     }
 
     pub fn remove(&mut self, at: usize) {
-        self.slots.remove(at);
+        let conn = self.slots.remove(at);
+        self.held.remove(conn.holding);
+    }
+
+    /// Memory that they hold.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// This connection holds so much from now on.
+    pub fn set_holding(&mut self, at: usize, holding: Holding) {
+        let before = std::mem::replace(&mut self.slots[at].holding, holding);
+        self.held.remove(before);
+        self.held.add(holding);
     }
 
     /// A name for a stream of the connection in this slot.

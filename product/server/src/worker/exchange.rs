@@ -164,6 +164,11 @@ impl Streams {
         self.open.is_empty()
     }
 
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+
     /// As many as there is memory for.
     #[cfg(test)]
     pub fn room(&self) -> usize {
@@ -178,10 +183,8 @@ impl Streams {
         self.deadline = Nanos::MAX;
     }
 
-    /// Says whether it was there.
-    pub fn end(&mut self, number: u32, now: Nanos, limits: &Limits) -> bool {
-        let place = self.place_of(number);
-        if let Some(at) = place {
+    pub fn end(&mut self, number: u32, now: Nanos, limits: &Limits) {
+        if let Some(at) = self.place_of(number) {
             self.open.remove(at);
         }
         if self.open.is_empty() {
@@ -190,7 +193,6 @@ impl Streams {
                 self.open = Vec::new();
             }
         }
-        place.is_some()
     }
 }
 
@@ -208,8 +210,8 @@ mod tests {
             assert_eq!(exchanges.on(number).map(|exchange| exchange.owner), Some(number.into()));
         }
         let streams = exchanges.streams_mut().unwrap();
-        assert!(streams.end(5, Nanos::ZERO, &Limits::default()));
-        assert!(!streams.end(5, Nanos::ZERO, &Limits::default()));
+        [5, 5].into_iter().for_each(|number| streams.end(number, Nanos::ZERO, &Limits::default()));
+        assert_eq!(streams.count(), 4);
         assert!(exchanges.on(5).is_none() && exchanges.on(9).is_some() && exchanges.on(4).is_none());
     }
 }

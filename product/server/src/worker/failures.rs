@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Http3,
     /// Connections of many requests for which there is no room.
     Crowded,
+    /// Connections that gave way when memory was short.
+    Memory,
     /// Responses of readers that are too slow.
     Stalled,
     /// Files that cannot be read, or became shorter.
@@ -21,11 +23,12 @@ pub(super) enum Kind {
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 6] = [
+const BEGINNINGS: [(Kind, &str); 7] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
     (Kind::Crowded, "no room for more requests of"),
+    (Kind::Memory, "memory is short, ended"),
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
 ];

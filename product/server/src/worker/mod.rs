@@ -21,6 +21,7 @@ mod ending;
 mod exchange;
 mod failures;
 mod flight;
+mod held;
 #[cfg(feature = "http3")]
 mod http3;
 mod idle;
@@ -35,6 +36,7 @@ mod owner;
 mod replies;
 mod room;
 mod secure;
+mod shortage;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -252,6 +254,7 @@ impl<N: Net> Worker<N> {
             self.accept();
         }
         self.transmit();
+        self.make_memory();
         self.make_room();
         self.sweep();
         self.journal.flush(self.timers.now());
@@ -370,9 +373,10 @@ impl<N: Net> Worker<N> {
             || !self.acceptor.is_accepting()
             || self.timers.is_stopping()
             || self.has_memory_to_give();
+        let memory_at = self.admission.shortage.look_at(self.conns.held().bytes());
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
-        let wake_at =
-            [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at()].into_iter().flatten().min();
+        let times = [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at(), memory_at];
+        let wake_at = times.into_iter().flatten().min();
         wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
     }
 }

@@ -2,6 +2,8 @@
 //! request at that moment sees its connection close and asks again (RFC 9112 section 9.3.1); one that cannot get in
 //! has no server at all.
 
+use units::Nanos;
+
 use super::Worker;
 #[cfg(feature = "http3")]
 use super::admission::NoPlace;
@@ -10,13 +12,17 @@ use crate::net::Net;
 impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     pub(super) fn take_place(&mut self) -> bool {
+        if self.is_memory_short() {
+            self.acceptor.pause(&self.net);
+            return false;
+        }
         if self.admission.take_place() {
             return true;
         }
         if !self.acceptor.is_client_waiting(&self.net) {
             return false;
         }
-        let is_freed = self.give_up_idle() && self.admission.take_place();
+        let is_freed = self.give_up_idle(Nanos::ZERO) && self.admission.take_place();
         self.log_full();
         if !is_freed {
             self.acceptor.pause(&self.net);
@@ -28,10 +34,13 @@ impl<N: Net> Worker<N> {
     /// The same for one that has knocked already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     #[cfg(feature = "http3")]
     pub(super) fn take_place_beside(&mut self) -> Option<bool> {
+        if self.is_memory_short() {
+            return Some(false);
+        }
         if self.admission.take_place() {
             return Some(true);
         }
-        let is_freed = self.give_up_idle() && self.admission.take_place();
+        let is_freed = self.give_up_idle(Nanos::ZERO) && self.admission.take_place();
         self.log_full();
         if !is_freed && self.admission.without_place() == NoPlace::Wait {
             self.acceptor.pause(&self.net);
@@ -45,7 +54,7 @@ impl<N: Net> Worker<N> {
     /// who wait at other workers.
     pub(super) fn make_room(&mut self) {
         if self.admission.is_place_wanted() {
-            self.give_up_idle();
+            self.give_up_idle(Nanos::ZERO);
         }
         if !self.acceptor.is_accepting() && !self.acceptor.is_short() {
             // Should it fail, the next sweep tries again and says so.
@@ -53,11 +62,24 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Closes the longest idle connection. False: there is none.
-    fn give_up_idle(&mut self) -> bool {
+    /// Nobody is let in: those who could give way did so at the end of the last turn.
+    fn is_memory_short(&self) -> bool {
+        self.admission.shortage.is_near(self.conns.held().bytes())
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_memory_short() && self.admission.has_room()
+    }
+
+    /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
+    pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
         while let Some((owner, deadline)) = self.admission.next_idle(self.timers.now(), &self.conns) {
             // A request may have come since the list was made, or be in the socket untold.
-            let is_as_found = |at: &usize| self.conns[*at].is_idle() && self.conns[*at].deadline() == deadline;
+            let (now, limits) = (self.timers.now(), &self.setup.limits);
+            let is_as_found = |at: &usize| {
+                let conn = &self.conns[*at];
+                conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for
+            };
             let Some(at) = self.conns.slot(owner).filter(is_as_found) else { continue };
             if !self.conns[at].channel.is_in_flight {
                 self.conns[at].input.is_readable = true;

@@ -14,19 +14,6 @@ use crate::transmit::Failure;
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
 
-/// Open streams of all connections of a worker, each with one job at most.
-pub(super) struct OpenStreams {
-    pub count: usize,
-    pub max: usize,
-}
-
-impl OpenStreams {
-    /// As many as the drain may have jobs beside one of each of so many connections.
-    pub fn beside(connections_max: usize) -> OpenStreams {
-        OpenStreams { count: 0, max: sched::JOBS_MAX.saturating_sub(connections_max) }
-    }
-}
-
 /// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3).
 pub fn is_preface(bytes: &[u8]) -> bool {
     bytes.len() >= PREFACE_BYTES_MIN && PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte)
@@ -75,19 +62,20 @@ impl<N: Net> Worker<N> {
             }
             match self.transmitter.engine(at).event() {
                 None => return,
-                Some(Event::Request { .. }) if self.admission.is_full_of_streams() => return self.refuse_streams(at),
-                Some(Event::Request { stream, request }) => self.begin_stream(ExchangeId { at, stream }, request),
+                Some(Event::Request { stream, request }) => match self.admission.why_full(self.conns.held()) {
+                    Some(why) => return self.refuse_streams(at, &why),
+                    None => self.begin_stream(ExchangeId { at, stream }, request),
+                },
                 Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
     }
 
-    /// There are as many streams as there may be; one that asks for more beside them has to come again.
-    fn refuse_streams(&mut self, at: usize) {
-        let (peer, max) = (self.conns[at].peer(), self.admission.streams_max());
-        let why = format_args!("{peer}: {max} requests of others are open");
-        self.journal.fail(self.timers.now(), Kind::Crowded, why);
+    /// There is no room for more; one that asks for it has to come again.
+    fn refuse_streams(&mut self, at: usize, why: &str) {
+        let peer = self.conns[at].peer();
+        self.journal.fail(self.timers.now(), Kind::Crowded, format_args!("{peer}: {why}"));
         self.abandon(at);
     }
 
@@ -95,7 +83,7 @@ impl<N: Net> Worker<N> {
         let owner = self.conns.name(id.at);
         let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
         streams.begin(id.stream, owner);
-        self.admission.on_stream_begun();
+        self.weigh(id.at);
         match request {
             Ok(request) => {
                 let request = request.view();
@@ -133,10 +121,11 @@ impl<N: Net> Worker<N> {
         let has_ended = self.has_ended(id.at);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
         if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
-            self.admission.on_streams_ended(streams.end(id.stream, now, limits).into());
+            streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end_streams(id.at);
             }
+            self.weigh(id.at);
         }
     }
 

@@ -93,7 +93,7 @@ impl Bench {
         let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
         let parts = Parts {
             listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
-            admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
+            admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience),
@@ -115,7 +115,7 @@ impl Bench {
         let setup = &self.worker.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
         let clients = Arc::new(Clients::new(of_client));
-        self.worker.admission = Admission::new(0, places, clients, &setup.limits);
+        self.worker.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -173,6 +173,7 @@ mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
+mod shortage;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]
@@ -362,7 +363,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
-        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), &limits);
+        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let transmitter = Transmitter::new(
             Drain::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
             None,

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use server::service::Account;
-use server::{Config, Listen, Server, SiteConfig, WaitBound};
+use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
 
 /// What the configuration says of it, before the server takes it.
 pub struct Line {
@@ -36,12 +36,13 @@ impl Line {
         let sockets = self.sockets(server.addresses());
         let at: Vec<String> = server.addresses().iter().map(url).collect();
         let http3 = http3(server.addresses());
+        let memory = memory(server.memory());
         let Line { served, remarks, .. } = self;
         let status = format!("serving {served} at {}", at.join(", "));
         // Whether anybody reads this makes no difference to serving.
         let _ = writeln!(
             std::io::stdout(),
-            "weir: {status} ({why}; at most {connections} connections{sockets}{http3}{remarks}{share}{guard})"
+            "weir: {status} ({why}; at most {connections} connections{memory}{sockets}{http3}{remarks}{share}{guard})"
         );
         status
     }
@@ -100,6 +101,14 @@ fn http3_off(config: &Config) -> String {
 fn reach(config: &Config) -> String {
     let is_default = config.passed.is_empty() && config.listen.iter().all(|listen| listen.address == super::LISTEN);
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
+}
+
+/// Where a cgroup leaves less than the machine has.
+fn memory(limit: MemoryLimit) -> String {
+    match limit.origin {
+        MemoryOrigin::Cgroup => format!(" and {} MiB of memory, for the cgroup's limit", limit.bytes >> 20),
+        MemoryOrigin::Asked | MemoryOrigin::Machine => String::new(),
+    }
 }
 
 /// Which clients wait for the others.

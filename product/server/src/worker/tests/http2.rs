@@ -181,7 +181,7 @@ fn a_flood_ends_its_connection_and_no_other() {
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.admission.streams().max = 3;
+    bench.worker.admission.set_streams_max(3);
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
@@ -189,7 +189,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut next = bench.connect_http2();
     next.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut next, |client| client.has_ended);
-    assert!(!next.has(HEADERS) && bench.worker.admission.streams().count == 3);
+    assert!(!next.has(HEADERS) && bench.worker.conns.held().streams() == 3);
     stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
     bench.turn_until_came(&mut stalled, |client| client.has_ended);
     (0..3).for_each(|_| bench.turn());
@@ -200,7 +200,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     while !bench.worker.conns.is_empty() {
         bench.turn();
     }
-    assert_eq!(bench.worker.admission.streams().count, 0);
+    assert_eq!(bench.worker.conns.held().streams(), 0);
 }
 
 #[test]

@@ -1,0 +1,177 @@
+//! What connections hold in memory, by kind, as far as it can be told at once: what is kept and waits is counted, what libraries hold is
+//! taken for what was measured: resident memory of a thousand such connections, docs/notebook/attacks.md.
+
+use super::Worker;
+use super::conn::Conn;
+use crate::net::Net;
+
+/// Its places in the tables of connections, of what is below them and of their names, a third of them free.
+const TABLES_BYTES: u64 = 1 << 10;
+/// The session of a client that speaks TLS.
+const TLS_BYTES: u64 = 9 << 10;
+/// The engine of a connection without streams.
+const HTTP2_BYTES: u64 = 13 << 10;
+const HTTP3_BYTES: u64 = 28 << 10;
+/// A stream with its request, its response and its job.
+const HTTP1_STREAM_BYTES: u64 = 1 << 10;
+const HTTP2_STREAM_BYTES: u64 = 1 << 10;
+const HTTP3_STREAM_BYTES: u64 = 2 << 10;
+
+const KINDS: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tables,
+    Tls,
+    Engines,
+    Streams,
+    /// Heads that are incomplete or wait; frames and records that were not taken.
+    Buffers,
+}
+
+impl Kind {
+    const ALL: [Kind; KINDS] = [Kind::Tables, Kind::Tls, Kind::Engines, Kind::Streams, Kind::Buffers];
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Protocol {
+    #[default]
+    Http1,
+    Http2,
+    Http3,
+}
+
+/// Of one connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Holding {
+    pub(super) protocol: Protocol,
+    pub(super) is_tls: bool,
+    /// Requests and responses under way.
+    pub(super) streams: u16,
+    pub(super) buffered_bytes: u32,
+}
+
+impl Holding {
+    fn of(self, kind: Kind) -> u64 {
+        let (engine_bytes, stream_bytes) = match self.protocol {
+            Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
+            Protocol::Http2 => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
+            Protocol::Http3 => (HTTP3_BYTES, HTTP3_STREAM_BYTES),
+        };
+        match kind {
+            Kind::Tables => TABLES_BYTES,
+            Kind::Tls => {
+                if self.is_tls {
+                    TLS_BYTES
+                } else {
+                    0
+                }
+            }
+            Kind::Engines => engine_bytes,
+            Kind::Streams => u64::from(self.streams) * stream_bytes,
+            Kind::Buffers => self.buffered_bytes.into(),
+        }
+    }
+
+    pub fn bytes(self) -> u64 {
+        Kind::ALL.into_iter().map(|kind| self.of(kind)).sum()
+    }
+}
+
+/// Of all connections of a worker.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Held {
+    by_kind: [u64; KINDS],
+    streams: usize,
+}
+
+impl Held {
+    pub fn bytes(&self) -> u64 {
+        self.by_kind.iter().sum()
+    }
+
+    /// Open streams of HTTP/2 and HTTP/3.
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
+    pub fn add(&mut self, holding: Holding) {
+        Kind::ALL.into_iter().for_each(|kind| self.by_kind[kind as usize] += holding.of(kind));
+        self.streams += multiplexed(holding);
+    }
+
+    pub fn remove(&mut self, holding: Holding) {
+        Kind::ALL.into_iter().for_each(|kind| self.by_kind[kind as usize] -= holding.of(kind));
+        self.streams -= multiplexed(holding);
+    }
+}
+
+fn multiplexed(holding: Holding) -> usize {
+    if holding.protocol == Protocol::Http1 { 0 } else { holding.streams.into() }
+}
+
+impl Conn {
+    /// What it holds now, with so many bytes that were made for it and not taken.
+    pub(super) fn holds(&self, unsent_bytes: usize) -> Holding {
+        let protocol = match () {
+            () if self.channel.is_quic() => Protocol::Http3,
+            () if self.is_multiplexed() => Protocol::Http2,
+            () => Protocol::Http1,
+        };
+        let streams = match self.exchanges.streams() {
+            Some(streams) => streams.count(),
+            None => self.http1.is_answering().into(),
+        };
+        Holding {
+            protocol,
+            is_tls: self.channel.is_tls(),
+            streams: u16::try_from(streams).unwrap_or(u16::MAX),
+            buffered_bytes: u32::try_from(self.http1.kept_bytes() + unsent_bytes).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// What a connection holds may be another now.
+    pub(super) fn weigh(&mut self, at: usize) {
+        if let Some(conn) = self.conns.get(at) {
+            let holding = conn.holds(self.transmitter.unsent_bytes(at));
+            self.conns.set_holding(at, holding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn holding() -> impl Strategy<Value = Holding> {
+        let protocol = prop_oneof![Just(Protocol::Http1), Just(Protocol::Http2), Just(Protocol::Http3)];
+        (protocol, any::<bool>(), any::<u16>(), any::<u32>()).prop_map(|(protocol, is_tls, streams, buffered_bytes)| {
+            Holding { protocol, is_tls, streams, buffered_bytes }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_whole_is_the_sum_of_its_connections(steps in prop::collection::vec((0usize..8, prop::option::of(holding())), 0..200)) {
+            let (mut held, mut each) = (Held::default(), [None::<Holding>; 8]);
+            for (at, holding) in steps {
+                each[at].take().into_iter().for_each(|before| held.remove(before));
+                holding.into_iter().for_each(|after| held.add(after));
+                each[at] = holding;
+                let sum: u64 = each.iter().flatten().map(|holding| holding.bytes()).sum();
+                prop_assert_eq!(held.bytes(), sum);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stalled_connection_costs_as_measured() {
+        let of = |protocol, streams| Holding { protocol, streams, ..Holding::default() }.bytes() >> 10;
+        assert_eq!([of(Protocol::Http1, 0), of(Protocol::Http2, 100), of(Protocol::Http3, 100)], [1, 114, 229]);
+        assert_eq!(size_of::<Holding>(), 8);
+    }
+}

@@ -1,0 +1,170 @@
+//! When the memory for connections is nearly used: the costliest clients that do not read end first, then idle connections, and newcomers
+//! are let in last.
+//!
+//! All connections are looked at together, and seldom; what is found then is ended one after another, over turns.
+
+use std::collections::{BinaryHeap, HashMap};
+
+use units::Nanos;
+
+use super::Worker;
+use super::failures::Kind;
+use crate::net::Net;
+
+/// All are looked at no more often than this, however many there are and however short memory is.
+const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+/// From this part of the memory on connections are ended.
+const NEAR_PERCENT: u64 = 90;
+/// So much less than that is held afterwards, so that the next newcomer is not the next reason.
+const ENOUGH_PERCENT: u64 = 85;
+/// A reader that took too little at so many looks of a sweep, two to three seconds, does not read: lost packets are sent again after one
+/// (RFC 6298 section 2).
+pub(super) const STALLED_LOOKS: u8 = 3;
+/// A connection gives way to others for want of memory once it has been idle for so long.
+const IDLE_FOR: Nanos = Nanos::from_secs(1);
+
+/// Memory for the connections of a worker.
+pub(super) struct Shortage {
+    bytes_max: u64,
+    /// Connections to be ended, the first last.
+    costliest: Vec<u64>,
+    looked_at: Nanos,
+}
+
+/// A stalled connection: its client, what it holds, and its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stalled {
+    pub client: u32,
+    pub bytes: u64,
+    pub owner: u64,
+}
+
+impl Shortage {
+    pub fn new(bytes_max: u64) -> Shortage {
+        Shortage { bytes_max, costliest: Vec::new(), looked_at: Nanos::ZERO }
+    }
+
+    /// Nobody else is let in.
+    pub fn is_near(&self, held_bytes: u64) -> bool {
+        held_bytes >= self.bytes_max / 100 * NEAR_PERCENT
+    }
+
+    /// Those who are here are given no more.
+    pub fn is_full(&self, held_bytes: u64) -> bool {
+        held_bytes >= self.bytes_max
+    }
+
+    fn excess_bytes(&self, held_bytes: u64) -> u64 {
+        held_bytes.saturating_sub(self.bytes_max / 100 * ENOUGH_PERCENT)
+    }
+
+    /// The next connection to end.
+    fn next(&mut self, now: Nanos, held_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
+        if self.costliest.is_empty() && now >= self.next_look_at() {
+            self.looked_at = now;
+            self.costliest = costliest(stalled(), self.excess_bytes(held_bytes));
+            self.costliest.reverse();
+        }
+        self.costliest.pop()
+    }
+
+    fn next_look_at(&self) -> Nanos {
+        self.looked_at + LOOK_EVERY
+    }
+
+    /// When there may be somebody to end.
+    pub fn look_at(&self, held_bytes: u64) -> Option<Nanos> {
+        let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
+        self.is_near(held_bytes).then_some(at)
+    }
+}
+
+/// Names of those that hold the excess, the first to go first: always the largest of the client whose others hold the most.
+fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
+    let mut by_client: HashMap<u32, (u64, Vec<Stalled>)> = HashMap::new();
+    for one in stalled {
+        let (bytes, all) = by_client.entry(one.client).or_default();
+        *bytes += one.bytes;
+        all.push(one);
+    }
+    by_client.values_mut().for_each(|(_, all)| all.sort_unstable());
+    let mut clients: BinaryHeap<(u64, Vec<Stalled>)> = by_client.into_values().collect();
+    let (mut found, mut found_bytes) = (Vec::new(), 0);
+    while found_bytes < excess_bytes
+        && let Some((bytes, mut all)) = clients.pop()
+    {
+        let Some(one) = all.pop() else { continue };
+        found.push(one.owner);
+        found_bytes += one.bytes;
+        clients.push((bytes - one.bytes, all));
+    }
+    found
+}
+
+impl<N: Net> Worker<N> {
+    /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
+    pub(super) fn make_memory(&mut self) {
+        while self.admission.shortage.is_near(self.conns.held().bytes()) && !self.timers.is_turn_over(self.net.now()) {
+            if !self.end_costliest() && !self.give_up_idle(IDLE_FOR) {
+                return;
+            }
+            self.take_departures();
+        }
+    }
+
+    /// Ends the costliest stalled connection. False: there is none.
+    fn end_costliest(&mut self) -> bool {
+        let (now, held_bytes) = (self.timers.now(), self.conns.held().bytes());
+        // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
+        let looks = if self.admission.shortage.is_full(held_bytes) { 0 } else { STALLED_LOOKS };
+        let (conns, transmitter) = (&self.conns, &self.transmitter);
+        let is_stalled = |at| transmitter.is_slow(at, looks);
+        let stalled = || {
+            let all = conns.iter().filter(|(at, _)| is_stalled(*at));
+            all.map(|(_, conn)| Stalled { client: conn.client, bytes: conn.holding.bytes(), owner: conn.owner })
+                .collect()
+        };
+        while let Some(owner) = self.admission.shortage.next(now, held_bytes, stalled) {
+            // It may have read since.
+            let Some(at) = self.conns.slot(owner).filter(|at| is_stalled(*at)) else { continue };
+            let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
+            let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
+            self.journal.fail(now, Kind::Memory, why);
+            self.abandon(at);
+            return true;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalled(client: u32, bytes: u64, owner: u64) -> Stalled {
+        Stalled { client, bytes, owner }
+    }
+
+    #[test]
+    fn the_costliest_client_goes_first_and_of_it_the_costliest_connection() {
+        let all = vec![stalled(1, 50, 10), stalled(2, 30, 20), stalled(2, 40, 21), stalled(3, 10, 30)];
+        // 70 and 50 and 10; then 30, 50, 10; then 30, 10.
+        assert_eq!(costliest(all.clone(), u64::MAX), [21, 10, 20, 30]);
+        assert_eq!(costliest(all.clone(), 41), [21, 10]);
+        assert!(costliest(all, 0).is_empty() && costliest(Vec::new(), 5).is_empty());
+    }
+
+    #[test]
+    fn all_are_looked_at_seldom() {
+        let mut shortage = Shortage::new(1000);
+        let now = Nanos::from_secs(5);
+        assert!(!shortage.is_near(899) && shortage.is_near(900) && !shortage.is_full(999) && shortage.is_full(1000));
+        assert_eq!((shortage.look_at(899), shortage.look_at(900)), (None, Some(LOOK_EVERY)));
+        let found = || vec![stalled(1, 100, 7), stalled(1, 100, 8)];
+        assert_eq!(shortage.next(now, 1000, found), Some(8));
+        assert_eq!(shortage.look_at(1000), Some(Nanos::ZERO), "the other is known");
+        let again = || unreachable!("they were looked at just now");
+        assert_eq!([(); 2].map(|()| shortage.next(now, 900, again)), [Some(7), None]);
+        assert_eq!(shortage.next(now + LOOK_EVERY, 900, found), Some(8));
+    }
+}
