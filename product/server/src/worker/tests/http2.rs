@@ -98,6 +98,23 @@ fn streams_are_answered_and_each_has_its_line() {
     }
 }
 
+/// It was taken for a request of HTTP/1.1 and refused.
+#[test]
+fn a_preface_may_come_in_parts() {
+    let mut bench = Bench::new("http2-parts", "srpt");
+    for part_bytes in [1, 7, 15, 16, 23] {
+        let stream = TcpStream::connect(bench.address).unwrap();
+        let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
+        let all = [hello(), wide(), request(1, "/a", &[])].concat();
+        for part in all.chunks(part_bytes) {
+            client.send(part);
+            bench.turn();
+        }
+        bench.turn_until_came(&mut client, |client| client.body(1).is_some());
+        assert_eq!(client.body(1).unwrap(), FILE, "in parts of {part_bytes}");
+    }
+}
+
 #[test]
 fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     let mut bench = Bench::new("http2-head", "srpt");
