@@ -21,6 +21,8 @@ mod poll;
 mod reply;
 mod sandbox;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 mod sites;
 mod start;
 mod storage;

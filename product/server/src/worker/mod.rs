@@ -20,6 +20,8 @@ mod flight;
 #[cfg(feature = "http3")]
 mod http3;
 mod input;
+#[cfg(test)]
+mod left_over;
 mod line;
 mod measured;
 mod memory;
