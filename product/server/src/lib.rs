@@ -21,6 +21,8 @@ mod places;
 mod poll;
 mod sandbox;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 mod sites;
 mod start;
 mod storage;

@@ -119,9 +119,9 @@ impl Http1 {
         self.deadline = now + limits.head_timeout;
     }
 
-    /// Nothing was asked on it yet, and nothing kept.
-    pub fn is_untouched(&self) -> bool {
-        matches!(self.phase, Phase::Head) && self.answer == Answer::None && self.kept.is_none() && !self.closes
+    /// No whole request has come since the last answer.
+    pub fn is_unasked(&self) -> bool {
+        matches!(self.phase, Phase::Head) && self.answer == Answer::None && !self.closes
     }
 
     /// What came is no HTTP of this connection: a response is owed to that, and nothing more is read.

@@ -123,6 +123,10 @@ impl<S: Socket> Transmitter<S> {
         });
         framed.shut = shut;
         let open: Vec<JobId> = open;
+        #[cfg(test)]
+        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
+            return;
+        }
         open.into_iter().for_each(|job| self.link.drain.on_wait_over(now, job, Why::Stream));
     }
 

@@ -98,6 +98,23 @@ fn streams_are_answered_and_each_has_its_line() {
     }
 }
 
+/// It was taken for a request of HTTP/1.1 and refused.
+#[test]
+fn a_preface_may_come_in_parts() {
+    let mut bench = Bench::new("http2-parts", "srpt");
+    for part_bytes in [1, 7, 15, 16, 23] {
+        let stream = TcpStream::connect(bench.address).unwrap();
+        let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
+        let all = [hello(), wide(), request(1, "/a", &[])].concat();
+        for part in all.chunks(part_bytes) {
+            client.send(part);
+            bench.turn();
+        }
+        bench.turn_until_came(&mut client, |client| client.body(1).is_some());
+        assert_eq!(client.body(1).unwrap(), FILE, "in parts of {part_bytes}");
+    }
+}
+
 #[test]
 fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     let mut bench = Bench::new("http2-head", "srpt");
@@ -181,7 +198,7 @@ fn a_flood_ends_its_connection_and_no_other() {
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.admission.streams().max = 3;
+    bench.worker.admission.set_streams_max(3);
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
