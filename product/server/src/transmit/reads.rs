@@ -43,7 +43,7 @@ impl<S: Socket> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];
-        match self.reads.begin(sending, self.pipes[sending.pipe()].client) {
+        match self.reads.begin(sending, self.connections[sending.connection()].client) {
             Ok(()) => self.link.drain.on_wait(id, Why::Disk),
             Err(failure) => self.abort(now, id, failure),
         }

@@ -209,7 +209,7 @@ impl FakeSocket {
 impl<S: Socket> Transmitter<S> {
     /// What a worker's sweep does, connection by connection.
     fn end_all_stalled(&mut self, now: Nanos) {
-        self.pipes.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
+        self.connections.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
     }
 }
 
@@ -313,12 +313,12 @@ impl Bench {
 
     /// The connection of a response that is being sent.
     fn connection(&self, job: JobId) -> usize {
-        self.transmitter.sendings[job].pipe()
+        self.transmitter.sendings[job].connection()
     }
 
     /// The socket of a response takes bytes again. A no-op for one that has departed.
     fn on_writable(&mut self, now: Nanos, job: JobId) {
-        if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.pipe()) {
+        if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.connection()) {
             self.transmitter.on_writable(now, at);
         }
     }
