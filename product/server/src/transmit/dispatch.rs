@@ -1,7 +1,7 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
 //! is a carrier in the drain, which offers one of its responses to the order.
 
-use sched::{Arrival, JobId, Path, Precedence, Size, Why};
+use sched::{Arrival, JobId, Path, Precedence, Why};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
@@ -140,7 +140,7 @@ impl<S: Socket> Transmitter<S> {
         let Dispatch { outgoing, class, stream, precedence } = dispatch;
         let connection = &mut self.connections[at];
         let path = if self.link.drain.order().needs_path() { connection.socket.status().path } else { Path::default() };
-        let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
+        let size = outgoing.size(sent_bytes);
         let arrival = Arrival { size, framing: connection.framing(), class, client: connection.client, path };
         let id = match &mut connection.load {
             Load::Single(Some(_)) => return None,
@@ -166,9 +166,9 @@ impl<S: Socket> Transmitter<S> {
     pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
         let Dispatch { mut outgoing, .. } = dispatch;
         let (sent, _) = self.write(now, at, 0, &mut outgoing, Room::unpaced(bytes_max));
-        let is_left = outgoing.remaining_bytes() > 0;
+        let is_left = !outgoing.is_done();
         let direct = match sent.failure {
-            None | Some(Failure::Blocked | Failure::Absent) if is_left => {
+            None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {
                 let rest = Dispatch { outgoing, ..dispatch };
                 let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
                 let progress = self.charge(now, id, &sent);
@@ -202,7 +202,7 @@ impl<S: Socket> Transmitter<S> {
             Load::Framed(framed) => self.link.drain.on_wait_over(now, framed.carrier, Why::Carrier),
         }
         if self.link.drain.order().needs_path() {
-            self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
+            self.jobs_on(at).collect::<Vec<_>>().into_iter().for_each(|job| self.ask_path(job));
         }
     }
 
@@ -212,11 +212,10 @@ impl<S: Socket> Transmitter<S> {
     }
 
     /// The responses on a connection.
-    fn jobs_on(&self, at: usize) -> Vec<JobId> {
-        match &self.connections[at].load {
-            Load::Single(job) => job.iter().copied().collect(),
-            Load::Framed(framed) => self.link.drain.jobs().on(framed.carrier).collect(),
-        }
+    pub(super) fn jobs_on(&self, at: usize) -> impl Iterator<Item = JobId> {
+        let load = &self.connections[at].load;
+        let several = load.framed().map(|framed| self.link.drain.jobs().on(framed.carrier));
+        load.single().into_iter().chain(several.into_iter().flatten())
     }
 
     /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
@@ -232,12 +231,13 @@ impl<S: Socket> Transmitter<S> {
         self.end_all(now, at, || Failure::Disconnected);
     }
 
-    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
-    /// could have waits for it.
+    /// Ends the responses of a connection whose reader is too slow, or whose producers are; to be called about once a second. A reader is waited
+    /// for where all it could have waits for it.
     pub fn end_stalled(&mut self, now: Nanos, at: usize) {
         if matches!(self.connections[at].load, Load::Single(None)) {
             return;
         }
+        self.end_silent(now, at);
         let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
         if self.connections[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
             self.end_all(now, at, || Failure::Stalled);
@@ -252,14 +252,15 @@ impl<S: Socket> Transmitter<S> {
             }
             Load::Framed(framed) => {
                 let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
-                framed.waits_for_reader() || is_blocked() && framed.has_responses()
+                let silent = || self.jobs_on(at).filter(|job| self.waits_for_producer(*job)).count();
+                framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
             }
         }
     }
 
     /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
     fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
-        let jobs = self.jobs_on(at);
+        let jobs: Vec<JobId> = self.jobs_on(at).collect();
         if !jobs.is_empty() {
             self.link.settle(now, &mut self.connections[at]);
             if let Some(framed) = self.connections[at].load.framed() {

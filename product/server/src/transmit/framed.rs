@@ -256,9 +256,9 @@ impl Framed {
         self.out.capacity()
     }
 
-    /// All that it could send waits for its reader.
-    pub fn waits_for_reader(&self) -> bool {
-        self.jobs > 0 && self.shut.len() == self.jobs
+    /// All that it could send waits for its reader; beside that, so many responses wait for their producers.
+    pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
+        !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
     }
 
     /// Some are not all made, or have not left.

@@ -23,6 +23,8 @@ mod link;
 mod mark;
 mod notice;
 mod outgoing;
+mod pipe;
+mod producing;
 mod reads;
 mod secure;
 mod sending;
@@ -49,6 +51,7 @@ pub use link::Link;
 pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
+pub use pipe::{PIPE_BYTES_MAX, Pipe};
 pub use secure::Down;
 #[cfg(feature = "http3")]
 pub use socket::{Shared, has_room};
@@ -120,6 +123,8 @@ pub struct Transmitter<S: Socket> {
     #[cfg(feature = "http3")]
     shared: http3::Shared,
     departures: Vec<Departure>,
+    /// Responses whose producers have room again.
+    refills: Vec<JobId>,
 }
 
 impl<S: Socket> Transmitter<S> {
@@ -137,6 +142,7 @@ impl<S: Socket> Transmitter<S> {
             #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
             departures: Vec::new(),
+            refills: Vec::new(),
         }
     }
 
@@ -260,8 +266,11 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
-        let sending = self.sendings.take(id);
+        let mut sending = self.sendings.take(id);
         let connection = &mut self.connections[sending.connection()];
+        if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
+            connection.break_off();
+        }
         let departure = sending.into_departure(connection.owner, now, failure);
         match &mut connection.load {
             Load::Single(job) => {

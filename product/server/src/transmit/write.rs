@@ -6,7 +6,7 @@ use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
 use super::connection::{Connection, Load};
-use super::{Failure, Outgoing, Sent, Socket, Transmitter};
+use super::{Failure, Outgoing, Pipe, Sent, Socket, Transmitter};
 use crate::storage::Storage;
 
 /// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
@@ -105,6 +105,8 @@ impl<S: Socket> Transmitter<S> {
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
+        let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
+        self.refills.extend(has_room_again.then_some(id));
         let is_path_old = self.link.drain.order().needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;
@@ -116,6 +118,7 @@ impl<S: Socket> Transmitter<S> {
             _ if progress.is_departed() && self.connections[at].load.framed().is_some() => self.depart(now, id, None),
             Some(Failure::Blocked) => self.on_full(at),
             Some(Failure::Absent) => self.read_aside(now, id),
+            Some(Failure::Pending) => self.link.drain.on_wait(id, Why::Source),
             Some(Failure::Shut) => self.on_shut(id, at),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),
@@ -162,7 +165,13 @@ impl<S: Socket> Transmitter<S> {
     /// So much was handed down of a job, and the link is charged for it.
     pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        self.link.drain.on_sent(now, id, carried)
+        let progress = self.link.drain.on_sent(now, id, carried);
+        if !sent.is_whole || progress.is_departed() {
+            return progress;
+        }
+        // How much it would be was not known.
+        self.link.drain.on_end(id);
+        Progress::Departed
     }
 
     /// Whether a granted response can be sent now; if so, its packets are marked.

@@ -451,3 +451,64 @@ fn what_is_acknowledged_is_told_once() {
         assert_eq!(net.bench.transmitter.link.unacknowledged.len(), 0);
     }
 }
+
+impl Net {
+    /// A response whose body comes later.
+    fn produce(&mut self, at: usize) -> (u32, JobId) {
+        let number = self.request(at);
+        self.run_until(|net| net.peers[at].requests.contains(&number));
+        let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown).into());
+        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence: Precedence::default() };
+        let connection = self.peers[at].connection.unwrap();
+        (number, self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap())
+    }
+
+    fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
+        self.bench.transmitter.push(self.bench.now.get(), job, bytes)
+    }
+}
+
+/// The end is a frame of its own, or none, where it is told later than the last byte.
+#[test]
+fn a_body_that_comes_later_is_sent_as_it_comes() {
+    for parts in [&[][..], &[3_000, 1, 60_000], &[5]] {
+        let mut net = Net::new("srpt", Some("10mbit"));
+        let at = net.connect('A');
+        let (stream, job) = net.produce(at);
+        let mut pushed = Vec::new();
+        for part in parts {
+            let bytes = vec![pushed.len() as u8; *part];
+            assert_eq!(net.push(job, &bytes), Some(*part));
+            pushed.extend(bytes);
+            net.run();
+            let response = net.peers[at].client.response(stream);
+            assert!(response.body == pushed && !response.is_whole, "{} bytes", response.body.len());
+        }
+        assert!(net.ended().is_empty());
+        net.bench.transmitter.finish_body(net.bench.now.get(), job);
+        net.run();
+        let response = net.peers[at].client.response(stream);
+        assert!(response.body == pushed && response.is_whole && response.field("content-length").is_none());
+        assert_eq!(net.ended(), [(job, head().bytes() + pushed.len() as u64, true)]);
+        assert_eq!(net.push(job, b"more"), None);
+    }
+}
+
+#[test]
+fn a_body_that_fails_resets_its_stream() {
+    let mut net = Net::new("srpt", None);
+    let at = net.connect('A');
+    let (stream, job) = net.produce(at);
+    net.push(job, &[7; 10_000]);
+    net.run();
+    net.bench.transmitter.fail_body(net.bench.now.get(), job, "it broke");
+    net.bench.transmitter.cancel(net.peers[at].connection.unwrap(), stream);
+    net.run();
+    assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);
+    let came = net.peers[at].client.came(quic::testing::id(stream));
+    assert!(came.reset == Some(0x102) && !came.is_whole, "H3_INTERNAL_ERROR (RFC 9114 section 8.1)");
+    // The connection lives.
+    let (next, _) = net.ask(at, 1_000);
+    net.run();
+    assert!(net.is_whole(at, next, 1_000));
+}

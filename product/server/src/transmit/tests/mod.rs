@@ -10,6 +10,7 @@ mod ledger;
 mod line_feedback;
 mod multiplexed;
 mod outgoing;
+mod producing;
 mod questions;
 mod secure;
 mod sending;
@@ -43,6 +44,7 @@ struct FakeSocket {
     room: Rc<Cell<u64>>,
     journal: Journal,
     is_finished: Rc<Cell<bool>>,
+    is_reset: Rc<Cell<bool>>,
     retransmitted: Rc<Cell<u64>>,
     /// Payload and segments that TCP sent for the first time.
     sent: Rc<Cell<(u64, u32)>>,
@@ -119,6 +121,10 @@ impl Sink for FakeSocket {
 
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
+    }
+
+    fn reset(&self) {
+        self.is_reset.set(true);
     }
 }
 
@@ -242,6 +248,7 @@ impl Bench {
             room: Rc::new(Cell::new(room)),
             journal: Rc::clone(&self.journal),
             is_finished: Rc::default(),
+            is_reset: Rc::default(),
             retransmitted: Rc::default(),
             sent: Rc::default(),
             framing: Framing::ETHERNET,
