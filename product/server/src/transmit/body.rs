@@ -42,7 +42,7 @@ impl Piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Read(buffer) => buffer.left().len() as u64,
             Piece::Page { page, at } => (page.len() - at) as u64,
-            Piece::Pipe(pipe) => pipe.len(),
+            Piece::Pipe(pipe) => pipe.left_bytes(),
         }
     }
 

@@ -106,7 +106,7 @@ impl Pipe {
     }
 
     /// Bytes that are left, as far as that is known.
-    pub fn len(&self) -> u64 {
+    pub fn left_bytes(&self) -> u64 {
         self.queued().len() as u64 + self.to_come.unwrap_or(0)
     }
 
@@ -139,5 +139,99 @@ impl Pipe {
     pub fn is_silent(&mut self) -> bool {
         self.silent_looks += 1;
         self.silent_looks > SILENT_LOOKS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::http1::Chunked;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes so many bytes out, as far as they have come.
+    fn take(pipe: &mut Pipe, bytes: usize) -> Vec<u8> {
+        let taken = pipe.queued()[..bytes.min(pipe.queued().len())].to_vec();
+        pipe.advance(taken.len());
+        taken
+    }
+
+    proptest! {
+        /// Whatever is pushed and taken in whatever portions, and however the end is told.
+        #[test]
+        fn what_is_pushed_comes_out_and_no_more_waits_than_may(
+            steps in prop::collection::vec((0..2 * PIPE_BYTES_MAX, 0..2 * PIPE_BYTES_MAX), 1..20),
+            delimiter in prop::sample::select(vec![Delimiter::Length, Delimiter::LastChunk, Delimiter::Close]),
+            delimited_at in 0_usize..3,
+        ) {
+            let (mut pipe, mut pushed, mut came) = (Pipe::new(Length::Unknown), 0, Vec::new());
+            for (nth, (push, portion)) in steps.into_iter().enumerate() {
+                if nth == delimited_at {
+                    came.clear();
+                    pushed = pipe.queued().len();
+                    pipe.delimit(delimiter);
+                }
+                let room = pipe.room();
+                prop_assert_eq!(pipe.push(&vec![7; push]), Some(push.min(room)));
+                pushed += push.min(room);
+                prop_assert!(pipe.queued().len() <= PIPE_BYTES_MAX && pipe.is_awaited() && pipe.is_open_ended());
+                prop_assert_eq!(pipe.left_bytes(), pipe.queued().len() as u64);
+                came.extend(take(&mut pipe, portion));
+            }
+            let is_delimited = pipe.delimiter == delimiter;
+            prop_assert!(pipe.finish() && pipe.finish() && !pipe.is_awaited() && !pipe.is_open_ended());
+            prop_assert!(pipe.queued().len() <= PIPE_BYTES_MAX);
+            prop_assert_eq!(pipe.push(&[7]), None);
+            came.extend(take(&mut pipe, usize::MAX));
+            if delimiter == Delimiter::LastChunk && is_delimited {
+                let progress = Chunked::new().discard(&came).unwrap();
+                prop_assert!(progress.done && progress.consumed == came.len());
+                came.retain(|byte| *byte == 7);
+            }
+            prop_assert!(came == vec![7; pushed], "{} of {} bytes", came.len(), pushed);
+            prop_assert_eq!(pipe.bytes.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn as_much_is_pushed_as_was_announced() {
+        let mut pipe = Pipe::new(Length::Known(10));
+        assert_eq!((pipe.room(), pipe.left_bytes()), (PIPE_BYTES_MAX, 10));
+        assert!(pipe.is_awaited() && !pipe.is_open_ended());
+        assert_eq!(pipe.push(&[7; 4]), Some(4));
+        assert_eq!(take(&mut pipe, 3).len(), 3);
+        assert_eq!(pipe.left_bytes(), 7);
+        assert_eq!(pipe.push(&[7; 7]), None, "more than is to come");
+        assert_eq!(pipe.push(&[7; 6]), Some(6));
+        assert!(!pipe.is_awaited() && pipe.push(&[]) == Some(0) && pipe.finish());
+        let mut short = Pipe::new(Length::Known(10));
+        short.push(&[7; 9]);
+        assert!(!short.finish());
+    }
+
+    #[test]
+    fn room_is_told_again_once_when_half_is_free() {
+        let mut pipe = Pipe::new(Length::Unknown);
+        assert!(!pipe.has_room_again(), "it was never full");
+        let taken = pipe.push(&[7; 2 * PIPE_BYTES_MAX]).unwrap();
+        assert!(!pipe.has_room_again());
+        take(&mut pipe, ROOM_AGAIN_BYTES - 100);
+        assert!(!pipe.has_room_again());
+        take(&mut pipe, 100);
+        assert!(pipe.has_room_again() && !pipe.has_room_again(), "of {taken} bytes");
+        // Nobody wants to know it of a body that is whole.
+        pipe.push(&[7; PIPE_BYTES_MAX]);
+        pipe.finish();
+        take(&mut pipe, PIPE_BYTES_MAX);
+        assert!(!pipe.has_room_again());
+    }
+
+    #[test]
+    fn silence_is_broken_by_a_push() {
+        let mut pipe = Pipe::new(Length::Unknown);
+        let silent = |pipe: &mut Pipe| (0..SILENT_LOOKS_MAX).any(|_| pipe.is_silent());
+        assert!(!silent(&mut pipe));
+        pipe.push(&[7]);
+        assert!(!silent(&mut pipe) && pipe.is_silent());
     }
 }
