@@ -14,25 +14,6 @@ struct FromBody<'a> {
 }
 
 impl Source for FromBody<'_> {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
-        match self.body.read(self.storage, into, bytes_max as u64) {
-            Ok(_) if self.body.is_empty() => Supply::End,
-            Ok(_) => Supply::More,
-            Err(failure) => self.stop(failure),
-        }
-    }
-}
-
-impl FromBody<'_> {
-    fn stop(&mut self, failure: Failure) -> Supply {
-        let supply = if matches!(failure, Failure::Absent | Failure::Pending) { Supply::Later } else { Supply::Failed };
-        self.failure = Some(failure);
-        supply
-    }
-}
-
-#[cfg(feature = "http3")]
-impl quic::Source for FromBody<'_> {
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         if self.body.is_empty() {
             return Supply::End;
@@ -40,7 +21,11 @@ impl quic::Source for FromBody<'_> {
         match self.body.peek(self.storage, into, bytes_max as u64) {
             Ok(bytes) if bytes == self.body.len() && !self.body.is_open_ended() => Supply::End,
             Ok(_) => Supply::More,
-            Err(failure) => self.stop(failure),
+            Err(failure) => {
+                let is_for_now = matches!(failure, Failure::Absent | Failure::Pending);
+                self.failure = Some(failure);
+                if is_for_now { Supply::Later } else { Supply::Failed }
+            }
         }
     }
 
