@@ -173,6 +173,7 @@ mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
+mod producing;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]

@@ -313,6 +313,15 @@ fn a_body_that_comes_in_parts_is_sent_in_parts() {
     }
 }
 
+impl<S: Socket> Transmitter<S> {
+    /// The response whose body comes later, where there is one.
+    pub fn produced(&mut self) -> Option<JobId> {
+        let numbers = self.connections.numbers().into_iter();
+        let jobs: Vec<JobId> = numbers.flat_map(|at| self.jobs_on(at)).collect();
+        jobs.into_iter().find(|job| self.push_room(*job).is_some())
+    }
+}
+
 impl Produced {
     /// As [`Produced::received`], of a client that hears the rest later.
     fn received_so_far(&mut self) -> (Vec<u8>, bool) {
