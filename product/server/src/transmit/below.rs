@@ -7,7 +7,7 @@
 use sched::Watched;
 
 use super::Socket;
-use super::connections::Connections;
+use super::connections::OpenConnections;
 use super::socket::Shared;
 
 /// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Known {
-    fn queued_bytes<S: Socket>(&self, connections: &Connections<S>) -> Option<u64> {
+    fn queued_bytes<S: Socket>(&self, connections: &OpenConnections<S>) -> Option<u64> {
         if let Some(shared) = &self.shared {
             return uplink::queued_below_bytes(shared).ok().map(u64::from);
         }
@@ -62,7 +62,7 @@ impl Below {
     }
 
     /// Something was written to this connection.
-    pub fn on_written<S: Socket>(&mut self, at: usize, connections: &Connections<S>) {
+    pub fn on_written<S: Socket>(&mut self, at: usize, connections: &OpenConnections<S>) {
         let connection = &connections[at];
         let number = connection.number_below();
         self.whole = None;
@@ -76,7 +76,7 @@ impl Below {
         }
     }
 
-    fn make_room<S: Socket>(&mut self, connections: &Connections<S>) {
+    fn make_room<S: Socket>(&mut self, connections: &OpenConnections<S>) {
         if self.sockets.len() >= REMEMBERED_MAX {
             self.bytes(connections);
         }
@@ -88,7 +88,7 @@ impl Below {
 
     /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
     /// keeps cannot be watched, and leaves at a time that nobody notices.
-    pub fn look<S: Socket>(&mut self, payload_bytes: u64, connections: &Connections<S>) {
+    pub fn look<S: Socket>(&mut self, payload_bytes: u64, connections: &OpenConnections<S>) {
         let Some(known) = self.sockets.last_mut() else { return };
         let Some(memory_bytes) = known.queued_bytes(connections) else { return };
         let grown_bytes = memory_bytes.saturating_sub(known.memory_bytes);
@@ -117,7 +117,7 @@ impl Below {
     }
 
     /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
-    pub fn bytes<S: Socket>(&mut self, connections: &Connections<S>) -> u64 {
+    pub fn bytes<S: Socket>(&mut self, connections: &OpenConnections<S>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
             // A socket that does not tell cannot be held against anybody.

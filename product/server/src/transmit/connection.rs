@@ -6,7 +6,7 @@ use units::wire::Framing;
 
 use super::framed::Framed;
 use super::unacknowledged::Listed;
-use super::{Patience, Sink, Socket, Status};
+use super::{Patience, Socket, Status};
 
 /// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
 /// once, a full socket holds all of them up, and its reader is slow or not.
@@ -160,14 +160,6 @@ impl<S: Socket> Connection<S> {
     /// The number under which its packets below are counted: its owner's, unless it shares its socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.owner, |(number, _)| number)
-    }
-
-    /// What was sent is not whole, and an orderly end would tell the client that it is.
-    pub fn break_off(&mut self) {
-        self.session = None;
-        if let Some(socket) = self.socket.tcp() {
-            socket.reset();
-        }
     }
 
     /// Sets the connection's account against what TCP has sent; and what that says of the line.

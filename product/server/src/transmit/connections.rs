@@ -5,11 +5,11 @@ use sched::grow::grow_to;
 use super::connection::Connection;
 
 /// The open connections, by the numbers that their opener gave them.
-pub(super) struct Connections<S>(Vec<Option<Connection<S>>>);
+pub(super) struct OpenConnections<S>(Vec<Option<Connection<S>>>);
 
-impl<S> Connections<S> {
-    pub fn new() -> Connections<S> {
-        Connections(Vec::new())
+impl<S> OpenConnections<S> {
+    pub fn new() -> OpenConnections<S> {
+        OpenConnections(Vec::new())
     }
 
     pub fn put(&mut self, at: usize, connection: Connection<S>) {
@@ -47,7 +47,7 @@ impl<S> Connections<S> {
     }
 }
 
-impl<S> Index<usize> for Connections<S> {
+impl<S> Index<usize> for OpenConnections<S> {
     type Output = Connection<S>;
 
     fn index(&self, at: usize) -> &Connection<S> {
@@ -55,7 +55,7 @@ impl<S> Index<usize> for Connections<S> {
     }
 }
 
-impl<S> IndexMut<usize> for Connections<S> {
+impl<S> IndexMut<usize> for OpenConnections<S> {
     fn index_mut(&mut self, at: usize) -> &mut Connection<S> {
         self.get_mut(at).expect("it is open")
     }

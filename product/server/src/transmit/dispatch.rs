@@ -9,8 +9,9 @@ use units::wire::Framing;
 use super::connection::{Connection, Load};
 use super::engine::Engine;
 use super::framed::Framed;
+use super::producing::is_awaited;
 use super::sending::Sending;
-use super::{Failure, Outgoing, Room, Sink, Socket, Transmitter};
+use super::{Failure, Outgoing, Producer, Room, Sink, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -237,7 +238,8 @@ impl<S: Socket> Transmitter<S> {
         if matches!(self.connections[at].load, Load::Single(None)) {
             return;
         }
-        self.end_silent(now, at);
+        let awaited = self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).collect::<Vec<_>>();
+        awaited.into_iter().for_each(|job| Producer::of(self, job).look(now));
         let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
         if self.connections[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
             self.end_all(now, at, || Failure::Stalled);
@@ -252,7 +254,7 @@ impl<S: Socket> Transmitter<S> {
             }
             Load::Framed(framed) => {
                 let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
-                let silent = || self.jobs_on(at).filter(|job| self.waits_for_producer(*job)).count();
+                let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).count();
                 framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
             }
         }

@@ -8,7 +8,7 @@ use units::{Nanos, Rate};
 
 use super::below::Below;
 use super::connection::{Connection, Load};
-use super::connections::Connections;
+use super::connections::OpenConnections;
 use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, Socket, is_fast};
@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
-    pub(super) fn check(&mut self, now: Nanos, connections: &Connections<impl Socket>) {
+    pub(super) fn check(&mut self, now: Nanos, connections: &OpenConnections<impl Socket>) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.drain.set_pace(now, Some(rate));
             self.observer = self.observer.take().map(|observer| observer.from(rate));
@@ -112,7 +112,12 @@ impl Link {
     }
 
     /// Lets the queue below correct the drain's idea of it, when that is about to matter.
-    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, connections: &Connections<impl Socket>) {
+    pub(super) fn measure(
+        &mut self,
+        now: Nanos,
+        clock: &impl Fn() -> Nanos,
+        connections: &OpenConnections<impl Socket>,
+    ) {
         let Some(gauge) = &mut self.gauge else { return };
         if self.drain.poll_timeout().is_none_or(|at| at > now) {
             return;
@@ -128,7 +133,7 @@ impl Link {
     }
 
     /// Ends the interval where one is over, and sets the pace that the line allows.
-    pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+    pub(super) fn follow(&mut self, now: Nanos, connections: &mut OpenConnections<impl Socket>) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
         if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
@@ -154,7 +159,7 @@ impl Link {
     }
 
     /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
-    fn look_around(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+    fn look_around(&mut self, now: Nanos, connections: &mut OpenConnections<impl Socket>) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
             let connection = &mut connections[at];
@@ -188,7 +193,7 @@ impl Link {
     }
 
     /// Something was handed down on a connection, and charged. Where others wait below us one hand-down at a time is watched.
-    pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut Connections<impl Socket>) {
+    pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut OpenConnections<impl Socket>) {
         if self.is_blind() {
             if self.is_paced() {
                 let connection = &mut connections[at];
@@ -209,7 +214,7 @@ impl Link {
     }
 
     /// A connection is acknowledged, or ends.
-    pub(super) fn unlist<S>(&mut self, at: usize, connections: &mut Connections<S>) {
+    pub(super) fn unlist<S>(&mut self, at: usize, connections: &mut OpenConnections<S>) {
         let connection = &mut connections[at];
         connection.was_full = false;
         if let Some((moved, place)) = self.unacknowledged.unlist(&mut connection.listed) {

@@ -52,6 +52,7 @@ pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use pipe::{PIPE_BYTES_MAX, Pipe};
+pub use producing::Producer;
 pub use secure::Down;
 #[cfg(feature = "http3")]
 pub use socket::{Shared, has_room};
@@ -62,7 +63,7 @@ pub use write::Room;
 use std::collections::VecDeque;
 
 use connection::Load;
-use connections::Connections;
+use connections::OpenConnections;
 use line_feedback::Observer;
 use reads::Reads;
 use sched::classes::ClassSpec;
@@ -115,7 +116,7 @@ pub struct Transmitter<S: Socket> {
     reads: Reads,
     sendings: Sendings,
     /// All connections.
-    connections: Connections<S>,
+    connections: OpenConnections<S>,
     /// Connections that have something to say for themselves.
     unsaid: VecDeque<usize>,
     /// Memory for frames.
@@ -123,8 +124,6 @@ pub struct Transmitter<S: Socket> {
     #[cfg(feature = "http3")]
     shared: http3::Shared,
     departures: Vec<Departure>,
-    /// Responses whose producers have room again.
-    refills: Vec<JobId>,
 }
 
 impl<S: Socket> Transmitter<S> {
@@ -136,13 +135,12 @@ impl<S: Socket> Transmitter<S> {
             limit: Limit::default(),
             reads: Reads::default(),
             sendings: Sendings::default(),
-            connections: Connections::new(),
+            connections: OpenConnections::new(),
             unsaid: VecDeque::new(),
             spare: Vec::new(),
             #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
             departures: Vec::new(),
-            refills: Vec::new(),
         }
     }
 
@@ -174,14 +172,14 @@ impl<S: Socket> Transmitter<S> {
         &self.link.drain
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.link.drain.jobs().is_empty()
-    }
-
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
         let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
-        self.is_empty() && self.departures.is_empty() && self.reads.is_idle() && self.unsaid.is_empty() && !is_timed
+        self.link.drain.jobs().is_empty()
+            && self.departures.is_empty()
+            && self.reads.is_idle()
+            && self.unsaid.is_empty()
+            && !is_timed
     }
 
     /// From now on this index is another client's, of this weight.
@@ -250,6 +248,11 @@ impl<S: Socket> Transmitter<S> {
         self.connections.iter_mut().for_each(|connection| connection.excuse(paused));
     }
 
+    /// Responses to which a producer may push again that was told to stop, since this was last asked.
+    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
+        self.reads.refills.drain(..)
+    }
+
     /// The responses that ended since this was last called.
     pub fn departures(&mut self) -> std::vec::Drain<'_, Departure> {
         self.departures.drain(..)
@@ -269,7 +272,9 @@ impl<S: Socket> Transmitter<S> {
         let mut sending = self.sendings.take(id);
         let connection = &mut self.connections[sending.connection()];
         if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
-            connection.break_off();
+            // An orderly end would tell the client that this is all.
+            connection.session = None;
+            connection.socket.tcp().into_iter().for_each(Sink::reset);
         }
         let departure = sending.into_departure(connection.owner, now, failure);
         match &mut connection.load {

@@ -7,12 +7,14 @@ use super::sending::Sending;
 use super::{Failure, Socket, Transmitter};
 use crate::storage::{InMemory, ReadDone, Storage};
 
-/// The storage, and the reads aside that have not ended.
+/// The storage, the reads aside that have not ended, and what producers are to be told.
 pub(super) struct Reads {
     pub storage: Box<dyn Storage + Send>,
     under_way: usize,
     /// Ended ones, in memory that is kept.
     done: Vec<ReadDone>,
+    /// Responses whose producers have room again.
+    pub refills: Vec<JobId>,
 }
 
 impl Default for Reads {
@@ -23,7 +25,7 @@ impl Default for Reads {
 
 impl Reads {
     pub fn from(storage: impl Storage + Send + 'static) -> Reads {
-        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new() }
+        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new(), refills: Vec::new() }
     }
 
     pub fn is_idle(&self) -> bool {

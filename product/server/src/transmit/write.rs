@@ -106,7 +106,7 @@ impl<S: Socket> Transmitter<S> {
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
         let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
-        self.refills.extend(has_room_again.then_some(id));
+        self.reads.refills.extend(has_room_again.then_some(id));
         let is_path_old = self.link.drain.order().needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;

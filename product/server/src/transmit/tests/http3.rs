@@ -403,7 +403,7 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
     let (stream, _) = net.ask(at, 10_000);
-    net.run_until(|net| net.bench.transmitter.is_empty());
+    net.run_until(|net| net.bench.transmitter.drain().jobs().is_empty());
     let connection = net.peers[at].connection.unwrap();
     assert!(!net.bench.transmitter.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000));
     net.run();
@@ -464,7 +464,7 @@ impl Net {
     }
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
-        self.bench.transmitter.push(self.bench.now.get(), job, bytes)
+        Producer::of(&mut self.bench.transmitter, job).push(self.bench.now.get(), bytes)
     }
 }
 
@@ -485,7 +485,7 @@ fn a_body_that_comes_later_is_sent_as_it_comes() {
             assert!(response.body == pushed && !response.is_whole, "{} bytes", response.body.len());
         }
         assert!(net.ended().is_empty());
-        net.bench.transmitter.finish_body(net.bench.now.get(), job);
+        Producer::of(&mut net.bench.transmitter, job).finish(net.bench.now.get());
         net.run();
         let response = net.peers[at].client.response(stream);
         assert!(response.body == pushed && response.is_whole && response.field("content-length").is_none());
@@ -501,7 +501,7 @@ fn a_body_that_fails_resets_its_stream() {
     let (stream, job) = net.produce(at);
     net.push(job, &[7; 10_000]);
     net.run();
-    net.bench.transmitter.fail_body(net.bench.now.get(), job, "it broke");
+    Producer::of(&mut net.bench.transmitter, job).fail(net.bench.now.get(), "it broke");
     net.bench.transmitter.cancel(net.peers[at].connection.unwrap(), stream);
     net.run();
     assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);

@@ -104,13 +104,27 @@ impl Produced {
     fn push(&mut self, bytes: usize) -> Option<usize> {
         let begin = self.pushed.len();
         let content: Vec<u8> = (begin..begin + bytes).map(|at| (at / 251) as u8 ^ at as u8).collect();
-        let taken = self.bench.transmitter.push(self.now(), self.job, &content)?;
+        let taken = Producer::of(&mut self.bench.transmitter, self.job).push(self.bench.now.get(), &content)?;
         self.pushed.extend_from_slice(&content[..taken]);
         Some(taken)
     }
 
     fn finish(&mut self) {
-        self.bench.transmitter.finish_body(self.now(), self.job);
+        let now = self.now();
+        self.producer().finish(now);
+    }
+
+    fn fail(&mut self) {
+        let now = self.now();
+        self.producer().fail(now, "it broke");
+    }
+
+    fn room(&mut self) -> Option<usize> {
+        self.producer().room()
+    }
+
+    fn producer(&mut self) -> Producer<'_, FakeSocket> {
+        Producer::of(&mut self.bench.transmitter, self.job)
     }
 
     fn make_room(&mut self, bytes: u64) {
@@ -144,7 +158,7 @@ impl Produced {
         assert_eq!(departures.len(), 1, "{way:?} departs once");
         assert!(self.bench.transmitter.drain().jobs().is_empty(), "{way:?}: no job is left");
         assert_eq!(self.push(1), None, "{way:?}: the producer learns that its reader has left");
-        assert_eq!(self.bench.transmitter.push_room(self.job), None);
+        assert_eq!(self.room(), None);
         let departure = &departures[0];
         let (body, is_whole) = self.received();
         assert!(self.pushed.starts_with(&body), "{way:?}: {} of {} bytes", body.len(), self.pushed.len());
@@ -234,7 +248,7 @@ fn follow(mut produced: Produced, steps: &[Step]) {
     for step in steps {
         match *step {
             Step::Push(bytes) => {
-                let room = produced.bench.transmitter.push_room(produced.job);
+                let room = produced.room();
                 if let Some(taken) = produced.push(bytes) {
                     assert_eq!(Some(taken), room.map(|room| room.min(bytes)), "as much as there is room for");
                 }
@@ -242,7 +256,7 @@ fn follow(mut produced: Produced, steps: &[Step]) {
             Step::Turn => produced.drive(),
             Step::Room(bytes) => produced.make_room(bytes),
             Step::Finish => produced.finish(),
-            Step::Fail => produced.bench.transmitter.fail_body(produced.now(), produced.job, "it broke"),
+            Step::Fail => produced.fail(),
             Step::Leave => produced.bench.transmitter.abandon(produced.now(), produced.at),
         }
         if let Some(sending) = produced.bench.transmitter.sendings.get_mut(produced.job) {
@@ -318,7 +332,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn produced(&mut self) -> Option<JobId> {
         let numbers = self.connections.numbers().into_iter();
         let jobs: Vec<JobId> = numbers.flat_map(|at| self.jobs_on(at)).collect();
-        jobs.into_iter().find(|job| self.push_room(*job).is_some())
+        jobs.into_iter().find(|job| Producer::of(self, *job).room().is_some())
     }
 }
 
@@ -341,7 +355,7 @@ fn a_body_that_fails_ends_as_no_whole_one_does() {
             let mut produced = Produced::new(way, None);
             produced.push(pushed);
             produced.drive();
-            produced.bench.transmitter.fail_body(produced.now(), produced.job, "it broke");
+            produced.fail();
             produced.drive();
             let departure = &produced.departures[0];
             assert!(matches!(departure.failure, Some(Failure::Source("it broke"))), "{way:?}: {departure:?}");
@@ -398,7 +412,7 @@ fn a_full_pipe_tells_its_producer_when_there_is_room() {
         produced.make_room(u64::MAX);
         produced.drive();
         assert_eq!(produced.bench.transmitter.refills().collect::<Vec<_>>(), [produced.job], "{way:?}: told once");
-        assert!(produced.bench.transmitter.push_room(produced.job).unwrap() > PIPE_BYTES_MAX - 100);
+        assert!(produced.room().unwrap() > PIPE_BYTES_MAX - 100);
         produced.finish();
         produced.drive();
         assert_eq!(produced.bench.transmitter.refills().count(), 0);
@@ -505,8 +519,9 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     assert_eq!(socket.writes.take(), [Some((2, false))], "nothing follows at once");
     let Direct::Begun(job) = direct else { panic!("{direct:?} after {bytes}") };
     bench.drive();
-    bench.transmitter.push(bench.now.get(), job, b"late").unwrap();
-    bench.transmitter.finish_body(bench.now.get(), job);
+    let mut producer = Producer::of(&mut bench.transmitter, job);
+    producer.push(bench.now.get(), b"late").unwrap();
+    producer.finish(bench.now.get());
     bench.drive();
     assert_eq!(*socket.received.borrow(), b"head5\r\nearly\r\n4\r\nlate\r\n0\r\n\r\n");
     assert_eq!(bench.ended(), [(job, socket.received.borrow().len() as u64, true)]);

@@ -4,7 +4,7 @@ use sched::Watched;
 
 use super::super::below::Below;
 use super::super::connection::Connection;
-use super::super::connections::Connections;
+use super::super::connections::OpenConnections;
 use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
@@ -60,8 +60,8 @@ fn a_path_is_asked_for_now_and_then() {
 }
 
 /// Connections whose owners are their numbers, and their sockets.
-fn connections<const COUNT: usize>() -> (Connections<FakeSocket>, [FakeSocket; COUNT]) {
-    let (mut connections, bench) = (Connections::new(), Bench::new("srpt", None));
+fn connections<const COUNT: usize>() -> (OpenConnections<FakeSocket>, [FakeSocket; COUNT]) {
+    let (mut connections, bench) = (OpenConnections::new(), Bench::new("srpt", None));
     let sockets = std::array::from_fn(|_| bench.socket('A', 0));
     for (at, socket) in sockets.iter().enumerate() {
         connections.put(at, Connection::new(at as u64, socket.clone(), 0, socket.framing, Nanos::ZERO));

@@ -4,6 +4,7 @@ use mux::testing::{DATA, RST_STREAM, request};
 use sched::JobId;
 
 use super::*;
+use crate::transmit::Producer;
 
 const TURNS_MAX: usize = 100_000;
 
@@ -21,17 +22,17 @@ impl Bench {
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
         let now = self.worker.timers.now();
-        self.worker.transmitter.push(now, job, bytes)
+        Producer::of(&mut self.worker.transmitter, job).push(now, bytes)
     }
 
     fn finish(&mut self, job: JobId) {
         let now = self.worker.timers.now();
-        self.worker.transmitter.finish_body(now, job);
+        Producer::of(&mut self.worker.transmitter, job).finish(now);
     }
 
     fn fail(&mut self, job: JobId) {
         let now = self.worker.timers.now();
-        self.worker.transmitter.fail_body(now, job, "it broke");
+        Producer::of(&mut self.worker.transmitter, job).fail(now, "it broke");
     }
 
     /// Turns until so much has come, and gives how the client's connection stands.
