@@ -3,6 +3,7 @@
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs the checks and the tests. `bench` measures Weir beside other servers. `mutants` checks the tests.
 //! `attack` floods a server of its own. `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
+//! `simulate` runs a whole server in simulated time.
 
 mod attack;
 mod bench;
@@ -11,6 +12,7 @@ mod conformance;
 mod fuzz;
 mod mutants;
 mod programs;
+mod simulate;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +56,10 @@ enum Command {
     /// Each server is started here, with an access log and one event loop, and nothing else is ever attacked. Prints a table in Markdown;
     /// docs/notebook/attacks.md explains it.
     Attack(attack::Args),
+    /// Run a whole server in simulated time from many seeds: clients, network, disk, clock and faults are the seed's.
+    ///
+    /// Prints each seed that breaks a law, with the command that runs it again, and how many simulated seconds passed in one of real time.
+    Simulate(simulate::Args),
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         Command::Mutants(args) => mutants::main(&root(), &args),
         Command::Conformance(args) => conformance::main(&root(), &args),
         Command::Fuzz(args) => fuzz::main(&root(), &args),
+        Command::Simulate(args) => simulate::main(&root(), &args),
         Command::Floor(args) => bench::floor::main(&args),
     };
     told(outcome.map(|()| ExitCode::SUCCESS))

@@ -22,6 +22,8 @@ mod places;
 mod poll;
 mod sandbox;
 pub mod service;
+#[cfg(test)]
+mod simulation;
 mod sites;
 mod start;
 mod storage;

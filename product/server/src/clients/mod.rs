@@ -104,6 +104,10 @@ impl Clients {
     pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
         let mut state = self.state();
         state.add_bytes(index, bytes, now, &self.limits);
+        #[cfg(test)]
+        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::LeakedAccount) {
+            return;
+        }
         state.table.disconnect(index);
     }
 

@@ -52,7 +52,7 @@ impl<'a> Received<'a> {
         self.used == self.bytes.len()
     }
 
-    pub(super) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.bytes[self.used..]
     }
 

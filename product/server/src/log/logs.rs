@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+#[cfg(test)]
+use super::said::Said;
 use super::sink::{Complaints, Output};
 use super::writer::{Queue, Writer};
 use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};
@@ -117,6 +119,33 @@ impl Logs {
     #[cfg(test)]
     pub(super) fn open_files(&self) -> usize {
         self.queue.open_files()
+    }
+}
+
+/// The other end of logs that no thread writes.
+#[cfg(test)]
+pub struct Unthreaded {
+    writer: Writer,
+    said: Said,
+}
+
+#[cfg(test)]
+impl Unthreaded {
+    /// And the logs.
+    pub fn new() -> (Logs, Unthreaded) {
+        let said = Said::default();
+        let (logs, writer, _) = Logs::with(Complaints(Box::new(said.clone())));
+        (logs, Unthreaded { writer, said })
+    }
+
+    /// Writes what was sent so far.
+    pub fn drain(&mut self) {
+        self.writer.drain();
+    }
+
+    /// What was said on standard error.
+    pub fn said(&self) -> Vec<String> {
+        self.said.lines()
     }
 }
 

@@ -25,6 +25,8 @@ use units::Nanos;
 use format::Formatter;
 pub use format::{Entry, Format, Outcome, Requested, Sizes, Times};
 pub use logs::Logs;
+#[cfg(test)]
+pub use logs::Unthreaded;
 use sink::{Output, Sink};
 use writer::Queue;
 pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};

@@ -33,9 +33,9 @@ use crate::files::{Content, Entry, OpenFile};
 pub use done::Done;
 #[cfg(test)]
 pub use jam::Jam;
-#[cfg(test)]
-pub use pool::THREADS_PER_DEVICE_MAX;
 pub use pool::{Buffer, Lane, Pool};
+#[cfg(test)]
+pub use pool::{THREADS_PER_DEVICE_MAX, Taken};
 pub use probed::Probed;
 
 /// Up to this many bytes are copied; more are probed and sent with `sendfile`.

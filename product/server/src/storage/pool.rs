@@ -77,7 +77,7 @@ struct Device {
 }
 
 /// What a thread has taken.
-struct Taken {
+pub struct Taken {
     /// Where its device is.
     device: usize,
     /// Whose lookup it is; `None` for a read.
@@ -143,6 +143,28 @@ impl Pool {
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
+    }
+
+    /// Without threads: somebody takes its tasks one by one.
+    #[cfg(test)]
+    pub fn unthreaded() -> Arc<Pool> {
+        let pool = Pool::new();
+        pool.state().threads = THREADS_MAX;
+        pool
+    }
+
+    /// What a thread would take now.
+    #[cfg(test)]
+    pub fn begin(&self) -> Option<Taken> {
+        self.state().take()
+    }
+
+    /// Does what was taken.
+    #[cfg(test)]
+    pub fn end(&self, taken: Taken) {
+        let Taken { device, finds_for, task } = taken;
+        task();
+        self.state().devices[device].on_end(finds_for);
     }
 
     /// Threads without a task.

@@ -1,14 +1,14 @@
 //! Memory: what connections hold, and that of many responses and connections that have gone.
 
-use super::pipe::Load;
+use super::connection::Load;
 use super::{Socket, Transmitter};
 
 impl<S: Socket> Transmitter<S> {
     /// What was made for a connection, or read for its only response, and has not left.
     pub fn unsent_bytes(&mut self, at: usize) -> usize {
-        let pipe = &mut self.pipes[at];
-        let sealed_bytes = pipe.session.as_mut().map_or(0, |session| session.unsent_bytes());
-        let made_bytes = match &pipe.load {
+        let connection = &mut self.connections[at];
+        let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
+        let made_bytes = match &connection.load {
             Load::Single(job) => {
                 job.and_then(|job| self.sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes())
             }
@@ -20,7 +20,7 @@ impl<S: Socket> Transmitter<S> {
     /// All that is to be sent on a connection waits for its reader, which took less than the least rate at so many looks of
     /// [`Transmitter::end_stalled`], one after another.
     pub fn is_slow(&self, at: usize, looks: u8) -> bool {
-        self.waits_for_reader(at) && self.pipes[at].slow_looks() >= looks
+        self.waits_for_reader(at) && self.connections[at].slow_looks() >= looks
     }
 
     /// Responses that its tables have room for.
@@ -32,7 +32,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn shrink(&mut self) {
         let slots = self.link.drain.shrink();
         self.sendings.truncate(slots);
-        self.pipes.shrink();
+        self.connections.shrink();
         self.link.unacknowledged.shrink();
         self.departures.shrink_to_fit();
         self.unsaid.shrink_to_fit();

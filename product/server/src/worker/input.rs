@@ -79,12 +79,17 @@ impl<N: Net> Worker<N> {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
-        if !conn.channel.is_tls() && !conn.has_answered && conn.http1.is_untouched() && is_preface(fresh) {
-            self.begin_http2(at);
-            return self.take_frames(at, fresh);
-        }
         conn.input.is_cut = false;
+        let may_be_http2 = !conn.channel.is_tls() && !conn.has_answered && conn.http1.is_unasked();
         let mut received = conn.http1.receive(fresh);
+        match is_preface(received.rest()) {
+            Some(true) if may_be_http2 => {
+                self.begin_http2(at);
+                return self.take_frames(at, received.rest());
+            }
+            None if may_be_http2 => return conn.http1.keep(received),
+            _ => {}
+        }
         while let Some(conn) = self.conns.get_mut(at) {
             if self.budget.is_spent() && !received.is_empty() && !conn.http1.is_answering() {
                 conn.input.is_cut = true;

@@ -14,9 +14,10 @@ use crate::transmit::Failure;
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
 
-/// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3).
-pub fn is_preface(bytes: &[u8]) -> bool {
-    bytes.len() >= PREFACE_BYTES_MIN && PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte)
+/// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3). `None`: too little came to tell.
+pub fn is_preface(bytes: &[u8]) -> Option<bool> {
+    let is_part = PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte);
+    if is_part && bytes.len() < PREFACE_BYTES_MIN { None } else { Some(is_part) }
 }
 
 impl<N: Net> Worker<N> {

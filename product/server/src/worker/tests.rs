@@ -173,6 +173,7 @@ mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
+mod producing;
 mod shortage;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
@@ -309,7 +310,7 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.transmitter.is_empty());
+    assert!(!bench.worker.transmitter.drain().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
@@ -378,7 +379,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.transmitter.is_empty() {
+        while bench.worker.transmitter.drain().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());

@@ -12,15 +12,15 @@ use crate::files::fake_disk::FakeDisk;
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 
 /// A client that reads frames.
-struct Framed {
+pub(super) struct Framed {
     stream: TcpStream,
     received: Vec<u8>,
-    came: Vec<Came>,
+    pub(super) came: Vec<Came>,
     has_ended: bool,
 }
 
 impl Bench {
-    fn connect_http2(&self) -> Framed {
+    pub(super) fn connect_http2(&self) -> Framed {
         let stream = TcpStream::connect(self.address).unwrap();
         let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
         client.send(&[hello(), wide()].concat());
@@ -28,7 +28,7 @@ impl Bench {
     }
 
     /// Turns until this is true of what came.
-    fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
+    pub(super) fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
         for _ in 0..100_000 {
             client.read();
             if is_enough(client) {
@@ -42,7 +42,7 @@ impl Bench {
 }
 
 impl Framed {
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         self.stream.set_nonblocking(false).unwrap();
         self.stream.write_all(bytes).unwrap();
     }
@@ -61,13 +61,13 @@ impl Framed {
     }
 
     /// The body of a stream that has ended.
-    fn body(&self, number: u32) -> Option<Vec<u8>> {
+    pub(super) fn body(&self, number: u32) -> Option<Vec<u8>> {
         let of_stream = || self.came.iter().filter(|frame| frame.2 == number && matches!(frame.0, DATA | HEADERS));
         let has_ended = of_stream().any(|frame| frame.1 & END_STREAM != 0);
         has_ended.then(|| of_stream().filter(|frame| frame.0 == DATA).flat_map(|frame| frame.3.clone()).collect())
     }
 
-    fn has(&self, kind: u8) -> bool {
+    pub(super) fn has(&self, kind: u8) -> bool {
         self.came.iter().any(|frame| frame.0 == kind)
     }
 }
@@ -95,6 +95,23 @@ fn streams_are_answered_and_each_has_its_line() {
         assert_eq!(what, [(206, 3, Outcome::Complete), (200, 5, Outcome::Complete), (404, absent, Outcome::Wrong)]);
         assert!(rows.iter().all(|row| row.head_bytes > 50), "{rows:?}");
         assert_eq!(opened, 1, "one of them opened the connection");
+    }
+}
+
+/// It was taken for a request of HTTP/1.1 and refused.
+#[test]
+fn a_preface_may_come_in_parts() {
+    let mut bench = Bench::new("http2-parts", "srpt");
+    for part_bytes in [1, 7, 15, 16, 23] {
+        let stream = TcpStream::connect(bench.address).unwrap();
+        let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
+        let all = [hello(), wide(), request(1, "/a", &[])].concat();
+        for part in all.chunks(part_bytes) {
+            client.send(part);
+            bench.turn();
+        }
+        bench.turn_until_came(&mut client, |client| client.body(1).is_some());
+        assert_eq!(client.body(1).unwrap(), FILE, "in parts of {part_bytes}");
     }
 }
 

@@ -1,0 +1,135 @@
+//! The protocol that a client speaks, and TLS where it does.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection};
+use units::Nanos;
+
+use super::super::files::Site;
+use super::super::random::Random;
+use super::super::wire::Stop;
+use super::http1::Http1;
+use super::http2::Http2;
+
+pub enum Engine {
+    Http1(Http1),
+    Http2(Http2),
+}
+
+impl Engine {
+    pub fn describe(&self) -> String {
+        match self {
+            Engine::Http1(http1) => format!("HTTP/1.1, {}", http1.describe()),
+            Engine::Http2(http2) => format!("HTTP/2, {}", http2.describe()),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        match self {
+            Engine::Http1(http1) => http1.is_done(),
+            Engine::Http2(http2) => http2.is_done(),
+        }
+    }
+
+    pub fn asked(&self) -> u64 {
+        match self {
+            Engine::Http1(http1) => http1.asked_count,
+            Engine::Http2(http2) => http2.asked_count(),
+        }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Engine::Http1(http1) => http1.is_waiting(),
+            Engine::Http2(http2) => http2.is_waiting(),
+        }
+    }
+
+    pub fn think_at(&self) -> Option<Nanos> {
+        match self {
+            Engine::Http1(http1) => http1.think_at(),
+            Engine::Http2(http2) => http2.think_at(),
+        }
+    }
+
+    pub fn say(&mut self, now: Nanos, written_bytes: u64, into: &mut Vec<u8>, random: &mut Random) {
+        match self {
+            Engine::Http1(http1) => http1.say(now, written_bytes, into),
+            Engine::Http2(http2) => http2.say(now, written_bytes, into, random),
+        }
+    }
+
+    pub fn receive(&mut self, bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
+        match self {
+            Engine::Http1(http1) => http1.receive(bytes, now, site),
+            Engine::Http2(http2) => http2.receive(bytes, now, site),
+        }
+    }
+
+    pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
+        match self {
+            Engine::Http1(http1) => http1.judge_end(read_bytes, stop),
+            Engine::Http2(http2) => http2.judge_end(read_bytes, stop),
+        }
+    }
+
+    /// Asks for nothing more, and is refused what it has not asked to the end.
+    pub fn expect_refusal(&mut self) {
+        match self {
+            Engine::Http1(http1) => http1.expect_refusal(),
+            Engine::Http2(http2) => http2.stop(),
+        }
+    }
+
+    fn protocol(&self) -> &'static [u8] {
+        match self {
+            Engine::Http1(_) => b"http/1.1",
+            Engine::Http2(_) => b"h2",
+        }
+    }
+}
+
+/// Keys and what is under way with them.
+pub struct Tls(ClientConnection);
+
+impl Tls {
+    pub fn new(engine: &Engine) -> Tls {
+        let mut config: ClientConfig = tls::testing::client_config(&[&TLS13]);
+        config.alpn_protocols = vec![engine.protocol().to_vec()];
+        let name = ServerName::try_from("localhost").expect("a name");
+        Tls(ClientConnection::new(Arc::new(config), name).expect("nothing of it can fail"))
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Gives what it says.
+    pub fn open(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, String> {
+        let mut plain = Vec::new();
+        while !wire.is_empty() {
+            self.0.read_tls(&mut wire).map_err(|error| error.to_string())?;
+            self.0.process_new_packets().map_err(|error| format!("TLS: {error}"))?;
+            // The end of what came is no end of the connection.
+            let _ = self.0.reader().read_to_end(&mut plain);
+        }
+        Ok(plain)
+    }
+
+    pub fn seal(&mut self, plain: &[u8], into: &mut Vec<u8>) -> Result<(), String> {
+        self.0.writer().write_all(plain).map_err(|error| error.to_string())?;
+        while self.0.wants_write() {
+            self.0.write_tls(into).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Nothing follows.
+    pub fn end(&mut self, into: &mut Vec<u8>) {
+        self.0.send_close_notify();
+        let _ = self.seal(&[], into);
+    }
+}

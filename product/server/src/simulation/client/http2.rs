@@ -1,0 +1,257 @@
+//! A client of HTTP/2 with frames written out: some requests, so many at a time, on windows that it opens as it reads.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mux::testing::{
+    Came, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame,
+    frames, hello, wide,
+};
+use units::Nanos;
+
+use super::super::files::Site;
+use super::super::random::Random;
+use super::super::wire::Stop;
+use super::request::Request;
+
+const ACK: u8 = 1;
+/// Codes of RFC 9113 section 7.
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+/// What came is told so often, in bytes.
+const UPDATE_EVERY: u32 = 16_000;
+
+pub struct Http2 {
+    to_ask: VecDeque<Request>,
+    asked: BTreeMap<u32, Stream>,
+    depth: usize,
+    think: Nanos,
+    may_ask_at: Nanos,
+    habits: Habits,
+    next: u32,
+    received: Vec<u8>,
+    /// To be sent besides requests.
+    to_say: Vec<u8>,
+    unacknowledged_bytes: u32,
+    pings: u64,
+    /// The last stream that the server answers, once it has said so.
+    last: Option<u32>,
+    /// The disk fails at times, and a response with it.
+    may_be_cut: bool,
+    /// Responses that have ended since they were counted.
+    ended: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    /// Windows never shut.
+    is_wide: bool,
+    /// It cancels once in so many requests.
+    cancels: Option<u64>,
+    /// It asks for a sign of life beside each request.
+    pings: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    request: Request,
+    has_head: bool,
+    came: usize,
+    /// Of the window that the server was not told of yet.
+    read_bytes: u32,
+    /// It is cancelled after so many bytes.
+    cancel_at: Option<usize>,
+    /// What the client had written before.
+    at: u64,
+}
+
+impl Habits {
+    pub fn of(random: &mut Random) -> Habits {
+        let cancels = random.once_in(3).then(|| random.between(1, 6));
+        Habits { is_wide: random.once_in(2), cancels, pings: random.once_in(3) }
+    }
+}
+
+impl Http2 {
+    pub fn new(requests: Vec<Request>, depth: usize, think: Nanos, habits: Habits, may_be_cut: bool) -> Http2 {
+        let mut to_say = hello();
+        if habits.is_wide {
+            to_say.extend(wide());
+        }
+        Http2 {
+            to_ask: requests.into(),
+            asked: BTreeMap::new(),
+            depth,
+            think,
+            may_ask_at: Nanos::ZERO,
+            habits,
+            next: 1,
+            received: Vec::new(),
+            to_say,
+            unacknowledged_bytes: 0,
+            pings: 0,
+            last: None,
+            may_be_cut,
+            ended: 0,
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let Http2 { depth, habits, asked, to_ask, last, .. } = self;
+        format!("{depth} at a time, {habits:?}, {} to ask, asked {asked:?}, last {last:?}", to_ask.len())
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.asked.is_empty() && (self.to_ask.is_empty() || self.last.is_some())
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        !self.asked.is_empty() || self.pings > 0
+    }
+
+    pub fn think_at(&self) -> Option<Nanos> {
+        (!self.to_ask.is_empty() && self.asked.len() < self.depth).then_some(self.may_ask_at)
+    }
+
+    pub fn asked_count(&self) -> u64 {
+        u64::from(self.next / 2)
+    }
+
+    pub fn stop(&mut self) {
+        self.to_ask.clear();
+    }
+
+    pub fn say(&mut self, now: Nanos, written_bytes: u64, into: &mut Vec<u8>, random: &mut Random) {
+        into.append(&mut self.to_say);
+        while now >= self.may_ask_at
+            && self.asked.len() < self.depth
+            && self.last.is_none()
+            && let Some(request) = self.to_ask.pop_front()
+        {
+            let field = request.field();
+            let mut fields =
+                vec![(":method", request.method()), (":scheme", "http"), (":authority", "a"), (":path", &request.path)];
+            fields.extend(field.as_ref().map(|(name, value)| (*name, value.as_str())));
+            into.extend(frame(HEADERS, END_HEADERS | END_STREAM, self.next, &block(&fields)));
+            if self.habits.pings {
+                into.extend(frame(PING, 0, 0, &[7; 8]));
+                self.pings += 1;
+            }
+            let cancels = self.habits.cancels.is_some_and(|times| random.once_in(times));
+            let cancel_at = cancels.then(|| random.below(40_000) as usize);
+            let stream = Stream { request, has_head: false, came: 0, read_bytes: 0, cancel_at, at: written_bytes };
+            self.asked.insert(self.next, stream);
+            self.next += 2;
+        }
+    }
+
+    pub fn receive(&mut self, bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
+        self.received.extend_from_slice(bytes);
+        for came in frames(&mut self.received) {
+            self.on_frame(came, now, site)?;
+        }
+        Ok(std::mem::take(&mut self.ended))
+    }
+
+    fn on_frame(&mut self, (kind, flags, number, payload): Came, now: Nanos, site: &Site) -> Result<(), String> {
+        match kind {
+            SETTINGS if flags & ACK == 0 => self.to_say.extend(frame(SETTINGS, ACK, 0, &[])),
+            PING if flags & ACK == 0 => self.to_say.extend(frame(PING, ACK, 0, &payload)),
+            PING => self.pings = self.pings.checked_sub(1).ok_or("an answer to no PING")?,
+            GOAWAY => self.last = payload.first_chunk().map(|last| u32::from_be_bytes(*last)),
+            HEADERS => self.on_head(number, &payload)?,
+            DATA => self.on_data(number, &payload, site)?,
+            RST_STREAM if payload == REFUSED_STREAM => drop(self.asked.remove(&number)),
+            RST_STREAM => {
+                if let Some(stream) = self.asked.remove(&number)
+                    && !self.may_be_cut
+                {
+                    return Err(format!("{stream:?} is reset: {payload:?}"));
+                }
+            }
+            _ => {}
+        }
+        if matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0 {
+            self.on_stream_end(number, now, site)?;
+        }
+        self.cancel(number, now);
+        Ok(())
+    }
+
+    fn on_head(&mut self, number: u32, payload: &[u8]) -> Result<(), String> {
+        let is_known = number < self.next && number % 2 == 1;
+        let Some(stream) = self.asked.get_mut(&number) else {
+            return if is_known && self.habits.cancels.is_some() {
+                Ok(())
+            } else {
+                Err(format!("a head on stream {number}"))
+            };
+        };
+        // Behind updates of the table's size, its first field is the status (RFC 7541 appendix A).
+        let first = payload.iter().find(|byte| **byte & 0xe0 != 0x20);
+        let status = first.and_then(|byte| [200, 204, 206, 304, 400, 404, 500].get(byte.wrapping_sub(0x88) as usize));
+        if status != Some(&stream.request.status()) || stream.has_head {
+            return Err(format!("status {status:?} for {stream:?}"));
+        }
+        stream.has_head = true;
+        Ok(())
+    }
+
+    fn on_data(&mut self, number: u32, payload: &[u8], site: &Site) -> Result<(), String> {
+        let bytes = payload.len() as u32;
+        self.unacknowledged_bytes += bytes;
+        if !self.habits.is_wide && self.unacknowledged_bytes >= UPDATE_EVERY {
+            self.to_say.extend(frame(WINDOW_UPDATE, 0, 0, &self.unacknowledged_bytes.to_be_bytes()));
+            self.unacknowledged_bytes = 0;
+        }
+        let Some(stream) = self.asked.get_mut(&number) else {
+            return if self.habits.cancels.is_some() { Ok(()) } else { Err(format!("content on stream {number}")) };
+        };
+        let (from, to) = (stream.came, stream.came + payload.len());
+        if stream.request.body(site).is_some_and(|body| body.get(from..to) != Some(payload)) {
+            return Err(format!("wrong bytes from {from} to {to} of {stream:?}"));
+        }
+        stream.came = to;
+        stream.read_bytes += bytes;
+        if !self.habits.is_wide && stream.read_bytes >= UPDATE_EVERY {
+            self.to_say.extend(frame(WINDOW_UPDATE, 0, number, &stream.read_bytes.to_be_bytes()));
+            stream.read_bytes = 0;
+        }
+        Ok(())
+    }
+
+    fn on_stream_end(&mut self, number: u32, now: Nanos, site: &Site) -> Result<(), String> {
+        let Some(stream) = self.asked.remove(&number) else { return Ok(()) };
+        self.ended += 1;
+        self.may_ask_at = now + self.think;
+        match stream.request.body(site) {
+            Some(body) if body.len() != stream.came => Err(format!("the end of {stream:?}, of {} bytes", body.len())),
+            _ => Ok(()),
+        }
+    }
+
+    fn cancel(&mut self, number: u32, now: Nanos) {
+        let is_due = |stream: &Stream| stream.cancel_at.is_some_and(|bytes| stream.came >= bytes);
+        if self.asked.get(&number).is_some_and(is_due) {
+            self.asked.remove(&number);
+            self.to_say.extend(frame(RST_STREAM, 0, number, &CANCEL));
+            self.may_ask_at = now + self.think;
+        }
+    }
+
+    /// The connection has ended; the server had read so many bytes.
+    pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
+        if stop == Stop::Over {
+            return Ok(());
+        }
+        let is_owed = |number: u32, stream: &Stream| match self.last {
+            Some(last) => number <= last,
+            // There may have been no room for a GOAWAY.
+            None if stop == Stop::Begun => stream.has_head,
+            None => read_bytes > stream.at,
+        };
+        match self.asked.iter().find(|(number, stream)| is_owed(**number, stream)) {
+            Some((number, stream)) => Err(format!("stream {number} is not answered: {stream:?}, {:?}", self.last)),
+            None => Ok(()),
+        }
+    }
+}

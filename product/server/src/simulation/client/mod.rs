@@ -1,0 +1,267 @@
+//! Clients, each a function of bytes and time with habits of its own. A client knows what it has asked for, and that what comes is right.
+
+mod engine;
+mod http1;
+mod http2;
+mod request;
+
+use std::rc::Rc;
+
+use units::Nanos;
+
+use super::files::Site;
+use super::plan::Plan;
+use super::random::Random;
+use super::wire::Wire;
+use engine::{Engine, Tls};
+use http1::Http1;
+use http2::{Habits, Http2};
+use request::Request;
+
+/// Of one client.
+const REQUESTS_MAX: u64 = 12;
+/// And no more than all of these is carried for it.
+pub const BYTES_ASKED_MAX: u64 = REQUESTS_MAX * 1_100_000;
+const READ_EVERY: Nanos = Nanos::from_millis(100);
+
+/// How a client ends its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// When it has had everything.
+    WhenDone,
+    /// With an end after so many bytes of responses.
+    After(u64),
+    /// With a reset after so many.
+    ResetAfter(u64),
+    /// It sends half a request and waits for the server to give it up.
+    HalfAsked,
+    /// It reads no more after so many bytes, and waits for the server to give it up.
+    DeafAfter(u64),
+}
+
+pub struct Client {
+    pub wire: usize,
+    pub is_done: bool,
+    leaving: Leaving,
+    /// Bytes that are read at once, every [`READ_EVERY`]; none where all are.
+    reads: Option<usize>,
+    may_read_at: Nanos,
+    /// Pieces in which requests are sent.
+    sends: Option<usize>,
+    engine: Engine,
+    tls: Option<Box<Tls>>,
+    /// Written, and not given to the network yet.
+    unsent: Vec<u8>,
+    may_send_at: Nanos,
+    pub heard_bytes: u64,
+    /// Responses that were right.
+    pub answered: u64,
+    progress_at: Nanos,
+    patience: Nanos,
+    has_reset: bool,
+    /// Whether the server may end the connection behind a failure of its disk.
+    may_be_cut: bool,
+}
+
+impl Client {
+    pub fn new(plan: &Plan, site: &Rc<Site>, random: &mut Random) -> Client {
+        let asked = random.between(1, REQUESTS_MAX);
+        let requests: Vec<Request> = (0..asked).map(|_| Request::of(site, random)).collect();
+        let bytes: u64 = requests.iter().map(|request| request.body_bytes(site) as u64).sum();
+        let after = random.below(bytes + 1_000);
+        let leaving = match random.below(12) {
+            0 if plan.has_strange_clients => Leaving::After(after),
+            1 if plan.has_strange_clients => Leaving::ResetAfter(after),
+            2 if plan.has_strange_clients => Leaving::HalfAsked,
+            3 if plan.has_strange_clients => Leaving::DeafAfter(after),
+            _ => Leaving::WhenDone,
+        };
+        let depth = if leaving == Leaving::HalfAsked { 1 } else { random.one_of(&[1, 1, 2, 12]) };
+        let think = random.one_of(&[Nanos::ZERO, Nanos::from_millis(50), Nanos::from_secs(20)]);
+        let reads = if random.once_in(4) { Some(random.between(5_000, 100_000) as usize) } else { None };
+        let engine = if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
+            Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.has_disk_errors))
+        } else {
+            Engine::Http1(Http1::new(requests, depth, think))
+        };
+        let is_secure = plan.has_tls && leaving != Leaving::HalfAsked && random.once_in(2);
+        Client {
+            wire: usize::MAX,
+            is_done: false,
+            leaving,
+            reads,
+            may_read_at: Nanos::ZERO,
+            sends: if random.once_in(4) { Some(random.between(1, 60) as usize) } else { None },
+            tls: is_secure.then(|| Box::new(Tls::new(&engine))),
+            engine,
+            unsent: Vec::new(),
+            may_send_at: Nanos::ZERO,
+            heard_bytes: 0,
+            answered: 0,
+            progress_at: Nanos::ZERO,
+            patience: plan.patience(),
+            has_reset: false,
+            may_be_cut: plan.has_disk_errors,
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let (habits, heard_at) = ((self.leaving, self.reads, self.sends), self.progress_at.as_secs_f64());
+        format!("{habits:?}, secure {}, progress at {heard_at:.3} s, {}", self.is_secure(), self.engine.describe())
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Requests, or parts of one, that were sent so far.
+    pub fn asked(&self) -> u64 {
+        self.engine.asked()
+    }
+
+    /// Whether the server is to have answered everything it was asked.
+    pub fn is_honest(&self) -> bool {
+        self.leaving == Leaving::WhenDone
+    }
+
+    /// Does what it can; gives when it can do more without anything having come.
+    pub fn act(
+        &mut self,
+        now: Nanos,
+        wire: &mut Wire,
+        site: &Site,
+        random: &mut Random,
+    ) -> Result<Option<Nanos>, String> {
+        self.hear(now, wire, site)?;
+        if self.is_done {
+            return Ok(None);
+        }
+        self.say(now, wire, random)?;
+        self.leave(wire);
+        if self.is_done {
+            return Ok(None);
+        }
+        self.judge_wait(now, wire)
+    }
+
+    fn hear(&mut self, now: Nanos, wire: &mut Wire, site: &Site) -> Result<(), String> {
+        let is_deaf = matches!(self.leaving, Leaving::DeafAfter(bytes) if self.heard_bytes >= bytes);
+        let most = match self.reads {
+            _ if is_deaf => 0,
+            Some(_) if now < self.may_read_at => 0,
+            Some(bytes) => bytes,
+            None => usize::MAX,
+        };
+        let bytes = wire.up.hear(most);
+        if !bytes.is_empty() {
+            self.may_read_at = now + READ_EVERY;
+            self.heard_bytes += bytes.len() as u64;
+            self.progress_at = now;
+            let plain = match &mut self.tls {
+                Some(tls) => tls.open(&bytes)?,
+                None => bytes,
+            };
+            self.answered += self.engine.receive(&plain, now, site)?;
+        }
+        let is_all = wire.up.inbox.is_empty() || is_deaf;
+        // To one that reads nothing no end can be told.
+        let is_given_up = is_deaf && wire.server.is_closed;
+        if is_given_up || (wire.up.has_reset || wire.up.has_fin) && is_all {
+            self.on_end(wire)?;
+        }
+        Ok(())
+    }
+
+    /// The server has ended the connection.
+    fn on_end(&mut self, wire: &mut Wire) -> Result<(), String> {
+        self.is_done = true;
+        (wire.up.wants_fin, wire.up.is_closed) = (true, true);
+        if self.is_honest() && !self.may_be_cut {
+            let how = if wire.up.has_reset { "a reset" } else { "an end" };
+            self.engine
+                .judge_end(wire.server.read_bytes, wire.stop)
+                .map_err(|why| format!("{why}: {how} after {} bytes", self.heard_bytes))?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, now: Nanos, wire: &mut Wire, random: &mut Random) -> Result<(), String> {
+        let before = self.unsent.len();
+        let at = wire.up.written_bytes + before as u64;
+        match &mut self.tls {
+            Some(tls) => {
+                let mut plain = Vec::new();
+                if !tls.is_handshaking() {
+                    self.engine.say(now, at, &mut plain, random);
+                }
+                tls.seal(&plain, &mut self.unsent)?;
+            }
+            None => self.engine.say(now, at, &mut self.unsent, random),
+        }
+        if self.leaving == Leaving::HalfAsked && !self.unsent.is_empty() {
+            self.unsent.truncate(self.unsent.len() / 2);
+            wire.up.say(&self.unsent);
+            self.unsent.clear();
+            self.engine.expect_refusal();
+            self.progress_at = now;
+        }
+        if self.unsent.len() > before {
+            self.progress_at = now;
+        }
+        while !self.unsent.is_empty() && now >= self.may_send_at {
+            let bytes = self.sends.map_or(self.unsent.len(), |bytes| bytes.min(self.unsent.len()));
+            wire.up.say(&self.unsent[..bytes]);
+            self.unsent.drain(..bytes);
+            if self.sends.is_some() {
+                self.may_send_at = now + random.micros(1, 20_000);
+            }
+            self.progress_at = now;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, wire: &mut Wire) {
+        let leaves = match self.leaving {
+            Leaving::WhenDone => self.engine.is_done() && self.unsent.is_empty(),
+            Leaving::After(bytes) => self.heard_bytes >= bytes || self.engine.is_done(),
+            Leaving::ResetAfter(bytes) => {
+                let leaves = self.heard_bytes >= bytes || self.engine.is_done();
+                self.has_reset = leaves;
+                leaves
+            }
+            Leaving::HalfAsked | Leaving::DeafAfter(_) => self.engine.is_done() && self.unsent.is_empty(),
+        };
+        if leaves {
+            self.is_done = true;
+            let mut end = Vec::new();
+            if let Some(tls) = self.tls.as_mut().filter(|_| !self.has_reset) {
+                tls.end(&mut end);
+            }
+            wire.up.say(&end);
+            wire.up.wants_fin = !self.has_reset;
+            (wire.up.wants_reset, wire.up.is_closed) = (self.has_reset, true);
+        }
+    }
+
+    /// A response that was asked for is on its way, or the server gives the client up: either happens in time.
+    fn judge_wait(&mut self, now: Nanos, wire: &Wire) -> Result<Option<Nanos>, String> {
+        let patience = match self.leaving {
+            Leaving::HalfAsked | Leaving::DeafAfter(_) => self.patience + Nanos::from_secs(240),
+            _ => self.patience,
+        };
+        let is_handshaking = self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        let waits = is_handshaking || self.engine.is_waiting() || self.leaving == Leaving::HalfAsked;
+        if waits && now >= self.progress_at + patience {
+            return Err(format!(
+                "nothing came for {} s, and {} bytes before",
+                patience.as_secs_f64(),
+                self.heard_bytes
+            ));
+        }
+        let read_at = (!wire.up.inbox.is_empty() && now < self.may_read_at).then_some(self.may_read_at);
+        let send_at = (!self.unsent.is_empty()).then_some(self.may_send_at);
+        let think_at = self.engine.think_at().filter(|at| *at > now);
+        let late_at = waits.then_some(self.progress_at + patience);
+        Ok([read_at, send_at, think_at, late_at].into_iter().flatten().min())
+    }
+}

@@ -1,0 +1,125 @@
+//! The disk: what other threads would do for a worker is done at the instants that the seed decides.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sched::JobId;
+use units::Nanos;
+
+use super::plan::Plan;
+use super::random::Random;
+use crate::files::{Content, Entry};
+use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken};
+use crate::wake::Wake;
+
+/// One read.
+const READ_BYTES_MAX: u64 = 128 << 10;
+
+/// Lookups that wait for the disk, and reads.
+pub struct DiskQueue {
+    pub pool: Arc<Pool>,
+    reads: Arc<Mutex<Reads>>,
+    wake: Arc<Wake>,
+    under_way: BTreeMap<u64, Task>,
+    numbered: u64,
+    /// Reads that failed.
+    pub failures: u64,
+}
+
+enum Task {
+    Lookup(Taken),
+    Read(ReadDone),
+}
+
+#[derive(Default)]
+struct Reads {
+    asked: Vec<(JobId, Arc<Entry>, Range<u64>)>,
+    done: Vec<ReadDone>,
+}
+
+/// Files as a transmitter has them.
+pub struct SimulatedStorage {
+    reads: Arc<Mutex<Reads>>,
+    random: Random,
+    cold_permille: u64,
+    scratch: Vec<u8>,
+}
+
+impl DiskQueue {
+    pub fn new(wake: Arc<Wake>) -> DiskQueue {
+        let pool = Pool::unthreaded();
+        DiskQueue { pool, reads: Arc::default(), wake, under_way: BTreeMap::new(), numbered: 0, failures: 0 }
+    }
+
+    pub fn storage(&self, plan: &Plan, random: &mut Random) -> SimulatedStorage {
+        let (reads, random) = (Arc::clone(&self.reads), Random::new(random.word()));
+        SimulatedStorage { reads, random, cold_permille: plan.cold_permille, scratch: Vec::new() }
+    }
+
+    /// Begins something; gives its number, and for how long it is under way.
+    pub fn begin(&mut self, random: &mut Random, plan: &Plan) -> Option<(u64, Nanos)> {
+        let read = lock(&self.reads).asked.pop();
+        let task = match read {
+            Some((job, entry, range)) => {
+                let is_broken = plan.has_disk_errors && random.once_in(40);
+                self.failures += u64::from(is_broken);
+                let result = if is_broken { Err(io::ErrorKind::Other.into()) } else { read_at(&entry, range) };
+                Task::Read(ReadDone { job, result })
+            }
+            None => Task::Lookup(self.pool.begin()?),
+        };
+        self.numbered += 1;
+        self.under_way.insert(self.numbered, task);
+        Some((self.numbered, Nanos(random.below(plan.disk_takes_max.0))))
+    }
+
+    pub fn end(&mut self, number: u64) {
+        match self.under_way.remove(&number) {
+            Some(Task::Lookup(taken)) => self.pool.end(taken),
+            Some(Task::Read(done)) => {
+                lock(&self.reads).done.push(done);
+                self.wake.set();
+            }
+            None => {}
+        }
+    }
+}
+
+fn lock(reads: &Mutex<Reads>) -> MutexGuard<'_, Reads> {
+    reads.lock().expect("nothing panics while it holds the reads")
+}
+
+fn read_at(entry: &Entry, range: Range<u64>) -> io::Result<Buffer> {
+    let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
+    let mut bytes = vec![0; (range.end - range.start).min(READ_BYTES_MAX) as usize];
+    let read = file.read_at(&mut bytes, range.start)?;
+    bytes.truncate(read);
+    Ok(bytes.into())
+}
+
+impl Storage for SimulatedStorage {
+    fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>> {
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
+        if self.random.below(1_000) < self.cold_permille {
+            return Ok(Look::Absent);
+        }
+        if count > crate::storage::COPIED_BYTES_MAX as u64 {
+            return Ok(Look::Resident(self.random.between(1, count)));
+        }
+        self.scratch.resize(count as usize, 0);
+        let read = file.read_at(&mut self.scratch, offset)?;
+        Ok(Look::Copied(&self.scratch[..read]))
+    }
+
+    fn read_aside(&mut self, job: JobId, _: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()> {
+        lock(&self.reads).asked.push((job, Arc::clone(entry), range));
+        Ok(())
+    }
+
+    fn take_done(&mut self, into: &mut Vec<ReadDone>) {
+        into.append(&mut lock(&self.reads).done);
+    }
+}

@@ -1,0 +1,60 @@
+//! Files of known contents.
+
+use std::path::PathBuf;
+
+use super::certificate::{CERT, KEY};
+use super::random::Random;
+use crate::files::fake_disk::FakeDisk;
+use crate::files::temporary::Folder;
+
+/// Names that lead nowhere.
+pub const ABSENT: u64 = 3;
+
+/// Small ones that are held in memory, and larger ones that are read.
+const SIZES: [usize; 9] = [0, 1, 5, 1_000, 20_000, 65_536, 65_537, 300_000, 1_000_000];
+
+pub struct Site {
+    pub folder: Folder,
+    files: Vec<Vec<u8>>,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        let folder = Folder::new();
+        let files: Vec<Vec<u8>> = SIZES.iter().map(|size| content(*size)).collect();
+        for (number, bytes) in files.iter().enumerate() {
+            folder.put(format!("f{number}"), bytes);
+        }
+        folder.put("secret/cert.pem", CERT);
+        folder.put("secret/key.pem", KEY);
+        // The kernel knows of them, so that what it says does not depend on who asked before.
+        (0..ABSENT).for_each(|number| assert!(!folder.path(format!("none{number}")).exists()));
+        Site { folder, files }
+    }
+
+    /// Of the paths so many in a thousand are not in memory.
+    pub fn cold(&self, permille: u64, random: &mut Random) -> FakeDisk {
+        let files = (0..self.files.len()).map(|number| format!("f{number}"));
+        let all = files.chain((0..ABSENT).map(|number| format!("none{number}")));
+        let cold: Vec<String> = all.filter(|_| random.below(1_000) < permille).collect();
+        FakeDisk::of(&cold.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The files of a certificate and its key.
+    pub fn certificate(&self) -> (PathBuf, PathBuf) {
+        (self.folder.path("secret/cert.pem"), self.folder.path("secret/key.pem"))
+    }
+
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn file(&self, number: usize) -> &[u8] {
+        &self.files[number]
+    }
+}
+
+/// No two places of any files look alike for long.
+fn content(size: usize) -> Vec<u8> {
+    (0..size as u64).map(|at| ((at * 2_654_435_761 + size as u64) >> 11) as u8).collect()
+}

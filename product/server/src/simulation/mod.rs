@@ -1,0 +1,111 @@
+//! A whole server in simulated time, from a seed: clients, network, disk and clock are the seed's, and so is every fault. What must be true of it
+//! whatever happens is checked, and a seed that breaks it does so again.
+//!
+//! TigerBeetle's simulator is the model.
+
+mod certificate;
+mod client;
+mod disk;
+mod files;
+mod net;
+mod plan;
+pub(crate) mod planted;
+mod random;
+mod server;
+#[cfg(feature = "http3")]
+mod udp;
+mod wire;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use files::Site;
+use plan::Plan;
+use planted::{Fault, plant};
+use random::Random;
+use server::Server;
+
+/// Turns of the event loop after which a run is taken for an endless loop.
+const STEPS_MAX: u64 = 3_000_000;
+
+/// What a run was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Report {
+    seconds: f64,
+    steps: u64,
+    answered: u64,
+    trace: u64,
+}
+
+fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
+    let mut random = Random::new(seed);
+    let plan = Plan::of(&mut random);
+    let shown = format!("{plan:?}");
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        Server::new(plan, random, Rc::clone(site)).run(number("WEIR_STEPS").unwrap_or(STEPS_MAX))
+    }));
+    let outcome = ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+    });
+    outcome.map_err(|why| format!("seed {seed}: {why}\n  {shown}"))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// `cargo xtask simulate` says how many, and from which on.
+#[test]
+fn every_seed_keeps_the_laws() {
+    let (first, count) = (number("WEIR_SEED").unwrap_or(1), number("WEIR_SEEDS").unwrap_or(60));
+    let site = Rc::new(Site::new());
+    let began = std::time::Instant::now();
+    let (mut seconds, mut answered, mut failed) = (0.0, 0, 0);
+    for seed in first..first + count {
+        match run(seed, &site) {
+            Ok(report) => {
+                seconds += report.seconds;
+                answered += report.answered;
+            }
+            Err(why) => {
+                failed += 1;
+                println!("{why}\n  again: cargo xtask simulate --seed {seed} --seeds 1");
+            }
+        }
+    }
+    let took = began.elapsed().as_secs_f64();
+    println!(
+        "{count} seeds from {first}: {failed} failed; {answered} responses in {seconds:.0} simulated seconds, {:.0} in a second",
+        seconds / took
+    );
+    assert_eq!(failed, 0, "of {count} seeds from {first}");
+}
+
+/// Each is found within so many seeds; far fewer suffice.
+const SEEDS_FOR_A_FAULT: u64 = 1_000;
+
+#[test]
+fn planted_faults_are_found() {
+    let site = Rc::new(Site::new());
+    for fault in [Fault::LostWakeUp, Fault::DoubleAnswer, Fault::LeakedAccount, Fault::StarvedStream] {
+        let finds = |seed: &u64| {
+            plant(Some(fault));
+            let found = run(*seed, &site);
+            plant(None);
+            found.is_err() && run(*seed, &site).is_ok()
+        };
+        let seed = (1..=SEEDS_FOR_A_FAULT).find(finds);
+        println!("{fault:?} is found by seed {seed:?}");
+        assert!(seed.is_some(), "{fault:?} is not found");
+    }
+}
+
+#[test]
+fn a_seed_does_the_same_again() {
+    let site = Rc::new(Site::new());
+    for seed in 100..110 {
+        assert_eq!(run(seed, &site), run(seed, &site));
+    }
+}

@@ -1,0 +1,81 @@
+//! What a seed decides of a run: the server's order and limits, the network, the disk, the clients, and which faults there are.
+
+use units::Nanos;
+
+use super::random::Random;
+
+/// Orders of responses, with the rate at which they are paced in bytes per second.
+const ORDERS: [(&str, Option<u64>); 6] = [
+    ("fair", None),
+    ("srpt", None),
+    ("srpt", Some(125_000)),
+    ("srpt", Some(1_250_000)),
+    ("srpt", Some(12_500_000)),
+    ("fair", Some(1_250_000)),
+];
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub clients: usize,
+    pub arrivals_over: Nanos,
+    pub policy: &'static str,
+    /// The rate of the pace, and of the uplink that all clients share; none where nothing is paced.
+    pub uplink_bytes_per_s: Option<u64>,
+    /// A system call takes less than this.
+    pub call_ns_max: u64,
+    /// And being woken takes less than this.
+    pub wake_ns_max: u64,
+    pub unsent_bytes_max: usize,
+    /// Interrupted calls, short writes, and too few descriptors.
+    pub has_socket_faults: bool,
+    /// Of looks at files that are not in memory, so many in a thousand need the disk.
+    pub cold_permille: u64,
+    pub disk_takes_max: Nanos,
+    /// Some reads fail.
+    pub has_disk_errors: bool,
+    pub places: usize,
+    /// The server is told to stop so long after the beginning.
+    pub stop_after: Option<Nanos>,
+    /// Each response has a line in a log.
+    pub is_logged: bool,
+    pub has_http2: bool,
+    pub has_tls: bool,
+    /// Clients that leave, reset, stall or send half a head are among the others.
+    pub has_strange_clients: bool,
+}
+
+impl Plan {
+    pub fn of(random: &mut Random) -> Plan {
+        let (policy, uplink_bytes_per_s) = random.one_of(&ORDERS);
+        let clients = random.between(1, 16) as usize;
+        Plan {
+            clients,
+            arrivals_over: Nanos::from_secs(random.between(1, 60)),
+            policy,
+            uplink_bytes_per_s,
+            call_ns_max: random.one_of(&[200, 2_000, 20_000]),
+            wake_ns_max: random.one_of(&[1, 10_000, 5_000_000]),
+            // As the server has it where it paces.
+            unsent_bytes_max: if uplink_bytes_per_s.is_some() { 2 * 1460 + 1 } else { usize::MAX },
+            has_socket_faults: random.once_in(2),
+            cold_permille: random.one_of(&[0, 100, 1_000]),
+            disk_takes_max: random.one_of(&[Nanos::from_millis(1), Nanos::from_millis(50), Nanos::from_secs(3)]),
+            has_disk_errors: random.once_in(4),
+            places: if random.once_in(4) { random.between(2, 8) as usize } else { 64 },
+            stop_after: random.once_in(4).then(|| Nanos::from_millis(random.between(1, 60_000))),
+            is_logged: random.once_in(2),
+            has_http2: random.once_in(2),
+            has_tls: random.once_in(2),
+            has_strange_clients: random.once_in(2),
+        }
+    }
+
+    /// Nobody waits longer for the next byte of a response, however it is ordered.
+    pub fn patience(&self) -> Nanos {
+        let carried =
+            self.uplink_bytes_per_s.map_or(0, |rate| self.clients as u64 * super::client::BYTES_ASKED_MAX / rate);
+        // Behind others that the server gives up in their time.
+        let queued = if self.places < self.clients { 400 } else { 0 };
+        Nanos::from_secs(60 + 2 * carried + queued)
+    }
+}

@@ -1,0 +1,38 @@
+//! Mistakes that are made on purpose, of each kind that the simulation is there to find: it has to find them.
+
+use std::cell::Cell;
+
+/// It is made once in so many times.
+const EVERY: u64 = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Room in a socket is not noticed.
+    LostWakeUp,
+    /// A request is answered twice.
+    DoubleAnswer,
+    /// A connection that has ended stays in its client's account.
+    LeakedAccount,
+    /// A stream whose window has opened is not sent on.
+    StarvedStream,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+    static TIMES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on, on this thread.
+pub fn plant(fault: Option<Fault>) {
+    PLANTED.set(fault);
+    TIMES.set(0);
+}
+
+/// Whether the mistake is made this time.
+pub fn strikes(fault: Fault) -> bool {
+    if PLANTED.get() != Some(fault) {
+        return false;
+    }
+    TIMES.set(TIMES.get() + 1);
+    TIMES.get().is_multiple_of(EVERY)
+}

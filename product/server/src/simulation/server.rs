@@ -1,0 +1,245 @@
+//! A worker in the simulated world, and the laws.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use record::Run;
+use sched::policy::PolicySpec;
+use sched::{Drain, Guard, Pace};
+use units::{Nanos, Rate};
+
+use super::Report;
+use super::client::Client;
+use super::disk::DiskQueue;
+use super::files::Site;
+use super::net::SimulatedNet;
+use super::plan::Plan;
+use super::random::Random;
+use super::world::World;
+use crate::clients::Clients;
+use crate::config::Limits;
+use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
+use crate::handler::Handler;
+use crate::listen::Listener;
+use crate::log::{Format, Log, LogConfig, Logs, Unthreaded};
+use crate::places::Places;
+use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
+use crate::transmit::{Notice, Transmitter};
+use crate::wake::Wake;
+use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
+
+/// After the last client has left, the last connection ends within this: longer than every time-out.
+const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
+
+pub struct Server {
+    worker: Worker<SimulatedNet>,
+    world: Rc<RefCell<World>>,
+    stop: Arc<AtomicBool>,
+    wake: Arc<Wake>,
+    places: Arc<Places>,
+    places_max: usize,
+    /// The longest that the guard has promised so far.
+    promised: Nanos,
+    writer: Unthreaded,
+    /// Of the access log, if there is one.
+    log_path: Option<PathBuf>,
+    _logs: Logs,
+}
+
+fn pace(plan: &Plan) -> Pace {
+    plan.uplink_bytes_per_s.map_or(Pace::UNLIMITED, |rate| {
+        Pace::of_line(Rate::from_bits_per_s(8 * rate).expect("it is more than nothing"))
+    })
+}
+
+fn order(plan: &Plan, policy: &PolicySpec) -> Order {
+    match plan.uplink_bytes_per_s {
+        Some(_) => Order::Pace,
+        None if policy.is_fair() => Order::Arrival,
+        None => Order::Turn,
+    }
+}
+
+/// An access log without a line.
+fn log(logs: &Logs, path: &Path) -> Arc<Log> {
+    std::fs::write(path, "").expect("the folder is there");
+    logs.open(&LogConfig { path: Some(path.into()), format: Format::Json }).expect("the file is there")
+}
+
+/// One site, for all hosts.
+fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
+    let (cert, key) = site.certificate();
+    let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
+    let sites = [SiteConfig { https, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
+    let wanted = Wanted { sites: &sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
+    Arc::new(Current::open(&wanted, log, true, Default::default()).expect("the folder and the certificate are there"))
+}
+
+impl Server {
+    pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
+        let wake = Arc::new(Wake::new().expect("there are descriptors"));
+        let disk = DiskQueue::new(Arc::clone(&wake));
+        let limits = Limits { connections_max: plan.places, client_connections_max: Some(0), ..Limits::default() };
+        let policy: PolicySpec = plan.policy.parse().expect("a policy");
+        let cold = site.cold(plan.cold_permille, &mut random);
+        let root = Root::open(&site.folder.path(""), Options::default()).expect("the folder is there").on(cold);
+        let (logs, writer) = Unthreaded::new();
+        let log_path = plan.is_logged.then(|| site.folder.path("secret/log.json"));
+        let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)));
+        let drain = Drain::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
+        let storage = disk.storage(&plan, &mut random);
+        let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
+        let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
+        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
+        let clients = Arc::new(Clients::new(limits.clients(plan.places)));
+        let parts = Parts {
+            listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
+            admission: Admission::new(0, Arc::clone(&places), clients, u64::MAX, &limits),
+            replies: Replies::new(handler, lookups, current),
+            journal: Journal::new(logs.handle(), Arc::default(), None),
+            transmitter: Transmitter::new(drain, None, limits.patience).with_storage(storage),
+            setup: Setup {
+                number: 0,
+                order: order(&plan, &policy),
+                is_direct: !policy.build().follows_jobs() && !policy.build().needs_path(),
+                limits,
+                wake: Arc::clone(&wake),
+                stop: Arc::clone(&stop),
+            },
+        };
+        let places_max = plan.places;
+        let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));
+        let net = SimulatedNet { world: Rc::clone(&world), ready: VecDeque::new() };
+        let worker = Worker::new(net, parts).expect("nothing of it can fail");
+        Server { worker, world, stop, wake, places, places_max, promised: Nanos::ZERO, writer, log_path, _logs: logs }
+    }
+
+    /// Until everybody has left and the server has stopped.
+    pub fn run(mut self, steps_max: u64) -> Result<Report, String> {
+        let outcome = self.run_to_the_end(steps_max);
+        let now = self.world.borrow().now;
+        outcome.map_err(|why| format!("{why}\n  at {:.3} s; {}", now.as_secs_f64(), self.writer.said().join("; ")))
+    }
+
+    fn run_to_the_end(&mut self, steps_max: u64) -> Result<Report, String> {
+        let began_at = self.world.borrow().now;
+        let (mut steps, mut done_at) = (0, None);
+        loop {
+            let is_over = self.worker.step(|| ()).map_err(|error| error.to_string())?;
+            self.writer.drain();
+            self.note_promise();
+            steps += 1;
+            if steps > steps_max {
+                return Err(format!("{steps} turns, and no end"));
+            }
+            let (now, is_idle, is_stop_due, are_done) = self.look()?;
+            if is_over {
+                break;
+            }
+            if is_stop_due {
+                self.tell_to_stop();
+            }
+            if are_done {
+                let is_late = is_idle || now >= *done_at.get_or_insert(now) + EMPTY_AFTER;
+                self.end(is_late)?;
+            } else if is_idle {
+                return Err("nothing will happen any more, and a client waits".into());
+            }
+        }
+        // A server that stops gives up in the end what is left.
+        if self.worker.is_empty() {
+            self.check_accounts()?;
+        }
+        self.check_waits()?;
+        self.check_log()?;
+        let world = self.world.borrow();
+        let answered = world.clients.iter().flatten().map(|client| client.answered).sum();
+        Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.trace })
+    }
+
+    fn tell_to_stop(&self) {
+        if !self.stop.swap(true, Ordering::Release) {
+            self.wake.set();
+        }
+    }
+
+    /// All clients have left. `is_late`: so have their connections.
+    fn end(&self, is_late: bool) -> Result<(), String> {
+        let is_empty = self.worker.is_empty();
+        if !is_empty && is_late {
+            return Err("all clients have left, and connections are left".into());
+        }
+        if is_empty && !self.stop.load(Ordering::Acquire) {
+            self.check_accounts()?;
+            self.tell_to_stop();
+        }
+        Ok(())
+    }
+
+    /// The time, whether nothing will happen, whether the server is to stop, and whether all clients have left.
+    fn look(&self) -> Result<(Nanos, bool, bool, bool), String> {
+        let mut world = self.world.borrow_mut();
+        match world.broken.take() {
+            Some(why) => Err(why),
+            None => Ok((world.now, std::mem::take(&mut world.is_over), world.is_stop_due, world.are_clients_done())),
+        }
+    }
+
+    /// Nothing is kept of those who have left.
+    fn check_accounts(&self) -> Result<(), String> {
+        let now = self.world.borrow().now;
+        let left = self.worker.left_over(now);
+        if !left.is_empty() {
+            return Err(format!("when all have left: {left}"));
+        }
+        let free = std::iter::from_fn(|| self.places.take().then_some(())).count();
+        (0..free).for_each(|_| self.places.give_back());
+        if free != self.places_max {
+            return Err(format!("when all have left, {free} of {} places are free", self.places_max));
+        }
+        Ok(())
+    }
+
+    /// It goes by the pace, which may have been slower before.
+    fn note_promise(&mut self) {
+        if let Some(Notice::LongestWait { promised, .. }) = self.worker.longest_wait() {
+            self.promised = self.promised.max(promised);
+        }
+    }
+
+    /// Each response that came has its line, and no request has two.
+    fn check_log(&mut self) -> Result<(), String> {
+        self.writer.drain();
+        let Some(path) = &self.log_path else { return Ok(()) };
+        let read = Run::read_access_log(path, None).map_err(|error| error.to_string());
+        // A log without a line is no run.
+        let lines =
+            if std::fs::metadata(path).is_ok_and(|log| log.len() == 0) { 0 } else { read?.records.len() as u64 };
+        std::fs::write(path, "").map_err(|error| error.to_string())?;
+        let world = self.world.borrow();
+        let count = |of: fn(&Client) -> u64| world.clients.iter().flatten().map(of).sum::<u64>();
+        let (answered, asked) = (count(|client| client.answered), count(Client::asked));
+        if lines < answered || lines > asked {
+            return Err(format!("{lines} lines in the log, of {answered} responses to {asked} requests"));
+        }
+        Ok(())
+    }
+
+    /// The guard's promise.
+    fn check_waits(&self) -> Result<(), String> {
+        match self.worker.longest_wait() {
+            Some(Notice::LongestWait { wait, responses, .. }) if wait > self.promised => Err(format!(
+                "a ready response waited {:.3} s; promised are {:.3} s with {responses}; {}",
+                wait.as_secs_f64(),
+                self.promised.as_secs_f64(),
+                self.worker.describe_line(self.world.borrow().now),
+            )),
+            _ => Ok(()),
+        }
+    }
+}

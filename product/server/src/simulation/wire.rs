@@ -1,0 +1,258 @@
+//! A connection of TCP: two streams of bytes over a link of a rate and a delay, with buffers and windows that fill, an end and a reset for each side.
+//! What the kernel would tell the server of it is told alike.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use sched::{Path, TcpSent};
+use units::Nanos;
+
+use super::random::Random;
+use crate::transmit::Status;
+
+pub const SEGMENT_BYTES: u32 = 1448;
+
+/// What a link carries, and what its ends hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    pub delay: Nanos,
+    pub rate_bytes_per_s: u64,
+    /// Bytes that arrive together.
+    pub piece_bytes: usize,
+    pub window_bytes: usize,
+    pub send_buffer_bytes: usize,
+    /// Unsent bytes beyond which there is no room (TCP_NOTSENT_LOWAT).
+    pub unsent_bytes_max: usize,
+    pub inbox_bytes_max: usize,
+}
+
+impl Link {
+    pub fn of(random: &mut Random) -> Link {
+        let rate_bytes_per_s = random.one_of(&[20_000, 200_000, 2_000_000, 100_000_000]);
+        Link {
+            delay: random.micros(20, 100_000),
+            rate_bytes_per_s,
+            piece_bytes: random.one_of(&[1448, 1448, 14_480, 65_536]),
+            window_bytes: random.one_of(&[14_480, 64_000, 1 << 20]),
+            // As the kernel's grows with what the path takes: a second of it at most.
+            send_buffer_bytes: random.one_of(&[4 << 10, 64 << 10, 1 << 20]).min(rate_bytes_per_s as usize),
+            unsent_bytes_max: random.one_of(&[usize::MAX, 16 << 10]),
+            inbox_bytes_max: random.one_of(&[2 << 10, 64 << 10, 256 << 10]),
+        }
+    }
+
+    pub fn takes(&self, bytes: usize) -> Nanos {
+        Nanos(bytes as u64 * 1_000_000_000 / self.rate_bytes_per_s)
+    }
+}
+
+/// One connection. What the server and the client may do to their ends are methods; what travels is an event of the world.
+#[derive(Debug)]
+pub struct Wire {
+    pub link: Link,
+    pub peer: SocketAddr,
+    pub client: usize,
+    pub server: ServerEnd,
+    pub down: Down,
+    pub up: Up,
+    pub stop: Stop,
+}
+
+/// Whether the server stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    No,
+    /// It sends what it has begun.
+    Begun,
+    /// It may give up what is left.
+    Over,
+}
+
+/// What the kernel of the server has of it.
+#[derive(Debug, Default)]
+pub struct ServerEnd {
+    /// What came and was not read.
+    pub inbox: VecDeque<u8>,
+    pub read_bytes: u64,
+    pub has_fin: bool,
+    pub has_reset: bool,
+    /// The server has closed its socket.
+    pub is_closed: bool,
+    /// Under which its readiness is announced.
+    pub token: Option<u64>,
+    /// It is on the list of those whose readiness changed.
+    pub is_marked: bool,
+    /// Somebody waits for room.
+    pub waits_for_room: bool,
+}
+
+/// The way to the client.
+#[derive(Debug, Default)]
+pub struct Down {
+    pub unsent: VecDeque<u8>,
+    pub written_bytes: u64,
+    pub sent_bytes: u64,
+    pub acked_bytes: u64,
+    pub acked_at: Nanos,
+    pub segments: u32,
+    /// On the way, not in the client's memory yet.
+    pub air_bytes: usize,
+    pub free_at: Nanos,
+    pub last_arrival: Nanos,
+    pub is_departure_due: bool,
+    pub is_ended: bool,
+    pub is_fin_sent: bool,
+    pub is_reset_sent: bool,
+}
+
+/// The client's end, and the way from there.
+#[derive(Debug, Default)]
+pub struct Up {
+    pub inbox: VecDeque<u8>,
+    pub has_fin: bool,
+    pub has_reset: bool,
+    pub outbox: VecDeque<u8>,
+    pub written_bytes: u64,
+    pub air_bytes: usize,
+    pub free_at: Nanos,
+    pub last_arrival: Nanos,
+    pub wants_fin: bool,
+    pub is_fin_sent: bool,
+    pub wants_reset: bool,
+    pub is_reset_sent: bool,
+    /// The client reads no more, and what comes is answered with a reset.
+    pub is_closed: bool,
+}
+
+impl Wire {
+    pub fn new(link: Link, peer: SocketAddr, client: usize) -> Wire {
+        Wire {
+            link,
+            peer,
+            client,
+            server: ServerEnd::default(),
+            down: Down::default(),
+            up: Up::default(),
+            stop: Stop::No,
+        }
+    }
+
+    /// For a person who looks for what went wrong.
+    pub fn describe(&self) -> String {
+        let Wire { server, down, up, .. } = self;
+        format!(
+            "server: {} bytes to read, closed {}, waits for room {}, token {:?}; down: {} unsent, {} of {} acknowledged, ended {}; up: {} unsent, {} to read",
+            server.inbox.len(),
+            server.is_closed,
+            server.waits_for_room,
+            server.token,
+            down.unsent.len(),
+            down.acked_bytes,
+            down.written_bytes,
+            down.is_ended,
+            up.outbox.len(),
+            up.inbox.len(),
+        )
+    }
+
+    fn queued_bytes(&self) -> usize {
+        (self.down.written_bytes - self.down.acked_bytes) as usize
+    }
+
+    /// As sk_stream_is_writeable and tcp_stream_memory_free.
+    pub fn has_room(&self) -> bool {
+        let (queued, most) = (self.queued_bytes(), self.link.send_buffer_bytes);
+        most.saturating_sub(queued) >= queued / 2 && self.down.unsent.len() < self.link.unsent_bytes_max
+    }
+
+    /// What epoll would say. It is told of room later where there is none now (tcp_poll sets SOCK_NOSPACE).
+    pub fn poll(&mut self) -> EventFlags {
+        self.server.waits_for_room |= !self.has_room();
+        let ServerEnd { inbox, has_fin, has_reset, .. } = &self.server;
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, !inbox.is_empty() || *has_fin || *has_reset);
+        flags.set(EventFlags::RDHUP, *has_fin || *has_reset);
+        flags.set(EventFlags::ERR, *has_reset);
+        flags.set(EventFlags::HUP, *has_reset || (*has_fin && self.down.is_ended));
+        flags.set(EventFlags::OUT, *has_reset || self.has_room());
+        flags
+    }
+
+    pub fn write(&mut self, bytes: &[u8], most: usize) -> io::Result<usize> {
+        if self.server.has_reset || self.down.is_ended {
+            return Err(Errno::PIPE.into());
+        }
+        let is_free =
+            self.queued_bytes() < self.link.send_buffer_bytes && self.down.unsent.len() < self.link.unsent_bytes_max;
+        let room = if is_free { self.link.send_buffer_bytes - self.queued_bytes() } else { 0 };
+        let taken = bytes.len().min(room).min(most);
+        self.server.waits_for_room |= taken < bytes.len();
+        if taken == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.down.unsent.extend(&bytes[..taken]);
+        self.down.written_bytes += taken as u64;
+        Ok(taken)
+    }
+
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        let ServerEnd { inbox, has_fin, has_reset, read_bytes, .. } = &mut self.server;
+        let bytes = into.len().min(inbox.len());
+        if bytes == 0 && *has_reset {
+            return Err(Errno::CONNRESET);
+        }
+        if bytes == 0 && !*has_fin {
+            return Err(Errno::AGAIN);
+        }
+        inbox.drain(..bytes).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
+        *read_bytes += bytes as u64;
+        Ok(bytes)
+    }
+
+    pub fn status(&self, now: Nanos) -> Status {
+        let Down { sent_bytes, acked_bytes, segments, .. } = self.down;
+        let rtt = Nanos(2 * self.link.delay.0);
+        Status {
+            sent: Some(TcpSent { payload_bytes: sent_bytes, segments }),
+            unsent_bytes: self.down.unsent.len() as u64,
+            acked_bytes,
+            acked_ago: now - self.down.acked_at,
+            is_unacknowledged: self.down.written_bytes > acked_bytes,
+            path: Path { rtt: Some(rtt), cwnd_bytes: Some(self.link.window_bytes as u64), throughput_bps: None },
+            closing_segments: match (self.server.has_reset, self.down.is_ended, self.server.has_fin) {
+                (true, ..) | (_, true, true) => 0,
+                (_, true, _) | (.., true) => 1,
+                _ => 2,
+            },
+            ..Status::default()
+        }
+    }
+
+    /// Bytes that the client's window takes now.
+    pub fn sendable(&self) -> usize {
+        let flight = (self.down.sent_bytes - self.down.acked_bytes) as usize;
+        let window = self.link.window_bytes.saturating_sub(flight);
+        let client = self.link.inbox_bytes_max.saturating_sub(self.up.inbox.len() + self.down.air_bytes);
+        window.min(client).min(self.down.unsent.len()).min(self.link.piece_bytes)
+    }
+
+    pub fn receivable(&self) -> usize {
+        let room = self.link.inbox_bytes_max.saturating_sub(self.server.inbox.len() + self.up.air_bytes);
+        room.min(self.up.outbox.len()).min(self.link.piece_bytes)
+    }
+}
+
+impl Up {
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.written_bytes += bytes.len() as u64;
+        self.outbox.extend(bytes);
+    }
+
+    pub fn hear(&mut self, most: usize) -> Vec<u8> {
+        let bytes = self.inbox.len().min(most);
+        self.inbox.drain(..bytes).collect()
+    }
+}

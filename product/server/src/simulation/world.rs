@@ -1,0 +1,500 @@
+//! Time, and all that happens in it: bytes travel, clients act, disks answer. Each event has an instant and a number, so their order is
+//! the seed's alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use units::Nanos;
+
+use super::client::Client;
+use super::disk::DiskQueue;
+use super::files::Site;
+use super::plan::Plan;
+use super::planted::{Fault, strikes};
+use super::random::Random;
+use super::wire::{Link, SEGMENT_BYTES, Stop, Wire};
+use crate::poll::Ready;
+use crate::wake::Wake;
+
+/// As the server's limits have it.
+const STOP_TIMEOUT: Nanos = Nanos::from_secs(30);
+/// Events that the kernel gives at once.
+const EVENTS_MAX: usize = 512;
+
+pub enum Event {
+    Connect { client: usize },
+    Down { wire: usize, bytes: Vec<u8> },
+    DownFin { wire: usize },
+    DownReset { wire: usize },
+    Acked { wire: usize, bytes: u64 },
+    Departure { wire: usize },
+    Up { wire: usize, bytes: Vec<u8> },
+    UpFin { wire: usize },
+    UpReset { wire: usize },
+    UpRoom { wire: usize },
+    Client { client: usize },
+    Disk { task: u64 },
+    Stop,
+    StopOver,
+}
+
+pub struct World {
+    pub now: Nanos,
+    pub plan: Plan,
+    pub random: Random,
+    pub site: Rc<Site>,
+    pub wires: Vec<Wire>,
+    pub clients: Vec<Option<Client>>,
+    pub disk: DiskQueue,
+    events: BTreeMap<(Nanos, u64), Event>,
+    numbered: u64,
+    /// Clients that wait at each listener to be accepted.
+    pub waiting: Vec<VecDeque<usize>>,
+    /// Under which the readiness of each listener is announced, while it is.
+    pub listening: Vec<Option<u64>>,
+    pub is_refusing: bool,
+    pub wake: Arc<Wake>,
+    pub wake_token: u64,
+    marked: VecDeque<usize>,
+    uplink_free_at: Nanos,
+    /// Of all that happened.
+    pub trace: u64,
+    /// The first law that was broken.
+    pub broken: Option<String>,
+    /// Nothing will happen any more.
+    pub is_over: bool,
+    /// The server is to be told to stop.
+    pub is_stop_due: bool,
+    /// The client whose connection is shown on standard output (WEIR_SHOW).
+    shown: Option<usize>,
+}
+
+impl World {
+    pub fn new(plan: Plan, random: Random, site: Rc<Site>, wake: Arc<Wake>, disk: DiskQueue) -> World {
+        let mut world = World {
+            now: Nanos::from_secs(1_000),
+            plan,
+            random,
+            site,
+            wires: Vec::new(),
+            clients: Vec::new(),
+            disk,
+            events: BTreeMap::new(),
+            numbered: 0,
+            waiting: vec![VecDeque::new(); 2],
+            listening: vec![None; 2],
+            is_refusing: false,
+            wake,
+            wake_token: 0,
+            marked: VecDeque::new(),
+            uplink_free_at: Nanos::ZERO,
+            trace: 0,
+            broken: None,
+            is_over: false,
+            is_stop_due: false,
+            shown: super::number("WEIR_SHOW").map(|client| client as usize),
+        };
+        for number in 0..world.plan.clients {
+            let client = Client::new(&world.plan, &world.site, &mut world.random);
+            let at = world.now + Nanos::from_millis(world.random.below(world.plan.arrivals_over.0 / 1_000_000));
+            world.clients.push(Some(client));
+            world.schedule(at, Event::Connect { client: number });
+        }
+        if let Some(after) = world.plan.stop_after {
+            world.schedule(world.now + after, Event::Stop);
+        }
+        world
+    }
+
+    pub fn schedule(&mut self, at: Nanos, event: Event) {
+        self.numbered += 1;
+        self.events.insert((at.max(self.now), self.numbered), event);
+    }
+
+    pub fn note(&mut self, what: u64) {
+        self.trace = (self.trace ^ what).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    }
+
+    pub fn show(&self, at: usize, what: impl FnOnce() -> String) {
+        if self.shown == Some(self.wires[at].client) {
+            println!("{:.6} {}; {}", self.now.as_secs_f64(), what(), self.wires[at].describe());
+        }
+    }
+
+    pub fn fail(&mut self, why: String) {
+        self.broken.get_or_insert(why);
+    }
+
+    pub fn are_clients_done(&self) -> bool {
+        self.clients.iter().flatten().all(|client| client.is_done)
+    }
+
+    /// A system call of the server: it takes its time, in which other things happen.
+    pub fn enter(&mut self) {
+        self.now = self.now + Nanos(self.random.below(self.plan.call_ns_max));
+        self.run_due();
+    }
+
+    fn run_due(&mut self) {
+        while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let ((at, _), event) = entry.remove_entry();
+            let now = std::mem::replace(&mut self.now, at);
+            self.on_event(event);
+            self.now = now;
+        }
+        self.start_disk();
+    }
+
+    /// What the pool has to do is begun; it ends when the seed says so.
+    fn start_disk(&mut self) {
+        while let Some((task, takes)) = self.disk.begin(&mut self.random, &self.plan) {
+            self.schedule(self.now + takes, Event::Disk { task });
+        }
+    }
+
+    /// Until something is ready for the server, or its time-out is over.
+    pub fn wait(&mut self, timeout: Option<Nanos>, into: &mut VecDeque<Ready>) {
+        self.enter();
+        let until = timeout.map(|timeout| self.now + timeout);
+        loop {
+            self.collect(into);
+            if !into.is_empty() || self.broken.is_some() || until.is_some_and(|until| self.now >= until) {
+                break;
+            }
+            let next = self.events.first_key_value().map(|((at, _), _)| *at);
+            let Some(at) = next.into_iter().chain(until).min() else {
+                self.is_over = true;
+                return;
+            };
+            self.now = self.now.max(at);
+            self.run_due();
+        }
+        // It is not told at once.
+        self.now = self.now + Nanos(self.random.below(self.plan.wake_ns_max));
+        self.note(self.now.0);
+    }
+
+    fn collect(&mut self, into: &mut VecDeque<Ready>) {
+        use rustix::event::epoll::EventFlags;
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&*self.wake, PollFlags::IN)], Some(&AT_ONCE)) == Ok(1) {
+            into.push_back(Ready { token: self.wake_token, flags: EventFlags::IN });
+        }
+        for (listener, token) in self.listening.iter().enumerate() {
+            if let Some(token) = token.filter(|_| !self.waiting[listener].is_empty()) {
+                into.push_back(Ready { token, flags: EventFlags::IN });
+            }
+        }
+        while into.len() < EVENTS_MAX
+            && let Some(at) = self.marked.pop_front()
+        {
+            let wire = &mut self.wires[at];
+            wire.server.is_marked = false;
+            let mut flags = wire.poll();
+            if flags.contains(EventFlags::OUT) && strikes(Fault::LostWakeUp) {
+                flags -= EventFlags::OUT;
+            }
+            if let Some(token) = wire.server.token.filter(|_| !flags.is_empty()) {
+                into.push_back(Ready { token, flags });
+                self.show(at, || format!("ready: {flags:?}"));
+            }
+        }
+    }
+
+    /// Its readiness changed.
+    pub fn mark(&mut self, at: usize) {
+        let server = &mut self.wires[at].server;
+        if server.token.is_some() && !std::mem::replace(&mut server.is_marked, true) {
+            self.marked.push_back(at);
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Connect { client } => self.connect(client),
+            Event::Client { client } => self.act(client),
+            Event::Down { wire, bytes } => self.on_down(wire, &bytes),
+            Event::DownFin { wire } => self.on_down_end(wire, false),
+            Event::DownReset { wire } => self.on_down_end(wire, true),
+            Event::Acked { wire, bytes } => self.on_acked(wire, bytes),
+            Event::Departure { wire } => {
+                self.wires[wire].down.is_departure_due = false;
+                self.pump_down(wire);
+            }
+            Event::Up { wire, bytes } => self.on_up(wire, &bytes),
+            Event::UpFin { wire } => {
+                self.wires[wire].server.has_fin = true;
+                self.mark(wire);
+            }
+            Event::UpReset { wire } => self.on_up_reset(wire),
+            Event::UpRoom { wire } => self.pump_up(wire),
+            Event::Disk { task } => self.disk.end(task),
+            Event::Stop => {
+                self.is_stop_due = true;
+                self.stop(Stop::Begun);
+                self.schedule(self.now + STOP_TIMEOUT, Event::StopOver);
+            }
+            Event::StopOver => self.stop(Stop::Over),
+        }
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        self.wires.iter_mut().for_each(|wire| wire.stop = stop);
+    }
+
+    fn connect(&mut self, client: usize) {
+        let link = Link { unsent_bytes_max: self.plan.unsent_bytes_max, ..Link::of(&mut self.random) };
+        let Some(asking) = &mut self.clients[client] else { return };
+        asking.wire = self.wires.len();
+        let listener = usize::from(asking.is_secure());
+        let peer =
+            SocketAddr::from(([198, 18, (client / 200) as u8, (client % 200) as u8 + 1], 10_000 + client as u16));
+        self.wires.push(Wire::new(link, peer, client));
+        let at = self.wires.len() - 1;
+        if self.is_refusing {
+            self.schedule(self.now + link.delay, Event::DownReset { wire: at });
+        } else {
+            self.waiting[listener].push_back(at);
+        }
+        self.act(client);
+    }
+
+    /// A client does what it can.
+    fn act(&mut self, number: usize) {
+        let Some(mut client) = self.clients[number].take() else { return };
+        let at = client.wire;
+        if !client.is_done {
+            let held = self.wires[at].up.inbox.len();
+            let acted = client.act(self.now, &mut self.wires[at], &self.site, &mut self.random);
+            self.note(client.heard_bytes);
+            match acted {
+                Ok(again_at) => {
+                    if let Some(again_at) = again_at {
+                        self.schedule(again_at.max(self.now + Nanos(1)), Event::Client { client: number });
+                    }
+                }
+                Err(why) => {
+                    let (who, wire) = (client.describe(), &self.wires[at]);
+                    let text = format!("client {number} ({who}): {why}\n  {:?}, {}", wire.link, wire.describe());
+                    self.fail(text);
+                }
+            }
+            if self.wires[at].up.inbox.len() < held {
+                let delay = self.wires[at].link.delay;
+                self.schedule(self.now + delay, Event::Acked { wire: at, bytes: 0 });
+            }
+            self.pump_up(at);
+        }
+        self.clients[number] = Some(client);
+    }
+
+    fn on_down(&mut self, at: usize, bytes: &[u8]) {
+        let wire = &mut self.wires[at];
+        wire.down.air_bytes -= bytes.len();
+        if wire.up.is_closed || wire.up.is_reset_sent {
+            wire.up.wants_reset = true;
+            return self.pump_up(at);
+        }
+        wire.up.inbox.extend(bytes);
+        let (delay, client) = (wire.link.delay, wire.client);
+        self.schedule(self.now + delay, Event::Acked { wire: at, bytes: bytes.len() as u64 });
+        self.act(client);
+    }
+
+    /// What the client has not read may be lost with a reset.
+    fn on_down_end(&mut self, at: usize, is_reset: bool) {
+        let is_lost = is_reset && self.random.once_in(2);
+        let Wire { up, client, .. } = &mut self.wires[at];
+        up.has_fin |= !is_reset;
+        up.has_reset |= is_reset;
+        if is_lost {
+            up.inbox.clear();
+        }
+        let client = *client;
+        self.act(client);
+    }
+
+    fn on_up_reset(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        wire.server.has_reset = true;
+        wire.down.unsent.clear();
+        self.mark(at);
+    }
+
+    fn on_acked(&mut self, at: usize, bytes: u64) {
+        let down = &mut self.wires[at].down;
+        down.acked_bytes += bytes;
+        down.acked_at = self.now;
+        self.pump_down(at);
+        self.announce_room(at);
+    }
+
+    fn announce_room(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        if wire.server.waits_for_room && wire.has_room() {
+            wire.server.waits_for_room = false;
+            self.mark(at);
+        }
+    }
+
+    fn on_up(&mut self, at: usize, bytes: &[u8]) {
+        let wire = &mut self.wires[at];
+        wire.up.air_bytes -= bytes.len();
+        if wire.server.is_closed {
+            return self.reset_client(at);
+        }
+        wire.server.inbox.extend(bytes);
+        // A whole request that comes twice is as one that is answered twice.
+        if bytes.ends_with(b"\r\n\r\n") && bytes.starts_with(b"GET") && strikes(Fault::DoubleAnswer) {
+            wire.server.inbox.extend(bytes);
+        }
+        self.mark(at);
+    }
+
+    pub fn reset_client(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        wire.down.unsent.clear();
+        if !std::mem::replace(&mut wire.down.is_reset_sent, true) {
+            let delay = wire.link.delay;
+            let arrives_at = wire.down.last_arrival.max(self.now + delay);
+            self.schedule(arrives_at, Event::DownReset { wire: at });
+        }
+    }
+
+    /// What the client's window and the link let go.
+    pub fn pump_down(&mut self, at: usize) {
+        loop {
+            let now = self.now;
+            let wire = &mut self.wires[at];
+            if wire.server.has_reset || wire.down.is_reset_sent {
+                return;
+            }
+            if wire.down.unsent.is_empty() {
+                if wire.down.is_ended && !std::mem::replace(&mut wire.down.is_fin_sent, true) {
+                    let arrives_at = wire.down.last_arrival.max(now + wire.link.delay);
+                    wire.down.segments += 1;
+                    wire.down.last_arrival = arrives_at;
+                    self.schedule(arrives_at, Event::DownFin { wire: at });
+                }
+                return;
+            }
+            let bytes = wire.sendable();
+            if bytes == 0 {
+                return;
+            }
+            if wire.down.free_at > now {
+                if !std::mem::replace(&mut wire.down.is_departure_due, true) {
+                    let free_at = wire.down.free_at;
+                    self.schedule(free_at, Event::Departure { wire: at });
+                }
+                return;
+            }
+            self.depart(at, bytes);
+        }
+    }
+
+    /// So many bytes leave, behind those of others on the uplink.
+    fn depart(&mut self, at: usize, bytes: usize) {
+        let now = self.now;
+        let wire = &mut self.wires[at];
+        let left: Vec<u8> = wire.down.unsent.drain(..bytes).collect();
+        wire.down.sent_bytes += bytes as u64;
+        wire.down.segments += (bytes as u32).div_ceil(SEGMENT_BYTES);
+        wire.down.air_bytes += bytes;
+        wire.down.free_at = now + wire.link.takes(bytes);
+        let mut leaves_at = wire.down.free_at;
+        if let Some(rate) = self.plan.uplink_bytes_per_s {
+            let begins_at = self.uplink_free_at.max(now);
+            self.uplink_free_at = begins_at + Nanos(bytes as u64 * 1_000_000_000 / rate);
+            leaves_at = leaves_at.max(self.uplink_free_at);
+        }
+        let arrives_at = wire.down.last_arrival.max(leaves_at + wire.link.delay);
+        wire.down.last_arrival = arrives_at;
+        self.schedule(arrives_at, Event::Down { wire: at, bytes: left });
+    }
+
+    pub fn pump_up(&mut self, at: usize) {
+        loop {
+            let now = self.now;
+            let Wire { link, up, .. } = &mut self.wires[at];
+            if up.is_reset_sent {
+                return;
+            }
+            if up.wants_reset {
+                up.is_reset_sent = true;
+                let arrives_at = up.last_arrival.max(now + link.delay);
+                return self.schedule(arrives_at, Event::UpReset { wire: at });
+            }
+            if up.outbox.is_empty() {
+                if up.wants_fin && !std::mem::replace(&mut up.is_fin_sent, true) {
+                    let arrives_at = up.last_arrival.max(now + link.delay);
+                    self.schedule(arrives_at, Event::UpFin { wire: at });
+                }
+                return;
+            }
+            let bytes = self.wires[at].receivable();
+            if bytes == 0 {
+                return;
+            }
+            let Wire { link, up, .. } = &mut self.wires[at];
+            let left: Vec<u8> = up.outbox.drain(..bytes).collect();
+            up.air_bytes += bytes;
+            up.free_at = up.free_at.max(now) + link.takes(bytes);
+            up.last_arrival = up.last_arrival.max(up.free_at + link.delay);
+            let arrives_at = up.last_arrival;
+            self.schedule(arrives_at, Event::Up { wire: at, bytes: left });
+        }
+    }
+
+    /// The server reads.
+    pub fn read(&mut self, at: usize, into: &mut [u8]) -> Result<usize, Errno> {
+        self.enter();
+        if self.plan.has_socket_faults && self.random.once_in(50) {
+            return Err(Errno::INTR);
+        }
+        let read = self.wires[at].read(into);
+        self.show(at, || format!("read: {read:?}"));
+        if read.is_ok_and(|bytes| bytes > 0) {
+            let delay = self.wires[at].link.delay;
+            self.schedule(self.now + delay, Event::UpRoom { wire: at });
+        }
+        read
+    }
+
+    /// The server writes.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> std::io::Result<usize> {
+        self.enter();
+        let most = if self.plan.has_socket_faults && self.random.once_in(8) {
+            self.random.between(1, 3_000) as usize
+        } else {
+            usize::MAX
+        };
+        let written = self.wires[at].write(bytes, most);
+        if written.as_ref().is_ok_and(|written| *written < bytes.len()) {
+            // Memory was short for a moment.
+            let delay = self.wires[at].link.delay;
+            self.schedule(self.now + delay, Event::Acked { wire: at, bytes: 0 });
+        }
+        self.note(written.as_ref().map_or(u64::MAX, |bytes| *bytes as u64));
+        self.show(at, || format!("write {} bytes: {written:?}", bytes.len()));
+        self.pump_down(at);
+        written
+    }
+
+    /// The server has closed its end.
+    pub fn close(&mut self, at: usize) {
+        self.enter();
+        let server = &mut self.wires[at].server;
+        (server.is_closed, server.token) = (true, None);
+        if server.inbox.is_empty() {
+            self.wires[at].down.is_ended = true;
+            self.pump_down(at);
+        } else {
+            self.reset_client(at);
+        }
+    }
+}
