@@ -6,6 +6,7 @@ use units::Nanos;
 
 use super::Worker;
 use crate::net::Net;
+use crate::transmit::{Socket, Stream};
 
 /// Idle connections that are found in one look at all, for as many newcomers.
 const IDLE_FOUND_MAX: usize = 1024;
@@ -82,14 +83,21 @@ impl<N: Net> Worker<N> {
                 self.conns[at].is_readable = true;
                 self.read(at);
             }
-            if self.conns.get(at).is_none_or(|conn| conn.is_idle()) {
-                if self.conns.contains(at) {
-                    self.give_up(at);
-                }
+            if !self.conns.contains(at) {
+                return true;
+            }
+            if self.conns[at].is_idle() && !self.has_unacknowledged(at) {
+                self.give_up(at);
                 return true;
             }
         }
         false
+    }
+
+    /// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and
+    /// cost it the rest of a response.
+    fn has_unacknowledged(&self, at: usize) -> bool {
+        self.parts.transmitter.socket(at).tcp().is_some_and(|socket| socket.status().is_unacknowledged)
     }
 
     fn next_idle(&mut self) -> Option<Found> {
