@@ -305,15 +305,11 @@ impl World {
         self.act(client);
     }
 
-    /// What the client has not read may be lost with a reset.
+    /// What the client has not read stays its own, as on Linux.
     fn on_down_end(&mut self, at: usize, is_reset: bool) {
-        let is_lost = is_reset && self.random.once_in(2);
         let Wire { up, client, .. } = &mut self.wires[at];
         up.has_fin |= !is_reset;
         up.has_reset |= is_reset;
-        if is_lost {
-            up.inbox.clear();
-        }
         let client = *client;
         self.act(client);
     }
