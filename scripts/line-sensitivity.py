@@ -47,6 +47,8 @@ def main() -> None:
 
 def variants(value: str) -> list[str]:
     number = re.search(r"\d[\d_]*", value)
+    if not number:
+        return []
     was = int(number[0].replace("_", ""))
     if 850 <= was < 1500:
         new = [1000 + (was - 1000) // 2, 1000 + (was - 1000) * 2]

@@ -7,35 +7,28 @@
 //! that instant ([`Ledger`] is how the pace is kept).
 //!
 //! The caller asks [`Drain::poll_grant`], writes up to that many bytes, says how many it wrote
-//! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_blocked`]: a slow reader is then out
-//! of the order until [`Drain::on_writable`], however good its rank, and never holds the link. One grant is
+//! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_wait`]: a slow reader is then out
+//! of the order until [`Drain::on_wait_over`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 //!
-//! A connection that carries many responses at once is a carrier ([`Drain::open`], in `carried.rs`); one that carries one at a
-//! time needs none, and its jobs stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
+//! A connection that carries many responses at once is a carrier ([`Drain::open`]); one that carries one at a time needs none, and its jobs
+//! stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
+//!
+//! Three owners do the work: [`Jobs`] has the jobs and carriers, [`Order`] the ready ones, [`Pacer`] the link.
 
-mod below;
-mod carried;
-mod classes;
-mod clients;
-mod grants;
-mod shrink;
+mod limits;
 
-use units::Nanos;
-
-use crate::carrier::{Carrier, Waits, Why};
-use crate::handshakes::Handshakes;
-use crate::job::{NO_CARRIER, OWN_RANK};
-use crate::overtaking::Overtaking;
-use crate::run_queue::{Key, RunQueue};
-use crate::{Arrival, Guard, Job, JobId, Ledger, Pace, Path, Policy, Size, WaitBound};
 use units::wire::Framing;
+use units::{Nanos, Rate};
 
-pub use carried::{CARRIERS_MAX, Sent};
-use grants::{grant_bytes, left_at_most};
-
-/// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
-pub const JOBS_MAX: usize = 1 << 20;
+use crate::carrier::{CarrierId, Precedence, Why};
+use crate::classes::{ClassSpec, ClassTable};
+use crate::job::NO_CARRIER;
+use crate::jobs::Jobs;
+use crate::order::Order;
+use crate::pacer::Pacer;
+use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, WaitBound};
+use limits::Limits;
 
 /// Leave to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +38,22 @@ pub struct Grant {
     pub bytes_max: u64,
     /// Payload that the connection may carry for it, frames and records included: it ends where a segment does.
     pub room_bytes: u64,
+}
+
+/// What was handed down of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes of the response: its own progress.
+    pub content_bytes: u64,
+    /// Bytes of the connection's payload, frames and records included: the link's.
+    pub carried_bytes: u64,
+}
+
+impl From<u64> for Sent {
+    /// Of a connection that carries the job's own bytes and no others.
+    fn from(bytes: u64) -> Sent {
+        Sent { content_bytes: bytes, carried_bytes: bytes }
+    }
 }
 
 /// What became of a job when bytes of it were sent.
@@ -63,432 +72,332 @@ impl Progress {
     }
 }
 
+/// What can be held up: a job alone, or a carrier and all that is on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiter {
+    Job(JobId),
+    Carrier(CarrierId),
+}
+
+impl From<JobId> for Waiter {
+    fn from(job: JobId) -> Waiter {
+        Waiter::Job(job)
+    }
+}
+
+impl From<CarrierId> for Waiter {
+    fn from(carrier: CarrierId) -> Waiter {
+        Waiter::Carrier(carrier)
+    }
+}
+
 pub struct Drain {
-    policy: Box<dyn Policy>,
-    /// What the policy said, asked once: few look at paths.
-    follows_jobs: bool,
-    pace: Pace,
-    ledger: Ledger,
-    guard: Guard,
-    handshakes: Handshakes,
-    overtaking: Overtaking,
-    jobs: Vec<Option<Job>>,
-    vacant: Vec<u32>,
-    needs_path: bool,
-    /// By slot, which is none of a job's then.
-    carriers: Vec<Option<Box<Carrier>>>,
-    carrier_count: usize,
+    jobs: Jobs,
+    order: Order,
+    pacer: Pacer,
     /// Of classes, where the policy has an operator's.
-    limits: Option<Box<classes::Limits>>,
-    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
-    waiting: RunQueue,
-    /// The slot that the outstanding grant was given against the order.
-    helped: Option<u32>,
-    /// Arrival number of the next job.
-    arrivals: u64,
-    /// When bytes were last handed down.
-    sent_at: Nanos,
-    longest_wait: Nanos,
-    most_jobs: u64,
+    limits: Option<Box<Limits>>,
 }
 
 impl Drain {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
-        Drain {
-            follows_jobs: policy.follows_jobs(),
-            needs_path: policy.needs_path(),
-            policy,
-            ledger: Ledger::new(pace.rate, pace.behind),
-            overtaking: Overtaking::new(pace.grant_for),
-            pace,
-            guard: Guard::default(),
-            handshakes: Handshakes::default(),
-            jobs: Vec::new(),
-            carriers: Vec::new(),
-            carrier_count: 0,
-            limits: None,
-            vacant: Vec::new(),
-            waiting: RunQueue::default(),
-            helped: None,
-            arrivals: 0,
-            sent_at: Nanos::ZERO,
-            longest_wait: Nanos::ZERO,
-            most_jobs: 0,
-        }
+        Drain { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
     }
 
     /// The same drain with a guard beside its ranks; a policy that starves nobody goes without.
-    pub fn with_guard(mut self, guard: Guard) -> Drain {
-        assert!(self.is_empty(), "the guard is set before the first job arrives");
-        if self.policy.can_starve() {
-            self.guard = guard;
-        }
-        self
+    pub fn with_guard(self, guard: Guard) -> Drain {
+        assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
+        Drain { order: self.order.with_guard(guard), ..self }
     }
 
     /// The same drain with another share of the link for foreign traffic in the queue below, in thousandths.
     pub fn with_foreign_share(self, permille: u32) -> Drain {
-        assert!(self.is_empty(), "the foreign share is set before the first job arrives");
-        Drain { ledger: self.ledger.with_foreign_share(permille), ..self }
+        assert!(self.jobs.is_empty(), "the foreign share is set before the first job arrives");
+        Drain { pacer: self.pacer.with_foreign_share(permille), ..self }
+    }
+
+    /// The same drain with the limits of these classes.
+    pub fn with_classes(self, table: &ClassTable) -> Drain {
+        assert!(self.jobs.is_empty(), "classes are set before the first job arrives");
+        Drain { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
     /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
-        let longest = Pace { grant_for: self.overtaking.longest(), ..self.pace };
-        let grant_wire_bytes = framing.wire_bytes(longest.grant_bytes(framing));
-        self.guard.wait_bound(self.ledger.rate()?, grant_wire_bytes)
+        let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
+        self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
     }
 
-    /// The longest that a ready job has waited for a byte so far; those that still wait are told by nobody.
-    pub fn longest_wait(&self) -> Nanos {
-        self.longest_wait
+    /// The jobs in the system and their carriers.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
-    /// The most jobs that were in the system at once.
-    pub fn most_jobs(&self) -> u64 {
-        self.most_jobs
+    /// The order of the ready ones.
+    pub fn order(&self) -> &Order {
+        &self.order
     }
 
-    pub fn pace(&self) -> &Pace {
-        &self.pace
+    /// The link.
+    pub fn pacer(&self) -> &Pacer {
+        &self.pacer
     }
 
-    /// The policy looks at paths.
-    pub fn needs_path(&self) -> bool {
-        self.needs_path
+    /// The link, to be told of what left without a grant and of what is queued below.
+    pub fn pacer_mut(&mut self) -> &mut Pacer {
+        &mut self.pacer
     }
 
-    pub fn policy(&self) -> &dyn Policy {
-        &*self.policy
-    }
-
-    /// Jobs in the system, ready or blocked.
-    pub fn len(&self) -> usize {
-        self.jobs.len() - self.vacant.len() - self.carrier_count
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The job, unless it has departed.
-    pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)
-    }
-
-    /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
-    pub fn band(&self, id: JobId) -> u8 {
-        self.job(id).map_or(0, |job| self.policy.band(id.slot, job))
-    }
-
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// A response is to be sent; it is ready at once.
+    /// A response is to be sent on a connection of its own; it is ready at once.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
-        let id = self.admit(now, arrival, NO_CARRIER);
-        if self.claim_slot(id) {
-            self.enqueue(id.slot);
-            self.on_overtaking(now, id.slot, arrival.size);
-        }
-        id
+        self.admit(now, arrival, None)
     }
 
-    /// The job is in the system, and not in the order yet.
-    fn admit(&mut self, now: Nanos, arrival: Arrival, carrier: u32) -> JobId {
-        assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
-        assert!(arrival.size != Size::Known(0), "a response has at least a head");
+    /// A connection that may carry several responses at once.
+    pub fn open(&mut self, framing: Framing) -> CarrierId {
+        let carrier = self.jobs.open(framing);
+        self.order.policy_mut().on_open(carrier.slot);
+        carrier
+    }
+
+    /// A response is to be sent on this carrier, in its framing; it is ready at once. `None` if the carrier has been closed, or has as
+    /// many as it may have.
+    pub fn arrive_on(&mut self, now: Nanos, on: CarrierId, arrival: Arrival, precedence: Precedence) -> Option<JobId> {
+        self.jobs.has_room_on(on).then(|| self.admit(now, arrival, Some((on, precedence))))
+    }
+
+    /// The connection has ended; what was left on it is aborted. A no-op for a closed one.
+    pub fn close(&mut self, id: CarrierId) {
+        if self.jobs.carrier(id).is_some() {
+            let left: Vec<JobId> = self.jobs.on(id).collect();
+            left.into_iter().for_each(|job| self.depart(job.slot));
+            self.jobs.close(id);
+        }
+    }
+
+    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a carrier.
+    pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
+        let Some(at) = self.jobs.get(id).map(|job| job.carrier).filter(|at| *at != NO_CARRIER) else { return };
+        self.jobs.carrier_at_mut(at).set_precedence(id.slot, precedence);
+        self.order.offer(&mut self.jobs, at);
+    }
+
+    /// The job is in the system, and in the order unless its class has as many as it may have.
+    fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(CarrierId, Precedence)>) -> JobId {
         self.on_ready(now);
-        let slot = self.take_slot();
-        let id = JobId { slot, number: self.arrivals };
-        self.arrivals += 1;
-        if self.needs_path {
-            self.policy.on_path(slot, &arrival.path);
+        let id = self.jobs.add(now, &arrival, on);
+        self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
+        if let Some(limits) = &mut self.limits {
+            let (may_run, sleepers) = limits.claim(id, self.jobs.at(id.slot));
+            sleepers.into_iter().for_each(|job| self.on_wait(job, Why::Slot));
+            if !may_run {
+                return id;
+            }
         }
-        let job = self.jobs[slot as usize].insert(Job {
-            number: id.number,
-            arrived_at: now,
-            size: arrival.size,
-            attained: 0,
-            framing: arrival.framing.into(),
-            class: arrival.class,
-            client: arrival.client,
-            waits: Waits::default(),
-            carrier,
-            carried_rank: OWN_RANK,
-            waits_since: now,
-        });
-        if self.follows_jobs {
-            self.policy.on_arrival(slot, job);
-        }
-        self.most_jobs = self.most_jobs.max(self.len() as u64);
-        id
-    }
-
-    fn take_slot(&mut self) -> u32 {
-        self.vacant.pop().unwrap_or_else(|| {
-            crate::grow::reserve_one(&mut self.jobs);
-            self.jobs.push(None);
-            self.jobs.len() as u32 - 1
-        })
-    }
-
-    /// Notes a newcomer that goes before the others and yet waits, for what was last granted.
-    fn on_overtaking(&mut self, now: Nanos, slot: u32, size: Size) {
-        if let Size::Known(bytes) = size
-            && self.pace.rate.is_some()
-            && self.policy.can_starve()
-            && self.ledger.room_at(self.pace.ahead) > now
-            && self.policy.first() == Some(slot)
+        self.jobs.begin_wait(now, id.slot);
+        self.order.enqueue(&mut self.jobs, id.slot);
+        // A newcomer that goes before the others waits for what was last granted.
+        if let Size::Known(bytes) = arrival.size
+            && self.pacer.pace().rate.is_some()
+            && self.order.policy().can_starve()
+            && self.pacer.free_at() > now
+            && self.order.policy().first() == Some(id.slot)
         {
-            self.overtaking.on_waits(bytes);
+            self.pacer.on_overtaking(bytes);
         }
+        id
     }
 
     /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
-        if self.ledger.room_at(self.pace.ahead) > now {
+        if self.pacer.free_at() > now {
             return None;
         }
-        let first = self.policy.first()?;
-        self.helped = self.overdue(now).filter(|slot| *slot != first);
-        let slot = self.helped.unwrap_or(first);
-        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        let job_id = JobId { slot, number: job.number };
-        if job.carrier != NO_CARRIER {
-            let room_bytes = self.room_on_carrier(job);
-            return Some(Grant { job: job_id, bytes_max: room_bytes.min(left_at_most(job)), room_bytes });
-        }
-        let bytes_max = grant_bytes(job, self.pace.grant_bytes(job.framing()));
-        Some(Grant { job: job_id, bytes_max, room_bytes: bytes_max })
+        let ungranted_bytes = self.pacer.take_ungranted_bytes();
+        self.order.earn(&self.jobs, self.pacer.pace(), ungranted_bytes);
+        let slot = self.order.next(&self.jobs, self.pacer.pace(), now)?;
+        Some(self.jobs.grant(slot, self.pacer.pace()))
     }
 
     /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let granted_at = self.policy.first().map(|_| self.ledger.room_at(self.pace.ahead));
-        granted_at.or_else(|| self.next_let_go())
+        let granted_at = (!self.order.is_idle()).then(|| self.pacer.free_at());
+        granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
-    pub fn on_sent(&mut self, now: Nanos, id: JobId, bytes: u64) -> Progress {
-        self.on_sent_as(now, id, Sent { content_bytes: bytes, carried_bytes: bytes })
-    }
-
-    /// The same where the connection carries more than the job's own bytes.
-    pub fn on_sent_as(&mut self, now: Nanos, id: JobId, sent: Sent) -> Progress {
-        let bytes = sent.content_bytes;
-        let Some(job) = self.jobs.get_mut(id.slot as usize).and_then(Option::as_mut) else { return Progress::Departed };
-        if job.number != id.number {
-            return Progress::Departed;
-        }
+    pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
+        let sent: Sent = sent.into();
+        let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
-        job.attained += bytes;
-        self.sent_at = now;
-        let carrier = job.carrier;
-        if bytes > 0 && carrier == NO_CARRIER {
-            self.longest_wait = self.longest_wait.max(now - job.waits_since);
-            job.waits_since = now;
-        }
+        job.attained += sent.content_bytes;
         if let Size::Known(size) = job.size {
             assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
         }
-        if self.follows_jobs {
-            self.policy.on_sent(id.slot, job, bytes);
-        }
+        self.order.on_sent(id.slot, job, sent.content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        if self.helped.take() == Some(id.slot) {
-            self.guard.on_granted(wire_bytes);
+        if let Some(wait) = self.jobs.end_wait(now, id.slot, sent) {
+            self.order.on_waited(wait);
         }
-        if carrier != NO_CARRIER {
-            self.on_carried(now, carrier, id.slot, sent);
+        self.pacer.on_granted(now, wire_bytes, left_bytes);
+        let earned_bytes = wire_bytes + self.pacer.take_ungranted_bytes();
+        self.order.earn(&self.jobs, self.pacer.pace(), earned_bytes);
+        if let Some(limits) = &mut self.limits {
+            limits.charge(now, self.jobs.at(id.slot), wire_bytes, &mut self.order);
         }
-        self.ledger.charge(now, wire_bytes);
-        if let Some(rate) = self.pace.rate {
-            self.shorten_grants(rate.time_for(wire_bytes), left_bytes);
-        }
-        self.earn(wire_bytes);
-        self.charge_class(now, id.slot, wire_bytes);
-        self.proceed(id.slot, is_sent, is_ready)
-    }
-
-    /// Puts a job where it belongs after some of it was sent.
-    fn proceed(&mut self, slot: u32, is_sent: bool, is_ready: bool) -> Progress {
         if is_sent {
-            self.depart(slot);
+            self.depart(id.slot);
             return Progress::Departed;
         }
         if is_ready {
-            self.enqueue(slot);
+            self.order.enqueue(&mut self.jobs, id.slot);
         }
         Progress::Remains
     }
 
-    /// The link was granted for so long to a job that had so much left.
-    fn shorten_grants(&mut self, link_time: Nanos, left_bytes: u64) {
-        self.overtaking.on_granted(link_time, left_bytes);
-        self.pace.grant_for = self.overtaking.grant_for();
-    }
-
-    /// The connection takes no more: the job is out of the order. Calling twice, or late, changes nothing.
-    pub fn on_blocked(&mut self, id: JobId) {
-        self.on_wait(id, Why::Carrier);
-    }
-
-    /// The connection takes bytes again. Calling twice, or late, changes nothing.
-    pub fn on_writable(&mut self, now: Nanos, id: JobId) {
-        self.on_wait_over(now, id, Why::Carrier);
-    }
-
-    /// The job cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
-    pub fn on_wait(&mut self, id: JobId, why: Why) {
-        if let Some(job) = self.job_mut(id) {
-            job.waits.insert(why);
-            self.dequeue(id.slot);
+    /// The job, or all of a carrier, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
+    pub fn on_wait(&mut self, who: impl Into<Waiter>, why: Why) {
+        match who.into() {
+            Waiter::Job(id) => {
+                if let Some(job) = self.jobs.get_mut(id) {
+                    job.waits.insert(why);
+                    self.order.dequeue(&mut self.jobs, id.slot);
+                }
+            }
+            Waiter::Carrier(id) => {
+                if self.jobs.carrier(id).is_some() {
+                    self.jobs.carrier_at_mut(id.slot).waits.insert(why);
+                    self.order.offer(&mut self.jobs, id.slot);
+                }
+            }
         }
     }
 
-    /// The reason is gone, and with the last of them the job is ready. Calling twice, or late, changes nothing.
-    pub fn on_wait_over(&mut self, now: Nanos, id: JobId, why: Why) {
-        if self.job_mut(id).is_some_and(|job| job.waits.remove(why)) {
-            self.on_ready(now);
-            let job = self.jobs[id.slot as usize].as_mut().expect("just seen");
-            job.waits_since = now;
-            self.on_carrier_ready(now, id.slot);
-            self.enqueue(id.slot);
+    /// The reason is gone, and with the last of them it is ready. Calling twice, or late, changes nothing.
+    pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
+        match who.into() {
+            Waiter::Job(id) => {
+                if self.jobs.get_mut(id).is_some_and(|job| job.waits.remove(why)) {
+                    self.on_ready(now);
+                    self.jobs.at_mut(id.slot).waits_since = now;
+                    self.jobs.begin_wait(now, id.slot);
+                    self.order.enqueue(&mut self.jobs, id.slot);
+                }
+            }
+            Waiter::Carrier(id) => {
+                if self.jobs.carrier(id).is_none() {
+                    return;
+                }
+                self.on_ready(now);
+                let carrier = self.jobs.carrier_at_mut(id.slot);
+                if carrier.waits.remove(why) {
+                    carrier.waits_since = now;
+                    self.order.offer(&mut self.jobs, id.slot);
+                }
+            }
         }
     }
 
     /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
     /// size is known: an end that comes sooner is told by [`Drain::on_end`].
     pub fn on_size(&mut self, id: JobId, size: Size) {
-        let Some(job) = self.jobs.get_mut(id.slot as usize).and_then(Option::as_mut) else { return };
-        if job.number != id.number || matches!(job.size, Size::Known(_)) {
-            return;
-        }
+        let Some(job) = self.jobs.get_mut(id).filter(|job| !matches!(job.size, Size::Known(_))) else { return };
         let before = job.clone();
         job.size = size;
         if let Size::Known(bytes) = size {
             assert!(bytes > job.attained, "{bytes} bytes of a response of which {} were sent", job.attained);
-            if self.follows_jobs {
-                self.policy.on_size(id.slot, &before, job);
-            }
         }
+        self.order.on_size(id.slot, &before, job);
         if job.is_ready() {
-            self.enqueue(id.slot);
+            self.order.enqueue(&mut self.jobs, id.slot);
         }
     }
 
     /// The path to the client is now known to be this. A no-op for a departed job, and under a policy that does not look
     /// at paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
-        let Some(is_ready) = self.job(id).map(Job::is_ready) else { return };
-        if !self.needs_path {
+        let Some(is_ready) = self.jobs.get(id).filter(|_| self.order.needs_path()).map(|job| job.is_ready()) else {
             return;
-        }
-        self.policy.on_path(id.slot, &path);
+        };
+        self.order.policy_mut().on_path(id.slot, &path);
         if is_ready {
-            self.enqueue(id.slot);
+            self.order.enqueue(&mut self.jobs, id.slot);
         }
     }
 
-    /// A job of unknown size has sent its last byte. A no-op for a departed job.
+    /// The job will send no more: it was aborted, or its size was not known and this is its end. A no-op for a departed job.
     pub fn on_end(&mut self, id: JobId) {
-        self.on_abort(id);
-    }
-
-    /// The job will send no more. A no-op for a departed job.
-    pub fn on_abort(&mut self, id: JobId) {
-        if self.job(id).is_some() {
+        if self.jobs.get(id).is_some() {
             self.depart(id.slot);
         }
     }
 
+    /// From now on this number is another client's ([`Arrival::client`]), of this weight, from 1 to [`crate::policy::CLIENT_WEIGHT_MAX`].
+    pub fn on_client(&mut self, client: u32, weight: u8) {
+        self.order.policy_mut().on_client(client, weight);
+    }
+
+    /// The link has another rate from now on; `None` hands down whatever sockets take.
+    pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
+        self.pacer.set_rate(now, rate);
+        if let Some(rate) = rate {
+            self.order.policy_mut().on_rate(rate);
+        }
+    }
+
+    /// The classes are these from now on, each in its place of before; new ones follow. Jobs under way are not interrupted.
+    pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
+        let Some(limits) = &mut self.limits else { return };
+        let go_on = limits.replace(specs);
+        self.order.policy_mut().replace(specs);
+        go_on.into_iter().for_each(|job| self.on_wait_over(now, job, Why::Slot));
+    }
+
+    /// Slots behind the last one in use are given back, and low ones are used first from now on, so that the next call can give back more.
+    /// Costs as much as the tables are long. Gives how many slots are left.
+    pub fn shrink(&mut self) -> usize {
+        self.jobs.shrink()
+    }
+
     /// One more is ready than was before.
     fn on_ready(&mut self, now: Nanos) {
-        if self.policy.first().is_none() {
-            self.tell_idle(now);
-            self.ledger.resume(now);
+        if self.order.is_idle() {
+            let idle = self.pacer.resume(now);
+            self.order.policy_mut().on_idle(idle);
         }
     }
 
-    /// The link was used, and the guard gets its share of that.
-    fn earn(&mut self, wire_bytes: u64) {
-        if !self.guard.is_off()
-            && let Some(slot) = self.waiting.first()
-        {
-            let grant_wire_bytes = self.grant_wire_bytes(slot);
-            self.guard.on_charged(wire_bytes, grant_wire_bytes);
+    /// Lets go those who have waited for their class: for a slot, or at its greatest rate.
+    fn let_go(&mut self, now: Nanos) {
+        let Some(limits) = &mut self.limits else { return };
+        let woken = limits.take_woken();
+        woken.into_iter().for_each(|job| self.on_wait_over(now, job, Why::Slot));
+        while let Some(class) = self.limits.as_mut().and_then(|limits| limits.poll_ceiling(now)) {
+            let was_idle = self.order.is_idle();
+            self.order.policy_mut().hold(class, false);
+            if was_idle && !self.order.is_idle() {
+                let idle = self.pacer.resume(now);
+                self.order.policy_mut().on_idle(idle);
+            }
+            if let Some(limits) = &mut self.limits {
+                limits.unpark(class, &self.jobs, &mut self.order);
+            }
         }
-    }
-
-    /// The slot that has waited too long, if the guard can pay for it.
-    fn overdue(&self, now: Nanos) -> Option<u32> {
-        let slot = self.waiting.first()?;
-        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        let since = self.waits_since(job);
-        self.guard.is_due(now, since, self.grant_wire_bytes(slot)).then_some(slot)
-    }
-
-    fn grant_wire_bytes(&self, slot: u32) -> u64 {
-        let job = self.jobs[slot as usize].as_ref().expect("a ready job is in the system");
-        job.framing().wire_bytes(self.grant_of(job))
-    }
-
-    /// The job's bytes of a grant.
-    fn grant_of(&self, job: &Job) -> u64 {
-        if job.carrier == NO_CARRIER {
-            grant_bytes(job, self.pace.grant_bytes(job.framing()))
-        } else {
-            self.room_on_carrier(job).min(left_at_most(job))
-        }
-    }
-
-    fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
-    }
-
-    fn enqueue(&mut self, slot: u32) {
-        let job = self.jobs[slot as usize].as_ref().expect("an enqueued job is in the system");
-        if job.carrier != NO_CARRIER {
-            return self.enqueue_on_carrier(slot);
-        }
-        self.policy.enqueue(slot, job);
-        if !self.guard.is_off() {
-            self.waiting.set(slot, Key { rank: job.waits_since.0, number: job.number });
-        }
-    }
-
-    fn dequeue(&mut self, slot: u32) {
-        let job = self.jobs[slot as usize].as_ref().expect("a dequeued job is in the system");
-        if job.carrier != NO_CARRIER {
-            return self.dequeue_on_carrier(slot);
-        }
-        self.policy.dequeue(slot, job);
-        if !self.guard.is_off() {
-            self.waiting.remove(slot);
-            self.forget_if_none_waits();
-        }
-    }
-
-    fn forget_if_none_waits(&mut self) {
-        if self.waiting.len() == 0 {
-            self.guard.forget();
+        if let Some(limits) = &mut self.limits {
+            limits.park(&self.jobs, &mut self.order);
         }
     }
 
     fn depart(&mut self, slot: u32) {
-        self.dequeue(slot);
-        self.leave_carrier(slot);
-        let job = self.jobs[slot as usize].take().expect("a job departs once");
-        if self.follows_jobs {
-            self.policy.on_departure(slot, &job);
+        self.order.dequeue(&mut self.jobs, slot);
+        let job = self.jobs.remove(slot);
+        self.order.on_departure(slot, &job);
+        if let Some(limits) = &mut self.limits {
+            limits.release(job.number);
         }
-        self.free_slot(job.number);
-        self.vacant.push(slot);
     }
 }
 

@@ -94,10 +94,10 @@ impl Jobs {
                     }
                 }
             }
-            Step::Wait { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_blocked(id)),
-            Step::Ready { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_writable(now, id)),
+            Step::Wait { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_wait(id, Why::Carrier)),
+            Step::Ready { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_wait_over(now, id, Why::Carrier)),
             Step::Abort { of_jobs } => {
-                self.on_job(of_jobs, |drain, id| drain.on_abort(id));
+                self.on_job(of_jobs, |drain, id| drain.on_end(id));
                 if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
                     self.gone(at);
                 }
@@ -154,10 +154,10 @@ proptest! {
             }
             let seen = [plain.step(now, step), carried.step(now, step)];
             prop_assert_eq!(seen[0], seen[1], "{} after {:?}", spec, step);
-            prop_assert_eq!(plain.drain.len(), carried.drain.len());
+            prop_assert_eq!(plain.drain.jobs().len(), carried.drain.jobs().len());
         }
-        prop_assert_eq!(plain.drain.ledger().charged_bytes(), carried.drain.ledger().charged_bytes());
-        prop_assert_eq!(plain.drain.longest_wait(), carried.drain.longest_wait());
+        prop_assert_eq!(plain.drain.pacer().ledger().charged_bytes(), carried.drain.pacer().ledger().charged_bytes());
+        prop_assert_eq!(plain.drain.order().longest_wait(), carried.drain.order().longest_wait());
     }
 }
 
@@ -238,23 +238,23 @@ proptest! {
                 let (id, why) = (jobs[at % jobs.len()].0, whys[why]);
                 if tick % 2 == 0 { drain.on_wait(id, why) } else { drain.on_wait_over(now, id, why) }
                 drain.on_precedence(id, Precedence { urgency: tick as u8 % 8, is_incremental: tick % 3 == 0 });
-                if tick % 5 == 0 { drain.on_carrier_blocked(carriers[at % 4]) } else { drain.on_carrier_writable(now, carriers[at % 4]) }
+                if tick % 5 == 0 { drain.on_wait(carriers[at % 4], Why::Carrier) } else { drain.on_wait_over(now, carriers[at % 4], Why::Carrier) }
             } else {
                 jobs.iter().for_each(|job| whys.into_iter().for_each(|why| drain.on_wait_over(now, job.0, why)));
-                carriers.iter().for_each(|carrier| drain.on_carrier_writable(now, *carrier));
+                carriers.iter().for_each(|carrier| drain.on_wait_over(now, *carrier, Why::Carrier));
             }
             let Some(grant) = drain.poll_grant(now) else {
-                if drain.is_empty() { break } else { continue }
+                if drain.jobs().is_empty() { break } else { continue }
             };
             // A frame's header of nine bytes goes before the content.
             let content_bytes = grant.bytes_max.min(grant.room_bytes.saturating_sub(9).max(1));
             let sent = Sent { content_bytes, carried_bytes: content_bytes + 9 };
             carried += Framing::ETHERNET.with_segment(1).wire_bytes(sent.carried_bytes);
             jobs.iter_mut().find(|job| job.0 == grant.job).unwrap().2 += content_bytes;
-            let _ = drain.on_sent_as(now, grant.job, sent);
+            let _ = drain.on_sent(now, grant.job, sent);
         }
         prop_assert!(jobs.iter().all(|(_, size, sent)| size == sent), "{:?}", jobs);
-        prop_assert_eq!(drain.ledger().charged_bytes(), carried);
+        prop_assert_eq!(drain.pacer().ledger().charged_bytes(), carried);
     }
 }
 
@@ -302,12 +302,12 @@ fn a_closed_carrier_frees_its_jobs() {
         let grant = drain.poll_grant(Nanos(0)).unwrap();
         drain.on_wait(jobs[1], Why::Disk);
         drain.close(carrier);
-        assert_eq!((drain.len(), drain.poll_timeout()), (0, None), "{spec}");
+        assert_eq!((drain.jobs().len(), drain.poll_timeout()), (0, None), "{spec}");
         assert!(drain.on_sent(Nanos(1), grant.job, 100).is_departed());
         let next = drain.open(Framing::ETHERNET);
         let job = drain.arrive_on(Nanos(2), next, arrival, Precedence::default()).unwrap();
         drain.close(carrier);
-        drain.on_carrier_blocked(carrier);
+        drain.on_wait(carrier, Why::Carrier);
         drain.on_precedence(jobs[0], Precedence { urgency: 0, is_incremental: true });
         assert_eq!(drain.arrive_on(Nanos(2), carrier, arrival, Precedence::default()), None);
         assert_eq!(drain.poll_grant(Nanos::from_secs(1)).map(|grant| grant.job), Some(job), "{spec}");
@@ -333,11 +333,11 @@ fn the_rest_of_a_segment_is_the_next_jobs() {
     });
     let grant = drain.poll_grant(Nanos(0)).unwrap();
     assert_eq!((grant.job, grant.bytes_max, grant.room_bytes), (small, 500, 1448));
-    assert!(drain.on_sent_as(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
-    let filling = drain.poll_filling(carrier, 1448 - 509).unwrap();
+    assert!(drain.on_sent(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
+    let filling = drain.jobs().filling(carrier, 1448 - 509).unwrap();
     assert_eq!((filling.job, filling.bytes_max), (large, 939));
-    let _ = drain.on_sent_as(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
-    assert_eq!(drain.poll_filling(carrier, 0), None);
+    let _ = drain.on_sent(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
+    assert_eq!(drain.jobs().filling(carrier, 0), None);
     let grant = drain.poll_grant(Nanos::from_secs(1)).unwrap();
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }
@@ -364,7 +364,7 @@ fn a_likely_size_ranks_until_it_is_passed() {
     assert!(order[41..=50].iter().all(|is_likely| !is_likely));
     assert!(order[51..].iter().all(|is_likely| *is_likely), "the other has 190 left by then");
     drain.on_end(likely);
-    assert_eq!(drain.len(), 1);
+    assert_eq!(drain.jobs().len(), 1);
 }
 
 /// Two jobs on a carrier, 100 and 900 bytes, and one of 300 on another.
@@ -398,7 +398,7 @@ fn a_priority_update_counts_at_once() {
     drain.on_precedence(large, of(0));
     assert_eq!(first(&mut drain), Some(small), "who waits is not offered, however urgent");
     drain.on_wait_over(Nanos(0), large, Why::Stream);
-    drain.on_abort(other);
+    drain.on_end(other);
     assert_eq!(first(&mut drain), Some(large));
 }
 
@@ -409,13 +409,13 @@ fn a_shut_stream_window_holds_one_job() {
     drain.on_wait(small, Why::Stream);
     drain.on_wait(small, Why::Stream);
     assert_eq!(first(&mut drain), Some(other), "300 before 900");
-    drain.on_abort(other);
+    drain.on_end(other);
     assert_eq!(first(&mut drain), Some(large));
     drain.on_wait(small, Why::Disk);
     drain.on_wait_over(Nanos(0), small, Why::Stream);
     assert_eq!(first(&mut drain), Some(large));
     drain.on_wait(large, Why::Stream);
-    assert_eq!((first(&mut drain), drain.poll_timeout(), drain.len()), (None, None, 2));
+    assert_eq!((first(&mut drain), drain.poll_timeout(), drain.jobs().len()), (None, None, 2));
     drain.on_wait_over(Nanos(0), small, Why::Disk);
     drain.on_wait_over(Nanos(0), small, Why::Disk);
     assert_eq!(first(&mut drain), Some(small));

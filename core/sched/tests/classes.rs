@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{ClientShare, Order};
-use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Sharing, Size};
+use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Sharing, Size, Why};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -69,15 +69,15 @@ impl Link {
         match change {
             Change::Block => {
                 blocked.insert(id.number);
-                self.drain.on_blocked(id);
+                self.drain.on_wait(id, Why::Carrier);
             }
             Change::Writable => {
                 blocked.remove(&id.number);
-                self.drain.on_writable(self.now, id);
+                self.drain.on_wait_over(self.now, id, Why::Carrier);
             }
             Change::Abort => {
                 live.remove(at);
-                self.drain.on_abort(id);
+                self.drain.on_end(id);
             }
         }
     }
@@ -165,7 +165,7 @@ fn a_class_past_the_last_is_the_last() {
     let [past, first] =
         [200, 0].map(|class| link.drain.arrive(link.now, Arrival { class, ..Arrival::of(Size::Known(100)) }));
     assert_eq!(link.drain.poll_grant(link.now).unwrap().job, first);
-    link.drain.on_abort(first);
+    link.drain.on_end(first);
     assert_eq!(link.drain.poll_grant(link.now).unwrap().job, past);
 }
 
@@ -291,9 +291,9 @@ fn clients_share_a_class() {
     let all = had.iter().sum::<u64>() as f64;
     let parts = had.map(|bytes| bytes as f64 / all);
     assert!((parts[2] - 0.5).abs() < 0.01 && (parts[1] - 0.25).abs() < 0.03, "{parts:?}");
-    assert!(drain.ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
+    assert!(drain.order().policy().ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
     drain.on_client(0, 1);
-    assert_eq!(drain.ahead_bytes(0), Some(0), "another client of that number");
+    assert_eq!(drain.order().policy().ahead_bytes(0), Some(0), "another client of that number");
 }
 
 /// Almeida et al. 1998, section 3.1: a class of one slot sends one response at a time, in order of arrival.
@@ -314,8 +314,8 @@ fn a_sleeping_response_is_not_sent() {
 fn a_client_that_leaves_wakes_the_next() {
     let mut link = Link::new(&table(&[ClassSpec { concurrent_max: Some(1), ..plain() }]));
     let [first, asleep, last] = [9_000, 8_000, 7_000].map(|bytes| link.arrive(0, bytes));
-    link.drain.on_abort(asleep);
-    link.drain.on_abort(first);
+    link.drain.on_end(asleep);
+    link.drain.on_end(first);
     assert!(link.drain.poll_timeout().is_some(), "somebody goes on");
     assert_eq!(link.serve().map(|(id, ..)| id), Some(last));
 }
@@ -429,11 +429,11 @@ proptest! {
             }
         }
         for id in &live {
-            link.drain.on_writable(link.now, *id);
+            link.drain.on_wait_over(link.now, *id, Why::Carrier);
         }
         while let Some((id, _, is_departed)) = link.serve() {
             live.retain(|job| *job != id || !is_departed);
         }
-        prop_assert!(live.is_empty() && link.drain.is_empty(), "{live:?} are left");
+        prop_assert!(live.is_empty() && link.drain.jobs().is_empty(), "{live:?} are left");
     }
 }

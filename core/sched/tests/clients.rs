@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sched::policy::{ClientShare, NAMES, PolicySpec};
-use sched::{Arrival, Drain, JobId, Pace, Precedence, Size};
+use sched::{Arrival, Drain, JobId, Pace, Precedence, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -116,7 +116,7 @@ impl Reference {
                 let first = drain.poll_grant(Nanos::ZERO).map(|grant| grant.job);
                 assert_eq!(first, self.first());
                 if let Some(id) = first {
-                    let bytes = bytes.min(drain.job(id).unwrap().remaining());
+                    let bytes = bytes.min(drain.jobs().get(id).unwrap().remaining());
                     self.on_sent(id, bytes);
                     let _ = drain.on_sent(Nanos::ZERO, id, bytes);
                 }
@@ -126,14 +126,14 @@ impl Reference {
                 let live = &mut self.live[at];
                 live.is_ready = !live.is_ready;
                 if live.is_ready {
-                    drain.on_writable(Nanos::ZERO, live.id);
+                    drain.on_wait_over(Nanos::ZERO, live.id, Why::Carrier);
                 } else {
-                    drain.on_blocked(live.id);
+                    drain.on_wait(live.id, Why::Carrier);
                 }
             }
             Step::Abort { nth } if !self.live.is_empty() => {
                 let at = nth % self.live.len();
-                drain.on_abort(self.live.remove(at).id);
+                drain.on_end(self.live.remove(at).id);
             }
             Step::Client { client, weight } => {
                 drain.on_client(client, weight);
@@ -195,7 +195,7 @@ proptest! {
             reference.step(&mut drain, step);
             for live in &reference.live {
                 let ahead = reference.accounts[live.client].0.saturating_sub(reference.clock) / PARTS;
-                prop_assert_eq!(drain.ahead_bytes(live.client as u32), Some(ahead));
+                prop_assert_eq!(drain.order().policy().ahead_bytes(live.client as u32), Some(ahead));
             }
         }
     }
@@ -227,7 +227,7 @@ proptest! {
                 None => {}
             }
         }
-        prop_assert!(shared.is_empty());
+        prop_assert!(shared.jobs().is_empty());
     }
 
     /// Clients that always wait: each has `1 / (k + 1)` of the link, less `k` allowances once, whatever the others do.
@@ -299,16 +299,16 @@ fn an_idle_link_forgives() {
     let mut drain = shared("srpt", 100);
     let greedy = drain.arrive(Nanos::ZERO, job(0, 1000));
     let _ = drain.on_sent(Nanos::ZERO, greedy, 400);
-    assert_eq!(drain.ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
-    drain.on_blocked(greedy);
+    assert_eq!(drain.order().policy().ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
+    drain.on_wait(greedy, Why::Carrier);
     // A byte in a nanosecond.
-    drain.on_writable(Nanos(150), greedy);
-    assert_eq!(drain.ahead_bytes(0), Some(50));
+    drain.on_wait_over(Nanos(150), greedy, Why::Carrier);
+    assert_eq!(drain.order().policy().ahead_bytes(0), Some(50));
     // Time in which somebody waits forgives nothing.
     drain.arrive(Nanos(150), job(1, 10));
-    drain.on_blocked(greedy);
-    drain.on_writable(Nanos(9999), greedy);
-    assert_eq!((drain.ahead_bytes(0), drain.ahead_bytes(1)), (Some(50), Some(0)));
+    drain.on_wait(greedy, Why::Carrier);
+    drain.on_wait_over(Nanos(9999), greedy, Why::Carrier);
+    assert_eq!((drain.order().policy().ahead_bytes(0), drain.order().policy().ahead_bytes(1)), (Some(50), Some(0)));
 }
 
 /// In the kernel's bands too: it has the last.
@@ -316,9 +316,9 @@ fn an_idle_link_forgives() {
 fn a_client_ahead_has_the_last_band() {
     let mut drain = shared("srpt-bands:1000,50000", 100);
     let job = drain.arrive(Nanos::ZERO, job(0, 1100));
-    assert_eq!(drain.band(job), 1);
+    assert_eq!(drain.order().band(drain.jobs(), job), 1);
     let _ = drain.on_sent(Nanos::ZERO, job, 600);
-    assert_eq!((drain.ahead_bytes(0), drain.band(job)), (Some(300), 2));
+    assert_eq!((drain.order().policy().ahead_bytes(0), drain.order().band(drain.jobs(), job)), (Some(300), 2));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn streams_of_a_carrier_are_one_client() {
     let mut order = Vec::new();
     for _ in 0..3 {
         let id = drain.poll_grant(Nanos::ZERO).unwrap().job;
-        let left = drain.job(id).unwrap().remaining();
+        let left = drain.jobs().get(id).unwrap().remaining();
         assert!(drain.on_sent(Nanos::ZERO, id, left).is_departed());
         order.push(id);
     }

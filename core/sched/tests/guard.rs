@@ -35,7 +35,7 @@ impl Overload {
             self.last_byte_at.resize(id.slot() + 1, (id, self.now));
         }
         self.last_byte_at[id.slot()] = (id, self.now);
-        self.most_ready = self.most_ready.max(self.drain.len() as u64);
+        self.most_ready = self.most_ready.max(self.drain.jobs().len() as u64);
     }
 
     fn wait_of(&self, id: JobId) -> Nanos {
@@ -63,7 +63,7 @@ impl Overload {
             }
             self.serve_one();
         }
-        let waiting = self.last_byte_at.iter().filter(|(id, _)| self.drain.job(*id).is_some_and(Job::is_ready));
+        let waiting = self.last_byte_at.iter().filter(|(id, _)| self.drain.jobs().get(*id).is_some_and(Job::is_ready));
         let longest_left = waiting.map(|(id, _)| self.wait_of(*id)).max().expect("the load is above one");
         self.longest = self.longest.max(longest_left);
         self.promised =
@@ -77,7 +77,9 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
         let mut overload = Overload::new(permille);
         overload.run(3600);
         let (longest, promised) = (overload.longest, overload.promised);
-        assert!(overload.drain.longest_wait() <= longest && overload.drain.most_jobs() == overload.most_ready);
+        assert!(
+            overload.drain.order().longest_wait() <= longest && overload.drain.jobs().most() == overload.most_ready
+        );
         assert!(longest <= promised, "{permille}: {longest:?} of {promised:?}, {} ready", overload.most_ready);
     }
 }
@@ -88,7 +90,7 @@ fn the_promise_is_tight() {
     let mut overload = Overload::new(20);
     (0..100).for_each(|_| overload.arrive(DOWNLOAD_BYTES));
     while overload.now < Nanos::from_secs(200) {
-        if overload.drain.len() == 100 {
+        if overload.drain.jobs().len() == 100 {
             overload.arrive(SMALL_BYTES);
         }
         overload.serve_one();

@@ -1,6 +1,6 @@
 //! A drain above a line that serialises: what stands in front of a newcomer.
 
-use sched::{Arrival, Correction, Drain, Pace, Size, policy};
+use sched::{Arrival, Correction, Drain, Pace, Size, Why, policy};
 use units::Nanos;
 
 /// A full packet at 10 Mbit/s.
@@ -25,10 +25,10 @@ fn after_a_pause_one_packet_is_handed_down() {
     let mut drain = drain("srpt");
     let job = drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
     assert_eq!(pump(&mut drain, NOW), Some(PACKET_FOR));
-    assert_eq!(drain.job(job).unwrap().attained, 1448);
+    assert_eq!(drain.jobs().get(job).unwrap().attained, 1448);
     // A reader that takes no bytes for a second is a pause too.
-    drain.on_blocked(job);
-    drain.on_writable(NOW + NOW, job);
+    drain.on_wait(job, Why::Carrier);
+    drain.on_wait_over(NOW + NOW, job, Why::Carrier);
     assert_eq!(pump(&mut drain, NOW + NOW), Some(NOW + PACKET_FOR));
 }
 
@@ -57,12 +57,12 @@ fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue
         [(NEAR, 66, true), (NEAR, 1514, false), (Nanos::from_millis(2), 66, false), (Nanos::from_millis(1), 66, true)]
     {
         let mut drain = drain("srpt");
-        drain.on_handshake(handshake);
+        drain.pacer_mut().on_handshake(handshake);
         drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
-        drain.on_foreseen(NOW, wire_bytes, true);
+        drain.pacer_mut().on_foreseen(NOW, wire_bytes, true);
         assert_eq!(drain.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
         // What never comes is given back.
-        drain.on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
+        drain.pacer_mut().on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
         assert!(drain.poll_grant(NOW).is_some());
     }
 }

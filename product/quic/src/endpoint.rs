@@ -261,7 +261,14 @@ impl Endpoint {
         let clock = Arc::clone(&inner.clock);
         let settings = inner.settings;
         drop(inner);
-        let membership = Membership { endpoint: self.clone(), handle, key, is_half_open: true, is_known: true };
+        let membership = Membership {
+            endpoint: self.clone(),
+            handle,
+            key,
+            is_ipv6: settings.is_ipv6,
+            is_half_open: true,
+            is_known: true,
+        };
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
         // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
         let _ = session.settle(now);
@@ -294,6 +301,8 @@ pub(crate) struct Membership {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     pub(crate) key: Key,
+    /// The endpoint's socket is one of IPv6.
+    pub(crate) is_ipv6: bool,
     is_half_open: bool,
     is_known: bool,
 }

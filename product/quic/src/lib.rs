@@ -10,11 +10,13 @@
 //! HTTP/2 ([`mux::Event::Request`]).
 
 mod address;
+mod control;
 mod counted;
 mod datagrams;
 mod endpoint;
 mod h3;
 mod intake;
+mod keep_alive;
 mod outbox;
 mod packing;
 mod qpack;
@@ -29,6 +31,6 @@ mod write;
 
 pub use datagrams::{Batch, Datagram, Datagrams};
 pub use endpoint::{Arrival, Attempt, Endpoint, Incoming, Key, Settings, Unusable};
-pub use session::Session;
+pub use session::{Path, Session};
 pub use steering::{SOCKETS_MAX, Steering};
 pub use write::{Source, Wrote};

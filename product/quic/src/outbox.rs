@@ -1,5 +1,7 @@
 //! What was given to quinn-proto and has not left, which it does not tell: an estimate, made right whenever quinn has nothing more to make.
 
+use crate::endpoint::DATAGRAM_BYTES_MAX;
+
 /// Estimates are wrong by so much at most: headers of packets, and the ACKs that share a datagram.
 const SLACK_BYTES: usize = 96;
 /// An ACK frame in a datagram of content pushes so much out of it, at most nearly always.
@@ -19,6 +21,15 @@ pub struct Outbox {
 impl Outbox {
     pub fn waiting(&self) -> usize {
         self.given + self.again
+    }
+
+    /// UDP payload of the next datagram at most, whatever quinn puts into it, where a full one has `full`.
+    pub fn largest_next(&self, full: usize) -> usize {
+        match self.waiting() {
+            // Perhaps a probe of a larger one.
+            0 => DATAGRAM_BYTES_MAX.into(),
+            waiting => waiting.min(full),
+        }
     }
 
     pub fn is_held(&self) -> bool {

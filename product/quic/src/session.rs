@@ -8,26 +8,36 @@ use bytes::Bytes;
 use http::ResponseHead;
 use mux::{Broken, Event, Priority};
 use quinn_proto::crypto::rustls::HandshakeData;
-use quinn_proto::{Connection, Dir, StreamId, VarInt, WriteError};
+use quinn_proto::{Connection, VarInt};
 use units::Nanos;
 
+use crate::control::Control;
 use crate::counted::Acked;
-use crate::endpoint::{Clock, DATAGRAM_BYTES_MAX, Membership, Settings};
-use crate::h3::control::{MAX_FIELD_SECTION_SIZE, QPACK_BLOCKED_STREAMS, QPACK_MAX_TABLE_CAPACITY};
+use crate::endpoint::{Clock, Membership, Settings};
 use crate::h3::fault::{End, INTERNAL_ERROR};
-use crate::h3::{frames, uni, varint};
 use crate::intake::Intake;
+use crate::keep_alive::KeepAlive;
 use crate::outbox::Outbox;
 use crate::streams::{Reply, Streams};
-use crate::write::AHEAD_BYTES_FIRST;
+use crate::write::Window;
 use crate::{Datagrams, Incoming, Key, address};
-
-/// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
-const PING_EVERY: Nanos = Nanos::from_secs(10);
-const PING_EVERY_MIN: Nanos = Nanos::from_millis(100);
 
 /// Room for so many events is kept.
 const EVENTS_KEPT: usize = 8;
+
+/// The path of a connection, and what has become of its datagrams.
+#[derive(Debug, Clone, Copy)]
+pub struct Path {
+    /// The smoothed round trip; `None` before the handshake is through.
+    pub rtt: Option<Nanos>,
+    pub cwnd_bytes: u64,
+    /// Acknowledgements that have come so far.
+    pub acks: u64,
+    /// UDP payload that was acknowledged so far, but for datagrams of acknowledgements alone: those nobody acknowledges.
+    pub acked_bytes: u64,
+    /// UDP payload that was lost so far.
+    pub lost_bytes: u64,
+}
 
 /// The server's end of a connection.
 pub struct Session {
@@ -37,21 +47,11 @@ pub struct Session {
     pub(crate) streams: Streams,
     intake: Intake,
     pub(crate) outbox: Outbox,
-    /// Content that is read before it is known that windows let it through.
-    pub(crate) ahead: usize,
+    pub(crate) window: Window,
+    pub(crate) control: Control,
+    keep_alive: KeepAlive,
     /// Of the client's connection ID.
     pub(crate) id_bytes: usize,
-    head_bytes_max: usize,
-    /// The socket is one of IPv6.
-    is_ipv6: bool,
-    /// Our control stream, and what is still to be said on it.
-    control: Option<StreamId>,
-    to_say: Vec<u8>,
-    /// A silent client of open requests is sent a PING so often; and what that is counted from.
-    ping_every: Nanos,
-    silent_since: Nanos,
-    /// The connection's window is used up.
-    pub(crate) is_shut: bool,
     is_broken: bool,
     acked: Acked,
 }
@@ -71,15 +71,10 @@ impl Session {
             streams: Streams::default(),
             intake: Intake::new(settings.request, settings.streams_max),
             outbox: Outbox::default(),
-            ahead: AHEAD_BYTES_FIRST,
+            window: Window::default(),
+            control: Control::new(settings.request.head_bytes_max),
+            keep_alive: KeepAlive::new(settings.idle_timeout),
             id_bytes,
-            head_bytes_max: settings.request.head_bytes_max,
-            is_ipv6: settings.is_ipv6,
-            control: None,
-            to_say: Vec::new(),
-            ping_every: Nanos(settings.idle_timeout.0 / 3).clamp(PING_EVERY_MIN, PING_EVERY),
-            silent_since: Nanos::ZERO,
-            is_shut: false,
             is_broken: false,
             acked: Acked::default(),
         }
@@ -93,7 +88,7 @@ impl Session {
     /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it
     /// nothing is taken, and [`Session::make`] tells the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
-        self.silent_since = now;
+        self.keep_alive.on_heard(now);
         self.connection.handle_event(incoming.0);
         self.settle(now)
     }
@@ -111,30 +106,16 @@ impl Session {
         let counted = self.intake.count(now, &stats, self.connection.remote_address());
         let taken = counted.and_then(|()| self.intake.take(now, &mut self.connection, &mut self.streams));
         if std::mem::take(&mut self.intake.is_writable) {
-            self.is_shut = false;
+            self.window.is_shut = false;
         }
         if taken.is_ok() {
-            self.say();
+            self.control.say(&mut self.connection);
         }
         taken.map_err(|End { code, broken }| {
             self.is_broken = true;
             self.close(now, code, &broken.to_string());
             broken
         })
-    }
-
-    /// Says what is to be said on the control stream, which is opened as soon as that may be.
-    fn say(&mut self) {
-        // A ClientHello of two datagrams has its limit on streams in the second.
-        if self.control.is_none() {
-            self.control = self.connection.streams().open(Dir::Uni);
-            if self.control.is_some() {
-                self.to_say.splice(0..0, greeting(self.head_bytes_max));
-            }
-        }
-        let Some(control) = self.control.filter(|_| !self.to_say.is_empty()) else { return };
-        let said = self.connection.send_stream(control).write(&self.to_say).unwrap_or(0);
-        self.to_say.drain(..said);
     }
 
     pub fn event(&mut self) -> Option<Event> {
@@ -164,7 +145,7 @@ impl Session {
         let mut left = room_bytes;
         let mut is_first = true;
         // Each takes a byte of room at least.
-        while is_first || self.may_follow(left, full) {
+        while is_first || left >= self.outbox.largest_next(full) {
             match self.make_one(now, out) {
                 Some(bytes) => left = left.saturating_sub(bytes),
                 None if self.resolve(now, out, &mut left) => {}
@@ -176,19 +157,9 @@ impl Session {
         self.membership.exchange(&mut self.connection);
     }
 
-    /// One more datagram fits the room, whatever quinn puts into it.
-    fn may_follow(&self, left: usize, full: usize) -> bool {
-        let most = match self.outbox.waiting() {
-            // Perhaps a probe of a larger one.
-            0 => DATAGRAM_BYTES_MAX.into(),
-            waiting => waiting.min(full),
-        };
-        left >= most
-    }
-
     fn make_one(&mut self, now: Nanos, out: &mut Datagrams) -> Option<usize> {
         let at = self.clock.instant(now);
-        let bytes = out.make(self.is_ipv6, |buffer| self.connection.poll_transmit(at, 1, buffer))?;
+        let bytes = out.make(self.membership.is_ipv6, |buffer| self.connection.poll_transmit(at, 1, buffer))?;
         self.outbox.make(bytes);
         Some(bytes)
     }
@@ -234,12 +205,7 @@ impl Session {
 
     /// 0 where the client lets nothing more be sent on all streams together, or too much is unacknowledged; else a number above that.
     pub fn window(&mut self) -> u32 {
-        if self.is_shut { 0 } else { u32::MAX }
-    }
-
-    /// Whether it is the connection's window that refuses content, and not the stream's: then the control stream is refused too.
-    pub(crate) fn is_window_shut(&mut self) -> bool {
-        self.control.is_some_and(|control| self.connection.send_stream(control).write(&[]) == Err(WriteError::Blocked))
+        if self.window.is_shut { 0 } else { u32::MAX }
     }
 
     /// A response will not be finished. Nothing is said on a stream that is closed.
@@ -253,10 +219,8 @@ impl Session {
     pub fn go_away(&mut self) {
         if self.intake.refused_from.is_none() {
             self.intake.refused_from = Some(self.streams.next);
-            let id = 4 * u64::from(self.streams.next);
-            frames::head(frames::GOAWAY, varint::bytes(id) as u64, &mut self.to_say);
-            varint::write(id, &mut self.to_say);
-            self.say();
+            self.control.go_away(self.streams.next);
+            self.control.say(&mut self.connection);
         }
     }
 
@@ -280,14 +244,13 @@ impl Session {
         of_quic.into_iter().chain(self.ping_at()).min()
     }
 
-    /// While a response waits for its turn nothing is sent, and a client would take the connection for dead (RFC 9000 section 10.1.2).
     fn ping_at(&self) -> Option<Nanos> {
-        (!self.streams.open.is_empty()).then(|| self.silent_since + self.ping_every)
+        (!self.streams.open.is_empty()).then(|| self.keep_alive.due_at())
     }
 
     pub fn on_timeout(&mut self, now: Nanos) -> Result<(), Broken> {
         if self.ping_at().is_some_and(|at| now >= at) {
-            self.silent_since = now;
+            self.keep_alive.on_heard(now);
             self.connection.ping();
         }
         self.connection.handle_timeout(self.clock.instant(now));
@@ -310,16 +273,19 @@ impl Session {
 
     /// Its address now; a client may change it.
     pub fn peer(&self) -> SocketAddr {
-        address::at_socket(self.connection.remote_address(), self.is_ipv6)
+        address::at_socket(self.connection.remote_address(), self.membership.is_ipv6)
     }
 
-    /// The smoothed round trip; `None` before the handshake is through.
-    pub fn rtt(&self) -> Option<Nanos> {
-        (!self.connection.is_handshaking()).then(|| self.connection.rtt().into())
-    }
-
-    pub fn cwnd_bytes(&self) -> u64 {
-        self.connection.stats().path.cwnd
+    /// How its path is now, and what has become of its datagrams so far.
+    pub fn path(&self) -> Path {
+        let stats = self.connection.stats();
+        Path {
+            rtt: (!self.connection.is_handshaking()).then(|| self.connection.rtt().into()),
+            cwnd_bytes: stats.path.cwnd,
+            acks: stats.frame_rx.acks,
+            acked_bytes: self.acked.bytes(),
+            lost_bytes: stats.path.lost_bytes,
+        }
     }
 
     /// UDP payload of a full datagram, now.
@@ -332,35 +298,4 @@ impl Session {
         let data = self.connection.crypto_session().handshake_data()?;
         data.downcast::<HandshakeData>().ok()?.server_name
     }
-
-    /// Acknowledgements that have come so far.
-    pub fn acks(&self) -> u64 {
-        self.connection.stats().frame_rx.acks
-    }
-
-    /// UDP payload that was acknowledged so far, but for datagrams of acknowledgements alone: those nobody acknowledges.
-    pub fn acked_bytes(&self) -> u64 {
-        self.acked.bytes()
-    }
-
-    /// UDP payload that was lost so far.
-    pub fn lost_bytes(&self) -> u64 {
-        self.connection.stats().path.lost_bytes
-    }
-}
-
-/// What our control stream begins with: its type, and SETTINGS (RFC 9114 section 7.2.4).
-fn greeting(head_bytes_max: usize) -> Vec<u8> {
-    let mut settings = Vec::new();
-    for (setting, value) in
-        [(QPACK_MAX_TABLE_CAPACITY, 0), (MAX_FIELD_SECTION_SIZE, head_bytes_max as u64), (QPACK_BLOCKED_STREAMS, 0)]
-    {
-        varint::write(setting, &mut settings);
-        varint::write(value, &mut settings);
-    }
-    let mut said = Vec::new();
-    varint::write(uni::CONTROL, &mut said);
-    frames::head(frames::SETTINGS, settings.len() as u64, &mut said);
-    said.extend(settings);
-    said
 }

@@ -13,7 +13,7 @@ use crate::streams::{Reply, id};
 const CONTENT_BYTES_MIN: usize = 16;
 /// Content that is read before it is known that windows let it through: at first, after a window was found shut, and at most. With 100 streams
 /// whose windows are shut that is 64 KB in all; it doubles with what is taken.
-pub(crate) const AHEAD_BYTES_FIRST: usize = 8 << 10;
+const AHEAD_BYTES_FIRST: usize = 8 << 10;
 const AHEAD_BYTES_MIN: usize = 512;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -24,6 +24,21 @@ pub trait Source {
 
     /// So many of them are gone.
     fn advance(&mut self, bytes: usize);
+}
+
+/// What the client's window for the connection lets through.
+#[derive(Debug)]
+pub struct Window {
+    /// Content that is read before it is known that windows let it through.
+    ahead_bytes: usize,
+    /// It is used up.
+    pub is_shut: bool,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { ahead_bytes: AHEAD_BYTES_FIRST, is_shut: false }
+    }
 }
 
 /// What a [`Session::write`] has done.
@@ -63,7 +78,7 @@ impl Session {
         let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
             return nothing(Stop::Closed);
         };
-        if self.outbox.is_held() || self.is_shut {
+        if self.outbox.is_held() || self.window.is_shut {
             return nothing(Stop::Window);
         }
         if open.is_shut {
@@ -81,7 +96,7 @@ impl Session {
             &mut self.connection,
             stream,
             reply,
-            &mut self.ahead,
+            &mut self.window.ahead_bytes,
             packing.fits(waiting, room),
             waiting == 0,
             source,
@@ -120,8 +135,8 @@ impl Session {
                 self.streams.reset(&mut self.connection, stream, INTERNAL_ERROR);
                 Stop::Failed
             }
-            Some(Obstacle::Shut) if self.is_window_shut() => {
-                self.is_shut = true;
+            Some(Obstacle::Shut) if self.control.is_refused(&mut self.connection) => {
+                self.window.is_shut = true;
                 Stop::Window
             }
             Some(Obstacle::Shut) => {

@@ -1,6 +1,6 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the drain grants.
 //!
-//! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `reply` finds the
+//! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
 //! file and builds head and body, [`transmit`] sends them as the drain grants, in the worker's own turn. With the drain `paced` there is one
 //! worker, so that one order holds for all connections.
 
@@ -11,6 +11,7 @@ mod config;
 mod conn;
 mod drain_choice;
 pub mod files;
+mod handler;
 mod kept;
 mod listen;
 pub mod log;
@@ -18,7 +19,6 @@ mod net;
 mod objectives;
 mod places;
 mod poll;
-mod reply;
 mod sandbox;
 pub mod service;
 #[cfg(test)]

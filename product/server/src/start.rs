@@ -15,14 +15,14 @@ use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
 use crate::drain_choice::DrainChoice;
-use crate::files::{Cache, CacheLimits, Finds};
+use crate::files::{Cache, CacheLimits, Lookups};
+use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
 use crate::net::Os;
-use crate::objectives::{Desk, Status};
+use crate::objectives::{Status, StatusChannel};
 use crate::places::Places;
-use crate::reply::Replier;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
@@ -30,7 +30,7 @@ use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Transmitter, Transport};
 use crate::wake::Wake;
-use crate::worker::{Order, Parts, Worker};
+use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -51,13 +51,13 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     wakes: Vec<Arc<Wake>>,
     workers: Vec<ThreadId>,
-    /// Reads and finds for the workers.
+    /// Reads and lookups for the workers.
     pool: Arc<Pool>,
     /// Ends the watching, before the logs' threads end.
     threads: Threads,
     logs: Logs,
     current: Arc<Current>,
-    desk: Arc<Desk>,
+    status_channel: Arc<StatusChannel>,
     /// To files that were named at the start.
     is_confined: bool,
     keeping: Keeping,
@@ -144,7 +144,7 @@ impl Server {
             threads,
             logs,
             current,
-            desk: Arc::default(),
+            status_channel: Arc::default(),
             is_confined,
             keeping: Keeping::new(config.keeper.take(), config.drain.place.take()),
         };
@@ -235,12 +235,12 @@ impl Server {
 
     /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
     pub fn keep_rate(&self) {
-        self.keeping.keep(self.desk.found(), |line| self.tell(line));
+        self.keeping.keep(self.status_channel.found(), |line| self.tell(line));
     }
 
     /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
     pub fn status(&self) -> Option<Status> {
-        self.desk.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
+        self.status_channel.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
     }
 
     /// Finishes what is being sent, then ends all threads.
@@ -263,23 +263,25 @@ impl Server {
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.wakes[number];
         let woken = Arc::clone(wake);
+        let handler = Handler::new(cache, Arc::clone(&served));
+        let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
+        let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
+        let order = order(&config.drain);
         let parts = Parts {
-            number,
             listeners,
-            replier: Replier::new(cache, served),
-            finds: Finds::new(Arc::clone(&self.pool), move || woken.set()),
-            order: order(&config.drain),
-            is_memoryless: config.drain.is_memoryless(),
+            admission: Admission::new(number, places, clients, &config.limits),
+            replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
+            journal: Journal::new(self.logs.handle(), Arc::clone(&self.status_channel), served.assigned.as_deref()),
             transmitter: transmitter(config, &self.pool, wake)
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
-            wake: Arc::clone(wake),
-            log: self.logs.handle(),
-            limits: config.limits.clone(),
-            places: Arc::clone(&self.places),
-            clients: Arc::clone(&self.clients),
-            stop: Arc::clone(&self.stop),
-            current: Arc::clone(&self.current),
-            desk: Arc::clone(&self.desk),
+            setup: Setup {
+                number,
+                is_direct: config.drain.is_memoryless() && order != Order::Marks,
+                order,
+                limits: config.limits.clone(),
+                wake: Arc::clone(wake),
+                stop: Arc::clone(&self.stop),
+            },
         };
         let name = format!("weir-worker-{number}");
         let worker =

@@ -24,10 +24,6 @@ impl<T> Turns<T> {
         self.len
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// How much of this client waits.
     pub fn len_of(&self, client: u32) -> usize {
         self.waiting.get(&client).map_or(0, VecDeque::len)
@@ -80,6 +76,6 @@ mod tests {
         let first: Vec<u64> = std::iter::from_fn(|| turns.pop()).take(4).collect();
         assert_eq!(first, [0, 5001, 1, 2]);
         assert_eq!(std::iter::from_fn(|| turns.pop()).last(), Some(999));
-        assert!(turns.is_empty() && turns.waiting.is_empty() && turns.clients.is_empty());
+        assert!(turns.len() == 0 && turns.waiting.is_empty() && turns.clients.is_empty());
     }
 }

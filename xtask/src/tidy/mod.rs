@@ -10,6 +10,7 @@ mod manifests;
 mod rust;
 mod sizes;
 mod source;
+mod types;
 
 use std::path::Path;
 
@@ -24,6 +25,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     let rust = tree.texts.iter().filter(|file| file.path.ends_with(".rs"));
     problems.extend(arrows::check_named(&crates, rust.map(|file| (file.path.as_str(), file.text.as_str()))));
     problems.extend(sizes::check(tree.text("xtask/tidy.toml")?, &sizes::measure(&sources)));
+    problems.extend(types::check(tree.text("xtask/tidy.toml")?, &types::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));

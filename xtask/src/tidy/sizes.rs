@@ -45,8 +45,11 @@ pub fn check(ratchet: &str, sizes: &Sizes) -> Vec<String> {
     };
     let mut problems = Vec::new();
     for (section, value) in &table {
-        if !matches!((section.as_str(), value), ("files" | "functions", toml::Value::Table(_))) {
-            problems.push(format!("{RATCHET}: `{section}` is unknown here; the sections are [files] and [functions]"));
+        if !matches!((section.as_str(), value), ("files" | "functions" | "plain_data" | "types", toml::Value::Table(_)))
+        {
+            problems.push(format!(
+                "{RATCHET}: `{section}` is unknown here; the sections are [files], [functions], [plain_data] and [types]"
+            ));
         }
     }
     problems.extend(check_section(&table, "files", FILE, &sizes.files));

@@ -39,7 +39,7 @@ fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
         for case in cases.iter().filter(|case| case.2 == tick) {
             names.push((drain.arrive(now, unit_job(case.1)), case.0));
         }
-        if drain.is_empty() && tick > last {
+        if drain.jobs().is_empty() && tick > last {
             break;
         }
         let name = drain.poll_grant(now).map_or('.', |grant| {
@@ -47,7 +47,7 @@ fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
             names.iter().find(|(id, _)| *id == grant.job).unwrap().1
         });
         order.push(name);
-        counts.push(drain.len());
+        counts.push(drain.jobs().len());
     }
     (order, counts)
 }
@@ -187,11 +187,11 @@ mod shares {
     fn a_blocked_job_catches_up_on_nothing() {
         let mut drain = unit_drain("fair");
         let ids = [0, 1].map(|_| drain.arrive(Nanos(0), unit_job(100)));
-        drain.on_blocked(ids[0]);
+        drain.on_wait(ids[0], Why::Carrier);
         for _ in 0..50 {
             let _ = drain.on_sent(Nanos(0), ids[1], 1);
         }
-        drain.on_writable(Nanos(0), ids[0]);
+        drain.on_wait_over(Nanos(0), ids[0], Why::Carrier);
         let mut granted = [0, 0];
         for _ in 0..21 {
             let grant = drain.poll_grant(Nanos(0)).unwrap();
@@ -208,12 +208,12 @@ mod shares {
         let mut drain = unit_drain("srpt");
         let best = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
         let other = drain.arrive(Nanos(0), Arrival::of(Size::Known(100)));
-        drain.on_blocked(best);
+        drain.on_wait(best, Why::Carrier);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, other);
-        drain.on_writable(Nanos(0), best);
+        drain.on_wait_over(Nanos(0), best, Why::Carrier);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, best);
-        drain.on_blocked(best);
-        drain.on_blocked(other);
+        drain.on_wait(best, Why::Carrier);
+        drain.on_wait(other, Why::Carrier);
         assert_eq!(drain.poll_grant(Nanos(0)), None);
         assert_eq!(drain.poll_timeout(), None);
     }
@@ -224,10 +224,10 @@ mod shares {
         let gone = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
         assert!(drain.on_sent(Nanos(0), gone, 10).is_departed());
         let next = drain.arrive(Nanos(0), Arrival::of(Size::Known(20)));
-        drain.on_abort(gone);
-        drain.on_blocked(gone);
+        drain.on_end(gone);
+        drain.on_wait(gone, Why::Carrier);
         assert!(drain.on_sent(Nanos(0), gone, 5).is_departed());
-        assert_eq!(drain.job(next).unwrap().attained, 0);
+        assert_eq!(drain.jobs().get(next).unwrap().attained, 0);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
@@ -238,12 +238,12 @@ mod shares {
         let at = Nanos::from_secs;
         let [job, _] = [0, 1].map(|_| drain.arrive(at(1), unit_job(10)));
         assert!(!drain.on_sent(at(3), job, 0).is_departed());
-        assert_eq!(drain.longest_wait(), Nanos::ZERO);
+        assert_eq!(drain.order().longest_wait(), Nanos::ZERO);
         let _ = drain.on_sent(at(5), job, 1);
         let _ = drain.on_sent(at(8), job, 1);
-        assert_eq!(drain.longest_wait(), at(4));
-        drain.on_abort(job);
-        assert_eq!((drain.most_jobs(), drain.len()), (2, 1));
+        assert_eq!(drain.order().longest_wait(), at(4));
+        drain.on_end(job);
+        assert_eq!((drain.jobs().most(), drain.jobs().len()), (2, 1));
     }
 
     /// What a job is marked with; it moves up as it sends.
@@ -251,10 +251,10 @@ mod shares {
     fn a_band_is_that_of_what_is_left() {
         let mut drain = unit_drain("srpt-bands:1000,2000");
         let ids = [500, 1500, 5000].map(|size| drain.arrive(Nanos(0), Arrival::of(Size::Known(size))));
-        assert_eq!(ids.map(|id| drain.band(id)), [0, 1, 2]);
+        assert_eq!(ids.map(|id| drain.order().band(drain.jobs(), id)), [0, 1, 2]);
         let _ = drain.on_sent(Nanos(0), ids[2], 3500);
-        drain.on_abort(ids[1]);
-        assert_eq!(ids.map(|id| drain.band(id)), [0, 0, 1]);
+        drain.on_end(ids[1]);
+        assert_eq!(ids.map(|id| drain.order().band(drain.jobs(), id)), [0, 0, 1]);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod shares {
         let _ = drain.on_sent(Nanos(0), blind, 1448 * 3);
         assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, known);
         drain.on_end(blind);
-        assert_eq!(drain.len(), 1);
+        assert_eq!(drain.jobs().len(), 1);
     }
 }
 
@@ -316,9 +316,9 @@ mod pacing {
     fn what_is_foreseen_is_waited_for() {
         let mut drain = paced("10mbit");
         drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.on_foreseen(Nanos(0), 1250, false);
+        drain.pacer_mut().on_foreseen(Nanos(0), 1250, false);
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
-        assert_eq!(drain.ledger().charged_bytes(), 1250);
+        assert_eq!(drain.pacer().ledger().charged_bytes(), 1250);
     }
 
     #[test]
@@ -326,12 +326,15 @@ mod pacing {
         for (is_read, grant_us) in [(false, 0), (true, 700)] {
             let mut drain = paced("10mbit");
             drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-            drain.on_closed(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
-            assert_eq!((drain.poll_timeout(), drain.ledger().charged_bytes()), (Some(Nanos::from_micros(700)), 1250));
-            drain.on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
+            drain.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
+            assert_eq!(
+                (drain.poll_timeout(), drain.pacer().ledger().charged_bytes()),
+                (Some(Nanos::from_micros(700)), 1250)
+            );
+            drain.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
             // Where the queue is read nobody waited for it.
             let grant_at = drain.poll_timeout().map(|at| at.0 / 1000);
-            assert_eq!((grant_at, drain.ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
+            assert_eq!((grant_at, drain.pacer().ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
         }
     }
 
@@ -339,7 +342,7 @@ mod pacing {
     fn a_new_rate_is_paced_at() {
         let (mut drain, rate) = (paced("10mbit"), "5mbit".parse().ok());
         drain.set_pace(Nanos(0), rate);
-        assert_eq!((drain.pace().rate, drain.ledger().rate()), (rate, rate));
+        assert_eq!((drain.pacer().pace().rate, drain.pacer().ledger().rate()), (rate, rate));
         let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let _ = drain.on_sent(Nanos(0), job, 1448);
         assert_eq!(drain.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
@@ -347,19 +350,19 @@ mod pacing {
         drain.set_pace(Nanos(0), None);
         assert_eq!(drain.poll_timeout(), Some(Nanos(0)));
         let _ = drain.on_sent(Nanos(0), job, 1448);
-        assert_eq!((drain.poll_timeout(), drain.ledger().charged_bytes()), (Some(Nanos(0)), 2 * 1514));
+        assert_eq!((drain.poll_timeout(), drain.pacer().ledger().charged_bytes()), (Some(Nanos(0)), 2 * 1514));
     }
 
     #[test]
     fn a_queue_longer_than_what_was_handed_down_is_looked_at() {
         let drain = paced("10mbit");
-        assert_eq!([0, 100_000].map(|bytes| drain.is_explained(Nanos(0), bytes)), [true, false]);
+        assert_eq!([0, 100_000].map(|bytes| drain.pacer().ledger().is_explained(Nanos(0), bytes)), [true, false]);
     }
 
     #[test]
     fn the_share_of_others_and_the_promise_are_as_set() {
         let drain = paced("8mbit").with_foreign_share(300).with_guard(Guard::new(10));
-        assert_eq!(drain.ledger().foreign().share_permille(), 300);
+        assert_eq!(drain.pacer().ledger().foreign().share_permille(), 300);
         let bound = Guard::new(10).wait_bound("8mbit".parse().unwrap(), 1514);
         assert_eq!(drain.wait_bound(Framing::ETHERNET), bound);
         assert_eq!(paced("8mbit").wait_bound(Framing::ETHERNET), None);
@@ -369,11 +372,11 @@ mod pacing {
     fn overhead_is_paid_for() {
         let mut drain = paced("10mbit");
         drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
+        drain.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
-        drain.on_reading(Nanos(0), Reading::own(12_500));
+        drain.pacer_mut().on_reading(Nanos(0), Reading::own(12_500));
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(9_700)));
-        drain.on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, false);
+        drain.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, false);
         assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(8_700)));
     }
 }
@@ -393,7 +396,7 @@ proptest! {
             let mut drain = unit_drain(name).with_guard(Guard::new(guard));
             let (order, counts) = serve(&mut drain, &cases);
             prop_assert_eq!(order.matches('x').count() as u64, total);
-            prop_assert!(drain.is_empty());
+            prop_assert!(drain.jobs().is_empty());
             for (tick, served) in order.char_indices() {
                 let arrived: u64 = cases.iter().filter(|c| c.2 <= tick as u64).map(|c| c.1).sum();
                 let sent = order[..tick].matches('x').count() as u64;
@@ -444,7 +447,7 @@ proptest! {
             now += Nanos(step);
             while let Some(grant) = drain.poll_grant(now) {
                 let _ = drain.on_sent(now, grant.job, grant.bytes_max);
-                prop_assert!(drain.ledger().below(now) <= pace.ahead + grant_max);
+                prop_assert!(drain.pacer().ledger().below(now) <= pace.ahead + grant_max);
             }
         }
     }

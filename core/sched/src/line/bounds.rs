@@ -5,6 +5,9 @@ use units::{ParseError, Rate};
 use crate::UplinkRate;
 use crate::pace::BLIND_PERMILLE;
 
+/// Nothing makes the pace slower than this.
+pub(super) const FLOOR: u64 = 64_000;
+
 /// Between what the line's rate is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bounds {
@@ -21,6 +24,11 @@ impl Bounds {
     pub fn told(rate: Rate) -> Bounds {
         let most = Some(rate.permille(BLIND_PERMILLE));
         Bounds { least: None, first: most, most }
+    }
+
+    /// No pace is slower, in bits per second.
+    pub(super) fn floor(&self) -> u64 {
+        self.least.map_or(FLOOR, Rate::bits_per_s)
     }
 }
 

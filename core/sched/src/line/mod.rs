@@ -74,8 +74,6 @@ const BEYOND_PERMILLE: u64 = 1080;
 const STEP_PERMILLE: u64 = 40;
 /// What the line carried so long ago says little of now.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
-/// Nothing makes the pace slower than this.
-const FLOOR: u64 = 64_000;
 /// A drain ends after this, however long the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
 /// What loses packets may have a queue that was there before any client came: then none has seen less.
@@ -230,7 +228,9 @@ impl Estimator {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
         let then = then.max(carried.min(before));
-        self.phase = Phase::Settling { until: now + self.lag() };
+        // Until round trips tell of a change: they are measured when they end, and smoothed.
+        let lag = INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0);
+        self.phase = Phase::Settling { until: now + lag };
         self.evidence.clear();
         self.change(now, charged_bytes, Some(then), None)
     }
@@ -341,7 +341,7 @@ impl Estimator {
         let Measure { line, is_full } = measure.unwrap_or(unknown);
         // The most of several is a little more than the line's, by chance.
         let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
-        let line = line.min(pace / 1000 * again).max(self.floor());
+        let line = line.min(pace / 1000 * again).max(self.bounds.floor());
         let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
         let trial = self.trial.unwrap_or(first);
         let cuts = trial.cuts + 1;
@@ -406,7 +406,7 @@ impl Estimator {
     }
 
     fn change(&mut self, now: Nanos, charged: u64, next: Option<u64>, notice: Option<Notice>) -> Change {
-        self.pace = next.map(|next| next.max(self.floor()));
+        self.pace = next.map(|next| next.max(self.bounds.floor()));
         self.forget(now, charged);
         Change { pace: self.pace(), notice }
     }
@@ -415,10 +415,6 @@ impl Estimator {
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);
-    }
-
-    fn floor(&self) -> u64 {
-        self.bounds.least.map_or(FLOOR, Rate::bits_per_s)
     }
 
     fn load(&self, now: Nanos, charged: u64) -> Load {
@@ -447,13 +443,8 @@ impl Estimator {
     }
 
     fn threshold(&self) -> Nanos {
-        let pace = self.pace.filter(|_| !self.is_open()).unwrap_or(self.history.peak()).max(FLOOR);
+        let pace = self.pace.filter(|_| !self.is_open()).unwrap_or(self.history.peak()).max(bounds::FLOOR);
         DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES)
-    }
-
-    /// How long it takes until round trips tell of a change: they are measured when they end, and smoothed.
-    fn lag(&self) -> Nanos {
-        INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0)
     }
 
     /// What is known, for an operator.

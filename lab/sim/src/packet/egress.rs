@@ -80,7 +80,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             && self.config.drain == DrainKind::Bands
             && !segments.again
         {
-            let band = 1 + self.drain.band(job);
+            let band = 1 + self.drain.order().band(self.drain.jobs(), job);
             // A better band waits until there is nothing of the connection to overtake.
             if band >= conn.band || self.config.promotes_at_once || conn.sender.has_nothing_below() {
                 conn.band = band;

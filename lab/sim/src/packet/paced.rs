@@ -5,7 +5,7 @@
 //! when a grant could be made; where no queue is seen, round trips and losses set the pace.
 
 use sched::line::{Bounds, Change, Estimator, Look, Seen};
-use sched::{Drain, Guard, JobId, Pace, Progress, Reading};
+use sched::{Drain, Guard, JobId, Pace, Progress, Reading, Why};
 use units::Nanos;
 use workload::Job;
 
@@ -60,7 +60,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             self.write(grant.job, grant.bytes_max);
             self.serve();
         }
-        if self.drain.is_empty()
+        if self.drain.jobs().is_empty()
             && let Some(estimator) = &mut self.writer.estimator
         {
             estimator.on_idle();
@@ -90,10 +90,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         self.writer.read_at = self.now;
         let queued_bytes = self.queue.bytes();
-        let is_explained = self.drain.is_explained(self.now, queued_bytes);
+        let is_explained = self.drain.pacer().ledger().is_explained(self.now, queued_bytes);
         let own_bytes = if is_explained { queued_bytes } else { self.queue.data_bytes() };
         let drops = self.counts.queue_drops;
-        self.drain.on_reading(self.now, Reading { own_bytes, drops, ..Reading::own(queued_bytes) });
+        self.drain.pacer_mut().on_reading(self.now, Reading { own_bytes, drops, ..Reading::own(queued_bytes) });
     }
 
     /// Sets the pace that the line allows.
@@ -107,7 +107,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.writer.looked_at = now;
         let unacked: Vec<ConnId> = self.conns.unacknowledged().collect();
         unacked.into_iter().for_each(|id| self.look(id));
-        let charged_bytes = self.drain.ledger().charged_bytes();
+        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
         let Some(estimator) = self.writer.estimator.as_mut().filter(|_| is_due) else { return };
         if let Some(Change { pace, .. }) = estimator.judge(now, charged_bytes) {
             self.drain.set_pace(now, pace);
@@ -118,7 +118,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn write(&mut self, job: JobId, bytes_max: u64) {
         let id = self.by_job[job.slot()];
         let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
-        let remaining = self.drain.job(job).map_or(0, sched::Job::remaining);
+        let remaining = self.drain.jobs().get(job).map_or(0, sched::Job::remaining);
         let mut written = 0;
         let mut is_blocked = false;
         while written < bytes_max && !is_blocked {
@@ -140,11 +140,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             Progress::Departed => {
                 conn.job = None;
                 let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
-                self.drain.on_foreseen(self.now, rest, self.config.sees_queue);
+                self.drain.pacer_mut().on_foreseen(self.now, rest, self.config.sees_queue);
             }
             Progress::Remains if is_blocked => {
                 conn.is_blocked = true;
-                self.drain.on_blocked(job);
+                self.drain.on_wait(job, Why::Carrier);
             }
             Progress::Remains => {}
         }
@@ -155,7 +155,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let now = self.now;
         let conn = self.conns.get(id).expect("the caller's connection");
         let correction = conn.account.settle(conn.sent);
-        self.drain.on_correction(now, correction, self.config.sees_queue);
+        self.drain.pacer_mut().on_correction(now, correction, self.config.sees_queue);
         self.look(id);
     }
 
@@ -177,9 +177,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     fn learn(&mut self, look: Look, client: u64) {
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.on_handshake(rtt);
+            self.drain.pacer_mut().on_handshake(rtt);
         }
-        let charged_bytes = self.drain.ledger().charged_bytes();
+        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
         if let Some(estimator) = &mut self.writer.estimator {
             estimator.on_look(self.now, charged_bytes, || client, look);
         }
@@ -194,7 +194,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         conn.is_blocked = false;
         if let Some(job) = conn.job {
-            self.drain.on_writable(self.now, job);
+            self.drain.on_wait_over(self.now, job, Why::Carrier);
             self.settle_account(id);
             self.pump();
         }
@@ -212,10 +212,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         // A SYN that nobody finished is on nobody's account.
         let closed = (conn.seen > 0).then(|| conn.account.close(conn.sent, 0, 0));
         if let Some(job) = job {
-            self.drain.on_abort(job);
+            self.drain.on_end(job);
         }
         if let Some(correction) = closed {
-            self.drain.on_closed(self.now, correction, self.config.sees_queue);
+            self.drain.pacer_mut().on_closed(self.now, correction, self.config.sees_queue);
         }
     }
 }

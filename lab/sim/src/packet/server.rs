@@ -217,7 +217,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.acked_at = now;
         conn.sender.on_ack(self.now, acked, &self.settings);
         if let Some(job) = conn.job
-            && self.drain.policy().needs_path()
+            && self.drain.order().policy().needs_path()
         {
             self.drain.on_path(job, path_of(conn, &self.settings));
         }
@@ -254,7 +254,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         self.counts.resent_bytes += conn.sender.resent_bytes;
         if let Some(job) = conn.job.take() {
-            self.drain.on_abort(job);
+            self.drain.on_end(job);
         }
         self.conns.close(id);
         self.accept();

@@ -329,7 +329,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             completed: counts.completed,
             response_time_ms_mean: mean_ms(counts.response_ns),
             first_byte_ms_mean: mean_ms(counts.first_byte_ns),
-            pace_bps: self.drain.pace().rate.map(units::Rate::bits_per_s),
+            pace_bps: self.drain.pacer().pace().rate.map(units::Rate::bits_per_s),
             link_bytes: self.link.sent_bytes,
             queue_bytes: self.queue.bytes(),
         });
@@ -361,7 +361,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             packets: self.counts.packets,
             link_bytes: self.link.sent_bytes,
             resent_bytes: self.counts.resent_bytes + open_resent_bytes,
-            charged_bytes: self.drain.pace().rate.map(|_| self.drain.ledger().charged_bytes()),
+            charged_bytes: self.drain.pacer().pace().rate.map(|_| self.drain.pacer().ledger().charged_bytes()),
             utilisation: busy.0 as f64 / self.now.0.max(1) as f64,
             simulated_s: self.now.as_secs_f64(),
             rho_offered: offered.0 as f64 / self.last_arrival.0.max(1) as f64,

@@ -81,8 +81,11 @@ impl Jobs {
 
     /// The job of this number, if it is still there.
     fn find(&self, number: u64) -> Option<JobId> {
-        let found =
-            self.flights.iter().flatten().find(|(id, flight)| flight.number == number && self.drain.job(*id).is_some());
+        let found = self
+            .flights
+            .iter()
+            .flatten()
+            .find(|(id, flight)| flight.number == number && self.drain.jobs().get(*id).is_some());
         found.map(|(id, _)| *id)
     }
 
@@ -101,7 +104,7 @@ impl Jobs {
 
     /// And what each has had.
     fn present(&self) -> Vec<(Flight, Nanos)> {
-        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.drain.job(*id)?.attained)));
+        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.drain.jobs().get(*id)?.attained)));
         self.flights.iter().flatten().filter_map(had).collect()
     }
 }
@@ -140,7 +143,7 @@ impl Fluid {
 
 impl Station for Fluid {
     fn len(&self) -> usize {
-        self.jobs.drain.len()
+        self.jobs.drain.jobs().len()
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
@@ -225,7 +228,8 @@ impl Chunked {
 
 impl Station for Chunked {
     fn len(&self) -> usize {
-        self.jobs.drain.len() + usize::from(self.sending.as_ref().is_some_and(|sending| sending.departs.is_some()))
+        self.jobs.drain.jobs().len()
+            + usize::from(self.sending.as_ref().is_some_and(|sending| sending.departs.is_some()))
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {

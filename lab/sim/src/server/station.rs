@@ -70,7 +70,7 @@ impl Station {
     /// The client waits no longer; one being served is served to the end.
     pub fn leave(&mut self, client: u32) {
         if let Some(visit) = self.visits[client as usize].take() {
-            self.drain.on_abort(visit.job);
+            self.drain.on_end(visit.job);
         }
     }
 }

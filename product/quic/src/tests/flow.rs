@@ -24,7 +24,7 @@ fn a_request_and_its_answer() {
     assert_eq!(rig.closed(), [stream]);
     assert_eq!(rig.session().host().as_deref(), Some("localhost"));
     assert_eq!(rig.session().waiting_bytes(), 0);
-    assert!(rig.session().rtt().is_some_and(|rtt| rtt >= units::Nanos(2 * DELAY.0)));
+    assert!(rig.session().path().rtt.is_some_and(|rtt| rtt >= units::Nanos(2 * DELAY.0)));
 }
 
 #[test]

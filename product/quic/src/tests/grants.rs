@@ -105,7 +105,7 @@ fn the_congestion_window_holds_what_was_given() {
         }
     };
     assert!(held.bytes > 0 && rig.session().waiting_bytes() > 0);
-    assert!(given < 2 * rig.session().cwnd_bytes());
+    assert!(given < 2 * rig.session().path().cwnd_bytes);
     // Nothing is read, of no stream.
     for stream in [streams[1], streams[0]] {
         assert_eq!(rig.session().write(stream, 10_000, &mut Untouched).stop, Stop::Window);
@@ -121,13 +121,13 @@ fn the_congestion_window_holds_what_was_given() {
 fn what_is_acknowledged_is_counted() {
     let (mut rig, streams) = begun(1, 100_000);
     rig.run();
-    let (before, sent) = (rig.session().acked_bytes(), 100_000);
+    let (before, sent) = (rig.session().path().acked_bytes, 100_000);
     rig.bodies.push((streams[0], Counting { at: 0, size: sent }));
     rig.run();
-    let acked = (rig.session().acked_bytes() - before) as usize;
+    let acked = (rig.session().path().acked_bytes - before) as usize;
     assert!((sent..sent + sent / 20).contains(&acked), "{acked} of {sent}");
     rig.run();
-    assert_eq!(rig.session().acked_bytes() - before, acked as u64, "nothing more was sent");
+    assert_eq!(rig.session().path().acked_bytes - before, acked as u64, "nothing more was sent");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_datagram_that_is_lost_is_sent_again() {
         rig.run_until(|rig| {
             rig.now >= Nanos::from_secs(200) || streams.iter().all(|&stream| rig.client.response(stream).is_whole)
         });
-        assert!(rig.session().lost_bytes() > 0);
+        assert!(rig.session().path().lost_bytes > 0);
         let got: Vec<usize> = streams.iter().map(|&stream| rig.client.response(stream).body.len()).collect();
         let is_same = streams.iter().all(|&stream| rig.client.response(stream).body == counted(100_000));
         assert!(is_same, "every {every}: {got:?} at {:?}, {:?}", rig.now, rig.client.lost);

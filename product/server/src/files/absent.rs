@@ -74,7 +74,7 @@ pub(super) struct Folder {
 }
 
 impl Absent {
-    /// Whether the next find may read a folder; true only every [`READ_EVERY`].
+    /// Whether the next lookup may read a folder; true only every [`READ_EVERY`].
     pub fn take_turn(&mut self, now: Nanos) -> bool {
         let is_due = now >= self.read_from;
         if is_due {

@@ -2,7 +2,7 @@
 //!
 //! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of one
 //! path are two entries. One cache per worker, so no locks; a bounded one, so hostile paths cost the others their hits
-//! and nothing more. What is not in memory is found by somebody else ([`Lookup::Aside`]): nothing here waits for a disk.
+//! and nothing more. What is not in memory is looked up by another thread ([`CacheAnswer::Offload`]): nothing here waits for a disk.
 //!
 //! A cached file that changes must be noticed before the next request. Three things see to that:
 //! - the inode is watched ([`Watch`]), from before its state was read;
@@ -25,9 +25,9 @@ use units::Nanos;
 
 use super::absent::{Absent, Folder};
 use super::entry::{Closer, State};
-use super::find::{Find, FindDone, Request};
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
+use super::lookup::{FinishedLookup, Lookup, Request};
 use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait};
 use crate::storage::Pool;
@@ -100,10 +100,10 @@ struct Slot {
 
 /// What a cache knows of a path.
 #[derive(Debug)]
-pub enum Lookup {
-    Done(Result<Found, Missing>),
+pub enum CacheAnswer {
+    Ready(Result<Found, Missing>),
     /// Somebody who may wait has to run this, for [`Cache::finish`].
-    Aside(Box<Find>),
+    Offload(Box<Lookup>),
 }
 
 impl Cache {
@@ -143,12 +143,12 @@ impl Cache {
     }
 
     /// What to send for this request path of a site (without its query). Never waits. `now` only has to grow.
-    pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> Lookup {
+    pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         let mut wanted = std::mem::take(&mut self.wanted);
         Key::write(site, raw_path, &mut wanted);
         let hit = self.by_key.get(wanted.as_slice()).copied().and_then(|at| self.hit(at, now));
         let found = match hit {
-            Some(entry) => Lookup::Done(Ok(Found::File(entry))),
+            Some(entry) => CacheAnswer::Ready(Ok(Found::File(entry))),
             None => self.look(&wanted, raw_path, site, now),
         };
         self.wanted = wanted;
@@ -156,19 +156,19 @@ impl Cache {
     }
 
     #[cold]
-    fn look(&mut self, wanted: &[u8], raw_path: &[u8], site: SiteNumber, now: Nanos) -> Lookup {
+    fn look(&mut self, wanted: &[u8], raw_path: &[u8], site: SiteNumber, now: Nanos) -> CacheAnswer {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
         let found = match http::decode_path(raw_path, &mut path) {
             Ok(()) => match self.root(site) {
                 Some(Some(root)) if root.admits(&path) => match self.is_absent(site, &path, now) {
-                    true => Lookup::Done(Err(Missing::NotFound)),
+                    true => CacheAnswer::Ready(Err(Missing::NotFound)),
                     false => self.find(&Key::from(wanted), &path, now),
                 },
-                Some(_) => Lookup::Done(Err(Missing::NotFound)),
-                None => Lookup::Done(Err(Missing::Exhausted)),
+                Some(_) => CacheAnswer::Ready(Err(Missing::NotFound)),
+                None => CacheAnswer::Ready(Err(Missing::Exhausted)),
             },
-            Err(reject) => Lookup::Done(Err(Missing::BadPath(reject))),
+            Err(reject) => CacheAnswer::Ready(Err(Missing::BadPath(reject))),
         };
         self.decoded = path;
         found
@@ -196,19 +196,19 @@ impl Cache {
         Some(Loader { root, inotify: self.inotify.clone(), closer: self.closer.clone() })
     }
 
-    /// What came of a find. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
-    pub fn finish(&mut self, done: FindDone) -> Lookup {
-        let FindDone { request, outcome, without } = done;
+    /// What came of a lookup. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
+    pub fn finish(&mut self, done: FinishedLookup) -> CacheAnswer {
+        let FinishedLookup { request, outcome, without } = done;
         if outcome.is_short() && !request.is_second && self.close_files() {
             self.give_back(outcome.added);
             let since = self.watch.moment();
-            return self.aside(Request { is_second: true, since, ..request });
+            return self.offload(Request { is_second: true, since, ..request });
         }
         if let Some(folder) = without.filter(|folder| self.watch.is_undisturbed(folder.watch, request.since)) {
             self.keep_names(request.key.site(), folder, request.began_at);
         }
         let is_undisturbed = outcome.added.iter().all(|&id| self.watch.is_undisturbed(id, request.since));
-        Lookup::Done(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
+        CacheAnswer::Ready(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
     }
 
     /// Readable when a cached file has changed: then call [`Cache::on_change`], before any request that came with it.
@@ -246,8 +246,8 @@ impl Cache {
         Some(slot.entry.clone())
     }
 
-    fn find(&mut self, key: &Key, path: &str, now: Nanos) -> Lookup {
-        let Some(loader) = self.loader(key.site()) else { return Lookup::Done(Err(Missing::Exhausted)) };
+    fn find(&mut self, key: &Key, path: &str, now: Nanos) -> CacheAnswer {
+        let Some(loader) = self.loader(key.site()) else { return CacheAnswer::Ready(Err(Missing::Exhausted)) };
         let known = self.known(key, path, now);
         let mut outcome = loader.find(path, &known, Wait::Never);
         if outcome.is_short() && self.close_files() {
@@ -255,19 +255,19 @@ impl Cache {
             outcome = loader.find(path, &known, Wait::Never);
         }
         if !matches!(outcome.loaded, Err(Stop::WouldWait)) {
-            return Lookup::Done(self.keep(key, &known, outcome, true, now));
+            return CacheAnswer::Ready(self.keep(key, &known, outcome, true, now));
         }
         self.give_back(outcome.added);
         let (key, path, since) = (key.clone(), path.to_string(), self.watch.moment());
         let reads_names = self.absent.take_turn(now);
         let request = Request { key, path, known, began_at: now, since, is_second: false, reads_names };
-        self.aside(request)
+        self.offload(request)
     }
 
-    fn aside(&self, request: Request) -> Lookup {
+    fn offload(&self, request: Request) -> CacheAnswer {
         match self.loader(request.key.site()) {
-            Some(loader) => Lookup::Aside(Box::new(Find::new(request, loader))),
-            None => Lookup::Done(Err(Missing::Exhausted)),
+            Some(loader) => CacheAnswer::Offload(Box::new(Lookup::new(request, loader))),
+            None => CacheAnswer::Ready(Err(Missing::Exhausted)),
         }
     }
 
@@ -440,11 +440,11 @@ impl Cache {
     /// What the first site sends, waited for.
     #[cfg(test)]
     pub fn lookup_waiting(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
-        let mut lookup = self.lookup(0, raw_path, now);
+        let mut answer = self.lookup(0, raw_path, now);
         loop {
-            match lookup {
-                Lookup::Done(found) => return found,
-                Lookup::Aside(find) => lookup = self.finish(find.run()),
+            match answer {
+                CacheAnswer::Ready(found) => return found,
+                CacheAnswer::Offload(lookup) => answer = self.finish(lookup.run()),
             }
         }
     }

@@ -310,7 +310,7 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(reader));
         let device = mounts::device(&file).unwrap();
         let jam = Jam::new(&pool);
-        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
         jam.wait_begun(THREADS_PER_DEVICE_MAX);
         drop(OpenFile { file: Some(file), closer: Some(Closer(pool)), probed: Probed::default() });
         std::io::Write::write(&mut &writer, b"it is open").unwrap();

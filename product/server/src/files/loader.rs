@@ -1,4 +1,4 @@
-//! From a path to what is there now, by asking the file system: the part of a find that may have to wait for a disk, and so knows
+//! From a path to what is there now, by asking the file system: the part of a lookup that may have to wait for a disk, and so knows
 //! nothing of the cache. A worker runs it without waiting, a thread of the pool with. The watches it adds are the cache's to keep or to
 //! release, whatever comes of it.
 
@@ -57,7 +57,7 @@ pub(super) struct Loader {
     pub closer: Option<Closer>,
 }
 
-/// What came of a find.
+/// What came of a lookup.
 pub(super) struct Outcome {
     pub loaded: Result<Loaded, Stop>,
     /// The watches that were added.
@@ -85,7 +85,7 @@ impl Loader {
     }
 }
 
-/// One find.
+/// One lookup.
 struct Search<'a> {
     loader: &'a Loader,
     known: &'a Known,

@@ -4,20 +4,20 @@
 //! path as it came, so that this common case costs one hash lookup: no decoding, no system call, no allocation. All
 //! else goes through [`Root`], which the kernel keeps inside the served folder, and becomes an [`Entry`].
 //!
-//! A worker must not wait for a disk. What can be found from what is in memory, it finds itself; for the rest it gets a [`Find`],
-//! which a thread of the pool runs while the request waits with the others that want the same ([`Finds`]).
+//! A worker must not wait for a disk. What can be found from what is in memory, it looks up itself; for the rest it gets a [`Lookup`],
+//! which a thread of the pool runs while the request waits with the others that want the same ([`Lookups`]).
 
 mod absent;
 mod cache;
 mod entry;
 #[cfg(test)]
 pub(crate) mod fake_disk;
-mod find;
-mod finds;
 mod key;
 mod listing;
 mod listings;
 mod loader;
+mod lookup;
+mod lookups;
 mod mounts;
 mod root;
 mod roots;
@@ -32,13 +32,13 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-pub use cache::{BODY_BYTES_MAX, Cache, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, Lookup, REVALIDATE_AFTER};
+pub use cache::{BODY_BYTES_MAX, Cache, CacheAnswer, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile, mime_of};
-pub use find::Find;
-pub use finds::{Answer, Finds, SLOW_AFTER};
 pub use key::{Key, SiteNumber};
 pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listings::LISTING_BYTES_MAX;
+pub use lookup::Lookup;
+pub use lookups::{Answer, Lookups, SLOW_AFTER};
 pub use root::{Options, Root};
 pub use roots::Roots;
 
@@ -62,7 +62,7 @@ pub enum Missing {
     Forbidden,
     /// The path is not one, for example for a wrong percent-encoding.
     BadPath(http::Reject),
-    /// The process or the machine has no descriptor or memory left, or too many finds wait for the disk, which passes: 503.
+    /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk, which passes: 503.
     Exhausted,
     Failed(Arc<io::Error>),
 }

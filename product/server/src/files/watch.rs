@@ -5,7 +5,7 @@
 //! the system call that did it returns, so whoever handles [`Watch::changed`] before looking at requests never serves a
 //! state older than the request. What an inode's events cannot show is in the cache's argument.
 //!
-//! A find that another thread runs adds its watch there, and the cache hears of it when it ends. What became of the inode in
+//! A lookup that another thread runs adds its watch there, and the cache hears of it when it ends. What became of the inode in
 //! between, and whether its watch was given up for want of a user, is in a [`Watch`]'s memory of the last such things.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +22,7 @@ const EVENTS_PER_TURN_MAX: usize = 65_536;
 /// 16 bytes an event of a file, which has no name in it; one of a folder has one of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
 
-/// Inodes of which it is remembered that they changed or are watched no more. A find that takes so long that more of them have, is
+/// Inodes of which it is remembered that they changed or are watched no more. A lookup that takes so long that more of them have, is
 /// sent and not kept.
 const REMEMBERED_MAX: usize = 1024;
 

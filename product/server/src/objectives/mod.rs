@@ -3,17 +3,17 @@
 //! A response counts with the time from the end of its request's head to the moment in which the kernel took its last byte. Paced, that is a
 //! grant before the byte leaves; with shaping off, what sockets hold is still to be sent then. Pure: every instant is an argument.
 
-mod desk;
 mod meter;
+mod status_channel;
 
 use std::collections::BTreeMap;
 
 use units::Nanos;
 
 use crate::classes::Assigned;
-pub use desk::{ClassStatus, Desk, Found, ObjectiveStatus, Status};
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
+pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Status, StatusChannel};
 
 /// The classes of a file, by their numbers.
 #[derive(Debug, Default)]

@@ -22,15 +22,15 @@ use super::random::Random;
 use super::world::World;
 use crate::clients::Clients;
 use crate::config::Limits;
-use crate::files::{Cache, CacheLimits, Finds, Options, Root};
+use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
+use crate::handler::Handler;
 use crate::listen::Listener;
 use crate::log::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
-use crate::reply::Replier;
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::transmit::{Notice, Transmitter};
 use crate::wake::Wake;
-use crate::worker::{Order, Parts, Worker};
+use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
 /// After the last client has left, the last connection ends within this: longer than every time-out.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
@@ -79,6 +79,11 @@ fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
     Arc::new(Current::open(&wanted, log, true, Default::default()).expect("the folder and the certificate are there"))
 }
 
+fn setup(plan: &Plan, policy: &PolicySpec, limits: Limits, wake: Arc<Wake>, stop: Arc<AtomicBool>) -> Setup {
+    let is_direct = !policy.build().follows_jobs() && !policy.build().needs_path();
+    Setup { number: 0, order: order(plan, policy), is_direct, limits, wake, stop }
+}
+
 impl Server {
     pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
         let wake = Arc::new(Wake::new().expect("there are descriptors"));
@@ -94,22 +99,16 @@ impl Server {
         let storage = disk.storage(&plan, &mut random);
         let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
+        let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
+        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let clients = Arc::new(Clients::new(limits.clients(plan.places)));
         let parts = Parts {
-            number: 0,
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
-            replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
-            finds: Finds::new(Arc::clone(&disk.pool), move || woken.set()),
+            admission: Admission::new(0, Arc::clone(&places), clients, &limits),
+            replies: Replies::new(handler, lookups, current),
+            journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience).with_storage(storage),
-            order: order(&plan, &policy),
-            is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
-            places: Arc::clone(&places),
-            clients: Arc::new(Clients::new(limits.clients(plan.places))),
-            wake: Arc::clone(&wake),
-            log: logs.handle(),
-            limits,
-            stop: Arc::clone(&stop),
-            current,
-            desk: Arc::default(),
+            setup: setup(&plan, &policy, limits, Arc::clone(&wake), Arc::clone(&stop)),
         };
         let places_max = plan.places;
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));
@@ -168,7 +167,7 @@ impl Server {
     }
 
     /// All clients have left. `is_late`: so have their connections.
-    fn end(&self, is_late: bool) -> Result<(), String> {
+    fn end(&mut self, is_late: bool) -> Result<(), String> {
         let is_empty = self.worker.is_empty();
         if !is_empty && is_late {
             return Err("all clients have left, and connections are left".into());
@@ -190,7 +189,7 @@ impl Server {
     }
 
     /// Nothing is kept of those who have left.
-    fn check_accounts(&self) -> Result<(), String> {
+    fn check_accounts(&mut self) -> Result<(), String> {
         let now = self.world.borrow().now;
         let left = self.worker.left_over(now);
         if !left.is_empty() {

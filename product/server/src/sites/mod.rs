@@ -1,7 +1,7 @@
 //! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2), and what each answers beside its files.
 
 mod current;
-mod dress;
+mod headers;
 mod pages;
 mod secure;
 

@@ -2,7 +2,7 @@
 //!
 //! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers keeps every thread that asks
 //! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
-//! reads leave one to the finds, which come first: they are short, and somebody has no byte yet.
+//! reads leave one to the lookups, which come first: they are short, and somebody has no byte yet.
 
 use std::fs::File;
 use std::io;
@@ -13,19 +13,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use crate::turns::Turns;
 
-/// Threads that read and find. They sleep most of the time.
+/// Threads that read and look up. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
 /// Of them for one device: more do not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
-/// Of them for the finds of one client, so that another's waits for no more than these on a disk that does one thing after another.
-pub const FINDS_PER_CLIENT_MAX: usize = 2;
+/// Of them for the lookups of one client, so that another's waits for no more than these on a disk that does one thing after another.
+pub const LOOKUPS_PER_CLIENT_MAX: usize = 2;
 /// And of these for reads.
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
 /// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
-/// Finds of one client that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks
+/// Lookups of one client that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks
 /// for all there is; a request that needs one more is answered with 503, and no other client's.
-pub const FINDS_WAITING_MAX: usize = 1024;
+pub const LOOKUPS_WAITING_MAX: usize = 1024;
 /// One read. The kernel reads ahead about as much.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
 /// Bytes that were read and are not sent yet, over which a read is a page.
@@ -38,7 +38,7 @@ type Task = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Opens and looks at files, and loads small ones.
-    Find,
+    Lookup,
     /// Reads some of an open file.
     Read,
 }
@@ -66,13 +66,13 @@ struct State {
 
 struct Device {
     number: u64,
-    finds: Turns<Task>,
+    lookups: Turns<Task>,
     reads: Turns<Task>,
     /// Threads with a task of it.
     busy: usize,
     /// Of them with a read.
     reading: usize,
-    /// Clients whose finds have the others, at most [`FINDS_PER_CLIENT_MAX`] times each.
+    /// Clients whose lookups have the others, at most [`LOOKUPS_PER_CLIENT_MAX`] times each.
     finding: Vec<u32>,
 }
 
@@ -80,7 +80,7 @@ struct Device {
 pub struct Taken {
     /// Where its device is.
     device: usize,
-    /// Whose find it is; `None` for a read.
+    /// Whose lookup it is; `None` for a read.
     finds_for: Option<u32>,
     task: Task,
 }
@@ -113,15 +113,17 @@ impl Pool {
             return Err(io::Error::other(format!("{TASKS_WAITING_MAX} reads wait for the disk already")));
         }
         let at = state.device(device);
-        if lane == Lane::Find && state.devices[at].finds.len_of(client) >= FINDS_WAITING_MAX {
-            return Err(io::Error::other(format!("{FINDS_WAITING_MAX} files of one client wait to be found already")));
+        if lane == Lane::Lookup && state.devices[at].lookups.len_of(client) >= LOOKUPS_WAITING_MAX {
+            return Err(io::Error::other(format!(
+                "{LOOKUPS_WAITING_MAX} files of one client wait to be found already"
+            )));
         }
         // An idle thread that was woken for an earlier task is idle until it runs.
         if state.idle <= state.waiting && state.threads < THREADS_MAX {
             self.start_thread(&mut state)?;
         }
         match lane {
-            Lane::Find => state.devices[at].finds.push(client, Box::new(task)),
+            Lane::Lookup => state.devices[at].lookups.push(client, Box::new(task)),
             Lane::Read => state.devices[at].reads.push(client, Box::new(task)),
         }
         state.waiting += 1;
@@ -214,7 +216,7 @@ impl State {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
             self.devices.push(Device {
                 number,
-                finds: Turns::default(),
+                lookups: Turns::default(),
                 reads: Turns::default(),
                 busy: 0,
                 reading: 0,
@@ -243,8 +245,8 @@ impl Device {
             return None;
         }
         let finding = &self.finding;
-        let has_enough = |client| finding.iter().filter(|one| **one == client).count() == FINDS_PER_CLIENT_MAX;
-        let taken = match self.finds.pop_unless(has_enough) {
+        let has_enough = |client| finding.iter().filter(|one| **one == client).count() == LOOKUPS_PER_CLIENT_MAX;
+        let taken = match self.lookups.pop_unless(has_enough) {
             Some((client, task)) => {
                 self.finding.push(client);
                 (Some(client), task)

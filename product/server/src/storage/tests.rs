@@ -5,7 +5,7 @@ use rustix::fs::{Advice, fadvise};
 use units::Nanos;
 
 use super::pool::{
-    BUFFERED_BYTES_MAX, FINDS_PER_CLIENT_MAX, FINDS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX,
+    BUFFERED_BYTES_MAX, LOOKUPS_PER_CLIENT_MAX, LOOKUPS_WAITING_MAX, READS_PER_DEVICE_MAX, TASKS_WAITING_MAX,
     THREADS_PER_DEVICE_MAX,
 };
 use super::*;
@@ -118,7 +118,7 @@ fn a_hung_device_keeps_no_other_waiting() {
             begun.send(()).unwrap();
             let _ = gate.recv();
         };
-        pool.run_for(client, HUNG, Lane::Find, hang).unwrap();
+        pool.run_for(client, HUNG, Lane::Lookup, hang).unwrap();
     }
     for _ in 0..THREADS_PER_DEVICE_MAX {
         begins.recv_timeout(PATIENCE).expect("a device has its threads");
@@ -159,7 +159,7 @@ fn two_tasks_at_once_have_two_threads() {
     }
 }
 
-/// Reads that take for ever leave a thread to the finds of their device.
+/// Reads that take for ever leave a thread to the lookups of their device.
 #[test]
 fn finds_do_not_wait_for_reads() {
     let pool = Pool::new();
@@ -169,12 +169,12 @@ fn finds_do_not_wait_for_reads() {
     let (done, ends) = channel();
     for _ in 0..100 {
         let done = done.clone();
-        pool.run(1, Lane::Find, move || done.send(()).unwrap()).unwrap();
+        pool.run(1, Lane::Lookup, move || done.send(()).unwrap()).unwrap();
     }
     for _ in 0..100 {
-        ends.recv_timeout(PATIENCE).expect("a find");
+        ends.recv_timeout(PATIENCE).expect("a lookup");
     }
-    assert!(!jam.has_begun(), "reads have taken the thread of the finds");
+    assert!(!jam.has_begun(), "reads have taken the thread of the lookups");
 }
 
 /// And those of one device are no other's.
@@ -182,42 +182,42 @@ fn finds_do_not_wait_for_reads() {
 fn finds_that_wait_are_bounded_by_device() {
     let pool = Pool::new();
     let jam = Jam::new(&pool);
-    let accepted = jam.fill(1, Lane::Find);
-    assert!((FINDS_WAITING_MAX..=FINDS_WAITING_MAX + THREADS_PER_DEVICE_MAX).contains(&accepted));
-    assert!(jam.add(1, Lane::Read) && jam.add(2, Lane::Find));
+    let accepted = jam.fill(1, Lane::Lookup);
+    assert!((LOOKUPS_WAITING_MAX..=LOOKUPS_WAITING_MAX + THREADS_PER_DEVICE_MAX).contains(&accepted));
+    assert!(jam.add(1, Lane::Read) && jam.add(2, Lane::Lookup));
 }
 
-/// A client with as many finds as it may have refuses and delays no other. One thread is left, so the order is told as it was.
+/// A client with as many lookups as it may have refuses and delays no other. One thread is left, so the order is told as it was.
 #[test]
 fn clients_take_turns_to_find() {
     let pool = Pool::new();
     let busy = Jam::new(&pool);
-    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(busy.add(1, Lane::Find)));
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(busy.add(1, Lane::Lookup)));
     busy.wait_begun(THREADS_PER_DEVICE_MAX - 1);
     let last = Jam::new(&pool);
-    assert!(last.add(1, Lane::Find));
+    assert!(last.add(1, Lane::Lookup));
     last.wait_begun(1);
     let (done, ends) = channel();
-    let find = |client: u32| {
+    let lookup = |client: u32| {
         let done = done.clone();
-        pool.run_for(client, 1, Lane::Find, move || done.send(client).unwrap())
+        pool.run_for(client, 1, Lane::Lookup, move || done.send(client).unwrap())
     };
-    (0..FINDS_WAITING_MAX).for_each(|_| find(7).unwrap());
-    assert!(find(7).is_err());
-    find(8).unwrap();
+    (0..LOOKUPS_WAITING_MAX).for_each(|_| lookup(7).unwrap());
+    assert!(lookup(7).is_err());
+    lookup(8).unwrap();
     drop(last);
-    let order: Vec<u32> = (0..=FINDS_WAITING_MAX).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
+    let order: Vec<u32> = (0..=LOOKUPS_WAITING_MAX).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
     assert_eq!(order[..3], [7, 8, 7]);
 }
 
-/// On a disk that does one thing after another, another client's find waits for no more.
+/// On a disk that does one thing after another, another client's lookup waits for no more.
 #[test]
 fn a_client_has_two_finds_at_a_disk() {
     let pool = Pool::new();
     let (jam, (done, ends)) = (Jam::new(&pool), channel());
-    assert!(jam.fill(1, Lane::Find) >= FINDS_WAITING_MAX);
-    jam.wait_begun(FINDS_PER_CLIENT_MAX);
-    pool.run_for(8, 1, Lane::Find, move || done.send(()).unwrap()).unwrap();
+    assert!(jam.fill(1, Lane::Lookup) >= LOOKUPS_WAITING_MAX);
+    jam.wait_begun(LOOKUPS_PER_CLIENT_MAX);
+    pool.run_for(8, 1, Lane::Lookup, move || done.send(()).unwrap()).unwrap();
     ends.recv_timeout(PATIENCE).unwrap();
     assert!(!jam.has_begun(), "the two others are for others");
 }

@@ -1,7 +1,7 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
 //! is a carrier in the drain, which offers one of its responses to the order.
 
-use sched::{Arrival, JobId, Path, Precedence, Size};
+use sched::{Arrival, JobId, Path, Precedence, Size, Why};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
@@ -83,7 +83,7 @@ impl<S: Socket> Transmitter<S> {
             self.end_framed(now, at);
         }
         let untold_bytes = self.pipes[at].load.single().map_or(0, |job| {
-            self.link.drain.on_abort(job);
+            self.link.drain.on_end(job);
             self.sendings.take(job).tell()
         });
         self.link.settle_closed(now, &mut self.pipes[at]);
@@ -139,7 +139,7 @@ impl<S: Socket> Transmitter<S> {
     fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
         let Dispatch { outgoing, class, stream, precedence } = dispatch;
         let pipe = &mut self.pipes[at];
-        let path = if self.link.drain.needs_path() { pipe.socket.status().path } else { Path::default() };
+        let path = if self.link.drain.order().needs_path() { pipe.socket.status().path } else { Path::default() };
         let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
         let arrival = Arrival { size, framing: pipe.framing(), class, client: pipe.client, path };
         let id = match &mut pipe.load {
@@ -198,24 +198,24 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         match &self.pipes[at].load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_writable(now, *job)),
-            Load::Framed(framed) => self.link.drain.on_carrier_writable(now, framed.carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait_over(now, *job, Why::Carrier)),
+            Load::Framed(framed) => self.link.drain.on_wait_over(now, framed.carrier, Why::Carrier),
         }
-        if self.link.drain.needs_path() {
+        if self.link.drain.order().needs_path() {
             self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
         }
     }
 
     /// Its socket takes no more, of what several responses are to send.
     pub(super) fn is_blocked(&self, at: usize) -> bool {
-        self.pipes[at].load.framed().is_some_and(|framed| self.link.drain.is_carrier_blocked(framed.carrier))
+        self.pipes[at].load.framed().is_some_and(|framed| self.link.drain.jobs().is_blocked(framed.carrier))
     }
 
     /// The responses on a connection.
     fn jobs_on(&self, at: usize) -> Vec<JobId> {
         match &self.pipes[at].load {
             Load::Single(job) => job.iter().copied().collect(),
-            Load::Framed(framed) => self.link.drain.jobs_on(framed.carrier).collect(),
+            Load::Framed(framed) => self.link.drain.jobs().on(framed.carrier).collect(),
         }
     }
 
@@ -223,7 +223,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::pipe) else { return };
         self.link.settle(now, &mut self.pipes[at]);
-        self.link.drain.on_abort(id);
+        self.link.drain.on_end(id);
         self.depart(now, id, Some(failure));
     }
 
@@ -247,9 +247,11 @@ impl<S: Socket> Transmitter<S> {
     /// All that is to be sent on it waits for its reader.
     pub fn waits_for_reader(&self, at: usize) -> bool {
         match &self.pipes[at].load {
-            Load::Single(job) => job.and_then(|job| self.link.drain.job(job)).is_some_and(sched::Job::waits_for_reader),
+            Load::Single(job) => {
+                job.and_then(|job| self.link.drain.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
+            }
             Load::Framed(framed) => {
-                let is_blocked = || self.link.drain.is_carrier_blocked(framed.carrier);
+                let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
                 framed.waits_for_reader() || is_blocked() && framed.has_responses()
             }
         }
@@ -261,11 +263,11 @@ impl<S: Socket> Transmitter<S> {
         if !jobs.is_empty() {
             self.link.settle(now, &mut self.pipes[at]);
             if let Some(framed) = self.pipes[at].load.framed() {
-                self.link.drain.on_carrier_blocked(framed.carrier);
+                self.link.drain.on_wait(framed.carrier, Why::Carrier);
             }
         }
         for job in jobs {
-            self.link.drain.on_abort(job);
+            self.link.drain.on_end(job);
             self.depart(now, job, Some(failure()));
         }
         self.cut_framed(at, failure);

@@ -167,7 +167,7 @@ impl<S: Socket> Transmitter<S> {
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
         }
         if !is_all {
-            self.link.drain.on_carrier_blocked(carrier);
+            self.link.drain.on_wait(carrier, Why::Carrier);
         }
         self.charge_control(now, at);
         self.pipes[at].was_full |= !is_all;

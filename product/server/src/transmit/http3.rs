@@ -64,15 +64,14 @@ impl Quic {
 
     /// What it has seen of its path.
     fn seen(&mut self, now: Nanos) -> Seen {
-        let acks = self.session.acks();
-        if acks > self.acked.map_or(0, |(known, _)| known) {
-            self.acked = Some((acks, now));
+        let seen = self.session.path();
+        if seen.acks > self.acked.map_or(0, |(known, _)| known) {
+            self.acked = Some((seen.acks, now));
         }
-        let path = Path { rtt: self.session.rtt(), cwnd_bytes: Some(self.session.cwnd_bytes()), throughput_bps: None };
         Seen {
-            path,
-            lost_bytes: self.session.lost_bytes(),
-            acked_bytes: self.session.acked_bytes(),
+            path: Path { rtt: seen.rtt, cwnd_bytes: Some(seen.cwnd_bytes), throughput_bps: None },
+            lost_bytes: seen.lost_bytes,
+            acked_bytes: seen.acked_bytes,
             acked_ago: self.acked.map(|(_, at)| now - at),
             is_unacknowledged: !self.session.is_acknowledged(),
         }

@@ -36,7 +36,7 @@ fn told(rate: Rate) -> Bounds {
 impl Link {
     pub(super) fn new(drain: Drain, gauge: Option<Gauge>) -> Link {
         Link {
-            observer: drain.pace().rate.map(|rate| Observer::new(told(rate))),
+            observer: drain.pacer().pace().rate.map(|rate| Observer::new(told(rate))),
             drain,
             gauge,
             below: Below::new(),
@@ -52,7 +52,7 @@ impl Link {
     }
 
     pub(super) fn has_pace(&self) -> bool {
-        self.drain.pace().rate.is_some()
+        self.drain.pacer().pace().rate.is_some()
     }
 
     /// The line's rate is not known yet: bytes leave as fast as sockets take them.
@@ -74,14 +74,14 @@ impl Link {
     pub fn line(&self, now: Nanos) -> Option<Line> {
         let observer = self.observer.as_ref()?;
         match self.gauge.as_ref().filter(|_| !self.is_blind()) {
-            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.drain.pace().rate }),
+            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.drain.pacer().pace().rate }),
             None => Some(Line::Found(observer.status(now))),
         }
     }
 
     /// How the guard kept its promise; `None` where nothing was promised, or sent.
     pub fn longest_wait(&self) -> Option<Notice> {
-        let (wait, responses) = (self.drain.longest_wait(), self.drain.most_jobs());
+        let (wait, responses) = (self.drain.order().longest_wait(), self.drain.jobs().most());
         let promised = self.drain.wait_bound(Framing::ETHERNET)?.with(responses);
         (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
     }
@@ -98,7 +98,7 @@ impl Link {
     }
 
     fn notice_foreign(&mut self, now: Nanos) {
-        let (foreign, rate) = (self.drain.ledger().foreign(), self.drain.ledger().rate());
+        let (foreign, rate) = (self.drain.pacer().ledger().foreign(), self.drain.pacer().ledger().rate());
         let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
         if foreign.presence() != Presence::Shared || !is_due {
             return;
@@ -118,13 +118,13 @@ impl Link {
             return;
         }
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
-        let reading = if self.drain.is_explained(now, bytes) {
+        let reading = if self.drain.pacer().ledger().is_explained(now, bytes) {
             Reading { drops, ..Reading::own(bytes) }
         } else {
             let own_bytes = self.below.bytes(pipes);
             Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
         };
-        self.drain.on_reading(now, reading);
+        self.drain.pacer_mut().on_reading(now, reading);
     }
 
     /// Ends the interval where one is over, and sets the pace that the line allows.
@@ -136,7 +136,7 @@ impl Link {
         }
         self.look_around(now, pipes);
         self.unacknowledged.rearm(now);
-        let charged_bytes = self.drain.ledger().charged_bytes();
+        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
         let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
         if let Some(Change { pace, notice }) = change {
             let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
@@ -180,7 +180,7 @@ impl Link {
 
     /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
     pub(super) fn note_idle(&mut self) {
-        if self.drain.is_empty()
+        if self.drain.jobs().is_empty()
             && let Some(observer) = &mut self.observer
         {
             observer.on_idle();
@@ -199,12 +199,12 @@ impl Link {
         }
         let payload_bytes = pipes[at].newly_sent_bytes();
         self.below.on_written(at, pipes);
-        if self.drain.ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
+        if self.drain.pacer().ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
             return;
         }
         self.below.look(payload_bytes, pipes);
-        if self.drain.wants_watch() && self.below.watch() {
-            self.drain.on_watched(now);
+        if self.drain.pacer().ledger().wants_watch() && self.below.watch() {
+            self.drain.pacer_mut().on_watched(now);
         }
     }
 
@@ -229,9 +229,10 @@ impl Link {
             return;
         }
         let (correction, look) = pipe.settle(now);
-        self.drain.on_correction(now, correction, self.is_gauged());
+        let is_gauged = self.is_gauged();
+        self.drain.pacer_mut().on_correction(now, correction, is_gauged);
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.on_handshake(rtt);
+            self.drain.pacer_mut().on_handshake(rtt);
         }
         self.observe(now, pipe.client, look);
     }
@@ -247,8 +248,8 @@ impl Link {
     pub(super) fn settle_last(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>, ends_connection: bool) {
         let is_read = self.is_gauged();
         let (correction, foreseen_bytes, look) = pipe.settle_last(now, ends_connection);
-        self.drain.on_correction(now, correction, is_read);
-        self.drain.on_foreseen(now, foreseen_bytes, is_read);
+        self.drain.pacer_mut().on_correction(now, correction, is_read);
+        self.drain.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
         self.observe(now, pipe.client, look);
     }
 
@@ -265,7 +266,8 @@ impl Link {
     pub(super) fn settle_closed(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
         if self.is_paced() && self.may_look(pipe) {
             let (correction, look) = pipe.settle_closed(now);
-            self.drain.on_closed(now, correction, self.is_gauged());
+            let is_gauged = self.is_gauged();
+            self.drain.pacer_mut().on_closed(now, correction, is_gauged);
             self.observe(now, pipe.client, look);
         }
     }
@@ -273,12 +275,13 @@ impl Link {
     /// So many wire bytes left that no grant covered.
     pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
         if self.is_paced() {
-            self.drain.on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, self.is_gauged());
+            let is_gauged = self.is_gauged();
+            self.drain.pacer_mut().on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, is_gauged);
         }
     }
 
     fn observe(&mut self, now: Nanos, client: u32, look: Look) {
-        let (is_blind, charged_bytes) = (self.is_blind(), self.drain.ledger().charged_bytes());
+        let (is_blind, charged_bytes) = (self.is_blind(), self.drain.pacer().ledger().charged_bytes());
         if let Some(observer) = self.observer.as_mut().filter(|_| is_blind) {
             observer.on_look(now, charged_bytes, client, look);
         }

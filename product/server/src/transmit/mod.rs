@@ -169,7 +169,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.link.drain.is_empty()
+        self.link.drain.jobs().is_empty()
     }
 
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
@@ -251,7 +251,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Tells a policy that looks at paths how this one is now.
     fn ask_path(&mut self, id: JobId) {
-        if !self.link.drain.needs_path() {
+        if !self.link.drain.order().needs_path() {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {

@@ -5,7 +5,7 @@ use super::{Socket, Transmitter};
 impl<S: Socket> Transmitter<S> {
     /// Responses that its tables have room for.
     pub fn slots(&self) -> usize {
-        self.link.drain.slots().max(self.sendings.capacity())
+        self.link.drain.jobs().slots().max(self.sendings.capacity())
     }
 
     /// Gives back what tables have behind the last one in use.

@@ -1,7 +1,7 @@
 //! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
 //! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
 
-use sched::{Grant, JobId, Progress};
+use sched::{Grant, JobId, Progress, Why};
 use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
@@ -87,7 +87,8 @@ impl<S: Socket> Transmitter<S> {
             if let (Some(carrier), Some(bytes)) = (carrier, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
-                let filling = (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.drain.poll_filling(carrier, left_bytes));
+                let filling =
+                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.drain.jobs().filling(carrier, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }
@@ -104,7 +105,7 @@ impl<S: Socket> Transmitter<S> {
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
-        let is_path_old = self.link.drain.needs_path() && sending.is_path_old();
+        let is_path_old = self.link.drain.order().needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;
         if self.pipes[at].load.framed().is_none() {
@@ -158,7 +159,7 @@ impl<S: Socket> Transmitter<S> {
     /// So much was handed down of a job, and the link is charged for it.
     pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        self.link.drain.on_sent_as(now, id, carried)
+        self.link.drain.on_sent(now, id, carried)
     }
 
     /// Whether a granted response can be sent now; if so, its packets are marked.
@@ -172,7 +173,7 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(pipe, &marker.bands, self.link.drain.band(id));
+            self.sendings[id].mark(pipe, &marker.bands, self.link.drain.order().band(self.link.drain.jobs(), id));
         }
         true
     }
@@ -182,8 +183,8 @@ impl<S: Socket> Transmitter<S> {
         let pipe = &mut self.pipes[at];
         pipe.was_full = true;
         match &pipe.load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_blocked(*job)),
-            Load::Framed(framed) => self.link.drain.on_carrier_blocked(framed.carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait(*job, Why::Carrier)),
+            Load::Framed(framed) => self.link.drain.on_wait(framed.carrier, Why::Carrier),
         }
     }
 
@@ -208,7 +209,7 @@ impl<S: Socket> Transmitter<S> {
             return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.link.drain.pace().grant_bytes(pipe.framing()).min(burst_bytes);
+        let most_bytes = self.link.drain.pacer().pace().grant_bytes(pipe.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
         match self.link.has_pace() || burst.is_some() {

@@ -1,11 +1,30 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
+use http::HttpDate;
+use sched::JobId;
 use units::Nanos;
 
-use super::exchange::Exchanges;
+use super::accept::SEGMENT_BYTES_MIN;
+use super::exchange::{Exchange, Exchanges, Task};
+use super::timers::later;
+use crate::config::Limits;
 use crate::conn::Http1;
-use crate::transmit::End;
+use crate::handler::Reply;
+use crate::storage::Storage;
+use crate::transmit::{Body, End};
+
+/// Parts of a request, each less than a segment, that are acknowledged at once.
+const SMALL_PARTS_MAX: u8 = 16;
+
+/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
+/// pipelined responses share a system call.
+const COPIED_BYTES_MAX: u64 = 2 << 10;
+
+/// Major versions of HTTP.
+const HTTP_1: u8 = 1;
+const HTTP_2: u8 = 2;
+const HTTP_3: u8 = 3;
 
 /// One client connection: its protocol, and what the loop knows of it; its socket is the transmitter's. An idle one holds no buffers.
 pub struct Conn {
@@ -22,31 +41,168 @@ pub struct Conn {
     pub http3_port: Option<NonZeroU16>,
     /// A response was sent on it before.
     pub has_answered: bool,
+    /// Segments are held back until they are full.
+    pub is_corked: bool,
+    pub input: Input,
+    pub channel: Channel,
+}
+
+/// What is to be read of a connection.
+#[derive(Debug, Default)]
+pub struct Input {
     /// Something arrived that was not read yet.
     pub is_readable: bool,
     /// It is on the worker's list of those with something to be read.
     pub is_queued: bool,
     /// Its turn ended before all that was kept was looked at.
     pub is_cut: bool,
-    /// Parts of the request that is coming, each less than a segment.
-    pub small_parts: u8,
     /// The client sends no more: behind the last bytes is an end, of which no other event will tell.
     pub has_ended: bool,
-    /// Segments are held back until they are full.
-    pub is_corked: bool,
-    /// The client speaks TLS over TCP.
-    pub is_secure: bool,
-    /// It speaks QUIC.
-    pub is_quic: bool,
+    /// Parts of the request that is coming, each less than a segment.
+    small_parts: u8,
+}
+
+/// What is below HTTP, and its handshake.
+#[derive(Debug)]
+pub struct Channel {
+    kind: ChannelKind,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
     /// A flight of its handshake is a job, and nothing is read meanwhile: no request can have come.
     pub is_in_flight: bool,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelKind {
+    Tcp,
+    /// TLS over TCP.
+    Tls,
+    Quic,
+}
+
+impl Channel {
+    pub fn new(kind: ChannelKind) -> Channel {
+        Channel { kind, is_handshaking: kind != ChannelKind::Tcp, is_in_flight: false }
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.kind == ChannelKind::Tls
+    }
+
+    pub fn is_quic(&self) -> bool {
+        self.kind == ChannelKind::Quic
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.kind != ChannelKind::Tcp
+    }
+
+    /// The client does not speak TLS after all.
+    pub fn end_tls(&mut self) {
+        *self = Channel::new(ChannelKind::Tcp);
+    }
+}
+
+impl Input {
+    /// There may be something to be read or looked at.
+    pub fn is_left(&self) -> bool {
+        self.is_readable || self.is_cut
+    }
+
+    /// So many bytes were received, which leave a request incomplete or not. Whether they should be acknowledged at once: a client may hold
+    /// the rest of its request back until it knows that the beginning came (Nagle's algorithm, RFC 9293 section 3.7.4), and no response
+    /// takes the acknowledgement along. One that holds back has sent a whole segment before, or a few words; a flood of bytes is not worth a
+    /// system call each.
+    pub fn on_received(&mut self, bytes: usize, is_incomplete: bool) -> bool {
+        if !is_incomplete || self.is_cut {
+            self.small_parts = 0;
+            return false;
+        }
+        let is_small = bytes < SEGMENT_BYTES_MIN as usize;
+        let is_worth_it = !is_small || self.small_parts < SMALL_PARTS_MAX;
+        self.small_parts += u8::from(is_small && is_worth_it);
+        is_worth_it
+    }
+}
+
 impl Conn {
+    /// One that waits for its first request.
+    pub fn new(now: Nanos, limits: &Limits, owner: u64, client: u32, peer: SocketAddr) -> Conn {
+        Conn {
+            http1: Http1::new(now, limits),
+            exchanges: Exchanges::single(owner),
+            address: peer.ip(),
+            port: peer.port(),
+            client,
+            owner,
+            http3_port: None,
+            has_answered: false,
+            is_corked: false,
+            input: Input::default(),
+            channel: Channel::new(ChannelKind::Tcp),
+        }
+    }
+
+    /// Its deadlines are so much later.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.http1.excuse(paused);
+        if let Some(streams) = self.exchanges.streams_mut() {
+            streams.deadline = later(streams.deadline, paused);
+        }
+    }
+
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
+    }
+
+    /// The version that its client speaks, major and minor: from 2 on there is no minor one.
+    pub fn version(&self, minor_version: u8) -> (u8, u8) {
+        match self {
+            conn if conn.channel.is_quic() => (HTTP_3, 0),
+            conn if conn.is_multiplexed() => (HTTP_2, 0),
+            _ => (HTTP_1, minor_version),
+        }
+    }
+
+    /// The exchange on this stream, or the connection's own.
+    pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
+        self.exchanges.on(stream).expect("its stream is open")
+    }
+
+    /// Appends the head of a reply over HTTP/1.1, and its body where that is small; gives the body that is left, and whether the connection
+    /// ends behind it.
+    pub fn encode(
+        &mut self,
+        reply: Reply,
+        date: &HttpDate,
+        storage: &mut dyn Storage,
+        out: &mut Vec<u8>,
+    ) -> (Body, bool) {
+        let began = out.len();
+        let has_body = self.http1.encode(&reply.response, reply.is_last, date, out);
+        let status = reply.response.status;
+        let mut body = if has_body { reply.response.body } else { Body::default() };
+        self.exchange(0).note_encoded(status, out.len() - began, body.len());
+        if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+            let copied = body.read(storage, out, COPIED_BYTES_MAX);
+            debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
+        }
+        (body, self.http1.closes())
+    }
+
+    /// So many bytes of a response over HTTP/1.1 have left before it became a job.
+    pub fn note_first_byte(&mut self, sent_bytes: u64, clock: impl FnOnce() -> Nanos) {
+        if let Some(line) = self.exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
+            line.first_byte_at = Some(clock());
+        }
+    }
+
+    /// The response on this stream is a job.
+    pub fn hold(&mut self, stream: u32, job: JobId, now: Nanos) {
+        self.exchange(stream).task = Task::Sending(job);
+        if !self.is_multiplexed() {
+            self.http1.on_held(now);
+        }
     }
 
     /// What follows the response now being built.
@@ -57,6 +213,11 @@ impl Conn {
     /// The client speaks HTTP/2 or HTTP/3.
     pub fn is_multiplexed(&self) -> bool {
         self.exchanges.streams().is_some()
+    }
+
+    /// It is not read before something of it has been sent.
+    pub fn is_answering(&self) -> bool {
+        !self.is_multiplexed() && (self.http1.is_answering() || self.channel.is_in_flight)
     }
 
     pub fn is_sending(&self) -> bool {
@@ -71,6 +232,33 @@ impl Conn {
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
         let is_idle = self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle());
-        !self.is_readable && is_idle
+        !self.input.is_readable && is_idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_segments_and_the_first_small_parts_of_a_request_are_acknowledged_at_once() {
+        let mut input = Input::default();
+        assert!(!input.on_received(5, false), "the response does");
+        (0..SMALL_PARTS_MAX).for_each(|_| assert!(input.on_received(5, true)));
+        assert!(!input.on_received(5, true) && input.on_received(1460, true) && !input.on_received(5, true));
+        input.on_received(5, false);
+        assert!(input.on_received(5, true), "of the next request");
+        input.is_cut = true;
+        assert!(!input.on_received(5, true), "more is here already");
+    }
+
+    #[test]
+    fn a_handshake_is_of_tls_and_quic() {
+        let kinds = [ChannelKind::Tcp, ChannelKind::Tls, ChannelKind::Quic];
+        assert_eq!(kinds.map(|kind| Channel::new(kind).is_handshaking), [false, true, true]);
+        let mut channel = Channel::new(ChannelKind::Tls);
+        assert!(channel.is_tls() && channel.is_secure() && !channel.is_quic());
+        channel.end_tls();
+        assert!(!channel.is_secure() && !channel.is_handshaking);
     }
 }

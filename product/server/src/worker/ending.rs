@@ -1,16 +1,16 @@
 //! The end of a response, as the access log has it: each response is logged once, however it ends. Without a log and
 //! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
 
-use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
-use super::exchange::Place;
+use super::exchange::ExchangeId;
+use super::journal::Context;
 use super::line::Line;
-use crate::log::{AccessLog, Entry, Log, Outcome, Sizes, Times};
+use crate::log::{AccessLog, Outcome, Sizes, Times};
 use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 
@@ -45,19 +45,24 @@ impl Ending {
         Ending { cut: Some((sent_bytes, outcome)), ..self }
     }
 
+    /// Where it was cut.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.cut.map(|(_, outcome)| outcome)
+    }
+
     /// When it ended, if that was noted, and the bytes that were sent where these were not all.
     pub fn measured(&self) -> (Option<Nanos>, Option<u64>) {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
 
-    fn sizes(&self, line: &Line) -> Sizes {
-        let sent_bytes = self.cut.map_or(line.head_bytes + line.body_bytes, |(sent_bytes, _)| sent_bytes);
-        let head = sent_bytes.min(line.head_bytes);
+    pub fn sizes(&self, line: &Line) -> Sizes {
+        let sent_bytes = self.cut.map_or(line.bytes(), |(sent_bytes, _)| sent_bytes);
+        let head = sent_bytes.min(line.head_bytes.into());
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
     /// `logged` is the time since 1970.
-    fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
+    pub fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
         // A turn's clock stands, and a departure may be of the instant before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
@@ -70,36 +75,36 @@ impl Ending {
     }
 }
 
+/// How a response that failed ended; what is cut because the server stops is the run's end, not the connection's.
+pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
+    match failure {
+        Failure::Truncated { .. } | Failure::Unreadable { .. } => Outcome::Wrong,
+        _ if is_time_up => Outcome::Incomplete,
+        Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected | Failure::Stalled => Outcome::Reset,
+    }
+}
+
 impl<N: Net> Worker<N> {
     /// Logs a response, once.
-    pub(super) fn log(&mut self, place: Place, ending: Ending) {
-        let exchange = self.exchange(place);
+    pub(super) fn log(&mut self, id: ExchangeId, ending: Ending) {
+        let exchange = self.conns.exchange(id);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
-        self.count(class, &line, &ending);
-        if let Some(log) = &line.log {
-            self.write_line(place, log, &line, ending);
-        }
+        self.journal.count(self.timers.now(), class, &line, &ending, || self.net.now());
+        self.write_line(id, class, &line, ending);
     }
 
-    fn write_line(&mut self, place: Place, log: &Arc<Log>, line: &Line, ending: Ending) {
-        let class = self.exchange(place).class;
-        let conn = &self.conns[place.at];
-        let sizes = ending.sizes(line);
-        let now = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
-        let entry = Entry {
-            remote: conn.peer(),
-            request: line.requested(),
-            status: line.status,
-            sizes,
-            // Most responses depart in the turn their request came in, whose clock stands.
-            times: ending.times(line, sizes.head > 0, now, &mut self.parts.log),
-            outcome: ending.cut.map_or(Outcome::Complete, |(_, outcome)| outcome),
-            reason: line.reason,
-            connection_reused: conn.has_answered,
-            class: self.parts.replier.class_name(class),
-            ahead_bytes: self.parts.transmitter.drain().ahead_bytes(conn.client),
-        };
-        self.parts.log.write(log, &entry);
+    fn write_line(&mut self, id: ExchangeId, class: u16, line: &Line, ending: Ending) {
+        if line.log.is_some() {
+            let conn = &self.conns[id.at];
+            let context = Context {
+                remote: conn.peer(),
+                connection_reused: conn.has_answered,
+                class: self.replies.handler().class_name(class),
+                ahead_bytes: self.transmitter.drain().order().policy().ahead_bytes(conn.client),
+            };
+            let clock = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
+            self.journal.write(clock, line, ending, &context);
+        }
     }
 
     /// The connection ends with a request whose body has not come, or whose turn on it has not.
@@ -110,38 +115,25 @@ impl<N: Net> Worker<N> {
         }
         if let Some(kept) = conn.http1.take_unanswered() {
             let head = kept.view();
-            let to = self.to(at, &head.request);
+            let to = self.replies.to(&self.conns[at], &head.request);
             self.note(at.into(), to.site, &head.request, head.minor_version);
         }
     }
 
     /// A request whose client left before there was a response has a line all the same.
-    pub(super) fn log_unanswered(&mut self, place: Place) {
-        if let Some(mut line) = self.exchange(place).line.take() {
+    pub(super) fn log_unanswered(&mut self, id: ExchangeId) {
+        let exchange = self.conns.exchange(id);
+        if let (class, Some(mut line)) = (exchange.class, exchange.line.take()) {
             line.status = UNANSWERED_STATUS;
-            let outcome = self.outcome_of(&Failure::Disconnected);
-            if let Some(log) = line.log.take() {
-                self.write_line(place, &log, &line, Ending::now().cut(0, outcome));
-            }
-        }
-    }
-
-    /// How a response that failed ended; what is cut because the server stops is the run's end, not the connection's.
-    pub(super) fn outcome_of(&self, failure: &Failure) -> Outcome {
-        match failure {
-            Failure::Truncated { .. } | Failure::Unreadable { .. } => Outcome::Wrong,
-            _ if self.is_time_up() => Outcome::Incomplete,
-            Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected | Failure::Stalled => {
-                Outcome::Reset
-            }
+            let outcome = outcome_of(&Failure::Disconnected, self.timers.is_time_up());
+            self.write_line(id, class, &line, Ending::now().cut(0, outcome));
         }
     }
 
     /// Cuts what is still being sent, so that its line says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
         let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.is_logged());
-        let open: Vec<usize> = self.conns.iter().filter(|(_, conn)| is_open(conn)).map(|(at, _)| at).collect();
-        for at in open {
+        for at in self.conns.slots(is_open) {
             self.abandon(at);
         }
         self.transmit();

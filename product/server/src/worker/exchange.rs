@@ -5,13 +5,9 @@ use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
 
-use super::Worker;
-use super::conn::Conn;
 use super::line::Line;
-use super::owner::slot_of;
 use crate::config::Limits;
 use crate::files::Key;
-use crate::net::Net;
 
 /// Idle connections keep room for so many.
 const STREAMS_KEPT: usize = 4;
@@ -19,7 +15,7 @@ const STREAMS_KEPT: usize = 4;
 pub struct Exchange {
     /// Of its stream, 0 where there is none.
     pub number: u32,
-    /// Its name among finds.
+    /// Its name among lookups.
     pub owner: u64,
     pub task: Task,
     /// Of the response being sent.
@@ -36,13 +32,13 @@ pub enum Task {
     #[default]
     None,
     /// What was asked for is being found by somebody who may wait for its disk.
-    Finding(Box<Finding>),
+    LookingUp(Box<PendingLookup>),
     /// It is being sent.
     Sending(JobId),
 }
 
-/// A request that waits for a find.
-pub struct Finding {
+/// A request that waits for a lookup.
+pub struct PendingLookup {
     pub request: Box<OwnedRequest>,
     pub key: Key,
 }
@@ -69,20 +65,25 @@ pub struct Streams {
 
 /// Where an exchange is: the slot of its connection, and the number of its stream, 0 where there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ExchangeId {
     pub at: usize,
     pub stream: u32,
 }
 
-impl From<usize> for Place {
-    fn from(at: usize) -> Place {
-        Place { at, stream: 0 }
+impl From<usize> for ExchangeId {
+    fn from(at: usize) -> ExchangeId {
+        ExchangeId { at, stream: 0 }
     }
 }
 
 impl Exchange {
     pub fn new(number: u32, owner: u64) -> Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
+    }
+
+    /// Its request waits for the lookup of this key.
+    pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>) {
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key }));
     }
 
     pub fn is_sending(&self) -> bool {
@@ -97,7 +98,7 @@ impl Exchange {
     /// What log and objectives have to know of the response that was made of it.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
         if let Some(line) = &mut self.line {
-            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u64, body_bytes);
+            (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body_bytes);
         }
     }
 }
@@ -190,26 +191,6 @@ impl Streams {
             }
         }
         place.is_some()
-    }
-}
-
-impl Conn {
-    /// The one on this stream, or the connection's own.
-    pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
-        self.exchanges.on(stream).expect("its stream is open")
-    }
-}
-
-impl<N: Net> Worker<N> {
-    pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {
-        self.conns[place.at].exchange(place.stream)
-    }
-
-    /// The exchange whose find this is, if it is still there.
-    pub(super) fn find_place(&self, owner: u64) -> Option<Place> {
-        let at = slot_of(owner);
-        let exchange = self.conns.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
-        Some(Place { at, stream: exchange.number })
     }
 }
 

@@ -30,28 +30,28 @@ impl<N: Net> Worker<N> {
     pub(super) fn dispatch_flight(&mut self, at: usize, flight: Vec<u8>) -> usize {
         let bytes = flight.len();
         // Nobody has asked for anything yet.
-        let class = self.parts.replier.default_class().unwrap_or(0);
+        let class = self.replies.default_class();
         let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
-        let job = self.parts.transmitter.dispatch(self.now, at, dispatch);
+        let job = self.transmitter.dispatch(self.timers.now(), at, dispatch);
         debug_assert!(job.is_some(), "nothing else is being sent on it");
-        self.conns[at].is_in_flight = true;
+        self.conns[at].channel.is_in_flight = true;
         bytes
     }
 
     /// The handshake goes on. No response has ended: neither the log nor the objectives have anything to say of it.
     pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
         let conn = &mut self.conns[at];
-        conn.is_in_flight = false;
+        conn.channel.is_in_flight = false;
         if let Some(failure) = departure.failure {
             if matches!(failure, Failure::Stalled) {
                 self.fail(at, "a handshake slower than --send-rate-min");
             }
             return self.close(at);
         }
-        conn.http1.wait_until(self.now + HANDSHAKE_TIMEOUT);
+        conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.send_sealed(at);
-        let is_broken = self.parts.transmitter.session(at).is_some_and(|session| session.is_broken());
-        if is_broken && !self.conns[at].is_in_flight {
+        let is_broken = self.transmitter.session(at).is_some_and(|session| session.is_broken());
+        if is_broken && !self.conns[at].channel.is_in_flight {
             return self.close(at);
         }
         self.go_on(at);
@@ -60,7 +60,7 @@ impl<N: Net> Worker<N> {
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
     pub(super) fn waits_for_its_turn(&self, at: usize) -> bool {
         let conn = &self.conns[at];
-        let waits_for_turn = conn.is_in_flight && !self.parts.transmitter.waits_for_reader(at);
-        waits_for_turn && self.now < conn.deadline() + TURN_WAIT_MAX
+        let waits_for_turn = conn.channel.is_in_flight && !self.transmitter.waits_for_reader(at);
+        waits_for_turn && self.timers.now() < conn.deadline() + TURN_WAIT_MAX
     }
 }

@@ -3,288 +3,178 @@
 //!
 //! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mux::Broken;
-use quic::{Arrival, Attempt, Datagrams, Endpoint, Incoming, Key, Session, Settings, Steering};
+use quic::{Arrival, Attempt, Datagrams, Incoming, Session, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
-use units::wire::Framing;
 
+use super::Worker;
 use super::exchange::Exchanges;
-use super::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
-use super::{DATAGRAMS, TURN_FOR, Worker};
-use crate::net::{Net, Source};
+use super::secure::HANDSHAKE_TIMEOUT;
+use super::timers::TURN_FOR;
+use super::udp_endpoints::{FlowId, Sockets, UdpEndpoint, framing};
+use crate::net::Net;
 use crate::transmit::{Flow, Transport};
-use crate::udp::{Came, DatagramSocket, Pieces};
+use crate::udp::{Came, DatagramSocket};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
 /// So much of a turn is for them; the rest is for those who are here already, however many more come.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 /// A connection that ends on our wish stays so long for its client to acknowledge the last response.
-const FAREWELL: Nanos = Nanos::from_secs(2);
-/// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
-const DATAGRAM_BYTES: u64 = 1452;
-
-/// What a worker has for HTTP/3.
-pub(super) struct Http3<N: Net> {
-    /// None where nobody speaks it.
-    doors: Option<Box<Doors<N>>>,
-    pub flows: Flows,
-}
-
-impl<N: Net> Default for Http3<N> {
-    fn default() -> Http3<N> {
-        Http3 { doors: None, flows: Flows::default() }
-    }
-}
-
-/// The sockets of a worker.
-struct Doors<N: Net> {
-    all: Vec<Door<N>>,
-    pieces: Pieces,
-    /// What is said to clients without a connection.
-    answers: Datagrams,
-}
-
-struct Door<N: Net> {
-    udp: Arc<N::Udp>,
-    endpoint: Endpoint,
-    /// The service manager has it too.
-    is_passed: bool,
-    /// Room in it is waited for.
-    is_full: bool,
-}
-
-/// Which connection a datagram is for, by the place of its socket.
-#[derive(Default)]
-pub(super) struct Flows {
-    owners: HashMap<(usize, Key), u64>,
-    /// The other way round.
-    keys: HashMap<u64, (usize, Key)>,
-}
-
-impl Flows {
-    fn add(&mut self, door: usize, key: Key, owner: u64) {
-        self.owners.insert((door, key), owner);
-        self.keys.insert(owner, (door, key));
-    }
-
-    pub fn forget(&mut self, owner: u64) {
-        if let Some(place) = self.keys.remove(&owner) {
-            self.owners.remove(&place);
-        }
-    }
-}
+const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
-    pub(super) fn open_doors(&mut self) -> io::Result<()> {
-        let Some(acceptor) = self.parts.replier.acceptor() else { return Ok(()) };
-        let count = self.parts.places.workers();
+    pub(super) fn open_udp_endpoints(&mut self) -> io::Result<()> {
+        let Some(acceptor) = self.replies.handler().acceptor() else { return Ok(()) };
+        let count = self.admission.workers();
         let settings = Settings {
-            request: self.parts.limits.request,
+            request: self.setup.limits.request,
             streams_max: mux::STREAMS_MAX,
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
-            idle_timeout: self.parts.limits.idle_timeout,
+            idle_timeout: self.setup.limits.idle_timeout,
             is_ipv6: false,
-            steering: Steering::new(self.parts.number, count).unwrap_or(Steering::ALONE),
+            steering: Steering::new(self.setup.number, count).unwrap_or(Steering::ALONE),
         };
-        let mut all = Vec::new();
-        for listener in &self.parts.listeners {
-            let Some(udp) = listener.udp.clone() else { continue };
-            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..settings };
-            let endpoint = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
-            self.net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
-            all.push(Door { udp, endpoint, is_passed: listener.is_passed, is_full: false });
-        }
-        if !all.is_empty() {
-            let (pieces, answers) = (Pieces::new(), Datagrams::new());
-            self.http3.doors = Some(Box::new(Doors { all, pieces, answers }));
-        }
-        Ok(())
-    }
-
-    /// Certificates were read again.
-    pub(super) fn renew_doors(&mut self) {
-        let (Some(doors), Some(acceptor)) = (&self.http3.doors, self.parts.replier.acceptor()) else { return };
-        doors.all.iter().for_each(|door| door.endpoint.replace(acceptor));
+        self.udp.open(&self.net, self.acceptor.listeners(), acceptor, &settings)
     }
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.parts.transmitter.on_datagram_room(self.now);
+            self.transmitter.on_datagram_room(self.timers.now());
         }
-        let Some(mut doors) = self.http3.doors.take() else { return };
-        let Doors { all, pieces, answers } = &mut *doors;
-        for (number, door) in all.iter().enumerate() {
+        let Some(mut sockets) = self.udp.take() else { return };
+        let Sockets { all, pieces, answers } = &mut *sockets;
+        for (number, endpoint) in all.iter().enumerate() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
-                let may_have_more = door.udp.receive(pieces, |came| self.take_datagram(number, door, &came, answers));
+                let may_have_more =
+                    endpoint.udp.receive(pieces, |came| self.take_datagram(number, endpoint, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
-                let is_over = self.net.now() - self.turn_began_at >= DATAGRAMS_FOR || self.has_begun_enough();
+                let is_over =
+                    self.timers.turn_time(self.net.now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
                 if !may_have_more || is_over {
                     break;
                 }
             }
-            self.answer_datagrams(door, answers);
+            if let Some((framing, left)) = endpoint.answer(answers) {
+                self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
+            }
         }
-        self.http3.doors = Some(doors);
+        self.udp.put_back(sockets);
     }
 
-    fn take_datagram(&mut self, number: usize, door: &Door<N>, came: &Came<'_>, answers: &mut Datagrams) {
-        match door.endpoint.receive(self.now, came.from, came.to, came.ecn, came.bytes, answers) {
-            Arrival::New(attempt) => self.welcome_http3(number, door, attempt, answers),
+    fn take_datagram(&mut self, number: usize, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
+        match endpoint.quic.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
+            Arrival::New(attempt) => self.welcome_http3(number, endpoint, attempt, answers),
             Arrival::For(key, incoming) => self.deposit((number, key), incoming),
             Arrival::Answered | Arrival::Ignored => {}
         }
     }
 
-    /// Says what is said outside of connections. What there is no room for is lost, as it might be anywhere.
-    fn answer_datagrams(&mut self, door: &Door<N>, answers: &mut Datagrams) {
-        if let Some(first) = answers.first() {
-            let framing = framing(first.to);
-            let (left, _) = door.udp.send(answers, door.udp.control_priority());
-            answers.clear();
-            self.parts.transmitter.on_sent_beside(self.now, framing, left.datagrams.into(), left.bytes);
-        }
-    }
-
-    fn deposit(&mut self, place: (usize, Key), incoming: Incoming) {
-        let owner = self.http3.flows.owners.get(&place).copied();
-        let Some(at) = owner.and_then(|owner| self.find(owner)) else { return };
+    fn deposit(&mut self, id: FlowId, incoming: Incoming) {
+        let Some(at) = self.udp.owner(id).and_then(|owner| self.conns.slot(owner)) else { return };
         if !self.conns[at].is_multiplexed() {
             return;
         }
-        self.parts.transmitter.receive_datagram(self.now, at, incoming);
-        self.stir(at);
+        self.transmitter.receive_datagram(self.timers.now(), at, incoming);
+        self.conns.wake(at);
     }
 
-    /// Something has happened to it that its turn is to see.
-    fn stir(&mut self, at: usize) {
-        self.conns[at].is_cut = true;
-        self.queue(at);
-    }
-
-    fn welcome_http3(&mut self, number: usize, door: &Door<N>, attempt: Attempt, answers: &mut Datagrams) {
-        if self.stop_at.is_some() && door.is_passed {
-            // It knocks again, at the next process that has the socket.
-            return door.endpoint.ignore(attempt);
+    fn welcome_http3(&mut self, number: usize, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
+        if self.timers.is_stopping() && endpoint.is_passed {
+            // It tries again, at the next process that has the socket.
+            return endpoint.quic.ignore(attempt);
         }
         let peer = attempt.from();
-        if self.stop_at.is_none() && !attempt.is_proved() && self.is_scarce(peer.ip()) {
-            return door.endpoint.retry(attempt, answers);
+        if !self.timers.is_stopping() && !attempt.is_proved() && self.admission.is_scarce(peer.ip()) {
+            return endpoint.quic.retry(attempt, answers);
         }
-        if self.has_begun_enough() {
-            // It was read with others, and knocks again within a second.
-            return door.endpoint.ignore(attempt);
+        if !self.budget.has_quic_handshake_left() {
+            // It was read with others, and tries again within a second.
+            return endpoint.quic.ignore(attempt);
         }
-        let place = if self.stop_at.is_none() { self.take_place_beside() } else { Some(false) };
-        // It knocks again within a second.
-        let Some(has_place) = place else { return door.endpoint.ignore(attempt) };
+        let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
+        // It tries again within a second.
+        let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
         let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
-            return door.endpoint.refuse(attempt, answers);
+            return endpoint.quic.refuse(attempt, answers);
         };
-        self.secured.begun_http3 += 1;
-        match door.endpoint.accept(self.now, attempt, answers) {
-            Some(session) => self.admit_http3((number, door), client, session),
-            None => {
-                self.parts.places.give_back();
-                self.parts.clients.leave(client, 0, self.now);
-            }
+        self.budget.on_quic_handshake();
+        match endpoint.quic.accept(self.timers.now(), attempt, answers) {
+            Some(session) => self.admit_http3((number, endpoint), client, session),
+            None => self.admission.leave(self.timers.now(), client),
         }
     }
 
-    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
-    fn is_scarce(&self, address: IpAddr) -> bool {
-        !self.parts.places.has_room() || self.parts.clients.has_half(address)
-    }
-
-    /// A handshake of QUIC costs as much as one over TCP.
-    fn has_begun_enough(&self) -> bool {
-        self.secured.begun_http3 >= HANDSHAKES_PER_TURN_MAX
-    }
-
-    fn admit_http3(&mut self, (number, door): (usize, &Door<N>), client: u32, session: Session) {
+    fn admit_http3(&mut self, (number, endpoint): (usize, &UdpEndpoint<N>), client: u32, session: Session) {
         let (peer, key) = (session.peer(), session.key());
-        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&door.udp))));
+        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp))));
         let at = self.open(socket, client, peer, framing(peer), None);
-        self.http3.flows.add(number, key, self.conns[at].owner);
-        self.parts.transmitter.begin_framed(self.now, at, session.into());
-        self.conns[at].exchanges = Exchanges::several(self.now + HANDSHAKE_TIMEOUT);
-        self.stir(at);
+        self.udp.add((number, key), self.conns[at].owner);
+        self.transmitter.begin_framed(self.timers.now(), at, session.into());
+        self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
+        self.conns.wake(at);
     }
 
     /// What has come on any connection of several streams; datagrams have been taken in already.
     pub(super) fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        if !self.conns[at].is_quic {
-            return self.parts.transmitter.receive(self.now, at, bytes);
+        if !self.conns[at].channel.is_quic() {
+            return self.transmitter.receive(self.timers.now(), at, bytes);
         }
         self.follow_handshake(at);
-        self.parts.transmitter.engine(at).broken().map_or(Ok(()), Err)
+        self.transmitter.engine(at).broken().map_or(Ok(()), Err)
     }
 
     /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
     fn follow_handshake(&mut self, at: usize) {
-        let is_connected = !self.parts.transmitter.engine(at).is_handshaking();
+        let is_connected = !self.transmitter.engine(at).is_handshaking();
         let conn = &mut self.conns[at];
         if is_connected
-            && std::mem::replace(&mut conn.is_handshaking, false)
+            && std::mem::replace(&mut conn.channel.is_handshaking, false)
             && let Some(streams) = conn.exchanges.streams_mut()
         {
-            streams.deadline = self.now + self.parts.limits.head_timeout;
+            streams.deadline = self.timers.now() + self.setup.limits.head_timeout;
         }
     }
 
     /// It was to end, and its client has everything now.
-    pub(super) fn is_farewell_over(&mut self, at: usize) -> bool {
+    pub(super) fn is_closing_over(&mut self, at: usize) -> bool {
         let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        is_ending && self.parts.transmitter.engine(at).is_acknowledged()
+        is_ending && self.transmitter.engine(at).is_acknowledged()
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
     pub(super) fn end_http3(&mut self, at: usize) {
-        let now = self.now;
+        let now = self.timers.now();
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
-        if is_over || self.conns[at].is_handshaking || self.parts.transmitter.engine(at).is_acknowledged() {
+        if is_over || self.conns[at].channel.is_handshaking || self.transmitter.engine(at).is_acknowledged() {
             if is_late {
                 self.note_late_handshake(at);
             }
             return self.close(at);
         }
         if let Some(streams) = self.conns[at].exchanges.streams_mut() {
-            let ends_at = *streams.ends_at.get_or_insert(now + FAREWELL);
+            let ends_at = *streams.ends_at.get_or_insert(now + CLOSING_PERIOD);
             (streams.is_leaving, streams.deadline) = (true, ends_at);
         }
     }
 
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
-        let Some(doors) = &mut self.http3.doors else { return };
-        for door in &mut doors.all {
-            let is_full = self.parts.transmitter.is_full_at(door.udp.number());
-            if is_full != std::mem::replace(&mut door.is_full, is_full) {
-                let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                // Should it fail, those that wait are sent on when a datagram comes.
-                let _ = self.net.modify(Source::Udp(&*door.udp), DATAGRAMS, flags);
-            }
-        }
-        let stirred: Vec<u64> = self.parts.transmitter.stirred().collect();
+        let transmitter = &self.transmitter;
+        self.udp.wait_for_room(&self.net, |number| transmitter.is_full_at(number));
+        let stirred: Vec<u64> = self.transmitter.stirred().collect();
         for owner in stirred {
-            if let Some(at) = self.find(owner) {
-                self.stir(at);
+            if let Some(at) = self.conns.slot(owner) {
+                self.conns.wake(at);
             }
         }
     }
-}
-
-/// An IPv4 client of an IPv6 socket is one of IPv4.
-fn framing(peer: SocketAddr) -> Framing {
-    Framing::datagrams(DATAGRAM_BYTES, peer.ip().to_canonical().is_ipv6())
 }

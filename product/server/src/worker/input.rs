@@ -5,116 +5,71 @@ use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 
 use super::Worker;
-use super::accept::SEGMENT_BYTES_MIN;
-use super::exchange::Place;
+use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
 use crate::conn::Event;
 use crate::files::SiteNumber;
+use crate::handler;
 use crate::net::Net;
-use crate::reply::{self, To};
 use crate::transmit::{Socket, Stream};
-
-/// Major versions of HTTP.
-const HTTP_1: u8 = 1;
-const HTTP_2: u8 = 2;
-const HTTP_3: u8 = 3;
-
-/// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
-const REQUESTS_PER_TURN_MAX: u32 = 64;
-/// Bytes that are sent to one connection in a turn, give or take one response: what a socket buffer takes anyway.
-pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
-/// A connection whose buffer is full when it is read has more to say than others, who come first.
-const RECEIVES_PER_TURN_MAX: u32 = 4;
-
-/// Parts of a request, each less than a segment, that are acknowledged at once.
-const SMALL_PARTS_MAX: u8 = 16;
-
-/// What is left to a connection of this turn.
-#[derive(Default)]
-pub(super) struct Budget {
-    pub requests: u32,
-    pub bytes: u64,
-    pub receives: u32,
-}
-
-impl Budget {
-    const WHOLE: Budget =
-        Budget { requests: REQUESTS_PER_TURN_MAX, bytes: BYTES_PER_TURN_MAX, receives: RECEIVES_PER_TURN_MAX };
-
-    pub fn is_spent(&self) -> bool {
-        self.requests == 0 || self.bytes == 0
-    }
-}
 
 impl<N: Net> Worker<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
-        self.budget = Budget::WHOLE;
-        if self.conns[at].is_cut {
+        self.budget.begin_connection();
+        if self.conns[at].input.is_cut {
             self.take(at, &[]);
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.buffers.scratch);
         while let Some(conn) = self.conns.get(at) {
-            if conn.http1.is_answering() || conn.is_in_flight || (!conn.is_readable && !conn.is_cut) {
+            if conn.is_answering() || !conn.input.is_left() {
                 break;
             }
-            let must_wait = conn.is_cut || self.must_wait_with_handshake(at);
-            if must_wait || self.budget.is_spent() || self.budget.receives == 0 {
-                self.queue(at);
+            let must_wait = conn.channel.is_handshaking && !self.budget.has_handshake_left();
+            if conn.input.is_cut || must_wait || self.budget.is_read_enough() {
+                self.conns.queue(at);
                 break;
             }
             self.receive(at, &mut scratch);
         }
-        self.scratch = scratch;
+        self.buffers.scratch = scratch;
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
-        self.budget.receives -= 1;
+        self.budget.on_receive();
         if self.has_ended(at) {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        let Some(socket) = self.parts.transmitter.socket(at).tcp() else {
+        let Some(socket) = self.transmitter.socket(at).tcp() else {
             // What comes is read for all of them at once.
-            conn.is_readable = false;
+            conn.input.is_readable = false;
             return;
         };
         match socket.receive(scratch) {
             Ok(0) => self.close(at),
             Ok(bytes) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
-                conn.is_readable = bytes == scratch.len() || conn.has_ended;
-                if conn.is_secure {
+                conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
+                if conn.channel.is_tls() {
                     return self.receive_sealed(at, &scratch[..bytes]);
                 }
                 self.take(at, &scratch[..bytes]);
-                self.acknowledge_part(at, bytes);
+                let Some(conn) = self.conns.get_mut(at) else { return };
+                if conn.input.on_received(bytes, conn.http1.has_part()) {
+                    self.acknowledge(at);
+                }
             }
-            Err(Errno::AGAIN) => conn.is_readable = false,
+            Err(Errno::AGAIN) => conn.input.is_readable = false,
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
         }
     }
 
-    /// A client may hold the rest of its request back until it knows that the beginning came (Nagle's algorithm, RFC 9293 section
-    /// 3.7.4), and no response takes the acknowledgement along.
-    /// One that holds back has sent a whole segment before, or a few words; a flood of bytes is not worth a system call each.
-    fn acknowledge_part(&mut self, at: usize, bytes: usize) {
-        let Some(conn) = self.conns.get_mut(at) else { return };
-        if !conn.http1.has_part() || conn.is_cut {
-            conn.small_parts = 0;
-            return;
-        }
-        let is_small = bytes < SEGMENT_BYTES_MIN as usize;
-        if !is_small || conn.small_parts < SMALL_PARTS_MAX {
-            conn.small_parts += u8::from(is_small);
-            self.acknowledge(at);
-        }
-    }
-
+    /// Has TCP acknowledge at once what has come. Not vital: without it the kernel does after 40 ms.
     pub(super) fn acknowledge(&self, at: usize) {
-        self.parts.transmitter.socket(at).tcp().inspect(|socket| socket.acknowledge());
+        self.transmitter.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
@@ -123,8 +78,8 @@ impl<N: Net> Worker<N> {
             return self.take_frames(at, fresh);
         }
         let conn = &mut self.conns[at];
-        conn.is_cut = false;
-        let may_be_http2 = !conn.is_secure && !conn.has_answered && conn.http1.is_unasked();
+        conn.input.is_cut = false;
+        let may_be_http2 = !conn.channel.is_tls() && !conn.has_answered && conn.http1.is_unasked();
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
@@ -136,14 +91,14 @@ impl<N: Net> Worker<N> {
         }
         while let Some(conn) = self.conns.get_mut(at) {
             if self.budget.is_spent() && !received.is_empty() && !conn.http1.is_answering() {
-                conn.is_cut = true;
+                conn.input.is_cut = true;
                 break;
             }
-            match conn.http1.next(self.now, &self.parts.limits, &mut received) {
+            match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // Whether a body comes that was not waited for is unknown.
-                    conn.is_readable |= head.expect_continue;
+                    conn.input.is_readable |= head.expect_continue;
                     self.answer(at.into(), &head.request, Some(&head));
                 }
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
@@ -157,28 +112,29 @@ impl<N: Net> Worker<N> {
     }
 
     /// Answers a request; `head` is that of HTTP/1.1.
-    pub(super) fn answer(&mut self, place: Place, request: &Request, head: Option<&Head>) {
-        self.budget.requests = self.budget.requests.saturating_sub(1);
+    pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
+        self.budget.on_request();
         let minor_version = head.map_or(0, |head| head.minor_version);
-        let to = self.to(place.at, request);
-        let reply = match self.refuse_frequent(place.at, to, request) {
+        let to = self.replies.to(&self.conns[id.at], request);
+        let reply = match self.refuse_frequent(id.at, to, request) {
             Some(reply) => Ok(reply),
-            None => self.parts.replier.reply(to, request, self.now),
+            None => self.replies.reply(self.timers.now(), to, request),
         };
         let reply = match reply {
             Ok(reply) => reply,
-            Err(_) if head.is_some_and(|head| self.must_postpone(place.at, head)) => return,
-            Err(find) => match self.begin_find(place, find) {
+            Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
+            Err(lookup) => match self.begin_lookup(id, lookup) {
                 Ok(key) => {
-                    self.wait_for_find(place, key, Box::new(request.into()));
-                    return self.note(place, to.site, request, minor_version);
+                    self.conns.exchange(id).wait_for(key, Box::new(request.into()));
+                    return self.note(id, to.site, request, minor_version);
                 }
-                Err(missing) => self.parts.replier.reply_with(to, request, Err(missing)),
+                Err(missing) => self.replies.reply_with(to, request, Err(missing)),
             },
         };
-        self.note(place, to.site, request, minor_version);
-        self.exchange(place).class = self.class_of(place.at, to.site, request);
-        self.send(place, reply);
+        self.note(id, to.site, request, minor_version);
+        let class = self.replies.class_of(&self.conns[id.at], to.site, request);
+        self.conns.exchange(id).class = class;
+        self.send(id, reply);
     }
 
     /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
@@ -187,62 +143,39 @@ impl<N: Net> Worker<N> {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {
-            self.parts.clients.on_postponed(conn.client);
+            self.admission.on_postponed(conn.client);
             conn.http1.postpone(head);
             return true;
         }
         false
     }
 
-    /// What a request on this connection is for.
-    pub(super) fn to(&self, at: usize, request: &Request) -> To {
-        let conn = &self.conns[at];
-        let is_secure = conn.is_secure || conn.is_quic;
-        To { site: self.parts.replier.site(request), is_secure, http3_port: conn.http3_port }
-    }
-
-    pub(super) fn class_of(&self, at: usize, site: Option<SiteNumber>, request: &Request) -> u16 {
-        self.parts.replier.class_of(site, request, self.conns[at].address).unwrap_or(0)
-    }
-
-    /// The version that its client speaks, major and minor: from 2 on there is no minor one.
-    fn version(&self, at: usize, minor_version: u8) -> (u8, u8) {
-        match &self.conns[at] {
-            conn if conn.is_quic => (HTTP_3, 0),
-            conn if conn.is_multiplexed() => (HTTP_2, 0),
-            _ => (HTTP_1, minor_version),
-        }
-    }
-
     /// Keeps what log and objectives will say of a request.
-    pub(super) fn note(&mut self, place: Place, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
-        let is_measured = self.measures.is_some();
-        let mut line = match self.parts.replier.log(site) {
-            Some(log) => Line::new(request, self.version(place.at, minor_version), log.clone(), self.now),
-            None if is_measured => Line::bare(self.now),
-            None => return,
-        };
-        line.is_measured = is_measured;
-        self.exchange(place).line = Some(Box::new(line));
+    pub(super) fn note(&mut self, id: ExchangeId, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
+        let (log, version) = (self.replies.handler().log(site), self.conns[id.at].version(minor_version));
+        let line = self.journal.begin(self.timers.now(), log, request, version);
+        if line.is_some() {
+            self.conns.exchange(id).line = line;
+        }
     }
 
     /// Answers what is no request. Over HTTP/1.1 no more is read.
-    pub(super) fn refuse(&mut self, place: Place, reject: Reject, shown: &Shown, is_tls: bool) {
-        self.budget.requests = self.budget.requests.saturating_sub(1);
-        if let Some(log) = self.parts.replier.log(None) {
-            let version = self.version(place.at, shown.minor_version);
-            let line = Line::refused(shown, version, reject.reason, log.clone(), self.now);
-            self.exchange(place).line = Some(Box::new(line));
+    pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
+        self.budget.on_request();
+        if let Some(log) = self.replies.handler().log(None) {
+            let version = self.conns[id.at].version(shown.minor_version);
+            let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
+            self.conns.exchange(id).line = Some(Box::new(line));
         }
-        self.exchange(place).class = self.parts.replier.default_class().unwrap_or(0);
-        let conn = &mut self.conns[place.at];
+        self.conns.exchange(id).class = self.replies.default_class();
+        let conn = &mut self.conns[id.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.
-            conn.is_readable = true;
-            if is_tls && !conn.is_secure {
-                return self.refuse_tls(place.at, reject);
+            conn.input.is_readable = true;
+            if is_tls && !conn.channel.is_tls() {
+                return self.refuse_tls(id.at, reject);
             }
         }
-        self.send(place, reply::reject(reject));
+        self.send(id, handler::reject(reject));
     }
 }

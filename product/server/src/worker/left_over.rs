@@ -12,15 +12,15 @@ impl<N: Net> Worker<N> {
     }
 
     /// In words; empty where it is nothing.
-    pub fn left_over(&self, now: Nanos) -> String {
-        let clients: u32 = self.parts.clients.busiest(now).iter().map(|client| client.connections).sum();
+    pub fn left_over(&mut self, now: Nanos) -> String {
+        let clients: u32 = self.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.conns.len()),
             ("connections in the accounts of clients", clients as usize),
-            ("connections to be read", self.queue.len()),
-            ("open streams", self.streams.count),
-            ("jobs", self.parts.transmitter.drain().len()),
-            ("answers", self.found.len()),
+            ("connections to be read", self.conns.queued()),
+            ("open streams", self.admission.streams().count),
+            ("jobs", self.transmitter.drain().jobs().len()),
+            ("answers", self.replies.found()),
         ];
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
@@ -28,16 +28,10 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        let link = self.parts.transmitter.link();
-        format!(
-            "{:?}, pace {:?}, most jobs {}",
-            link.line(now),
-            self.parts.transmitter.drain().pace().rate,
-            self.parts.transmitter.drain().most_jobs()
-        )
+        format!("{:?}", self.transmitter.link().line(now))
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
-        self.parts.transmitter.link().longest_wait()
+        self.transmitter.link().longest_wait()
     }
 }

@@ -9,24 +9,30 @@ use crate::log::{Log, Requested};
 pub struct Line {
     /// Where it is logged, if anywhere, whatever the sites are by then.
     pub log: Option<Arc<Log>>,
+    request: RequestText,
+    /// It counts for the objectives of its class.
+    pub is_measured: bool,
+    /// Why it was refused.
+    pub reason: Option<&'static str>,
+    pub status: u16,
+    pub body_bytes: u64,
+    /// Far below 4 GiB.
+    pub head_bytes: u32,
+    pub arrived_at: Nanos,
+    /// When the kernel took the first byte, where that was before the response became a job.
+    pub first_byte_at: Option<Nanos>,
+}
+
+/// A request as the access log shows it.
+struct RequestText {
     /// Method, target, referer and user agent, one behind the other: a client decides how long this is kept, a hundred times.
     text: Box<[u8]>,
     /// Where each of them ends. The method is empty if the target is none but what was received instead of a request line.
     ends: [u32; 4],
     has_referer: bool,
     has_user_agent: bool,
-    /// It counts for the objectives of its class.
-    pub is_measured: bool,
     /// Major and minor.
     version: (u8, u8),
-    /// Why it was refused.
-    pub reason: Option<&'static str>,
-    pub status: u16,
-    pub body_bytes: u64,
-    pub head_bytes: u64,
-    pub arrived_at: Nanos,
-    /// When the kernel took the first byte, where that was before the response became a job.
-    pub first_byte_at: Option<Nanos>,
 }
 
 impl Line {
@@ -47,7 +53,6 @@ impl Line {
         Line { reason: Some(reason), ..line }
     }
 
-    /// A head is far below 4 GiB.
     fn of(
         log: Option<Arc<Log>>,
         begin: [&[u8]; 2],
@@ -55,21 +60,10 @@ impl Line {
         version: (u8, u8),
         arrived_at: Nanos,
     ) -> Line {
-        let [method, target] = begin;
-        let [referer, user_agent] = fields;
-        let texts = [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default()];
-        let mut end = 0;
         Line {
             log,
-            text: texts.concat().into(),
-            ends: texts.map(|text| {
-                end += text.len() as u32;
-                end
-            }),
-            has_referer: referer.is_some(),
-            has_user_agent: user_agent.is_some(),
+            request: RequestText::new(begin, fields, version),
             is_measured: false,
-            version,
             reason: None,
             status: 0,
             body_bytes: 0,
@@ -79,18 +73,45 @@ impl Line {
         }
     }
 
-    fn text(&self, nth: usize) -> &[u8] {
+    /// Of the whole response.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.head_bytes) + self.body_bytes
+    }
+
+    pub fn requested(&self) -> Requested<'_> {
+        self.request.view()
+    }
+}
+
+impl RequestText {
+    /// Of method and target, referer and user agent. A head is far below 4 GiB.
+    fn new([method, target]: [&[u8]; 2], [referer, user_agent]: [Option<&[u8]>; 2], version: (u8, u8)) -> RequestText {
+        let texts = [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default()];
+        let mut end = 0;
+        RequestText {
+            text: texts.concat().into(),
+            ends: texts.map(|text| {
+                end += text.len() as u32;
+                end
+            }),
+            has_referer: referer.is_some(),
+            has_user_agent: user_agent.is_some(),
+            version,
+        }
+    }
+
+    fn part(&self, nth: usize) -> &[u8] {
         let begin = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[begin as usize..self.ends[nth] as usize]
     }
 
-    pub fn requested(&self) -> Requested<'_> {
+    fn view(&self) -> Requested<'_> {
         Requested {
-            method: self.text(0),
-            target: self.text(1),
+            method: self.part(0),
+            target: self.part(1),
             version: self.version,
-            referer: self.has_referer.then(|| self.text(2)),
-            user_agent: self.has_user_agent.then(|| self.text(3)),
+            referer: self.has_referer.then(|| self.part(2)),
+            user_agent: self.has_user_agent.then(|| self.part(3)),
         }
     }
 }

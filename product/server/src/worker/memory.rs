@@ -3,8 +3,6 @@
 
 use std::thread;
 
-use units::Nanos;
-
 use super::Worker;
 use crate::net::Net;
 use crate::sys;
@@ -13,27 +11,25 @@ use crate::sys;
 const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk where less than one in so many is used.
 const VACANT_TO_USED: usize = 4;
-/// And so often at most: it costs as much as they are long, and the allocator looks through all that is free.
-const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
 impl<N: Net> Worker<N> {
     /// Called by every sweep.
     pub(super) fn give_back_memory(&mut self) {
-        if self.now < self.give_back_at || !self.has_memory_to_give() {
+        if !self.has_memory_to_give() || !self.timers.begin_giving_back() {
             return;
         }
-        self.give_back_at = self.now + GIVE_BACK_EVERY;
-        self.conns.shrink_to_fit();
-        self.departures.shrink_to_fit();
-        self.parts.transmitter.shrink();
+        self.conns.shrink();
+        self.buffers.departures.shrink_to_fit();
+        self.transmitter.shrink();
         // It may take tens of milliseconds. Without a thread it is for another time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
     /// Tables are long, and hold little.
     pub(super) fn has_memory_to_give(&self) -> bool {
-        let transmitter = &self.parts.transmitter;
+        let transmitter = &self.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
-        is_long(self.conns.capacity(), self.conns.len()) || is_long(transmitter.slots(), transmitter.drain().len())
+        is_long(self.conns.capacity(), self.conns.len())
+            || is_long(transmitter.slots(), transmitter.drain().jobs().len())
     }
 }

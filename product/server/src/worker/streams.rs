@@ -6,7 +6,8 @@ use http::{Method, OwnedRequest, Refused};
 use mux::{Broken, Event, PREFACE};
 
 use super::Worker;
-use super::exchange::{Exchanges, Place, Task};
+use super::exchange::{ExchangeId, Exchanges, Task};
+use super::failures::Kind;
 use crate::net::Net;
 use crate::transmit::Failure;
 
@@ -24,10 +25,6 @@ impl OpenStreams {
     pub fn beside(connections_max: usize) -> OpenStreams {
         OpenStreams { count: 0, max: sched::JOBS_MAX.saturating_sub(connections_max) }
     }
-
-    fn is_full(&self) -> bool {
-        self.count >= self.max
-    }
 }
 
 /// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3). `None`: too little came to tell.
@@ -39,14 +36,14 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
 impl<N: Net> Worker<N> {
     /// From now on the client speaks HTTP/2.
     pub(super) fn begin_http2(&mut self, at: usize) {
-        let settings = mux::Settings { request: self.parts.limits.request, streams_max: mux::STREAMS_MAX };
-        self.parts.transmitter.begin_framed(self.now, at, mux::Session::new(&settings).into());
-        self.conns[at].exchanges = Exchanges::several(self.now + self.parts.limits.head_timeout);
+        let settings = mux::Settings { request: self.setup.limits.request, streams_max: mux::STREAMS_MAX };
+        self.transmitter.begin_framed(self.timers.now(), at, mux::Session::new(&settings).into());
+        self.conns[at].exchanges = Exchanges::several(self.timers.now() + self.setup.limits.head_timeout);
     }
 
     /// Takes what has come, or goes on with what came before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
-        self.conns[at].is_cut = false;
+        self.conns[at].input.is_cut = false;
         let taken = self.take_in(at, bytes);
         self.take_events(at);
         if let Err(broken) = &taken
@@ -55,18 +52,18 @@ impl<N: Net> Worker<N> {
             self.tell_broken(at, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
-        if is_there && (taken.is_err() || self.parts.transmitter.has_ended(at) || self.is_farewell_over(at)) {
+        if is_there && (taken.is_err() || self.transmitter.has_ended(at) || self.is_closing_over(at)) {
             self.end_streams(at);
         }
     }
 
     #[cfg(not(feature = "http3"))]
     fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        self.parts.transmitter.receive(self.now, at, bytes)
+        self.transmitter.receive(self.timers.now(), at, bytes)
     }
 
     #[cfg(not(feature = "http3"))]
-    fn is_farewell_over(&self, _at: usize) -> bool {
+    fn is_closing_over(&self, _at: usize) -> bool {
         false
     }
 
@@ -74,72 +71,72 @@ impl<N: Net> Worker<N> {
     fn take_events(&mut self, at: usize) {
         while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
             if self.budget.is_spent() {
-                conn.is_cut = true;
+                conn.input.is_cut = true;
                 return;
             }
-            match self.parts.transmitter.engine(at).event() {
+            match self.transmitter.engine(at).event() {
                 None => return,
-                Some(Event::Request { .. }) if self.streams.is_full() => return self.refuse_streams(at),
-                Some(Event::Request { stream, request }) => self.begin_stream(Place { at, stream }, request),
-                Some(Event::Priority { stream }) => self.prefer(Place { at, stream }),
-                Some(Event::Closed { stream }) => self.leave_stream(Place { at, stream }),
+                Some(Event::Request { .. }) if self.admission.is_full_of_streams() => return self.refuse_streams(at),
+                Some(Event::Request { stream, request }) => self.begin_stream(ExchangeId { at, stream }, request),
+                Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
+                Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
     }
 
     /// There are as many streams as there may be; one that asks for more beside them has to come again.
     fn refuse_streams(&mut self, at: usize) {
-        let why = format_args!("{} requests of others are open", self.streams.max);
-        self.secured.crowded.add(self.conns[at].peer(), why);
-        self.tell_failures();
+        let (peer, max) = (self.conns[at].peer(), self.admission.streams_max());
+        let why = format_args!("{peer}: {max} requests of others are open");
+        self.journal.fail(self.timers.now(), Kind::Crowded, why);
         self.abandon(at);
     }
 
-    fn begin_stream(&mut self, place: Place, request: Result<Box<OwnedRequest>, Box<Refused>>) {
-        let owner = self.owners.next(place.at);
-        let Some(streams) = self.conns[place.at].exchanges.streams_mut() else { return };
-        streams.begin(place.stream, owner);
-        self.streams.count += 1;
+    fn begin_stream(&mut self, id: ExchangeId, request: Result<Box<OwnedRequest>, Box<Refused>>) {
+        let owner = self.conns.name(id.at);
+        let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
+        streams.begin(id.stream, owner);
+        self.admission.on_stream_begun();
         match request {
             Ok(request) => {
                 let request = request.view();
-                self.exchange(place).has_body = request.method != Method::Head;
-                self.answer(place, &request, None);
+                self.conns.exchange(id).has_body = request.method != Method::Head;
+                self.answer(id, &request, None);
             }
-            Err(refused) => self.refuse(place, refused.reject, &refused.shown, false),
+            Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
         }
     }
 
     /// The client wishes a response sooner or later than it did.
-    fn prefer(&mut self, place: Place) {
-        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+    fn prefer(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         if let Task::Sending(job) = exchange.task {
-            let precedence = self.parts.transmitter.engine(place.at).precedence(place.stream);
-            self.parts.transmitter.on_precedence(job, precedence);
+            let precedence = self.transmitter.engine(id.at).precedence(id.stream);
+            self.transmitter.on_precedence(job, precedence);
         }
     }
 
     /// The stream is closed. Its response is all made, or its client does not want it any more.
-    fn leave_stream(&mut self, place: Place) {
-        let Some(exchange) = self.conns[place.at].exchanges.on(place.stream) else { return };
+    fn leave_stream(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
-            Task::Sending(job) => self.parts.transmitter.abort(self.now, job, Failure::Disconnected),
-            Task::Finding(_) | Task::None => {
-                self.leave_find(place);
-                self.log_unanswered(place);
-                self.end_stream(place);
+            Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
+            Task::LookingUp(_) | Task::None => {
+                self.leave_lookup(id);
+                self.log_unanswered(id);
+                self.end_stream(id);
             }
         }
     }
 
-    pub(super) fn end_stream(&mut self, place: Place) {
+    pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // One that sends no more asks for no more.
-        let has_ended = self.has_ended(place.at);
-        let (now, limits) = (self.now, &self.parts.limits);
-        if let Some(streams) = self.conns[place.at].exchanges.streams_mut() {
-            self.streams.count -= usize::from(streams.end(place.stream, now, limits));
+        let has_ended = self.has_ended(id.at);
+        let (now, limits) = (self.timers.now(), &self.setup.limits);
+        if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
+            self.admission.on_streams_ended(streams.end(id.stream, now, limits).into());
             if (streams.is_leaving || has_ended) && streams.is_idle() {
-                self.end_streams(place.at);
+                self.end_streams(id.at);
             }
         }
     }
@@ -149,18 +146,18 @@ impl<N: Net> Worker<N> {
         let conn = &mut self.conns[at];
         let Some(streams) = conn.exchanges.streams_mut() else {
             if conn.is_sending() {
-                return self.parts.transmitter.abandon(self.now, at);
+                return self.transmitter.abandon(self.timers.now(), at);
             }
             return self.close(at);
         };
         streams.is_leaving = true;
         // What it said besides is of no use to anybody.
-        (conn.is_readable, conn.is_cut) = (false, false);
+        (conn.input.is_readable, conn.input.is_cut) = (false, false);
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
-        self.parts.transmitter.abandon(self.now, at);
-        unanswered.into_iter().for_each(|stream| self.leave_stream(Place { at, stream }));
+        self.transmitter.abandon(self.timers.now(), at);
+        unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);
         }
@@ -171,7 +168,7 @@ impl<N: Net> Worker<N> {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
-        self.parts.transmitter.go_away(at);
+        self.transmitter.go_away(at);
         if is_idle {
             self.end_streams(at);
         }
@@ -180,7 +177,7 @@ impl<N: Net> Worker<N> {
     /// Closes an idle connection at once, with a word of farewell.
     pub(super) fn give_up(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
-            self.parts.transmitter.go_away(at);
+            self.transmitter.go_away(at);
         }
         self.close(at);
     }
@@ -191,17 +188,17 @@ impl<N: Net> Worker<N> {
             return self.abandon(at);
         }
         #[cfg(feature = "http3")]
-        if self.conns[at].is_quic {
+        if self.conns[at].channel.is_quic() {
             return self.end_http3(at);
         }
         self.detach_streams(at);
         self.end_sealed(at);
-        self.parts.transmitter.finish(at);
+        self.transmitter.finish(at);
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
-        conn.http1.on_sent(self.now, &self.parts.limits);
-        conn.is_readable = true;
-        self.queue(at);
+        conn.http1.on_sent(self.timers.now(), &self.setup.limits);
+        conn.input.is_readable = true;
+        self.conns.queue(at);
     }
 
     /// It carries frames no more.
@@ -210,14 +207,13 @@ impl<N: Net> Worker<N> {
         if let Some(streams) = conn.exchanges.streams() {
             debug_assert!(streams.is_idle(), "its responses have departed");
             conn.exchanges = Exchanges::single(conn.owner);
-            self.parts.transmitter.end_framed(self.now, at);
+            self.transmitter.end_framed(self.timers.now(), at);
         }
     }
 
     fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].is_quic);
-        let failures = if is_quic { &mut self.secured.broken_http3 } else { &mut self.secured.broken };
-        failures.add(peer, broken);
-        self.tell_failures();
+        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].channel.is_quic());
+        let kind = if is_quic { Kind::Http3 } else { Kind::Http2 };
+        self.journal.fail(self.timers.now(), kind, format_args!("{peer}: {broken}"));
     }
 }

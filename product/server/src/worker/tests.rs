@@ -8,8 +8,11 @@ use sched::policy::PolicySpec;
 use sched::{Drain, Pace};
 
 use super::*;
-use crate::files::{Cache, CacheLimits, Options, Root};
+use crate::clients::{ClientLimits, Clients};
+use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
+use crate::handler::Handler;
 use crate::log::{Format, Log, LogConfig, Logs};
+use crate::places::Places;
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
@@ -83,27 +86,36 @@ impl Bench {
         let drain = Drain::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
-        let worker = Worker::new(
-            Os::new().unwrap(),
-            Parts {
+        let lookups = Lookups::new(Arc::clone(&pool), move || woken.set());
+        let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let places = Arc::new(Places::new(16, &[Arc::clone(&wake)]));
+        let order = order(&policy, pace);
+        let is_memoryless = !policy.build().follows_jobs() && !policy.build().needs_path();
+        let parts = Parts {
+            listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
+            admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), &limits),
+            replies: Replies::new(handler, lookups, current),
+            journal: Journal::new(logs.handle(), Arc::default(), None),
+            transmitter: Transmitter::new(drain, None, limits.patience),
+            setup: Setup {
                 number: 0,
-                listeners: vec![std::os::fd::OwnedFd::from(listener).into()],
-                replier: Replier::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served()),
-                finds: Finds::new(Arc::clone(&pool), move || woken.set()),
-                transmitter: Transmitter::new(drain, None, limits.patience),
-                order: order(&policy, pace),
-                is_memoryless: !policy.build().follows_jobs() && !policy.build().needs_path(),
-                places: Arc::new(Places::new(16, &[Arc::clone(&wake)])),
-                clients: Arc::new(Clients::new(limits.clients(256))),
-                wake,
-                log: logs.handle(),
+                order,
+                is_direct: is_memoryless && order != Order::Marks,
                 limits,
+                wake,
                 stop: Arc::new(AtomicBool::new(false)),
-                current,
-                desk: Arc::default(),
             },
-        );
+        };
+        let worker = Worker::new(Os::new().unwrap(), parts);
         Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
+    }
+
+    /// There are so many places, and a client has these limits.
+    fn admit(&mut self, places: usize, of_client: ClientLimits) {
+        let setup = &self.worker.setup;
+        let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
+        let clients = Arc::new(Clients::new(of_client));
+        self.worker.admission = Admission::new(0, places, clients, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -152,12 +164,12 @@ impl Client {
     }
 }
 
-mod finds;
 mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
 mod logged;
+mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
@@ -185,7 +197,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
             bench.turn();
         }
         assert_eq!(flood.responses(), REQUESTS, "{policy}");
-        assert!(bench.worker.queue.is_empty());
+        assert!(bench.worker.conns.queued() == 0);
     }
 }
 
@@ -223,15 +235,15 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     const BYTES: usize = 40_000;
     let mut bench = Bench::new("in-socket", "srpt");
     std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
-    let wake = Arc::clone(&bench.worker.parts.wake);
-    bench.worker.parts.places = Arc::new(Places::new(1, &[wake]));
+    let of_client = Limits::default().clients(16);
+    bench.admit(1, of_client);
     // Its window is so small that the rest stays with the server.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     socket.connect(&bench.address.into()).unwrap();
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered) || !bench.worker.parts.transmitter.is_empty() {
+    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered) || !bench.worker.transmitter.is_empty() {
         bench.turn();
     }
     let mut second = bench.connect();
@@ -249,31 +261,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     bench.turn_until(&mut second, 1);
 }
 
-/// Deadlines count the time in which the worker could have heard the client.
-#[test]
-fn a_pause_moves_every_deadline() {
-    let mut bench = Bench::new("pause", "srpt");
-    let [mut idle, mut asking, mut sending] = [(); 3].map(|()| bench.connect());
-    idle.send(HEAD);
-    asking.send("GET /a");
-    sending.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx");
-    while idle.responses() == 0 {
-        bench.turn();
-    }
-    let deadlines =
-        |bench: &Bench| bench.worker.conns.iter().map(|(_, conn)| conn.http1.deadline()).collect::<Vec<_>>();
-    let (before, pause) = (deadlines(&bench), Nanos::from_secs(5));
-    // As after a wait of no time that took so long.
-    bench.worker.now = bench.worker.now - pause;
-    bench.worker.tick(Some(Nanos::ZERO));
-    let after = deadlines(&bench);
-    assert_eq!(after.len(), 3);
-    for (before, after) in before.into_iter().zip(after) {
-        assert!(after - before >= pause, "{before:?} became {after:?}");
-    }
-}
-
-/// Also where it was in the middle of a turn, behind a response.
+/// Deadlines count the time in which the worker could have heard the client, also where the pause was in the middle of a turn, behind a response.
 #[test]
 fn a_pause_in_a_turn_moves_every_deadline() {
     let mut bench = Bench::with("pause-turn", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
@@ -289,7 +277,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     while client.responses() == 0 {
         bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
-        bench.worker.now = bench.worker.now - pause;
+        bench.worker.timers.set(bench.worker.timers.now() - pause);
         bench.worker.turn();
     }
     assert!(bench.worker.conns.len() == 2 && deadline(&bench) - before >= pause);
@@ -305,8 +293,8 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
         bench.turn();
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
-    let framing = bench.worker.parts.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.parts.transmitter.drain().ledger().charged_bytes();
+    let framing = bench.worker.transmitter.framing(at);
+    let charged = |bench: &Bench| bench.worker.transmitter.drain().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -326,18 +314,20 @@ fn a_paced_worker_sends_while_it_reads() {
     for client in &mut clients {
         client.send(&HEAD.repeat(20));
     }
-    let mut last = bench.worker.now;
+    let mut last = bench.worker.timers.now();
     for client in &mut clients {
         while client.responses() < 20 {
             bench.turn();
-            assert!(bench.worker.now >= last && bench.worker.now >= bench.worker.turn_began_at);
-            last = bench.worker.now;
+            assert!(
+                bench.worker.timers.now() >= last && bench.worker.timers.now() >= bench.worker.timers.turn_began_at()
+            );
+            last = bench.worker.timers.now();
         }
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.parts.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.parts.transmitter.drain().ledger().charged_bytes() > 0
+        bench.worker.transmitter.is_idle(Nanos::ZERO)
+            && bench.worker.transmitter.drain().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -351,14 +341,14 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.parts.transmitter.is_empty());
+    assert!(!bench.worker.transmitter.is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
     while stays.responses() == 0 || bench.worker.conns.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
@@ -379,12 +369,12 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.parts.clients.busiest(bench.worker.now);
+            let busiest = bench.worker.admission.clients().busiest(bench.worker.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
         };
-        bench.worker.sweep.due_at = Nanos::ZERO;
+        bench.worker.timers.hasten_sweep();
         bench.worker.sweep();
         booked(&bench, 2);
         drop(clients);
@@ -404,13 +394,14 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
-        bench.worker.parts.clients = Arc::clone(&clients);
+        let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
+        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), &limits);
         let transmitter = Transmitter::new(
             Drain::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
             None,
             limits.patience,
         );
-        bench.worker.parts.transmitter = transmitter.with_client_rate(Some(clients));
+        bench.worker.transmitter = transmitter.with_client_rate(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -419,12 +410,12 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.parts.transmitter.is_empty() {
+        while bench.worker.transmitter.is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.parts.transmitter.poll_timeout().unwrap() - bench.worker.now;
+        let wait = bench.worker.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }
@@ -433,7 +424,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
 fn a_client_is_refused_what_is_too_much() {
     let mut bench = Bench::new("refused", "fair");
     let limits = Limits { client_requests_per_s_max: 2, client_connections_max: Some(1), ..Limits::default() };
-    bench.worker.parts.clients = Arc::new(Clients::new(limits.clients(16)));
+    bench.admit(16, limits.clients(16));
     let mut client = bench.connect();
     client.send(&HEAD.repeat(3));
     bench.turn_until(&mut client, 3);
@@ -451,8 +442,8 @@ fn a_client_is_refused_what_is_too_much() {
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
     assert_eq!(bench.worker.conns.len(), 1);
-    let places = Arc::clone(&bench.worker.parts.places);
-    assert_eq!((0..).take_while(|_| places.take()).count(), 15, "the refused one has given its place back");
+    let admission = &bench.worker.admission;
+    assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 
 /// Beside its socket in the kernel: its places in two tables, and no buffer.

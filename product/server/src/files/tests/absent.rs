@@ -9,9 +9,9 @@ type Change<'a> = &'a dyn Fn(&Folder);
 /// Whether it took no look at the file system; there is nothing at this path.
 fn is_known_absent(site: &mut Site, path: &str) -> bool {
     match site.cache.lookup(0, path.as_bytes(), site.now) {
-        Lookup::Done(Err(Missing::NotFound)) => true,
-        Lookup::Done(found) => panic!("{path}: {found:?}"),
-        Lookup::Aside(_) => false,
+        CacheAnswer::Ready(Err(Missing::NotFound)) => true,
+        CacheAnswer::Ready(found) => panic!("{path}: {found:?}"),
+        CacheAnswer::Offload(_) => false,
     }
 }
 
@@ -76,13 +76,13 @@ fn a_name_that_comes_is_served_at_once() {
 fn a_name_that_comes_while_its_folder_is_read_is_served_at_once() {
     for is_told_before in [true, false] {
         let mut site = all_aside();
-        let Lookup::Aside(find) = site.cache.lookup(0, b"/x", site.now) else { panic!("it would wait") };
-        let done = find.run();
+        let CacheAnswer::Offload(lookup) = site.cache.lookup(0, b"/x", site.now) else { panic!("it would wait") };
+        let done = lookup.run();
         site.folder.put("x", "new");
         if is_told_before {
             site.cache.on_change();
         }
-        assert!(matches!(site.cache.finish(done), Lookup::Done(Err(Missing::NotFound))));
+        assert!(matches!(site.cache.finish(done), CacheAnswer::Ready(Err(Missing::NotFound))));
         assert_eq!(site.get_after_change("/x"), "new");
     }
 }
@@ -196,8 +196,8 @@ fn other_sites_have_other_names() {
     let root = Root::open(&other.folder.path("."), Options::default()).unwrap().uncached();
     site.cache.replace_roots(Roots { first: 1, folders: [Some(Arc::new(root))].into() });
     assert_eq!(site.cache.absent_folders(), 0);
-    let Lookup::Aside(find) = site.cache.lookup(1, b"/x", site.now) else { panic!("it would wait") };
-    assert!(matches!(site.cache.finish(find.run()), Lookup::Done(Ok(Found::File(_)))));
+    let CacheAnswer::Offload(lookup) = site.cache.lookup(1, b"/x", site.now) else { panic!("it would wait") };
+    assert!(matches!(site.cache.finish(lookup.run()), CacheAnswer::Ready(Ok(Found::File(_)))));
 }
 
 /// The names of a page and of what is missing share a watch, and the page wants to be told more.

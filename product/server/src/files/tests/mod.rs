@@ -4,9 +4,9 @@ mod absent;
 mod bounds;
 mod changes;
 mod entries;
-mod finds;
 mod folders;
 mod inside;
+mod lookups;
 mod sites;
 
 use std::fs::{self, File, Permissions};

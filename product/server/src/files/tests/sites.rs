@@ -7,12 +7,12 @@ fn root(site: &Site, change: impl FnOnce(Root) -> Root) -> Option<Arc<Root>> {
 }
 
 fn lookup(cache: &mut Cache, site: SiteNumber, path: &str) -> String {
-    let mut lookup = cache.lookup(site, path.as_bytes(), Nanos::from_secs(100));
+    let mut answer = cache.lookup(site, path.as_bytes(), Nanos::from_secs(100));
     loop {
-        match lookup {
-            Lookup::Done(Ok(Found::File(entry))) => return content(&entry),
-            Lookup::Done(other) => return format!("{other:?}"),
-            Lookup::Aside(find) => lookup = cache.finish(find.run()),
+        match answer {
+            CacheAnswer::Ready(Ok(Found::File(entry))) => return content(&entry),
+            CacheAnswer::Ready(other) => return format!("{other:?}"),
+            CacheAnswer::Offload(lookup) => answer = cache.finish(lookup.run()),
         }
     }
 }
@@ -40,19 +40,19 @@ fn what_is_under_way_ends_as_it_began() {
     let mut cache = Cache::new(set(0, &one), LIMITS);
     let now = Nanos::from_secs(100);
     let mut begun = || match cache.lookup(0, b"/a", now) {
-        Lookup::Aside(find) => find,
-        Lookup::Done(found) => panic!("{found:?}"),
+        CacheAnswer::Offload(lookup) => lookup,
+        CacheAnswer::Ready(found) => panic!("{found:?}"),
     };
     let [first, second] = [begun(), begun()];
     cache.replace_roots(set(1, &other));
     assert_eq!(lookup(&mut cache, 1, "/a"), "of the other");
-    let Lookup::Done(Ok(Found::File(entry))) = cache.finish(first.run()) else { panic!("it was found") };
+    let CacheAnswer::Ready(Ok(Found::File(entry))) = cache.finish(first.run()) else { panic!("it was found") };
     assert_eq!(content(&entry), "of one");
     // Who asked while it was being found asks again.
     assert_eq!([0, 1].map(|site| lookup(&mut cache, site, "/a")), ["of one", "of the other"]);
     cache.replace_roots(set(2, &one));
-    let Lookup::Done(Ok(Found::File(entry))) = cache.finish(second.run()) else { panic!("it was found") };
+    let CacheAnswer::Ready(Ok(Found::File(entry))) = cache.finish(second.run()) else { panic!("it was found") };
     assert_eq!(content(&entry), "of one");
-    assert!(matches!(cache.lookup(0, b"/b", now), Lookup::Done(Err(Missing::Exhausted))));
+    assert!(matches!(cache.lookup(0, b"/b", now), CacheAnswer::Ready(Err(Missing::Exhausted))));
     assert_eq!([1, 2].map(|site| lookup(&mut cache, site, "/a")), ["of the other", "of one"]);
 }

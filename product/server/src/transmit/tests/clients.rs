@@ -129,7 +129,7 @@ fn a_response_that_waits_for_its_rate_can_be_aborted() {
     let job = bench.dispatch(&socket, 100_000);
     bench.transmitter.run(&|| bench.now.get());
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
-    assert!(bench.transmitter.drain().is_empty());
+    assert!(bench.transmitter.drain().jobs().is_empty());
     // Its slot goes to another, which the instant at which it was to go on does not concern.
     let other = bench.socket('B', u64::MAX);
     bench.dispatch(&other, 5_000);

@@ -253,7 +253,8 @@ fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
     let socket = bench.socket('A', u64::MAX);
     let id = bench.framed(&socket, None, &[], false);
     bench.transmitter.run(&|| bench.now.get());
-    let (charged, sent) = (bench.transmitter.drain().ledger().charged_bytes(), socket.received.borrow().len() as u64);
+    let (charged, sent) =
+        (bench.transmitter.drain().pacer().ledger().charged_bytes(), socket.received.borrow().len() as u64);
     assert_eq!(charged, Framing::ETHERNET.syn_ack_bytes + Framing::ETHERNET.wire_bytes(sent));
     bench.hear(id, &frame(PING, 0, 0, &[9; 8]));
     assert!(!bench.transmitter.is_idle(bench.now.get()));

@@ -560,7 +560,7 @@ fn a_pause_of_ours_is_not_held_against_a_reader() {
 fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     let guarded = |rate| {
         let mut bench = Bench::new("srpt", rate);
-        let pace = *bench.transmitter.drain().pace();
+        let pace = *bench.transmitter.drain().pacer().pace();
         let drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
         bench.transmitter = Transmitter::new(drain, None, bench.transmitter.patience);
         bench
@@ -572,7 +572,7 @@ fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     bench.dispatch(&second, 1_448);
     bench.drive();
     let promised = bench.transmitter.drain().wait_bound(Framing::ETHERNET).unwrap().with(2);
-    let wait = bench.transmitter.drain().longest_wait();
+    let wait = bench.transmitter.drain().order().longest_wait();
     assert!(wait > Nanos::from_millis(1), "{wait:?}");
     assert_eq!(bench.transmitter.link().longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
     let mut unpaced = guarded(None);
@@ -631,7 +631,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(name, Some("10mbit"));
         let sockets: Vec<_> = (0..sizes.len()).map(|at| bench.socket((b'a' + at as u8) as char, u64::MAX)).collect();
-        let mut alone = Drain::new(policy::parse(name).unwrap(), *bench.transmitter.drain().pace());
+        let mut alone = Drain::new(policy::parse(name).unwrap(), *bench.transmitter.drain().pacer().pace());
         let mut ids = Vec::new();
         for (socket, &size) in sockets.iter().zip(&sizes) {
             bench.dispatch(socket, size);

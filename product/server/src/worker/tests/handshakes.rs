@@ -6,7 +6,8 @@ use rustls::{ClientConfig, ClientConnection};
 
 use super::*;
 use crate::sites::{Certificate, Https};
-use crate::worker::secure::{HANDSHAKE_TIMEOUT, HANDSHAKES_PER_TURN_MAX};
+use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
+use crate::worker::secure::HANDSHAKE_TIMEOUT;
 
 impl Bench {
     /// Its clients speak TLS.
@@ -32,14 +33,14 @@ impl Bench {
         let certificate = Some(Certificate::Development(hosts));
         let https = Https { certificate, ..Https::default() };
         let site = SiteConfig { https, ..SiteConfig::alone(bench.folder.clone(), Options::default()) };
-        bench.worker.parts.replier.serve(open(&[site], true, log).served());
-        bench.worker.parts.listeners[0].is_secure = true;
+        bench.worker.replies.serve(open(&[site], true, log).served());
+        bench.worker.acceptor.first_mut().is_secure = true;
         self
     }
 
     /// Whether this turn leaves a flight under way.
     fn is_in_flight(&self) -> bool {
-        self.worker.conns.iter().any(|(_, conn)| conn.is_in_flight)
+        self.worker.conns.iter().any(|(_, conn)| conn.channel.is_in_flight)
     }
 
     fn turn_until_in_flight(&mut self) {
@@ -103,7 +104,7 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
 
 /// Connections that have said something in their handshakes.
 fn begun(worker: &mut Worker) -> usize {
-    let transmitter = &mut worker.parts.transmitter;
+    let transmitter = &mut worker.transmitter;
     worker.conns.iter().filter(|(at, _)| !transmitter.session(*at).unwrap().is_untouched()).count()
 }
 
@@ -111,7 +112,7 @@ fn begun(worker: &mut Worker) -> usize {
 #[test]
 fn a_turn_has_few_handshakes() {
     let mut bench = Bench::secured("handshakes");
-    bench.worker.parts.places = Arc::new(Places::new(64, &[Arc::clone(&bench.worker.parts.wake)]));
+    bench.admit(64, Limits::default().clients(256));
     let mut clients: Vec<Client> = (0..HANDSHAKES_PER_TURN_MAX + 4).map(|_| bench.connect()).collect();
     // The beginning of a client's first flight.
     clients.iter_mut().for_each(|client| client.stream.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap());
@@ -155,7 +156,7 @@ fn a_long_flight_is_a_job_and_no_response() {
             }
             assert_eq!(lines(), expected);
         }
-        assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+        assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -164,7 +165,7 @@ fn a_long_flight_is_a_job_and_no_response() {
 fn a_short_flight_with_a_certificate_is_a_job() {
     let mut bench = Bench::with("flight-short", "srpt", Pace::of_line("1mbit".parse().unwrap()), |root| root)
         .with_tls(vec!["localhost".into()]);
-    bench.worker.parts.places = Arc::new(Places::new(64, &[Arc::clone(&bench.worker.parts.wake)]));
+    bench.admit(64, Limits::default().clients(256));
     let config = config(&[&TLS13]);
     for is_full in [true, false] {
         let mut clients: Vec<Secret> = (0..8).map(|_| Secret::connect(&bench, &config)).collect();
@@ -207,7 +208,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             }
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
-        assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
+        assert!(bench.worker.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
     }
 }
 
@@ -230,7 +231,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
         }
     }
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
-    assert!(bench.worker.conns.is_empty() && bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.conns.is_empty() && bench.worker.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// A client has 10 s, and its flight a minute where it waits for others.
@@ -240,10 +241,10 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
     let _client = Secret::connect(&bench, &config(&[&TLS13]));
     bench.turn_until_in_flight();
     for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
-        bench.worker.now += wait;
+        bench.worker.timers.set(bench.worker.timers.now() + wait);
         let late: Vec<usize> = bench.worker.conns.iter().map(|(at, _)| at).collect();
         late.into_iter().for_each(|at| bench.worker.on_late(at));
         assert_eq!(bench.worker.conns.len(), conns);
     }
-    assert!(bench.worker.parts.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
 }

@@ -22,17 +22,17 @@ impl Bench {
     /// It speaks HTTP/3 too, while its other clients do without TLS.
     pub(super) fn of_datagrams(name: &str) -> Bench {
         let mut bench = Bench::secured(name);
-        let listener = &mut bench.worker.parts.listeners[0];
+        let listener = bench.worker.acceptor.first_mut();
         listener.is_secure = false;
         listener.udp = Some(Arc::new(bound()));
-        bench.worker.open_doors().unwrap();
+        bench.worker.open_udp_endpoints().unwrap();
         bench
     }
 
     /// A client that has said nothing yet.
     pub(super) fn ask(&self, windows: Windows) -> Asking {
-        let server = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
-        let peer = Peer::new(self.worker.now, server, "localhost", windows);
+        let server = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
+        let peer = Peer::new(self.worker.timers.now(), server, "localhost", windows);
         Asking { peer, socket: bound(), server }
     }
 
@@ -40,10 +40,10 @@ impl Bench {
     fn connect_http3(&mut self) -> Asking {
         let mut asking = self.ask(Windows::default());
         for _ in 0..100_000 {
-            asking.talk(self.worker.now);
+            asking.talk(self.worker.timers.now());
             if asking.peer.is_connected {
                 asking.peer.hello();
-                asking.talk(self.worker.now);
+                asking.talk(self.worker.timers.now());
                 return asking;
             }
             self.turn();
@@ -75,7 +75,7 @@ fn a_flood_of_datagrams_leaves_others_their_turn() {
     let mut bench = Bench::of_datagrams("flood-datagrams");
     let mut flood = bench.connect_http3();
     flood.peer.ping();
-    let ping = flood.peer.transmit(bench.worker.now).expect("a PING");
+    let ping = flood.peer.transmit(bench.worker.timers.now()).expect("a PING");
     let mut others: Vec<Client> = (0..8).map(|_| bench.connect()).collect();
     others.iter_mut().for_each(|other| other.send(HEAD));
     let mut turns = 0;

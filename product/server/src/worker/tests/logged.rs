@@ -157,7 +157,8 @@ fn a_response_that_the_end_of_the_server_cuts() {
         let mut logged = Logged::new("stop", policy, |root| root);
         let _client = logged.bench.begun();
         assert!(!logged.bench.worker.is_stopped(), "it finishes first");
-        logged.bench.worker.stop_at = Some(logged.bench.worker.now);
+        let now = logged.bench.worker.timers.now();
+        logged.bench.worker.timers.stop_at(now);
         assert!(logged.bench.worker.is_stopped());
         let rows = logged.turn_until(1);
         let record = &rows[0];
@@ -175,6 +176,6 @@ fn without_a_log_nothing_is_kept() {
     let worker = &mut bench.worker;
     assert!(worker.conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()).all(|exchange| exchange.line.is_none()));
     assert!(!worker.is_stopped());
-    worker.stop_at = Some(worker.now);
-    assert!(worker.is_stopped() && !worker.parts.transmitter.is_empty());
+    worker.timers.stop_at(worker.timers.now());
+    assert!(worker.is_stopped() && !worker.transmitter.is_empty());
 }

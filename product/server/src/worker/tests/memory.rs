@@ -16,13 +16,12 @@ impl Bench {
     /// With the order that is usual, and a large file.
     fn of_large_file(self) -> Bench {
         let mut bench = self;
-        let (parts, folder) = (&mut bench.worker.parts, &bench.folder);
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
         let drain = Drain::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        parts.transmitter = Transmitter::new(drain, None, parts.limits.patience);
-        parts.places = Arc::new(Places::new(2 * CONNECTIONS, &[Arc::clone(&parts.wake)]));
-        std::fs::File::create(folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
+        bench.worker.transmitter = Transmitter::new(drain, None, Limits::default().patience);
+        bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
+        std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench
     }
 
@@ -75,7 +74,7 @@ fn a_stalled_connection_of_http3_is_small() {
         let mut client = bench.ask(windows);
         let mut held = 0;
         while !client.peer.is_connected {
-            client.talk(bench.worker.now);
+            client.talk(bench.worker.timers.now());
             held += bench.turn_counting(1);
         }
         client.peer.hello();
@@ -84,7 +83,7 @@ fn a_stalled_connection_of_http3_is_small() {
             client.peer.request("/large", &[]);
         }
         for _ in 0..40 {
-            client.talk(bench.worker.now);
+            client.talk(bench.worker.timers.now());
             held += bench.turn_counting(1);
         }
         clients.push(client);

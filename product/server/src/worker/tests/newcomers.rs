@@ -7,7 +7,7 @@ use quic::testing::Windows;
 use super::*;
 use crate::clients::ClientLimits;
 use crate::udp::{DatagramSocket, Group, Udp};
-use crate::worker::secure::HANDSHAKES_PER_TURN_MAX;
+use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
 /// More than these tests need.
 const TURNS_MAX: usize = 100;
@@ -16,19 +16,18 @@ impl Bench {
     /// Its clients speak HTTP/3 too; there are so many places, and one client may have so many (0: all).
     fn with_datagrams(name: &str, places: usize, connections_max: u32) -> Bench {
         let mut bench = Bench::secured(name);
-        let parts = &mut bench.worker.parts;
-        parts.places = Arc::new(Places::new(places, &[Arc::clone(&parts.wake)]));
-        parts.clients = Arc::new(Clients::new(ClientLimits { connections_max, ..parts.limits.clients(places) }));
+        let of_client = ClientLimits { connections_max, ..Limits::default().clients(places) };
+        bench.admit(places, of_client);
         let group = Group { count: 1, only_v6: true, control_priority: 0 };
         let udp = Udp::bind_all("127.0.0.1:0".parse().unwrap(), group).unwrap().remove(0);
-        parts.listeners[0].udp = Some(Arc::new(udp));
-        bench.worker.open_doors().unwrap();
+        bench.worker.acceptor.first_mut().udp = Some(Arc::new(udp));
+        bench.worker.open_udp_endpoints().unwrap();
         bench
     }
 
     /// Clients that have knocked.
     fn knock(&self, count: usize) -> Vec<Knocker> {
-        let to = self.worker.parts.listeners[0].udp.as_ref().unwrap().local_address().unwrap();
+        let to = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
         let mut knockers: Vec<Knocker> = (0..count).map(|_| Knocker::new(to)).collect();
         knockers.iter_mut().for_each(Knocker::say);
         knockers
@@ -40,7 +39,7 @@ impl Bench {
 
     /// Connections of TCP and of QUIC.
     fn connections(&self) -> (usize, usize) {
-        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.is_quic).count();
+        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
         (self.worker.conns.len() - quic, quic)
     }
 }
@@ -88,7 +87,7 @@ fn a_turn_begins_few_connections_of_quic() {
         bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.tick(None);
         // However slow the machine, it is not time that ends it.
-        bench.worker.turn_began_at = Nanos::MAX;
+        bench.worker.timers.hold_turn();
         bench.worker.turn();
         assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
     }
@@ -132,12 +131,12 @@ fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
 fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
     for is_passed in [false, true] {
         let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
-        bench.worker.parts.listeners[0].is_passed = is_passed;
-        bench.worker.http3 = Default::default();
+        bench.worker.acceptor.first_mut().is_passed = is_passed;
+        bench.worker.udp = Default::default();
         bench.worker.net = Os::new().unwrap();
-        watch(&bench.worker.net, &bench.worker.parts).unwrap();
-        bench.worker.open_doors().unwrap();
-        bench.worker.stop_at = Some(Nanos::MAX);
+        watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
+        bench.worker.open_udp_endpoints().unwrap();
+        bench.worker.timers.stop_at(Nanos::MAX);
         let mut knocker = bench.knock(1).remove(0);
         bench.turns();
         assert_eq!((knocker.hear(), knocker.client.lost.is_some()), (usize::from(!is_passed), !is_passed));

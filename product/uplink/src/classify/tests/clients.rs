@@ -65,11 +65,11 @@ fn the_account_is_that_of_sched() {
         let grant = sched.poll_grant(Nanos::ZERO).unwrap();
         let client = owners[grant.job.number as usize];
         let _progress = sched.on_sent(Nanos::ZERO, grant.job, PACKET_BYTES);
-        let want = sched.ahead_bytes(client).unwrap();
+        let want = sched.order().policy().ahead_bytes(client).unwrap();
         let ahead = kernel.send(client.into());
         assert!(ahead.abs_diff(want) < 100_000, "packet {packet} of client {client}: {ahead}, not {want}");
     }
-    let ahead = [0, 1, 2, 3].map(|client| sched.ahead_bytes(client).unwrap());
+    let ahead = [0, 1, 2, 3].map(|client| sched.order().policy().ahead_bytes(client).unwrap());
     assert!(ahead.iter().all(|&ahead| ahead > 3 * MB), "{ahead:?}");
 }
 

@@ -1,8 +1,8 @@
-//! The finds that other threads run for a worker, and who waits for them.
+//! The lookups that other threads run for a worker, and who waits for them.
 //!
-//! Those who ask for a path before its find has begun share it, and it waits in the queue of each one's client, or a client could have
+//! Those who ask for a path before its lookup has begun share it, and it waits in the queue of each one's client, or a client could have
 //! another wait as long as itself. Those who ask while it is being found do not get what is found: it may be older than their request, and what changed
-//! in between is theirs to see. They wait for the next find of the path, all together, which is seldom made: mostly the first has put
+//! in between is theirs to see. They wait for the next lookup of the path, all together, which is seldom made: mostly the first has put
 //! what they want into the cache.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use units::Nanos;
 
-use super::find::FindDone;
-use super::{Cache, Find, Found, Key, Lookup, Missing};
+use super::lookup::FinishedLookup;
+use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
 use crate::storage::{Done, Lane, Pool};
 
 /// What was found for an asker.
 pub type Answer = (u64, Result<Found, Missing>);
 
-/// A disk that has let a find wait for so long is told of.
+/// A disk that has let a lookup wait for so long is told of.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 
-/// A worker's finds. Askers are numbers; each asks for one path at a time.
-pub struct Finds {
+/// A worker's lookups. Askers are numbers; each asks for one path at a time.
+pub struct Lookups {
     pool: Arc<Pool>,
     done: Arc<Done<Ended>>,
     under_way: HashMap<Key, Askers>,
@@ -36,7 +36,7 @@ struct Askers {
     began_at: Nanos,
     device: u64,
     waiting: Arc<Mutex<Waiting>>,
-    /// They asked before the find began.
+    /// They asked before the lookup began.
     first: BTreeSet<u64>,
     /// In whose queues it is.
     clients: BTreeSet<u32>,
@@ -44,31 +44,31 @@ struct Askers {
     late_clients: BTreeSet<u32>,
 }
 
-/// A find in the queues of the pool.
+/// A lookup in the queues of the pool.
 struct Waiting {
     /// Taken by the first queue to come to it.
-    find: Option<Box<Find>>,
+    lookup: Option<Box<Lookup>>,
     /// False when all have left: then it is skipped.
     is_wanted: bool,
 }
 
 enum Ended {
-    Found(Box<FindDone>),
+    Found(Box<FinishedLookup>),
     /// Nobody waited for it.
     Skipped(Key),
 }
 
-impl Finds {
-    /// `wake` is called by another thread when there is something for [`Finds::take`].
-    pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Finds {
-        Finds { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
+impl Lookups {
+    /// `wake` is called by another thread when there is something for [`Lookups::take`].
+    pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Lookups {
+        Lookups { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
     }
 
-    /// Has a file found for this asker, a request of this client. [`Missing::Exhausted`] where too many finds wait already.
-    pub fn ask(&mut self, find: Box<Find>, asker: u64, client: u32) -> Result<(), Missing> {
-        if let Some(askers) = self.under_way.get_mut(find.key()) {
+    /// Has a file found for this asker, a request of this client. [`Missing::Exhausted`] where too many lookups wait already.
+    pub fn ask(&mut self, lookup: Box<Lookup>, asker: u64, client: u32) -> Result<(), Missing> {
+        if let Some(askers) = self.under_way.get_mut(lookup.key()) {
             let mut waiting = lock(&askers.waiting);
-            if waiting.find.is_none() {
+            if waiting.lookup.is_none() {
                 askers.late.insert(asker);
                 askers.late_clients.insert(client);
                 return Ok(());
@@ -82,7 +82,7 @@ impl Finds {
             }
             return Ok(());
         }
-        self.begin(find, BTreeSet::from([client]), BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
+        self.begin(lookup, BTreeSet::from([client]), BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
     }
 
     /// The asker wants no answer any more.
@@ -121,18 +121,18 @@ impl Finds {
                 Ended::Skipped(key) => key.clone(),
             };
             let Askers { first, mut clients, late, late_clients, .. } =
-                self.under_way.remove(&key).expect("a find ends once");
+                self.under_way.remove(&key).expect("a lookup ends once");
             let Ended::Found(done) = done else {
                 self.look_up(cache, &key, late_clients, late, now, into);
                 continue;
             };
             match cache.finish(*done) {
                 // It begins only now.
-                Lookup::Aside(find) => {
+                CacheAnswer::Offload(lookup) => {
                     clients.extend(late_clients);
-                    self.begin_or_refuse(find, clients, &first | &late, into);
+                    self.begin_or_refuse(lookup, clients, &first | &late, into);
                 }
-                Lookup::Done(found) => {
+                CacheAnswer::Ready(found) => {
                     tell(&found, first, into);
                     self.look_up(cache, &key, late_clients, late, now, into);
                 }
@@ -154,19 +154,19 @@ impl Finds {
             return;
         }
         match cache.lookup(key.site(), key.raw_path(), now) {
-            Lookup::Done(found) => tell(&found, askers, into),
-            Lookup::Aside(find) => self.begin_or_refuse(find, clients, askers, into),
+            CacheAnswer::Ready(found) => tell(&found, askers, into),
+            CacheAnswer::Offload(lookup) => self.begin_or_refuse(lookup, clients, askers, into),
         }
     }
 
     fn begin_or_refuse(
         &mut self,
-        find: Box<Find>,
+        lookup: Box<Lookup>,
         clients: BTreeSet<u32>,
         askers: BTreeSet<u64>,
         into: &mut impl Extend<Answer>,
     ) {
-        if let Err(askers) = self.begin(find, clients, askers) {
+        if let Err(askers) = self.begin(lookup, clients, askers) {
             tell(&Err(Missing::Exhausted), askers, into);
         }
     }
@@ -174,12 +174,12 @@ impl Finds {
     /// Gives the askers back where the pool takes no more.
     fn begin(
         &mut self,
-        find: Box<Find>,
+        lookup: Box<Lookup>,
         mut clients: BTreeSet<u32>,
         first: BTreeSet<u64>,
     ) -> Result<(), BTreeSet<u64>> {
-        let (key, began_at, device) = (find.key().clone(), find.began_at(), find.device());
-        let waiting = Arc::new(Mutex::new(Waiting { find: Some(find), is_wanted: true }));
+        let (key, began_at, device) = (lookup.key().clone(), lookup.began_at(), lookup.device());
+        let waiting = Arc::new(Mutex::new(Waiting { lookup: Some(lookup), is_wanted: true }));
         clients.retain(|&client| run_for(&self.pool, &self.done, client, device, &waiting).is_ok());
         if clients.is_empty() {
             return Err(first);
@@ -190,7 +190,7 @@ impl Finds {
     }
 }
 
-/// Puts a find into a client's queue.
+/// Puts a lookup into a client's queue.
 fn run_for(
     pool: &Pool,
     done: &Arc<Done<Ended>>,
@@ -199,20 +199,20 @@ fn run_for(
     waiting: &Arc<Mutex<Waiting>>,
 ) -> io::Result<()> {
     let (done, waiting) = (Arc::clone(done), Arc::clone(waiting));
-    pool.run_for(client, device, Lane::Find, move || {
+    pool.run_for(client, device, Lane::Lookup, move || {
         let mut waiting = lock(&waiting);
-        let (find, is_wanted) = (waiting.find.take(), waiting.is_wanted);
+        let (lookup, is_wanted) = (waiting.lookup.take(), waiting.is_wanted);
         drop(waiting);
-        let Some(find) = find else { return };
+        let Some(lookup) = lookup else { return };
         done.post(match is_wanted {
-            true => Ended::Found(Box::new(find.run())),
-            false => Ended::Skipped(find.key().clone()),
+            true => Ended::Found(Box::new(lookup.run())),
+            false => Ended::Skipped(lookup.key().clone()),
         });
     })
 }
 
 fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().expect("no thread panics while it holds a find")
+    waiting.lock().expect("no thread panics while it holds a lookup")
 }
 
 fn tell(found: &Result<Found, Missing>, askers: BTreeSet<u64>, into: &mut impl Extend<Answer>) {

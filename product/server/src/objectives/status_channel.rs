@@ -49,12 +49,12 @@ pub struct Found {
 
 /// One question at a time; and what the loop leaves there without being asked.
 #[derive(Debug, Default)]
-pub struct Desk {
+pub struct StatusChannel {
     asker: Mutex<Option<SyncSender<Status>>>,
     found: Mutex<Option<Found>>,
 }
 
-impl Desk {
+impl StatusChannel {
     /// `wake` has the loop look; `None` where it has not answered for so long.
     pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<Status> {
         let (answer, answered) = sync_channel(1);
@@ -85,12 +85,12 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once() {
-        let desk = Desk::default();
-        assert!(desk.asked().is_none());
+        let status_channel = StatusChannel::default();
+        assert!(status_channel.asked().is_none());
         let status = Status { classes: vec![], line: None };
-        let answer = || desk.asked().expect("somebody asks").send(status.clone()).unwrap();
-        assert_eq!(desk.ask(answer, Duration::from_secs(60)), Some(status.clone()));
-        assert!(desk.asked().is_none());
-        assert_eq!(desk.ask(|| (), Duration::ZERO), None);
+        let answer = || status_channel.asked().expect("somebody asks").send(status.clone()).unwrap();
+        assert_eq!(status_channel.ask(answer, Duration::from_secs(60)), Some(status.clone()));
+        assert!(status_channel.asked().is_none());
+        assert_eq!(status_channel.ask(|| (), Duration::ZERO), None);
     }
 }

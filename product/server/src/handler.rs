@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, multipart};
 use units::Nanos;
 
-use crate::files::{Cache, Entry, Find, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
+use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::log::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
@@ -25,7 +25,7 @@ pub struct Reply {
     pub trouble: Option<io::Error>,
 }
 
-/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Replier::serve`].
+/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
 #[derive(Debug, Clone, Copy)]
 pub struct To {
     pub site: Option<SiteNumber>,
@@ -35,7 +35,7 @@ pub struct To {
 }
 
 /// Makes responses for one worker.
-pub struct Replier {
+pub struct Handler {
     pub cache: Cache,
     served: Arc<Served>,
     /// Makes boundaries of multipart bodies differ.
@@ -54,9 +54,9 @@ impl From<Response<Body>> for Reply {
     }
 }
 
-impl Replier {
-    pub fn new(cache: Cache, served: Arc<Served>) -> Replier {
-        Replier { cache, served, boundaries: 0 }
+impl Handler {
+    pub fn new(cache: Cache, served: Arc<Served>) -> Handler {
+        Handler { cache, served, boundaries: 0 }
     }
 
     /// From now on for these sites.
@@ -90,7 +90,7 @@ impl Replier {
         &self.served.sites
     }
 
-    /// The site that a request is for; its number holds until the next [`Replier::serve`].
+    /// The site that a request is for; its number holds until the next [`Handler::serve`].
     pub fn site(&self, request: &Request) -> Option<SiteNumber> {
         self.sites().of(request.fields.host)
     }
@@ -100,40 +100,40 @@ impl Replier {
         self.served.log(site)
     }
 
-    /// What has to be found aside comes back instead, to be answered by [`Replier::reply_with`].
-    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Find>> {
+    /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`].
+    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Lookup>> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
-            return Ok(self.dressed(to, request, redirect(status, &target)));
+            return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
-                Lookup::Done(found) => Ok(self.reply_with(to, request, found)),
-                Lookup::Aside(find) => Err(find),
+                CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
+                CacheAnswer::Offload(lookup) => Err(lookup),
             },
-            Method::Options => Ok(self.dressed(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
+            Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.dressed(to, request, refused.into()))
+                Ok(self.with_headers(to, request, refused.into()))
             }
         }
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
-        self.dressed(to, request, reply)
+        self.with_headers(to, request, reply)
     }
 
     /// The answer to a client that asks too often (RFC 6585 section 4).
     pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
-        self.dressed(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
+        self.with_headers(to, request, refused.with("Retry-After", retry_after_s.to_string().as_bytes()).into())
     }
 
-    fn dressed(&self, to: To, request: &Request, reply: Reply) -> Reply {
+    fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
-        let response = self.sites().dress(site, request, to.is_secure, reply.response);
+        let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
         let Some(port) = to.http3_port else { return Reply { response, ..reply } };
         Reply { response: response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes()), ..reply }
     }

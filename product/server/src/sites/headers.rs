@@ -32,7 +32,7 @@ impl Sites {
     }
 
     /// The response with the fields of its site, and its body if it is an error's.
-    pub fn dress(
+    pub fn add_headers(
         &self,
         site: SiteNumber,
         request: &Request,
@@ -68,9 +68,9 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
         |name: &[u8]| ["content-type", "content-length"].iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name));
     let body = Piece::Page { page: Arc::clone(&page.bytes), at: 0 };
     let kept = response.fields().filter(|(name, _)| !is_of_body(name));
-    let dressed =
-        kept.fold(Response::new(response.status, body.into()), |dressed, (name, value)| dressed.with(name, value));
-    dressed.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
+    let response =
+        kept.fold(Response::new(response.status, body.into()), |response, (name, value)| response.with(name, value));
+    response.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
 }
 
 /// The same over TLS, at this port; `None` for a request that names no host, or is about no path.

@@ -6,9 +6,9 @@ use super::loader::{Known, Loader, Outcome};
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
 
-/// A find that may have to wait for a disk: to be run by somebody who can, and then given back to the cache it came from.
+/// A lookup that may have to wait for a disk: to be run by somebody who can, and then given back to the cache it came from.
 #[derive(Debug)]
-pub struct Find {
+pub struct Lookup {
     pub(super) request: Request,
     loader: Loader,
 }
@@ -28,17 +28,17 @@ pub(super) struct Request {
     pub reads_names: bool,
 }
 
-/// The end of a find.
-pub struct FindDone {
+/// The end of a lookup.
+pub struct FinishedLookup {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
     /// The folder that has no such name.
     pub(super) without: Option<Folder>,
 }
 
-impl Find {
-    pub(super) fn new(request: Request, loader: Loader) -> Find {
-        Find { request, loader }
+impl Lookup {
+    pub(super) fn new(request: Request, loader: Loader) -> Lookup {
+        Lookup { request, loader }
     }
 
     /// The disk it may have to wait for.
@@ -55,16 +55,16 @@ impl Find {
     }
 
     /// Waits as long as it takes.
-    pub fn run(self) -> FindDone {
-        let Find { request, loader } = self;
+    pub fn run(self) -> FinishedLookup {
+        let Lookup { request, loader } = self;
         let mut outcome = loader.find(&request.path, &request.known, Wait::Allowed);
         let reads = request.reads_names && matches!(outcome.loaded, Err(Stop::Missing(Missing::NotFound)));
         let without = reads.then(|| Folder::read(&loader, &request.path, &mut outcome.added)).flatten();
-        FindDone { request, outcome, without }
+        FinishedLookup { request, outcome, without }
     }
 }
 
-impl FindDone {
+impl FinishedLookup {
     pub fn key(&self) -> &Key {
         &self.request.key
     }

@@ -4,8 +4,6 @@ use super::*;
 use crate::files::fake_disk::FakeDisk;
 use crate::log::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
-use crate::transmit::Failure;
-use crate::worker::ending::Ending;
 use crate::worker::line::Line;
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -36,7 +34,7 @@ fn begin(bench: &mut Bench, disk: &FakeDisk, text: &str) -> Client {
 #[test]
 fn who_asks_for_something_else_is_answered_meanwhile() {
     for policy in POLICIES {
-        let (mut bench, disk) = bench("find", policy);
+        let (mut bench, disk) = bench("lookup", policy);
         let mut cold = begin(&mut bench, &disk, COLD);
         for _ in 0..3 {
             let mut warm = bench.connect();
@@ -64,7 +62,7 @@ fn pipelined_requests_keep_their_order() {
         for _ in 0..5 {
             bench.turn();
         }
-        assert_eq!(client.responses(), 1, "one behind a find was answered before it");
+        assert_eq!(client.responses(), 1, "one behind a lookup was answered before it");
         disk.set_hanging(false);
         bench.turn_until(&mut client, 6);
         let bodies: Vec<String> = client.received().split("HTTP/1.1 ").skip(1).map(body).collect();
@@ -130,11 +128,11 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         while !bench.worker.conns.is_empty() {
             bench.turn();
         }
-        assert!(bench.worker.found.is_empty());
+        assert!(bench.worker.replies.found() == 0);
     }
 }
 
-/// Who is the only one to wait for a find, and leaves when it has ended.
+/// Who is the only one to wait for a lookup, and leaves when it has ended.
 #[test]
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
@@ -144,7 +142,7 @@ fn an_answer_to_nobody_is_dropped() {
     while !bench.worker.conns.is_empty() {
         bench.turn();
     }
-    bench.worker.found.push_back((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();
@@ -158,9 +156,9 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
         let (mut bench, disk) = bench("full", policy);
         let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(&bench.folder).unwrap());
         let jam = Jam::new(&bench.pool);
-        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+        (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
         jam.wait_begun(THREADS_PER_DEVICE_MAX);
-        jam.fill(device, Lane::Find);
+        jam.fill(device, Lane::Lookup);
         let mut client = bench.connect();
         client.send(&[WARM, COLD, WARM].concat());
         bench.turn_until(&mut client, 3);
@@ -175,7 +173,7 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
 fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let (mut bench, disk) = bench("stop", "srpt");
     let mut client = begin(&mut bench, &disk, COLD);
-    bench.worker.now += Nanos::from_secs(10_000);
+    bench.worker.timers.set(bench.worker.timers.now() + Nanos::from_secs(10_000));
     bench.worker.sweep();
     assert!(!bench.worker.is_stopped());
     bench.worker.sweep();
@@ -199,7 +197,7 @@ fn who_leaves_before_the_answer_is_logged() {
     let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
     let (at, _) = bench.worker.conns.iter().next().unwrap();
-    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.now);
+    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.timers.now());
     bench.worker.conns[at].exchange(0).line = Some(Box::new(line));
     // One who only sends no more still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
@@ -210,21 +208,8 @@ fn who_leaves_before_the_answer_is_logged() {
     disk.set_hanging(false);
     // All is written when they are gone.
     let logs = Logs::start(&bench._threads).unwrap();
-    bench.worker.parts.log = logs.handle();
+    bench.worker.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");
-}
-
-/// There was a line for each.
-#[test]
-fn of_many_stalled_responses_one_is_told() {
-    let (mut bench, disk) = bench("stalled", "srpt");
-    let _client = begin(&mut bench, &disk, COLD);
-    let (at, _) = bench.worker.conns.iter().next().unwrap();
-    for _ in 0..1230 {
-        bench.worker.report(at.into(), &Failure::Stalled, 5, Ending::now());
-    }
-    assert_eq!(bench.worker.secured.stalled.count, 1229);
-    disk.set_hanging(false);
 }

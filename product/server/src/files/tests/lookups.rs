@@ -20,18 +20,18 @@ fn on(disk: &FakeDisk, options: Options) -> Site {
     Site::with(options, |root| root.on(disk))
 }
 
-/// The find of what cannot be found at once.
-fn aside(site: &mut Site, path: &str) -> Box<Find> {
+/// The lookup of what cannot be found at once.
+fn offloaded(site: &mut Site, path: &str) -> Box<Lookup> {
     match site.cache.lookup(0, path.as_bytes(), site.now) {
-        Lookup::Aside(find) => find,
-        Lookup::Done(found) => panic!("{path}: {found:?}"),
+        CacheAnswer::Offload(lookup) => lookup,
+        CacheAnswer::Ready(found) => panic!("{path}: {found:?}"),
     }
 }
 
 fn at_once(site: &mut Site, path: &str) -> Result<Found, Missing> {
     match site.cache.lookup(0, path.as_bytes(), site.now) {
-        Lookup::Done(found) => found,
-        Lookup::Aside(_) => panic!("{path} would wait"),
+        CacheAnswer::Ready(found) => found,
+        CacheAnswer::Offload(_) => panic!("{path} would wait"),
     }
 }
 
@@ -42,10 +42,10 @@ fn entry(found: Result<Found, Missing>) -> Arc<Entry> {
     }
 }
 
-fn finished(site: &mut Site, done: find::FindDone) -> Arc<Entry> {
+fn finished(site: &mut Site, done: lookup::FinishedLookup) -> Arc<Entry> {
     match site.cache.finish(done) {
-        Lookup::Done(found) => entry(found),
-        Lookup::Aside(_) => panic!("once was enough"),
+        CacheAnswer::Ready(found) => entry(found),
+        CacheAnswer::Offload(_) => panic!("once was enough"),
     }
 }
 
@@ -70,7 +70,7 @@ fn what_is_not_is_found_aside_and_then_known() {
     }
     assert_eq!(content(&entry(at_once(&mut site, "/warm"))), "warm");
     for (path, expected) in [("/cold", "cold"), ("/d/", "d/index.html"), ("/c%6fld", "cold")] {
-        let done = aside(&mut site, path).run();
+        let done = offloaded(&mut site, path).run();
         let found = finished(&mut site, done);
         assert_eq!(content(&found), expected);
         assert!(Arc::ptr_eq(&found, &entry(at_once(&mut site, path))), "{path}");
@@ -85,17 +85,17 @@ fn to_look_again_waits_no_more_than_to_find() {
     site.folder.put("cold", "old");
     let first = site.entry("/cold");
     site.now += REVALIDATE_AFTER;
-    let done = aside(&mut site, "/cold").run();
+    let done = offloaded(&mut site, "/cold").run();
     assert!(Arc::ptr_eq(&first, &finished(&mut site, done)), "unchanged");
     assert!(Arc::ptr_eq(&first, &entry(at_once(&mut site, "/cold"))), "and looked at");
     site.now += REVALIDATE_AFTER;
-    let find = aside(&mut site, "/cold");
+    let lookup = offloaded(&mut site, "/cold");
     site.folder.put("cold", "newer");
-    assert_eq!(content(&finished(&mut site, find.run())), "newer");
+    assert_eq!(content(&finished(&mut site, lookup.run())), "newer");
     site.now += REVALIDATE_AFTER;
     fs::remove_file(site.folder.path("cold")).unwrap();
-    let done = aside(&mut site, "/cold").run();
-    assert!(matches!(site.cache.finish(done), Lookup::Done(Err(Missing::NotFound))));
+    let done = offloaded(&mut site, "/cold").run();
+    assert!(matches!(site.cache.finish(done), CacheAnswer::Ready(Err(Missing::NotFound))));
     assert_eq!(site.cache.usage(), (0, 0, 0));
 }
 
@@ -103,13 +103,13 @@ fn to_look_again_waits_no_more_than_to_find() {
 fn a_listing_is_made_aside_and_then_known() {
     let mut site = Site::new(listed());
     site.folder.put("d/a", "a");
-    let done = aside(&mut site, "/d/").run();
-    let Lookup::Done(Ok(Found::Listing(page))) = site.cache.finish(done) else { panic!("no listing") };
+    let done = offloaded(&mut site, "/d/").run();
+    let CacheAnswer::Ready(Ok(Found::Listing(page))) = site.cache.finish(done) else { panic!("no listing") };
     let Ok(Found::Listing(known)) = at_once(&mut site, "/d/") else { panic!("no listing") };
     assert!(Arc::ptr_eq(&page, &known));
     site.folder.put("d/b", "b");
     site.cache.on_change();
-    aside(&mut site, "/d/");
+    offloaded(&mut site, "/d/");
 }
 
 /// The name is in memory, the content is not.
@@ -119,20 +119,20 @@ fn a_body_that_is_not_in_memory_is_loaded_aside() {
     let file = File::open(site.folder.put("a", "a".repeat(900))).unwrap();
     file.sync_all().unwrap();
     // The look itself has the kernel read ahead: a disk faster than a busy processor has the page there before the look ends.
-    let find = (0..100).find_map(|_| {
+    let lookup = (0..100).find_map(|_| {
         site.cache.clear();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         match site.cache.lookup(0, b"/a", site.now) {
-            Lookup::Aside(find) => Some(find),
-            Lookup::Done(found) => {
+            CacheAnswer::Offload(lookup) => Some(lookup),
+            CacheAnswer::Ready(found) => {
                 found.expect("it is there");
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 None
             }
         }
     });
-    let Some(find) = find else { return println!("SKIPPED: the temporary folder's pages cannot be dropped") };
-    let done = find.run();
+    let Some(lookup) = lookup else { return println!("SKIPPED: the temporary folder's pages cannot be dropped") };
+    let done = lookup.run();
     assert_eq!(content(&finished(&mut site, done)).len(), 900);
     site.cache.clear();
     assert_eq!(content(&entry(at_once(&mut site, "/a"))).len(), 900);
@@ -147,15 +147,15 @@ fn a_change_during_a_find_is_seen() {
         // The other spelling's watch is the same one, and given up meanwhile.
         site.entry("/a");
         site.now += REVALIDATE_AFTER;
-        let find = aside(&mut site, spelling);
+        let lookup = offloaded(&mut site, spelling);
         if spelling != "/a" {
-            let done = find.run();
+            let done = lookup.run();
             site.cache.clear();
             assert_eq!(content(&finished(&mut site, done)), "old");
         } else {
             site.folder.put("a", "mid");
             site.cache.on_change();
-            let done = find.run();
+            let done = lookup.run();
             site.folder.put("a", "old");
             site.cache.on_change();
             assert_eq!(content(&finished(&mut site, done)), "mid");
@@ -171,38 +171,38 @@ fn a_change_during_a_find_is_seen() {
 fn a_find_that_takes_too_long_is_not_remembered() {
     let mut site = Site::with(Options::default(), Root::uncached);
     site.folder.put("a", "a");
-    let find = aside(&mut site, "/a");
+    let lookup = offloaded(&mut site, "/a");
     let other = site.folder.put("b", "b");
     for _ in 0..2000 {
         site.get("/b");
         fs::write(&other, "b").unwrap();
         site.cache.on_change();
     }
-    let done = find.run();
+    let done = lookup.run();
     assert_eq!(content(&finished(&mut site, done)), "a");
     assert_eq!(site.cache.usage(), (0, 0, 0));
 }
 
-/// A worker's finds, on a disk that hangs.
-struct Desk {
+/// A worker's lookups, on a disk that hangs.
+struct Bench {
     site: Site,
     disk: FakeDisk,
     pool: Arc<Pool>,
-    finds: Finds,
+    lookups: Lookups,
     wakes: Receiver<()>,
     answers: Vec<Answer>,
 }
 
-impl Desk {
-    fn new(cold: &[&str]) -> Desk {
+impl Bench {
+    fn new(cold: &[&str]) -> Bench {
         let disk = FakeDisk::of(cold);
         disk.set_hanging(true);
         let (pool, (wake, wakes)) = (Pool::new(), channel());
-        let finds = Finds::new(pool.clone(), move || {
+        let lookups = Lookups::new(pool.clone(), move || {
             // The test may be over.
             let _ = wake.send(());
         });
-        Desk { site: on(&disk, Options::default()), disk, pool, finds, wakes, answers: Vec::new() }
+        Bench { site: on(&disk, Options::default()), disk, pool, lookups, wakes, answers: Vec::new() }
     }
 
     fn ask(&mut self, path: &str, asker: u64) -> Result<(), Missing> {
@@ -210,14 +210,14 @@ impl Desk {
     }
 
     fn ask_for(&mut self, client: u32, path: &str, asker: u64) -> Result<(), Missing> {
-        let find = aside(&mut self.site, path);
-        self.finds.ask(find, asker, client)
+        let lookup = offloaded(&mut self.site, path);
+        self.lookups.ask(lookup, asker, client)
     }
 
-    /// Waits for the end of one find.
+    /// Waits for the end of one lookup.
     fn take(&mut self) -> Vec<(u64, String)> {
         self.wakes.recv().unwrap();
-        self.finds.take(&mut self.site.cache, self.site.now, &mut self.answers);
+        self.lookups.take(&mut self.site.cache, self.site.now, &mut self.answers);
         let text = |found| match found {
             Ok(Found::File(entry)) => content(&entry),
             other => format!("{other:?}"),
@@ -228,142 +228,142 @@ impl Desk {
 
 #[test]
 fn those_who_want_the_same_share_a_find() {
-    let mut desk = Desk::new(&["cold"]);
-    desk.site.folder.put("cold", "cold");
-    desk.ask("/cold", 3).unwrap();
-    desk.disk.wait_asked(1);
+    let mut bench = Bench::new(&["cold"]);
+    bench.site.folder.put("cold", "cold");
+    bench.ask("/cold", 3).unwrap();
+    bench.disk.wait_asked(1);
     for asker in [1, 2, 7] {
-        desk.ask("/cold", asker).unwrap();
+        bench.ask("/cold", asker).unwrap();
     }
-    desk.finds.leave(&key("/cold"), 7);
-    desk.disk.set_hanging(false);
-    assert_eq!(desk.take(), [3, 1, 2].map(|asker| (asker, "cold".to_string())));
+    bench.lookups.leave(&key("/cold"), 7);
+    bench.disk.set_hanging(false);
+    assert_eq!(bench.take(), [3, 1, 2].map(|asker| (asker, "cold".to_string())));
     // It was looked at and opened.
-    assert_eq!(desk.disk.asked(), 2);
-    assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");
+    assert_eq!(bench.disk.asked(), 2);
+    assert_eq!(content(&entry(at_once(&mut bench.site, "/cold"))), "cold");
 }
 
 /// What was found may be older than the request of who came later; those get what is there after all of them have asked.
 #[test]
 fn late_askers_see_what_changed_before_they_asked() {
-    let mut desk = Desk::new(&["cold"]);
-    desk.ask("/cold", 1).unwrap();
-    desk.disk.set_hanging(false);
+    let mut bench = Bench::new(&["cold"]);
+    bench.ask("/cold", 1).unwrap();
+    bench.disk.set_hanging(false);
     // Nobody has taken its end yet.
-    let () = desk.wakes.recv().unwrap();
-    desk.site.folder.put("cold", "new");
+    let () = bench.wakes.recv().unwrap();
+    bench.site.folder.put("cold", "new");
     for asker in [2, 3] {
-        desk.ask("/cold", asker).unwrap();
+        bench.ask("/cold", asker).unwrap();
     }
-    desk.finds.take(&mut desk.site.cache, desk.site.now, &mut desk.answers);
-    assert!(matches!(desk.answers[..], [(1, Err(Missing::NotFound))]));
-    desk.answers.clear();
-    assert_eq!(desk.take(), [2, 3].map(|asker| (asker, "new".to_string())));
+    bench.lookups.take(&mut bench.site.cache, bench.site.now, &mut bench.answers);
+    assert!(matches!(bench.answers[..], [(1, Err(Missing::NotFound))]));
+    bench.answers.clear();
+    assert_eq!(bench.take(), [2, 3].map(|asker| (asker, "new".to_string())));
 }
 
 #[test]
 fn a_find_whose_askers_have_left_is_remembered_all_the_same() {
-    let mut desk = Desk::new(&["cold"]);
-    desk.site.folder.put("cold", "cold");
-    desk.ask("/cold", 1).unwrap();
-    desk.disk.wait_asked(1);
-    desk.finds.leave(&key("/cold"), 1);
-    desk.disk.set_hanging(false);
-    assert!(desk.take().is_empty());
-    assert_eq!(content(&entry(at_once(&mut desk.site, "/cold"))), "cold");
+    let mut bench = Bench::new(&["cold"]);
+    bench.site.folder.put("cold", "cold");
+    bench.ask("/cold", 1).unwrap();
+    bench.disk.wait_asked(1);
+    bench.lookups.leave(&key("/cold"), 1);
+    bench.disk.set_hanging(false);
+    assert!(bench.take().is_empty());
+    assert_eq!(content(&entry(at_once(&mut bench.site, "/cold"))), "cold");
 }
 
 /// One who asks for the same again before it is skipped has it found.
 #[test]
 fn a_find_that_nobody_awaits_is_skipped() {
-    let mut desk = Desk::new(&["cold"]);
-    desk.disk.set_hanging(false);
-    let device = aside(&mut desk.site, "/cold").device();
-    let jam = Jam::new(&desk.pool);
-    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    let mut bench = Bench::new(&["cold"]);
+    bench.disk.set_hanging(false);
+    let device = offloaded(&mut bench.site, "/cold").device();
+    let jam = Jam::new(&bench.pool);
+    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
     jam.wait_begun(THREADS_PER_DEVICE_MAX);
-    desk.ask("/cold", 1).unwrap();
-    desk.ask("/cold", 2).unwrap();
-    desk.finds.leave(&key("/cold"), 1);
-    desk.finds.leave(&key("/cold"), 2);
+    bench.ask("/cold", 1).unwrap();
+    bench.ask("/cold", 2).unwrap();
+    bench.lookups.leave(&key("/cold"), 1);
+    bench.lookups.leave(&key("/cold"), 2);
     drop(jam);
-    assert!(desk.take().is_empty());
-    assert_eq!(desk.disk.asked(), 0, "the disk was asked for nobody");
-    let jam = Jam::new(&desk.pool);
-    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.disk.asked(), 0, "the disk was asked for nobody");
+    let jam = Jam::new(&bench.pool);
+    (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
     jam.wait_begun(THREADS_PER_DEVICE_MAX);
-    desk.ask("/cold", 3).unwrap();
-    desk.finds.leave(&key("/cold"), 3);
-    desk.ask("/cold", 4).unwrap();
+    bench.ask("/cold", 3).unwrap();
+    bench.lookups.leave(&key("/cold"), 3);
+    bench.ask("/cold", 4).unwrap();
     drop(jam);
-    assert_eq!(desk.take(), [(4, "Err(NotFound)".to_string())]);
+    assert_eq!(bench.take(), [(4, "Err(NotFound)".to_string())]);
 }
 
 /// A client that has queued much before it asks for a path has others who want it wait no longer than their turn.
 #[test]
 fn a_find_waits_in_the_queue_of_each_client_that_wants_it() {
-    let mut desk = Desk::new(&["a", "b", "c", "cold"]);
-    desk.site.folder.put("cold", "cold");
-    desk.disk.set_hanging(false);
-    let device = aside(&mut desk.site, "/cold").device();
-    let (jam, last) = (Jam::new(&desk.pool), Jam::new(&desk.pool));
-    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    let mut bench = Bench::new(&["a", "b", "c", "cold"]);
+    bench.site.folder.put("cold", "cold");
+    bench.disk.set_hanging(false);
+    let device = offloaded(&mut bench.site, "/cold").device();
+    let (jam, last) = (Jam::new(&bench.pool), Jam::new(&bench.pool));
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
     jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);
-    assert!(last.add(device, Lane::Find));
+    assert!(last.add(device, Lane::Lookup));
     last.wait_begun(1);
     for (asker, path) in (1..).zip(["/a", "/b", "/c", "/cold"]) {
-        desk.ask_for(7, path, asker).unwrap();
+        bench.ask_for(7, path, asker).unwrap();
     }
-    desk.ask_for(8, "/cold", 5).unwrap();
+    bench.ask_for(8, "/cold", 5).unwrap();
     // One thread, so that they are found in the order of the queues.
     drop(last);
     let mut answers = Vec::new();
     while answers.len() < 5 {
-        answers.extend(desk.take().into_iter().map(|(asker, _)| asker));
+        answers.extend(bench.take().into_iter().map(|(asker, _)| asker));
     }
     assert_eq!(answers, [1, 4, 5, 2, 3]);
 }
 
 #[test]
 fn a_disk_that_hangs_is_told_of_once() {
-    let mut desk = Desk::new(&["cold"]);
-    let began_at = desk.site.now;
-    desk.ask("/cold", 1).unwrap();
-    let said = |desk: &mut Desk, after: Nanos| desk.finds.slow(began_at + after);
-    assert_eq!(said(&mut desk, SLOW_AFTER - Nanos(1)), None);
-    assert_eq!(said(&mut desk, SLOW_AFTER).as_deref(), Some("/cold"));
-    assert_eq!(said(&mut desk, SLOW_AFTER + SLOW_AFTER), None);
-    desk.disk.set_hanging(false);
-    desk.take();
-    assert_eq!(said(&mut desk, SLOW_AFTER + SLOW_AFTER), None);
-    desk.disk.set_hanging(true);
-    desk.site.folder.put("cold", "new");
-    desk.site.cache.on_change();
-    desk.ask("/cold", 1).unwrap();
-    assert_eq!(said(&mut desk, SLOW_AFTER).as_deref(), Some("/cold"), "another time");
-    desk.disk.set_hanging(false);
+    let mut bench = Bench::new(&["cold"]);
+    let began_at = bench.site.now;
+    bench.ask("/cold", 1).unwrap();
+    let said = |bench: &mut Bench, after: Nanos| bench.lookups.slow(began_at + after);
+    assert_eq!(said(&mut bench, SLOW_AFTER - Nanos(1)), None);
+    assert_eq!(said(&mut bench, SLOW_AFTER).as_deref(), Some("/cold"));
+    assert_eq!(said(&mut bench, SLOW_AFTER + SLOW_AFTER), None);
+    bench.disk.set_hanging(false);
+    bench.take();
+    assert_eq!(said(&mut bench, SLOW_AFTER + SLOW_AFTER), None);
+    bench.disk.set_hanging(true);
+    bench.site.folder.put("cold", "new");
+    bench.site.cache.on_change();
+    bench.ask("/cold", 1).unwrap();
+    assert_eq!(said(&mut bench, SLOW_AFTER).as_deref(), Some("/cold"), "another time");
+    bench.disk.set_hanging(false);
 }
 
 #[test]
 fn more_finds_than_can_wait_are_refused() {
-    let mut desk = Desk::new(&["cold", "other"]);
-    desk.site.folder.put("cold", "cold");
+    let mut bench = Bench::new(&["cold", "other"]);
+    bench.site.folder.put("cold", "cold");
     // It has the turn to read the names of the folder.
-    let device = aside(&mut desk.site, "/other").device();
-    desk.ask("/cold", 1).unwrap();
-    desk.disk.wait_asked(1);
-    let jam = Jam::new(&desk.pool);
-    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Find)));
+    let device = offloaded(&mut bench.site, "/other").device();
+    bench.ask("/cold", 1).unwrap();
+    bench.disk.wait_asked(1);
+    let jam = Jam::new(&bench.pool);
+    (1..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
     jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);
-    jam.fill(device, Lane::Find);
-    assert!(matches!(desk.ask("/other", 2), Err(Missing::Exhausted)));
+    jam.fill(device, Lane::Lookup);
+    assert!(matches!(bench.ask("/other", 2), Err(Missing::Exhausted)));
     // The one that is under way takes more askers, and what they would need besides is refused when it ends.
-    desk.ask("/cold", 3).unwrap();
-    fs::remove_file(desk.site.folder.path("cold")).unwrap();
-    desk.disk.set_hanging(false);
+    bench.ask("/cold", 3).unwrap();
+    fs::remove_file(bench.site.folder.path("cold")).unwrap();
+    bench.disk.set_hanging(false);
     jam.wait_begun(1);
-    jam.fill(device, Lane::Find);
-    assert_eq!(desk.take(), [(1, "Err(NotFound)".to_string()), (3, "Err(Exhausted)".to_string())]);
+    jam.fill(device, Lane::Lookup);
+    assert_eq!(bench.take(), [(1, "Err(NotFound)".to_string()), (3, "Err(Exhausted)".to_string())]);
 }
 
 #[test]

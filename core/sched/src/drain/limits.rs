@@ -1,0 +1,166 @@
+//! Limits of classes: their greatest rates, which need a clock, and their responses at a time.
+
+use std::collections::HashMap;
+
+use units::Nanos;
+
+use crate::classes::{Ceilings, ClassSpec, ClassTable};
+use crate::job::NO_CARRIER;
+use crate::jobs::Jobs;
+use crate::order::Order;
+use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
+
+/// Jobs of classes at their greatest rate that the guard passes over in one look.
+const PARKED_PER_LOOK_MAX: usize = 64;
+
+/// The limits of all classes.
+#[derive(Debug)]
+pub struct Limits {
+    ceilings: Ceilings,
+    /// A level for each class; those without a limit have none of their jobs there. `None` while no class has a limit.
+    slots: Option<Slots>,
+    sharing: Sharing,
+    is_limited: Vec<bool>,
+    /// The slots of the drain by the numbers of limited classes' jobs.
+    jobs: HashMap<u64, u32>,
+    /// Jobs that go on at the next look, in place of one that has ended.
+    woken: Vec<u64>,
+    /// Jobs of classes at their greatest rate that the guard would have helped.
+    parked: HashMap<u16, Vec<JobId>>,
+}
+
+impl Limits {
+    /// Of classes that the policy has in the same places.
+    pub fn new(table: &ClassTable) -> Limits {
+        let mut limits = Limits {
+            ceilings: Ceilings::default(),
+            slots: None,
+            sharing: table.slot_sharing,
+            is_limited: Vec::new(),
+            jobs: HashMap::new(),
+            woken: Vec::new(),
+            parked: HashMap::new(),
+        };
+        limits.replace(&table.classes);
+        limits
+    }
+
+    /// A number past the last class counts as the last.
+    fn class_of(&self, job: &Job) -> u16 {
+        job.class.min((self.is_limited.len() - 1) as u16)
+    }
+
+    /// The classes are these from now on; gives the jobs that go on.
+    pub fn replace(&mut self, specs: &[ClassSpec]) -> Vec<JobId> {
+        let go_on = self.replace_slots(specs);
+        go_on.into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
+    }
+
+    /// The same, by their numbers.
+    fn replace_slots(&mut self, specs: &[ClassSpec]) -> Vec<u64> {
+        for (class, spec) in (0..).zip(specs) {
+            self.ceilings.set(class, spec.greatest);
+        }
+        let mut go_on = Vec::new();
+        if let Some(slots) = &mut self.slots {
+            let freed = (0..).zip(&self.is_limited).zip(specs);
+            let freed = freed.filter(|((_, was), spec)| **was && spec.concurrent_max.is_none());
+            freed.for_each(|((level, _), _)| go_on.extend(slots.dissolve(level)));
+        }
+        self.is_limited = specs.iter().map(|spec| spec.concurrent_max.is_some()).collect();
+        if !self.is_limited.contains(&true) {
+            self.slots = None;
+            return go_on;
+        }
+        let level =
+            |spec: &ClassSpec| LevelSpec { priority: spec.priority.into(), slots: spec.concurrent_max.unwrap_or(0) };
+        let levels: Vec<LevelSpec> = specs.iter().map(level).collect();
+        match &mut self.slots {
+            Some(slots) => go_on.extend(slots.replace(&levels).iter().map(|turn| match turn {
+                Turn::Run(number) | Turn::Sleep(number) => *number,
+            })),
+            None => self.slots = Some(Slots::of_levels(&levels, self.sharing)),
+        }
+        go_on
+    }
+}
+
+impl Limits {
+    /// A job of a class has come. Says whether it may run, and which jobs sleep from now on: it, or another for it.
+    pub fn claim(&mut self, id: JobId, job: &Job) -> (bool, Vec<JobId>) {
+        let class = self.class_of(job);
+        let Some(slots) = self.slots.as_mut().filter(|_| self.is_limited[usize::from(class)]) else {
+            return (true, Vec::new());
+        };
+        self.jobs.insert(id.number, id.slot);
+        let (mut may_run, mut sleepers) = (false, Vec::new());
+        for turn in slots.arrive(id.number, class.into()) {
+            match turn {
+                Turn::Run(number) => may_run |= number == id.number,
+                Turn::Sleep(number) => sleepers.extend(id_of(&self.jobs, number)),
+            }
+        }
+        (may_run, sleepers)
+    }
+
+    /// A job has left; the one that goes on in its place does so at the next look.
+    pub fn release(&mut self, number: u64) {
+        if self.jobs.remove(&number).is_some()
+            && let Some(Turn::Run(next)) = self.slots.as_mut().and_then(|slots| slots.depart(number))
+        {
+            self.woken.push(next);
+        }
+    }
+
+    /// Jobs that go on in the place of others.
+    pub fn take_woken(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.woken).into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
+    }
+
+    /// Bytes of a class were handed down.
+    pub fn charge(&mut self, now: Nanos, job: &Job, wire_bytes: u64, order: &mut Order) {
+        let class = self.class_of(job);
+        if self.ceilings.on_sent(now, class, wire_bytes) {
+            order.policy_mut().hold(class, true);
+        }
+    }
+
+    /// A class that is below its greatest rate again.
+    pub fn poll_ceiling(&mut self, now: Nanos) -> Option<u16> {
+        self.ceilings.poll(now)
+    }
+
+    /// When those who wait for their class are to be looked at; at once, by an instant of the past, for those who go on.
+    pub fn poll_timeout(&self, past: Nanos) -> Option<Nanos> {
+        if self.woken.is_empty() { self.ceilings.next() } else { Some(past) }
+    }
+
+    /// The guard helps nobody beyond a class's greatest rate, and those who stand behind such a job are helped meanwhile.
+    pub fn park(&mut self, jobs: &Jobs, order: &mut Order) {
+        for _ in 0..PARKED_PER_LOOK_MAX {
+            let Some(slot) = order.waits_longest() else { return };
+            let job = jobs.at(slot);
+            let class = self.class_of(job);
+            if !self.ceilings.is_held(class) {
+                return;
+            }
+            self.parked.entry(class).or_default().push(JobId { slot, number: job.number });
+            order.pass_over(slot);
+        }
+    }
+
+    /// The guard looks at the jobs of this class again.
+    pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
+        for id in self.parked.remove(&class).into_iter().flatten() {
+            let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };
+            if job.carrier == NO_CARRIER || jobs.carrier_at(job.carrier).offered == Some(id.slot) {
+                order.wait(id.slot, jobs.waits_since(job), id.number);
+            }
+        }
+    }
+}
+
+/// The job of a limited class with this number.
+fn id_of(slots: &HashMap<u64, u32>, number: u64) -> Option<JobId> {
+    slots.get(&number).map(|slot| JobId { slot: *slot, number })
+}

@@ -1,0 +1,294 @@
+//! The jobs in the system and the carriers they are on: one table of slots, which no two of them share.
+
+use units::Nanos;
+use units::wire::Framing;
+
+use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Waits, Why};
+use crate::drain::{Grant, Sent};
+use crate::grow::{grow_to, reserve_one};
+use crate::job::{NO_CARRIER, OWN_RANK};
+use crate::{Arrival, Job, JobId, Pace, Size};
+
+/// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
+pub const JOBS_MAX: usize = 1 << 20;
+/// How many carriers may be open at once.
+pub const CARRIERS_MAX: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub struct Jobs {
+    jobs: Vec<Option<Job>>,
+    /// By slot, which is none of a job's then.
+    carriers: Vec<Option<Box<Carrier>>>,
+    carrier_count: usize,
+    /// Slots of neither.
+    vacant: Vec<u32>,
+    /// Number of the next job or carrier.
+    next_number: u64,
+    most: u64,
+}
+
+impl Jobs {
+    /// Jobs in the system, ready or not.
+    pub fn len(&self) -> usize {
+        self.jobs.len() - self.vacant.len() - self.carrier_count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The most that were in the system at once.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// The job, unless it has departed.
+    pub fn get(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
+    }
+
+    /// The job in a slot that the order has named.
+    pub(crate) fn at(&self, slot: u32) -> &Job {
+        self.jobs[slot as usize].as_ref().expect("a job of the order is in the system")
+    }
+
+    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Job {
+        self.jobs[slot as usize].as_mut().expect("a job of the order is in the system")
+    }
+
+    /// Jobs on an open carrier, as they came.
+    pub fn on(&self, id: CarrierId) -> impl Iterator<Item = JobId> {
+        self.carrier(id).into_iter().flat_map(Carrier::jobs).map(|(slot, number)| JobId { slot, number })
+    }
+
+    /// Whether the carrier is open and its connection takes no more.
+    pub fn is_blocked(&self, id: CarrierId) -> bool {
+        self.carrier(id).is_some_and(|carrier| carrier.waits.contains(Why::Carrier))
+    }
+
+    /// One more on the carrier is not too many.
+    pub(crate) fn has_room_on(&self, id: CarrierId) -> bool {
+        self.carrier(id).is_some_and(|carrier| carrier.len() < JOBS_PER_CARRIER_MAX)
+    }
+
+    pub(crate) fn carrier(&self, id: CarrierId) -> Option<&Carrier> {
+        self.carriers.get(id.slot as usize)?.as_deref().filter(|carrier| carrier.number == id.number)
+    }
+
+    /// Of a job that has one.
+    pub(crate) fn carrier_at(&self, at: u32) -> &Carrier {
+        self.carriers[at as usize].as_ref().expect("its carrier is open")
+    }
+
+    pub(crate) fn carrier_at_mut(&mut self, at: u32) -> &mut Carrier {
+        self.carriers[at as usize].as_mut().expect("its carrier is open")
+    }
+
+    /// Puts a job into the system, and on an open carrier, whose framing it has then.
+    pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(CarrierId, Precedence)>) -> JobId {
+        assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
+        assert!(arrival.size != Size::Known(0), "a response has at least a head");
+        let (slot, number) = (self.take_slot(), self.take_number());
+        let (mut carrier, mut framing) = (NO_CARRIER, arrival.framing);
+        if let Some((on, precedence)) = on {
+            let its = self.carrier_at_mut(on.slot);
+            its.add(slot, number, arrival.class, precedence);
+            (carrier, framing) = (on.slot, its.framing);
+        }
+        self.jobs[slot as usize] = Some(Job {
+            number,
+            arrived_at: now,
+            size: arrival.size,
+            attained: 0,
+            framing: framing.into(),
+            class: arrival.class,
+            client: arrival.client,
+            waits: Waits::default(),
+            carrier,
+            carried_rank: OWN_RANK,
+            waits_since: now,
+        });
+        self.most = self.most.max(self.len() as u64);
+        JobId { slot, number }
+    }
+
+    /// Takes a job out of the system, and off its carrier.
+    pub(crate) fn remove(&mut self, slot: u32) -> Job {
+        let job = self.jobs[slot as usize].take().expect("a job departs once");
+        if job.carrier != NO_CARRIER {
+            self.carrier_at_mut(job.carrier).remove(slot);
+        }
+        self.vacant.push(slot);
+        job
+    }
+
+    pub(crate) fn open(&mut self, framing: Framing) -> CarrierId {
+        assert!(self.carrier_count < CARRIERS_MAX, "more than {CARRIERS_MAX} carriers");
+        let (slot, number) = (self.take_slot(), self.take_number());
+        grow_to(&mut self.carriers, slot as usize + 1, || None);
+        self.carriers[slot as usize] = Some(Box::new(Carrier::new(number, framing)));
+        self.carrier_count += 1;
+        CarrierId { slot, number }
+    }
+
+    /// Of an open carrier, on which no job is left.
+    pub(crate) fn close(&mut self, id: CarrierId) {
+        self.carriers[id.slot as usize] = None;
+        self.carrier_count -= 1;
+        self.vacant.push(id.slot);
+    }
+
+    /// Since when the job, or its carrier, has had no byte though it could.
+    pub(crate) fn waits_since(&self, job: &Job) -> Nanos {
+        match job.carrier {
+            NO_CARRIER => job.waits_since,
+            at => self.carrier_at(at).waits_since,
+        }
+    }
+
+    /// The job is about to be ready: from now on its carrier waits, unless it does already.
+    pub(crate) fn begin_wait(&mut self, now: Nanos, slot: u32) {
+        let at = self.at(slot).carrier;
+        if at != NO_CARRIER {
+            let carrier = self.carrier_at_mut(at);
+            if carrier.offered.is_none() {
+                carrier.waits_since = now;
+            }
+        }
+    }
+
+    /// The job, or its carrier, has had these bytes, and waits from now on for the next. Gives how long it waited for them.
+    pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
+        let job = self.at_mut(slot);
+        if job.carrier == NO_CARRIER {
+            return (sent.content_bytes > 0).then(|| now - std::mem::replace(&mut job.waits_since, now));
+        }
+        let at = job.carrier;
+        let carrier = self.carrier_at_mut(at);
+        carrier.carried_bytes += sent.carried_bytes;
+        (sent.carried_bytes > 0).then(|| {
+            carrier.on_turn(slot);
+            now - std::mem::replace(&mut carrier.waits_since, now)
+        })
+    }
+
+    /// What a ready job is given at this pace. A grant ends where a segment of its connection does.
+    pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
+        let job = self.at(slot);
+        let (bytes_max, room_bytes) = match job.carrier {
+            NO_CARRIER => {
+                let bytes = lone_grant_bytes(job, pace.grant_bytes(job.framing()));
+                (bytes, bytes)
+            }
+            at => {
+                let over_bytes = self.carrier_at(at).carried_bytes % job.framing().segment_bytes;
+                let room_bytes = pace.grant_bytes(job.framing()) - over_bytes;
+                (room_bytes.min(left_at_most(job)), room_bytes)
+            }
+        };
+        Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes }
+    }
+
+    /// Room left in a segment that was granted to this carrier, for its next job: half a packet is headers for nothing. Asked after
+    /// [`crate::Drain::on_sent`], before the next grant.
+    pub fn filling(&self, id: CarrierId, room_bytes: u64) -> Option<Grant> {
+        let slot = self.carrier(id)?.offered.filter(|_| room_bytes > 0)?;
+        let job = self.at(slot);
+        let bytes_max = room_bytes.min(left_at_most(job));
+        Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes })
+    }
+
+    /// Slots that there is memory for.
+    pub fn slots(&self) -> usize {
+        self.jobs.capacity()
+    }
+
+    /// Gives back the memory of the slots behind the last in use, and says how many slots are left.
+    pub(crate) fn shrink(&mut self) -> usize {
+        let is_carrier = |slot: usize| self.carriers.get(slot).is_some_and(Option::is_some);
+        let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_carrier(slot));
+        let slots = used.map_or(0, |slot| slot + 1);
+        self.jobs.truncate(slots);
+        self.jobs.shrink_to_fit();
+        self.carriers.truncate(slots);
+        self.carriers.shrink_to_fit();
+        // The lowest are used first, so that the highest may fall free.
+        self.vacant.retain(|slot| (*slot as usize) < slots);
+        self.vacant.sort_unstable_by(|a, b| b.cmp(a));
+        self.vacant.shrink_to_fit();
+        slots
+    }
+
+    fn take_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.vacant.pop().unwrap_or_else(|| {
+            reserve_one(&mut self.jobs);
+            self.jobs.push(None);
+            self.jobs.len() as u32 - 1
+        })
+    }
+}
+
+/// Of a job that has its connection for itself: no short segment is sent but the last.
+fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
+    if let Size::Known(_) = job.size
+        && job.remaining() + job.framing().segment_bytes <= grant_bytes
+    {
+        // The usual case, and spares a division.
+        return job.remaining();
+    }
+    let over = job.attained % job.framing().segment_bytes;
+    (grant_bytes - over).min(left_at_most(job))
+}
+
+/// The bytes it has left at most.
+fn left_at_most(job: &Job) -> u64 {
+    match job.size {
+        Size::Known(_) => job.remaining(),
+        Size::AtLeast(_) | Size::Likely(_) => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Nanos;
+    use units::wire::Framing;
+
+    use crate::{Arrival, Drain, Pace, Precedence, Size, policy};
+
+    #[test]
+    fn slots_behind_the_last_in_use_are_given_back() {
+        for name in ["srpt", "fair", "fcfs"] {
+            let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+            let now = Nanos::ZERO;
+            let carrier = drain.open(Framing::ETHERNET);
+            let jobs: Vec<_> = (1..=1000).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            let (last, others) = jobs.split_last().unwrap();
+            others.iter().for_each(|&job| drain.on_end(job));
+            assert_eq!(drain.shrink(), 1001, "the last is in use");
+            // New ones come into low places.
+            let low: Vec<_> = (1..=10).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            drain.on_end(*last);
+            assert_eq!(drain.shrink(), 11);
+            assert!(drain.jobs().slots() < 100 && drain.jobs().len() == 10);
+            assert!(drain.jobs().get(*last).is_none() && low.iter().all(|&job| drain.jobs().get(job).is_some()));
+            // And the order goes on.
+            let on = drain.arrive_on(now, carrier, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
+            let mut left = 11;
+            while let Some(grant) = drain.poll_grant(now) {
+                left -= usize::from(drain.on_sent(now, grant.job, grant.bytes_max).is_departed());
+            }
+            assert!(left == 0 && drain.jobs().is_empty() && drain.jobs().get(on).is_none());
+            drain.close(carrier);
+            assert_eq!(drain.shrink(), 0);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The ready jobs: in the policy's order, and by how long they have waited, for the guard.
+
+use units::Nanos;
+
+use crate::carrier::Standing;
+use crate::job::{NO_CARRIER, OWN_RANK};
+use crate::jobs::Jobs;
+use crate::run_queue::{Key, RunQueue};
+use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
+
+pub struct Order {
+    policy: Box<dyn Policy>,
+    /// What the policy said, asked once: few follow jobs or look at paths.
+    follows_jobs: bool,
+    needs_path: bool,
+    guard: Guard,
+    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
+    waiting: RunQueue,
+    /// The slot that the outstanding grant was given against the policy.
+    helped: Option<u32>,
+    longest_wait: Nanos,
+}
+
+impl Order {
+    pub(crate) fn new(policy: Box<dyn Policy>) -> Order {
+        Order {
+            follows_jobs: policy.follows_jobs(),
+            needs_path: policy.needs_path(),
+            policy,
+            guard: Guard::default(),
+            waiting: RunQueue::default(),
+            helped: None,
+            longest_wait: Nanos::ZERO,
+        }
+    }
+
+    /// The same with a guard beside its ranks; a policy that starves nobody goes without.
+    pub(crate) fn with_guard(self, guard: Guard) -> Order {
+        let guard = if self.policy.can_starve() { guard } else { self.guard };
+        Order { guard, ..self }
+    }
+
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    pub(crate) fn policy_mut(&mut self) -> &mut dyn Policy {
+        &mut *self.policy
+    }
+
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The policy looks at paths.
+    pub fn needs_path(&self) -> bool {
+        self.needs_path
+    }
+
+    /// The job's priority band now, below [`Policy::bands`]; 0 for a departed job, whose last bytes matter most.
+    pub fn band(&self, jobs: &Jobs, id: JobId) -> u8 {
+        jobs.get(id).map_or(0, |job| self.policy.band(id.slot, job))
+    }
+
+    /// The longest that a ready job has waited for a byte so far; those that still wait are told by nobody.
+    pub fn longest_wait(&self) -> Nanos {
+        self.longest_wait
+    }
+
+    /// Nobody is ready.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.policy.first().is_none()
+    }
+
+    /// The job that is served next: the policy's first, or one that has waited too long, if the guard can pay for it.
+    pub(crate) fn next(&mut self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
+        let first = self.policy.first()?;
+        self.helped = self.overdue(jobs, pace, now).filter(|slot| *slot != first);
+        Some(self.helped.unwrap_or(first))
+    }
+
+    fn overdue(&self, jobs: &Jobs, pace: &Pace, now: Nanos) -> Option<u32> {
+        let slot = self.waiting.first()?;
+        let since = jobs.waits_since(jobs.at(slot));
+        self.guard.is_due(now, since, grant_wire_bytes(jobs, pace, slot)).then_some(slot)
+    }
+
+    /// The link was used, and the guard gets its share of that.
+    pub(crate) fn earn(&mut self, jobs: &Jobs, pace: &Pace, wire_bytes: u64) {
+        if wire_bytes > 0
+            && !self.guard.is_off()
+            && let Some(slot) = self.waiting.first()
+        {
+            self.guard.on_charged(wire_bytes, grant_wire_bytes(jobs, pace, slot));
+        }
+    }
+
+    /// The job is in the system; it is enqueued next.
+    pub(crate) fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
+        if self.needs_path {
+            self.policy.on_path(slot, path);
+        }
+        if self.follows_jobs {
+            self.policy.on_arrival(slot, job);
+        }
+    }
+
+    /// Bytes of the job were sent, and are in `job.attained` already.
+    pub(crate) fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64, wire_bytes: u64) {
+        if self.follows_jobs {
+            self.policy.on_sent(slot, job, bytes);
+        }
+        if self.helped.take() == Some(slot) {
+            self.guard.on_granted(wire_bytes);
+        }
+    }
+
+    /// A byte came after so long a wait.
+    pub(crate) fn on_waited(&mut self, wait: Nanos) {
+        self.longest_wait = self.longest_wait.max(wait);
+    }
+
+    /// The size of the job is known now.
+    pub(crate) fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
+        if self.follows_jobs && matches!(job.size, Size::Known(_)) {
+            self.policy.on_size(slot, before, job);
+        }
+    }
+
+    /// The job leaves the system, and the order first.
+    pub(crate) fn on_departure(&mut self, slot: u32, job: &Job) {
+        if self.follows_jobs {
+            self.policy.on_departure(slot, job);
+        }
+    }
+
+    /// The job is ready, or its rank has changed.
+    pub(crate) fn enqueue(&mut self, jobs: &mut Jobs, slot: u32) {
+        let job = jobs.at(slot);
+        if job.carrier != NO_CARRIER {
+            return self.enqueue_on_carrier(jobs, slot);
+        }
+        self.policy.enqueue(slot, job);
+        self.wait(slot, job.waits_since, job.number);
+    }
+
+    fn enqueue_on_carrier(&mut self, jobs: &mut Jobs, slot: u32) {
+        let job = jobs.at(slot);
+        let (key, size, at) = (self.policy.within(slot, job), self.policy.size_rank(slot, job), job.carrier);
+        let carrier = jobs.carrier_at_mut(at);
+        carrier.set(slot, Some(Standing { key, size }));
+        if size.is_some() || carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
+            self.offer(jobs, at);
+        }
+    }
+
+    /// The job is not ready; a no-op if it is not in the order.
+    pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
+        let job = jobs.at(slot);
+        if job.carrier != NO_CARRIER {
+            let at = job.carrier;
+            jobs.carrier_at_mut(at).set(slot, None);
+            return self.offer(jobs, at);
+        }
+        self.policy.dequeue(slot, job);
+        self.wait_no_more(slot);
+    }
+
+    /// Puts the carrier's best job at its place in the order, and takes out the one that stood there for it.
+    pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
+        let carrier = jobs.carrier_at_mut(at);
+        let (before, offer, waits_since) = (carrier.offered, carrier.offer(), carrier.waits_since);
+        carrier.offered = offer.map(|(slot, _)| slot);
+        if let Some((slot, rank)) = offer {
+            let job = jobs.at_mut(slot);
+            job.carried_rank = rank.unwrap_or(OWN_RANK);
+            self.policy.enqueue(slot, job);
+            self.wait(slot, waits_since, job.number);
+        }
+        if let Some(slot) = before.filter(|before| offer.is_none_or(|(slot, _)| slot != *before)) {
+            self.policy.dequeue(slot, jobs.at(slot));
+            self.wait_no_more(slot);
+        }
+    }
+
+    /// The slot that has waited longest, of those that the guard looks at.
+    pub(crate) fn waits_longest(&self) -> Option<u32> {
+        self.waiting.first()
+    }
+
+    /// The guard looks at a ready job from now on.
+    pub(crate) fn wait(&mut self, slot: u32, since: Nanos, number: u64) {
+        if !self.guard.is_off() {
+            self.waiting.set(slot, Key { rank: since.0, number });
+        }
+    }
+
+    /// The guard passes over a job, ready or not.
+    pub(crate) fn pass_over(&mut self, slot: u32) {
+        self.waiting.remove(slot);
+    }
+
+    fn wait_no_more(&mut self, slot: u32) {
+        if !self.guard.is_off() {
+            self.waiting.remove(slot);
+            if self.waiting.len() == 0 {
+                self.guard.forget();
+            }
+        }
+    }
+}
+
+fn grant_wire_bytes(jobs: &Jobs, pace: &Pace, slot: u32) -> u64 {
+    jobs.at(slot).framing().wire_bytes(jobs.grant(slot, pace).bytes_max)
+}

@@ -1,0 +1,146 @@
+//! The link as the drain sees it: when it takes the next grant, and what left that no grant covered.
+
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+use crate::handshakes::Handshakes;
+use crate::overtaking::Overtaking;
+use crate::{Correction, Ledger, Pace, Reading};
+
+#[derive(Debug)]
+pub struct Pacer {
+    pace: Pace,
+    ledger: Ledger,
+    handshakes: Handshakes,
+    overtaking: Overtaking,
+    /// When bytes were last handed down, or the link began to be used again.
+    used_at: Nanos,
+    /// Charged without a grant, since this was last asked for.
+    ungranted_bytes: u64,
+}
+
+impl Pacer {
+    pub(crate) fn new(pace: Pace) -> Pacer {
+        Pacer {
+            ledger: Ledger::new(pace.rate, pace.behind),
+            overtaking: Overtaking::new(pace.grant_for),
+            pace,
+            handshakes: Handshakes::default(),
+            used_at: Nanos::ZERO,
+            ungranted_bytes: 0,
+        }
+    }
+
+    pub(crate) fn with_foreign_share(self, permille: u32) -> Pacer {
+        Pacer { ledger: self.ledger.with_foreign_share(permille), ..self }
+    }
+
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn used_at(&self) -> Nanos {
+        self.used_at
+    }
+
+    /// Wire bytes of the longest grant on a connection of this framing.
+    pub(crate) fn longest_grant_wire_bytes(&self, framing: Framing) -> u64 {
+        let longest = Pace { grant_for: self.overtaking.longest(), ..self.pace };
+        framing.wire_bytes(longest.grant_bytes(framing))
+    }
+
+    /// When the link takes the next grant; an instant that may have passed.
+    pub(crate) fn free_at(&self) -> Nanos {
+        self.ledger.room_at(self.pace.ahead)
+    }
+
+    /// A job of so many bytes came first in the order, and yet waits for what was last granted.
+    pub(crate) fn on_overtaking(&mut self, bytes: u64) {
+        self.overtaking.on_waits(bytes);
+    }
+
+    /// A grant was handed down, to a job that had so much left before.
+    pub(crate) fn on_granted(&mut self, now: Nanos, wire_bytes: u64, left_bytes: u64) {
+        self.used_at = now;
+        self.ledger.charge(now, wire_bytes);
+        if let Some(rate) = self.pace.rate {
+            self.overtaking.on_granted(rate.time_for(wire_bytes), left_bytes);
+            self.pace.grant_for = self.overtaking.grant_for();
+        }
+    }
+
+    /// Somebody is ready again; gives for how long nobody was.
+    pub(crate) fn resume(&mut self, now: Nanos) -> Nanos {
+        let idle = now - self.used_at;
+        self.used_at = now;
+        self.ledger.resume(now);
+        idle
+    }
+
+    pub(crate) fn set_rate(&mut self, now: Nanos, rate: Option<Rate>) {
+        self.pace.rate = rate;
+        self.ledger.set_rate(now, rate);
+    }
+
+    /// Wire bytes that were charged without a grant since this was last asked for.
+    pub(crate) fn take_ungranted_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.ungranted_bytes)
+    }
+
+    /// A connection was new when its response came: the round trip of its handshake.
+    pub fn on_handshake(&mut self, rtt: Nanos) {
+        self.handshakes.on_round_trip(rtt);
+    }
+
+    /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
+    /// or bytes that a grant covered stay with TCP for now, and the link is free for others. `is_read` says that the queue below
+    /// is measured ([`Pacer::on_reading`]).
+    pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
+        if correction.charge_bytes > 0 {
+            self.ledger.charge_late(now, correction.charge_bytes, is_read);
+            self.ungranted_bytes += correction.charge_bytes;
+        }
+        if correction.refund_bytes > 0 {
+            self.ledger.refund(correction.refund_bytes);
+        }
+    }
+
+    /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
+    pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
+        let is_read = is_read && !self.leaves_at_once(wire_bytes);
+        self.ledger.charge_ahead(now, wire_bytes, is_read);
+        self.ungranted_bytes += wire_bytes;
+    }
+
+    /// Accounts were settled at the end of their connections: what was charged and not sent is what was foreseen and never
+    /// came.
+    pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
+        self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
+        if correction.refund_bytes > 0 {
+            let is_read = is_read && !self.leaves_at_once(correction.refund_bytes);
+            self.ledger.refund_ahead(correction.refund_bytes, is_read);
+        }
+    }
+
+    /// What is foreseen is an acknowledgement alone and its client is near. No reading need show it: a bucket lets it go at once,
+    /// and on a line no faster than the bucket twenty of them are a packet that stands there for as long as there is work.
+    fn leaves_at_once(&self, wire_bytes: u64) -> bool {
+        const ALONE_BYTES_MAX: u64 = 100;
+        const NEAR: Nanos = Nanos::from_millis(1);
+        wire_bytes <= ALONE_BYTES_MAX && self.handshakes.shortest().is_some_and(|rtt| rtt <= NEAR)
+    }
+
+    /// The queue below was measured; see [`Ledger::on_reading`].
+    pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
+        self.ledger.on_reading(now, reading);
+    }
+
+    /// The last hand-down is watched; see [`Ledger::on_watched`].
+    pub fn on_watched(&mut self, now: Nanos) {
+        self.ledger.on_watched(now);
+    }
+}

@@ -1,0 +1,62 @@
+//! Our control stream (RFC 9114 section 6.2.1): opened as soon as the client lets it be, and what is still to be said on it.
+
+use quinn_proto::{Connection, Dir, StreamId, WriteError};
+
+use crate::h3::control::{MAX_FIELD_SECTION_SIZE, QPACK_BLOCKED_STREAMS, QPACK_MAX_TABLE_CAPACITY};
+use crate::h3::{frames, uni, varint};
+
+#[derive(Debug)]
+pub struct Control {
+    id: Option<StreamId>,
+    to_say: Vec<u8>,
+    /// Of a request, for SETTINGS.
+    head_bytes_max: usize,
+}
+
+impl Control {
+    pub fn new(head_bytes_max: usize) -> Control {
+        Control { id: None, to_say: Vec::new(), head_bytes_max }
+    }
+
+    /// Says what is to be said, as far as the client lets it.
+    pub fn say(&mut self, connection: &mut Connection) {
+        // A ClientHello of two datagrams has its limit on streams in the second.
+        if self.id.is_none() {
+            self.id = connection.streams().open(Dir::Uni);
+            if self.id.is_some() {
+                self.to_say.splice(0..0, greeting(self.head_bytes_max));
+            }
+        }
+        let Some(id) = self.id.filter(|_| !self.to_say.is_empty()) else { return };
+        let said = connection.send_stream(id).write(&self.to_say).unwrap_or(0);
+        self.to_say.drain(..said);
+    }
+
+    /// Requests from this stream on are not served (RFC 9114 section 5.2).
+    pub fn go_away(&mut self, stream: u32) {
+        let id = 4 * u64::from(stream);
+        frames::head(frames::GOAWAY, varint::bytes(id) as u64, &mut self.to_say);
+        varint::write(id, &mut self.to_say);
+    }
+
+    /// Whether nothing at all may be written on the connection: where its window is shut, this stream is refused too.
+    pub fn is_refused(&self, connection: &mut Connection) -> bool {
+        self.id.is_some_and(|id| connection.send_stream(id).write(&[]) == Err(WriteError::Blocked))
+    }
+}
+
+/// What the stream begins with: its type, and SETTINGS (RFC 9114 section 7.2.4).
+fn greeting(head_bytes_max: usize) -> Vec<u8> {
+    let mut settings = Vec::new();
+    for (setting, value) in
+        [(QPACK_MAX_TABLE_CAPACITY, 0), (MAX_FIELD_SECTION_SIZE, head_bytes_max as u64), (QPACK_BLOCKED_STREAMS, 0)]
+    {
+        varint::write(setting, &mut settings);
+        varint::write(value, &mut settings);
+    }
+    let mut said = Vec::new();
+    varint::write(uni::CONTROL, &mut said);
+    frames::head(frames::SETTINGS, settings.len() as u64, &mut said);
+    said.extend(settings);
+    said
+}

@@ -1,0 +1,293 @@
+//! Which connections and requests are let in, and which connections give way to them. An operator hears of refusals by the lines
+//! that are returned, for the error log.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use units::Nanos;
+
+use super::client::KnownClients;
+use super::connections::Connections;
+use super::idle::Idle;
+use super::streams::OpenStreams;
+use crate::clients::{Busy, ClientWeights, Clients, Column, Refusal};
+use crate::config::Limits;
+use crate::places::Places;
+
+pub struct Admission {
+    /// The number of this worker among those that share places and clients.
+    worker: usize,
+    places: Arc<Places>,
+    clients: Arc<Clients>,
+    weights: ClientWeights,
+    /// No connection gives way.
+    holds_places: bool,
+    known: KnownClients,
+    idle: Idle,
+    streams: OpenStreams,
+}
+
+/// A client whose connection was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Admitted {
+    /// The index of its account.
+    pub client: u32,
+    /// For how many clients it counts, where its account under this index is to begin.
+    pub weight: Option<u8>,
+}
+
+/// What a client that found no place has to do.
+#[cfg(feature = "http3")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// Another worker may give one up in a moment.
+    Wait,
+    Refused,
+}
+
+impl Admission {
+    pub fn new(worker: usize, places: Arc<Places>, clients: Arc<Clients>, limits: &Limits) -> Admission {
+        Admission {
+            worker,
+            streams: OpenStreams::beside(places.max()),
+            places,
+            clients,
+            weights: limits.client_weights.clone(),
+            holds_places: limits.holds_places,
+            known: KnownClients::default(),
+            idle: Idle::default(),
+        }
+    }
+
+    /// Whether there is a place for a connection; then it is taken, and [`Admission::enter`] or [`Admission::give_back_place`] follows.
+    pub(super) fn take_place(&self) -> bool {
+        self.places.take()
+    }
+
+    pub(super) fn give_back_place(&self) {
+        self.places.give_back();
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.places.has_room()
+    }
+
+    /// A client waits for a place at some worker.
+    pub(super) fn is_place_wanted(&self) -> bool {
+        self.places.is_wanted() && !self.places.has_room()
+    }
+
+    /// A client waits here.
+    pub(super) fn wait_for_place(&self) {
+        self.places.wait(self.worker);
+    }
+
+    pub(super) fn wait_no_more(&self) {
+        self.places.wait_no_more(self.worker);
+    }
+
+    /// What one that could not wait in its socket has to do without a place.
+    #[cfg(feature = "http3")]
+    pub(super) fn without_place(&self) -> NoPlace {
+        if self.places.workers() > 1 && !self.holds_places { NoPlace::Wait } else { NoPlace::Refused }
+    }
+
+    /// The idle connection that gives way next, and its deadline when it was found idle.
+    pub(super) fn next_idle(&mut self, now: Nanos, conns: &Connections) -> Option<(u64, Nanos)> {
+        if self.holds_places { None } else { self.idle.next(now, conns) }
+    }
+
+    /// When a place may be found for a client that waits for one.
+    pub(super) fn room_at(&self) -> Option<Nanos> {
+        (self.is_place_wanted() && !self.holds_places).then_some(self.idle.next_look_at())
+    }
+
+    /// All places are taken: a line, if one is due.
+    pub(super) fn on_full(&self, now: Nanos) -> Option<String> {
+        let consequence = if self.holds_places {
+            "new clients wait"
+        } else {
+            "a new client replaces the longest idle one, or waits; raise --connections or ulimit -n"
+        };
+        self.places.tell(now).then(|| format!("all {} connections are in use: {consequence}", self.places.max()))
+    }
+
+    /// The client of a newcomer that has a place. It has as many connections as it may: its place is given back, and there is a line if
+    /// one is due.
+    pub(super) fn enter(&mut self, now: Nanos, address: IpAddr) -> Result<Admitted, Option<String>> {
+        match self.clients.enter(address, now) {
+            Ok(client) => {
+                let weight = self.known.is_new(client).then(|| self.weights.of(address));
+                Ok(Admitted { client: client.index, weight })
+            }
+            Err(refusal) => {
+                self.places.give_back();
+                Err(refusal.notice)
+            }
+        }
+    }
+
+    /// A connection has ended. Behind a client's last one the index may be another's.
+    pub(super) fn leave(&mut self, now: Nanos, client: u32) {
+        let bytes = self.known.take_bytes(client);
+        self.clients.leave(client, bytes, now);
+        self.places.give_back();
+    }
+
+    /// Workers that share the places.
+    #[cfg(feature = "http3")]
+    pub(super) fn workers(&self) -> usize {
+        self.places.workers()
+    }
+
+    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
+    #[cfg(feature = "http3")]
+    pub(super) fn is_scarce(&self, address: IpAddr) -> bool {
+        !self.places.has_room() || self.clients.has_half(address)
+    }
+
+    /// A request of a client.
+    pub(super) fn on_request(&self, now: Nanos, client: u32) -> Result<(), Refusal> {
+        self.clients.on_request(client, now)
+    }
+
+    /// It will be counted again.
+    pub(super) fn on_postponed(&self, client: u32) {
+        self.clients.on_postponed(client);
+    }
+
+    /// So many bytes were sent to a client.
+    pub(super) fn spend(&mut self, client: u32, bytes: u64) {
+        self.known.add(client, bytes);
+    }
+
+    /// Books what was sent to a client, and besides it so much of responses under way.
+    pub(super) fn book(&mut self, now: Nanos, client: u32, bytes_under_way: u64) {
+        let bytes = self.known.take_bytes(client) + bytes_under_way;
+        if bytes > 0 {
+            self.clients.on_bytes(client, bytes, now);
+        }
+    }
+
+    /// A line about refusals that is due; to be asked for until there is none, about once a second.
+    pub(super) fn notice(&self, now: Nanos) -> Option<String> {
+        self.clients.notice(now)
+    }
+
+    /// The busiest clients in lines, if they were asked for; with what each is ahead of its share, where that is kept.
+    pub(super) fn busiest(&self, now: Nanos, ahead_bytes: impl Fn(u32) -> Option<u64>) -> Vec<String> {
+        if !self.clients.take_asked() {
+            return Vec::new();
+        }
+        let ahead = |one: &Busy| ahead_bytes(one.client.index).unwrap_or(0).to_string();
+        let columns: &[Column] = if ahead_bytes(0).is_some() { &[("ahead", &ahead)] } else { &[] };
+        self.clients.lines(now, columns)
+    }
+
+    /// There are as many streams as there may be.
+    pub(super) fn is_full_of_streams(&self) -> bool {
+        self.streams.count >= self.streams.max
+    }
+
+    pub(super) fn streams_max(&self) -> usize {
+        self.streams.max
+    }
+
+    pub(super) fn on_stream_begun(&mut self) {
+        self.streams.count += 1;
+    }
+
+    pub(super) fn on_streams_ended(&mut self, count: usize) {
+        self.streams.count -= count;
+    }
+}
+
+#[cfg(test)]
+impl Admission {
+    pub(super) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    pub(super) fn streams(&mut self) -> &mut OpenStreams {
+        &mut self.streams
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::wake::Wake;
+
+    const NOW: Nanos = Nanos::from_secs(5);
+
+    fn admission(places: usize, limits: &Limits) -> Admission {
+        let places = Places::new(places, &[Arc::new(Wake::new().unwrap())]);
+        let clients = Clients::new(limits.clients(places.max()));
+        Admission::new(0, Arc::new(places), Arc::new(clients), limits)
+    }
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, last).into()
+    }
+
+    #[test]
+    fn a_client_with_as_many_connections_as_it_may_have_gives_its_place_back() {
+        let limits = Limits { client_connections_max: Some(1), ..Limits::default() };
+        let mut admission = admission(2, &limits);
+        assert!(admission.take_place());
+        let first = admission.enter(NOW, address(1)).unwrap();
+        assert!(first.weight.is_some(), "its account begins");
+        assert!(admission.take_place() && !admission.has_room());
+        let notice = admission.enter(NOW, address(1)).unwrap_err().unwrap();
+        assert!(notice.starts_with("refused 1 connection"), "{notice}");
+        assert!(admission.has_room() && admission.take_place());
+        let other = admission.enter(NOW, address(2)).unwrap();
+        assert_ne!(first.client, other.client);
+        admission.leave(NOW, first.client);
+        assert!(admission.take_place());
+        let again = admission.enter(NOW, address(1)).unwrap();
+        assert_eq!((again.client, again.weight), (first.client, None), "it was there before");
+    }
+
+    #[test]
+    fn what_was_sent_is_booked_with_what_is_under_way_and_once() {
+        let mut admission = admission(2, &Limits::default());
+        assert!(admission.take_place());
+        let client = admission.enter(NOW, address(1)).unwrap().client;
+        admission.spend(client, 1000);
+        admission.book(NOW, client, 24);
+        admission.book(NOW, client, 0);
+        assert_eq!(admission.clients().busiest(NOW)[0].bytes, 1024);
+        admission.clients().ask_lines();
+        assert!(!admission.busiest(NOW, |_| None).is_empty());
+        assert!(admission.busiest(NOW, |_| None).is_empty(), "once");
+    }
+
+    #[test]
+    fn when_all_places_are_taken_idle_connections_give_way_unless_they_hold_theirs() {
+        let mut gives_way = admission(1, &Limits::default());
+        let mut holds = admission(1, &Limits { holds_places: true, ..Limits::default() });
+        for (admission, end) in [(&mut gives_way, "ulimit -n"), (&mut holds, "new clients wait")] {
+            assert!(admission.take_place() && !admission.take_place());
+            assert!(admission.on_full(NOW).unwrap().ends_with(end));
+            assert_eq!((admission.on_full(NOW), admission.is_place_wanted()), (None, false));
+            admission.wait_for_place();
+            assert!(admission.is_place_wanted());
+        }
+        assert!(gives_way.room_at().is_some() && holds.room_at().is_none());
+        gives_way.wait_no_more();
+        assert!(gives_way.room_at().is_none());
+    }
+
+    #[test]
+    fn streams_are_bounded() {
+        let mut admission = admission(2, &Limits::default());
+        admission.streams().max = 2;
+        [(); 2].iter().for_each(|()| admission.on_stream_begun());
+        assert!(admission.is_full_of_streams());
+        admission.on_streams_ended(1);
+        assert!(!admission.is_full_of_streams());
+    }
+}

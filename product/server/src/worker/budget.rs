@@ -1,0 +1,118 @@
+//! What is left of a turn: to the connection being read, to handshakes, and of the events that began it.
+
+/// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
+const REQUESTS_PER_TURN_MAX: u32 = 64;
+/// Bytes that are sent to one connection in a turn, give or take one response: what a socket buffer takes anyway.
+pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
+/// A connection whose buffer is full when it is read has more to say than others, who come first.
+const RECEIVES_PER_TURN_MAX: u32 = 4;
+/// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
+pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    requests: u32,
+    bytes: u64,
+    receives: u32,
+    handshakes: usize,
+    /// Connections of QUIC that were begun in this turn: counted apart, since who begins them may forge addresses, and no handshake over
+    /// TCP is to wait for that.
+    #[cfg(feature = "http3")]
+    quic_handshakes: usize,
+    /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
+    pub to_come: usize,
+}
+
+impl Budget {
+    pub fn begin_turn(&mut self) {
+        self.handshakes = 0;
+        #[cfg(feature = "http3")]
+        {
+            self.quic_handshakes = 0;
+        }
+    }
+
+    /// The next connection is read.
+    pub fn begin_connection(&mut self) {
+        (self.requests, self.bytes, self.receives) = (REQUESTS_PER_TURN_MAX, BYTES_PER_TURN_MAX, RECEIVES_PER_TURN_MAX);
+    }
+
+    /// The connection is answered no more requests.
+    pub fn is_spent(&self) -> bool {
+        self.requests == 0 || self.bytes == 0
+    }
+
+    /// Nor is it read any more.
+    pub fn is_read_enough(&self) -> bool {
+        self.is_spent() || self.receives == 0
+    }
+
+    pub fn on_receive(&mut self) {
+        self.receives -= 1;
+    }
+
+    pub fn on_request(&mut self) {
+        self.requests = self.requests.saturating_sub(1);
+    }
+
+    pub fn on_sent(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    pub fn on_handshake(&mut self) {
+        self.handshakes += 1;
+    }
+
+    pub fn has_handshake_left(&self) -> bool {
+        self.handshakes < HANDSHAKES_PER_TURN_MAX
+    }
+
+    #[cfg(feature = "http3")]
+    pub fn on_quic_handshake(&mut self) {
+        self.quic_handshakes += 1;
+    }
+
+    /// A handshake of QUIC costs as much as one over TCP.
+    #[cfg(feature = "http3")]
+    pub fn has_quic_handshake_left(&self) -> bool {
+        self.quic_handshakes < HANDSHAKES_PER_TURN_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_its_share_of_requests_bytes_and_reads() {
+        let mut budget = Budget::default();
+        budget.begin_connection();
+        (1..REQUESTS_PER_TURN_MAX).for_each(|_| budget.on_request());
+        assert!(!budget.is_spent());
+        budget.on_request();
+        budget.on_request();
+        assert!(budget.is_spent() && budget.is_read_enough());
+        budget.begin_connection();
+        budget.on_sent(BYTES_PER_TURN_MAX - 1);
+        assert!(!budget.is_spent());
+        budget.on_sent(1 << 30);
+        assert!(budget.is_spent());
+        budget.begin_connection();
+        (0..RECEIVES_PER_TURN_MAX).for_each(|_| budget.on_receive());
+        assert!(!budget.is_spent() && budget.is_read_enough());
+    }
+
+    #[test]
+    fn a_turn_has_so_many_handshakes_whatever_connections_are_read() {
+        let mut budget = Budget::default();
+        budget.begin_turn();
+        (0..HANDSHAKES_PER_TURN_MAX).for_each(|_| {
+            assert!(budget.has_handshake_left());
+            budget.begin_connection();
+            budget.on_handshake();
+        });
+        assert!(!budget.has_handshake_left());
+        budget.begin_turn();
+        assert!(budget.has_handshake_left());
+    }
+}

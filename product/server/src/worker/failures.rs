@@ -1,0 +1,103 @@
+//! What went wrong with clients and files, each kind in a line of its own for the error log, and seldom.
+
+use std::fmt::Display;
+
+use units::Nanos;
+
+/// Failures of one kind are logged at most this often.
+const LOG_EVERY: Nanos = Nanos::from_secs(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tls,
+    Http2,
+    Http3,
+    /// Connections of many requests for which there is no room.
+    Crowded,
+    /// Responses of readers that are too slow.
+    Stalled,
+    /// Files that cannot be read, or became shorter.
+    Unreadable,
+}
+
+/// By kind, and in the order in which they are logged.
+const BEGINNINGS: [(Kind, &str); 6] = [
+    (Kind::Tls, "TLS failed with"),
+    (Kind::Http2, "HTTP/2 ended with"),
+    (Kind::Http3, "HTTP/3 ended with"),
+    (Kind::Crowded, "no room for more requests of"),
+    (Kind::Stalled, "response cut:"),
+    (Kind::Unreadable, "cannot read"),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    by_kind: [Count; BEGINNINGS.len()],
+}
+
+/// Since it was last logged.
+#[derive(Debug, Default)]
+struct Count {
+    count: u64,
+    last: String,
+    logged_at: Option<Nanos>,
+}
+
+impl Failures {
+    pub fn add(&mut self, kind: Kind, last: impl Display) {
+        let count = &mut self.by_kind[kind as usize];
+        count.count += 1;
+        count.last = last.to_string();
+    }
+
+    /// The lines that are due.
+    pub fn lines(&mut self, now: Nanos) -> impl Iterator<Item = String> {
+        let kinds = self.by_kind.iter_mut().zip(BEGINNINGS);
+        kinds.filter_map(move |(count, (_, beginning))| count.line(beginning, now))
+    }
+}
+
+impl Count {
+    fn line(&mut self, beginning: &str, now: Nanos) -> Option<String> {
+        if self.count == 0 || self.logged_at.is_some_and(|at| now - at < LOG_EVERY) {
+            return None;
+        }
+        self.logged_at = Some(now);
+        let others = match std::mem::take(&mut self.count) - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} others since the last such line)"),
+        };
+        Some(format!("{beginning} {}{others}", std::mem::take(&mut self.last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(failures: &mut Failures, seconds: u64) -> Vec<String> {
+        failures.lines(Nanos::from_secs(seconds)).collect()
+    }
+
+    #[test]
+    fn many_failures_are_one_line_each_ten_seconds() {
+        let mut failures = Failures::default();
+        assert_eq!(lines(&mut failures, 0), [""; 0]);
+        failures.add(Kind::Tls, "a: b");
+        assert_eq!(lines(&mut failures, 0), ["TLS failed with a: b"]);
+        (0..3).for_each(|n| failures.add(Kind::Tls, format_args!("{n}: c")));
+        assert_eq!(lines(&mut failures, 9), [""; 0]);
+        assert_eq!(lines(&mut failures, 10), ["TLS failed with 2: c (and 2 others since the last such line)"]);
+        assert_eq!(lines(&mut failures, 99), [""; 0]);
+    }
+
+    #[test]
+    fn each_kind_has_a_line_of_its_own() {
+        let mut failures = Failures::default();
+        for (place, (kind, beginning)) in BEGINNINGS.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+            failures.add(kind, "a");
+            assert_eq!(lines(&mut failures, 5), [format!("{beginning} a")]);
+        }
+    }
+}

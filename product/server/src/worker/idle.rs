@@ -1,0 +1,77 @@
+//! The idle connections that give way to newcomers, longest idle first.
+
+use units::Nanos;
+
+use super::connections::Connections;
+
+/// Idle connections that are found in one look at all, for as many newcomers.
+const IDLE_FOUND_MAX: usize = 1024;
+/// All are looked at no more often than this, however many newcomers there are.
+const LOOK_EVERY: Nanos = Nanos::from_millis(20);
+
+/// Idle connections as they were found, the first to go last.
+#[derive(Default)]
+pub(super) struct Idle {
+    found: Vec<Found>,
+    looked_at: Nanos,
+}
+
+/// What goes first, as [`longest_idle`] says, and the owner. Since then it may have been used, or have gone.
+type Found = (bool, bool, Nanos, u64);
+
+impl Idle {
+    /// The next to go, and its deadline when it was found idle.
+    pub fn next(&mut self, now: Nanos, conns: &Connections) -> Option<(u64, Nanos)> {
+        if self.found.is_empty() && now >= self.next_look_at() {
+            *self = Idle { found: longest_idle(conns), looked_at: now };
+        }
+        self.found.pop().map(|(.., deadline, owner)| (owner, deadline))
+    }
+
+    pub fn next_look_at(&self) -> Nanos {
+        self.looked_at + LOOK_EVERY
+    }
+}
+
+/// The first to go is the last in the list: those that were told of the end, then those that had an answer, then those
+/// that never asked for anything, and in each the longest idle.
+fn longest_idle(conns: &Connections) -> Vec<Found> {
+    let idle = conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
+    let mut idle: Vec<Found> =
+        idle.map(|conn| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
+    if idle.len() > IDLE_FOUND_MAX {
+        idle.select_nth_unstable(IDLE_FOUND_MAX);
+        idle.truncate(IDLE_FOUND_MAX);
+    }
+    idle.sort_unstable();
+    idle.reverse();
+    idle
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::config::Limits;
+    use crate::worker::conn::Conn;
+
+    fn add(conns: &mut Connections, seconds: u64) -> usize {
+        let (_, owner) = conns.vacant();
+        let peer = (Ipv4Addr::LOCALHOST, 80).into();
+        conns.insert(Conn::new(Nanos::from_secs(seconds), &Limits::default(), owner, 1, peer))
+    }
+
+    #[test]
+    fn those_that_had_an_answer_go_first_and_then_the_longest_idle() {
+        let mut conns = Connections::default();
+        let [new, old, answered, busy] = [9, 5, 8, 1].map(|seconds| add(&mut conns, seconds));
+        conns[answered].has_answered = true;
+        conns[busy].input.is_readable = true;
+        let mut idle = Idle::default();
+        let now = Nanos::from_secs(10);
+        let mut next = |now| idle.next(now, &conns).map(|(owner, _)| conns.slot(owner).unwrap());
+        assert_eq!([(); 4].map(|()| next(now)), [Some(answered), Some(old), Some(new), None]);
+        assert_eq!(next(now + LOOK_EVERY), Some(answered), "all are looked at again");
+    }
+}

@@ -1,0 +1,224 @@
+//! All that is noted: a response's end in the access log and for the objectives of its class, and lines of the error log.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use units::Nanos;
+
+use super::ending::{ERROR_STATUS_MIN, Ending};
+use super::failures::{Failures, Kind};
+use super::line::Line;
+use crate::classes::Assigned;
+use crate::log::{AccessLog, Entry, Log, Outcome};
+use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
+use crate::transmit::Line as Uplink;
+
+pub struct Journal {
+    log: AccessLog,
+    /// When the access log wants to be flushed again.
+    flush_at: Option<Nanos>,
+    /// What each class of a file has had; none without any.
+    objectives: Option<Box<Book>>,
+    status_channel: Arc<StatusChannel>,
+    failures: Failures,
+}
+
+/// What a line of the access log says besides what was kept of the request.
+pub(super) struct Context<'c> {
+    pub remote: SocketAddr,
+    pub connection_reused: bool,
+    pub class: Option<&'c str>,
+    pub ahead_bytes: Option<u64>,
+}
+
+impl Journal {
+    /// `assigned`: the classes of a file.
+    pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
+        let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
+        Journal { log, flush_at: None, objectives, status_channel, failures: Failures::default() }
+    }
+
+    /// A line of the error log.
+    pub(super) fn error(&self, text: impl Display) {
+        self.log.error(&text.to_string());
+    }
+
+    /// A client or a file failed; many of a kind are few lines.
+    pub(super) fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
+        self.failures.add(kind, what);
+        self.log_failures(now);
+    }
+
+    /// To be called about once a second, so that the last of many is logged.
+    pub(super) fn log_failures(&mut self, now: Nanos) {
+        self.failures.lines(now).for_each(|line| self.log.error(&line));
+    }
+
+    /// What is kept of a request until its response has ended, where a log or the objectives will need it. The version is major and minor.
+    pub(super) fn begin(
+        &self,
+        now: Nanos,
+        log: Option<&Arc<Log>>,
+        request: &Request,
+        version: (u8, u8),
+    ) -> Option<Box<Line>> {
+        let is_measured = self.objectives.is_some();
+        let mut line = match log {
+            Some(log) => Line::new(request, version, log.clone(), now),
+            None if is_measured => Line::bare(now),
+            None => return None,
+        };
+        line.is_measured = is_measured;
+        Some(Box::new(line))
+    }
+
+    /// A response has ended; counts it for the objectives. `clock` is for one that ended just now.
+    pub(super) fn count(&mut self, now: Nanos, class: u16, line: &Line, ending: &Ending, clock: impl Fn() -> Nanos) {
+        let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
+        let (ended_at, cut) = ending.measured();
+        let ended = Ended {
+            took: ended_at.unwrap_or_else(clock) - line.arrived_at,
+            body_bytes: line.body_bytes,
+            sent_bytes: cut.unwrap_or(line.bytes()),
+            is_whole: cut.is_none(),
+            is_right: line.status < ERROR_STATUS_MIN,
+        };
+        objectives.count(now, class, &ended);
+    }
+
+    /// Writes the line of a response that has ended to its log, if it has one; `clock` is the time, also since 1970.
+    pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: Ending, context: &Context<'_>) {
+        let Some(log) = &line.log else { return };
+        let sizes = ending.sizes(line);
+        let entry = Entry {
+            remote: context.remote,
+            request: line.requested(),
+            status: line.status,
+            sizes,
+            // Most responses depart in the turn their request came in, whose clock stands.
+            times: ending.times(line, sizes.head > 0, clock, &mut self.log),
+            outcome: ending.outcome().unwrap_or(Outcome::Complete),
+            reason: line.reason,
+            connection_reused: context.connection_reused,
+            class: context.class,
+            ahead_bytes: context.ahead_bytes,
+        };
+        self.log.write(log, &entry);
+    }
+
+    /// Other classes are in force.
+    pub(super) fn replace_classes(&mut self, assigned: &Assigned) {
+        if let Some(objectives) = &mut self.objectives {
+            objectives.replace(assigned);
+        }
+    }
+
+    /// A class that missed its objective in the minute that is over has a line.
+    pub(super) fn log_missed(&mut self, now: Nanos) {
+        let Some(objectives) = &mut self.objectives else { return };
+        objectives.lines(now).iter().for_each(|line| self.log.error(line));
+    }
+
+    /// At the end of a turn.
+    pub(super) fn flush(&mut self, now: Nanos) {
+        self.flush_at = self.log.flush(now);
+    }
+
+    /// When there is something to write or to look at.
+    pub(super) fn wake_at(&self) -> Option<Nanos> {
+        let due = self.objectives.as_ref().and_then(|objectives| objectives.due());
+        [self.flush_at, due].into_iter().flatten().min()
+    }
+
+    /// A rate that was found, for the thread that keeps it over a restart.
+    pub(super) fn leave_rate(&self, found: Found) {
+        self.status_channel.leave(found);
+    }
+
+    /// Answers the thread that asks for the classes and the line, if one does.
+    pub(super) fn answer_status(
+        &mut self,
+        now: Nanos,
+        line: Option<Uplink>,
+        under_way: impl FnOnce() -> BTreeMap<u16, UnderWay>,
+    ) {
+        let Some(answer) = self.status_channel.asked() else { return };
+        let none = Status { classes: vec![], line: None };
+        let status = self.objectives.as_mut().map_or(none, |objectives| objectives.status(now, &under_way()));
+        // One that waits no longer need not know.
+        let _ = answer.try_send(Status { line, ..status });
+    }
+}
+
+#[cfg(test)]
+impl Journal {
+    /// Its lines go elsewhere from now on.
+    pub(super) fn replace_log(&mut self, log: AccessLog) {
+        self.log = log;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classes::ClassesConfig;
+    use crate::log::Logs;
+    use crate::threads::Threads;
+
+    fn assigned() -> Assigned {
+        let class =
+            "[[class]]\nname='a'\nobjective='p99 of responses <= 64KiB under 200ms'\n[[class.rule]]\npath='/*'\n";
+        let read = config::read(format!("[[site]]\nroot='a'\n{class}").as_bytes()).unwrap();
+        let (assignment, objectives) = (read.assignment(), read.objectives());
+        Assigned::new(&ClassesConfig { table: read.class_table().unwrap(), assignment, objectives })
+    }
+
+    fn journal(assigned: Option<&Assigned>) -> (Journal, Arc<StatusChannel>, Threads) {
+        let threads = Threads::start(None, || {}).unwrap();
+        let (logs, status_channel) = (Logs::start(&threads).unwrap(), Arc::<StatusChannel>::default());
+        (Journal::new(logs.handle(), Arc::clone(&status_channel), assigned), status_channel, threads)
+    }
+
+    fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
+        let answer = || journal.answer_status(Nanos::from_secs(1), None, BTreeMap::new);
+        status_channel.ask(answer, Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn without_a_log_and_classes_nothing_is_kept_of_a_request() {
+        let head = http::http1::parse_request(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
+        let request = head.unwrap().unwrap().request;
+        let (unlogged, ..) = journal(None);
+        assert!(unlogged.begin(Nanos::ZERO, None, &request, (1, 1)).is_none());
+        let (measured, ..) = journal(Some(&assigned()));
+        let line = measured.begin(Nanos::ZERO, None, &request, (1, 1)).unwrap();
+        assert!(line.is_measured && line.log.is_none());
+    }
+
+    #[test]
+    fn an_end_counts_for_its_class_and_is_asked_for_by_another_thread() {
+        let (mut journal, status_channel, _threads) = journal(Some(&assigned()));
+        let mut line = Line::bare(Nanos::ZERO);
+        line.is_measured = true;
+        (line.status, line.head_bytes, line.body_bytes) = (200, 100, 1000);
+        let clock = || Nanos::from_millis(201);
+        journal.count(Nanos::from_millis(201), 0, &line, &Ending::now(), clock);
+        journal.count(Nanos::from_millis(201), 0, &line, &Ending::now().cut(7, Outcome::Reset), clock);
+        assert!(journal.wake_at().is_some(), "a response took longer than its objective");
+        let class = status(&mut journal, &status_channel).classes.remove(0);
+        assert_eq!((class.responses, class.bytes), (2, 1107));
+        assert_eq!(class.objective.unwrap().total.missed, 2, "one that was cut missed it too");
+    }
+
+    #[test]
+    fn a_rate_that_was_found_is_left() {
+        let (journal, status_channel, _threads) = journal(None);
+        let found = Found { rate: "1mbit".parse().unwrap(), at: Nanos(5) };
+        journal.leave_rate(found);
+        assert_eq!(status_channel.found(), Some(found));
+    }
+}

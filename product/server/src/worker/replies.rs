@@ -1,0 +1,128 @@
+//! From a request to its reply, at once or when another thread has found its file.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use http::Request;
+use tls::Session;
+use units::Nanos;
+
+use super::conn::Conn;
+use crate::files::{Answer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
+use crate::handler::{Handler, Reply, To};
+use crate::sites::{Current, Served};
+
+pub struct Replies {
+    handler: Handler,
+    lookups: Lookups,
+    /// For exchanges whose lookup has ended; at most one each.
+    found: VecDeque<Answer>,
+    current: Arc<Current>,
+    /// Of the sites that are served.
+    sites_turn: u64,
+}
+
+impl Replies {
+    pub fn new(handler: Handler, lookups: Lookups, current: Arc<Current>) -> Replies {
+        Replies { handler, lookups, found: VecDeque::new(), current, sites_turn: 0 }
+    }
+
+    pub(super) fn handler(&self) -> &Handler {
+        &self.handler
+    }
+
+    /// Becomes readable when a file has changed, where that is watched.
+    pub(super) fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.handler.cache.watch_fd()
+    }
+
+    /// TLS for a newcomer; `None` where its listener is without, or no site has a certificate.
+    pub(super) fn session(&self, is_secure: bool) -> Option<Box<Session>> {
+        let acceptor = self.handler.acceptor().filter(|_| is_secure)?;
+        Some(Box::new(Session::new(acceptor)))
+    }
+
+    /// What a request on this connection is for.
+    pub(super) fn to(&self, conn: &Conn, request: &Request) -> To {
+        let site = self.handler.site(request);
+        To { site, is_secure: conn.channel.is_secure(), http3_port: conn.http3_port }
+    }
+
+    /// The class of a request on this connection, which is for this site.
+    pub(super) fn class_of(&self, conn: &Conn, site: Option<SiteNumber>, request: &Request) -> u16 {
+        self.handler.class_of(site, request, conn.address).unwrap_or(0)
+    }
+
+    /// The same for what is no request.
+    pub(super) fn default_class(&self) -> u16 {
+        self.handler.default_class().unwrap_or(0)
+    }
+
+    /// Forgets the files that have changed.
+    pub(super) fn on_change(&mut self) {
+        self.handler.cache.on_change();
+    }
+
+    /// Serves the sites in force from now on; gives them where they are others.
+    pub(super) fn renew(&mut self) -> Option<Arc<Served>> {
+        let served = self.current.newer(&mut self.sites_turn)?;
+        self.handler.serve(Arc::clone(&served));
+        Some(served)
+    }
+
+    /// A file that has to be found by another thread comes back: it is for [`Replies::begin_lookup`].
+    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Box<Lookup>> {
+        self.handler.reply(to, request, now)
+    }
+
+    /// The reply with what was found, or is missing.
+    pub(super) fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
+        self.handler.reply_with(to, request, found)
+    }
+
+    /// Has a file found for an exchange of this name, of this client.
+    pub(super) fn begin_lookup(&mut self, lookup: Box<Lookup>, owner: u64, client: u32) -> Result<Key, Missing> {
+        let key = lookup.key().clone();
+        self.lookups.ask(lookup, owner, client)?;
+        Ok(key)
+    }
+
+    /// The exchange does not wait any more.
+    pub(super) fn leave_lookup(&mut self, key: &Key, owner: u64) {
+        self.lookups.leave(key, owner);
+    }
+
+    /// Takes what was found since.
+    pub(super) fn take_found(&mut self, now: Nanos) {
+        self.lookups.take(&mut self.handler.cache, now, &mut self.found);
+    }
+
+    /// The next exchange whose lookup has ended.
+    pub(super) fn next_found(&mut self) -> Option<Answer> {
+        self.found.pop_front()
+    }
+
+    /// How many of these there are.
+    pub(super) fn found(&self) -> usize {
+        self.found.len()
+    }
+
+    /// A line about a disk that is slow, once until it is not.
+    pub(super) fn slow_disk(&mut self, now: Nanos) -> Option<String> {
+        let path = self.lookups.slow(now)?;
+        let seconds = SLOW_AFTER.0 / 1_000_000_000;
+        Some(format!("opening {path} has taken {seconds} s: slow or unresponsive disk; requests for its files wait"))
+    }
+}
+
+#[cfg(test)]
+impl Replies {
+    pub(super) fn serve(&mut self, served: Arc<Served>) {
+        self.handler.serve(served);
+    }
+
+    pub(super) fn add_found(&mut self, answer: Answer) {
+        self.found.push_back(answer);
+    }
+}

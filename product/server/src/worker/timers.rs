@@ -1,0 +1,239 @@
+//! The time of a turn, and when the loop wants to run again. No method reads a clock.
+
+use std::time::SystemTime;
+
+use http::HttpDate;
+use units::Nanos;
+
+use crate::clock;
+
+/// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
+pub(super) const TURN_FOR: Nanos = Nanos::from_millis(5);
+const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
+/// Giving memory back costs as much as the tables are long, and the allocator looks through all that is free.
+const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
+
+pub(super) struct Timers {
+    /// When this turn began, or the transmitter last ran in it.
+    now: Nanos,
+    turn_began_at: Nanos,
+    /// The Date field, and the second for which it was made.
+    date: HttpDate,
+    dated: u64,
+    sweep: Sweep,
+    /// No memory is given back before.
+    give_back_at: Nanos,
+    /// When a stopping worker ends, whatever is still being sent.
+    stop_at: Option<Nanos>,
+}
+
+#[derive(Default)]
+struct Sweep {
+    due_at: Nanos,
+    /// The slot at which the one that is under way continues.
+    next: Option<usize>,
+}
+
+impl Timers {
+    pub fn new(now: Nanos) -> Timers {
+        Timers {
+            now,
+            turn_began_at: now,
+            date: HttpDate::new(SystemTime::UNIX_EPOCH),
+            dated: u64::MAX,
+            sweep: Sweep::default(),
+            give_back_at: Nanos::ZERO,
+            stop_at: None,
+        }
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    pub fn date(&self) -> &HttpDate {
+        &self.date
+    }
+
+    /// The clock was read again, `timeout` at most after it was read before. A longer time is a pause, in which no client was heard: the
+    /// end of a stopping worker is so much later, and the caller moves all other deadlines by what is returned.
+    pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) -> Nanos {
+        let before = std::mem::replace(&mut self.now, now);
+        let paused = clock::paused(now - before, timeout);
+        self.stop_at = self.stop_at.map(|at| later(at, paused));
+        paused
+    }
+
+    /// A turn begins, and its Date field is made where the second is another.
+    pub fn begin_turn(&mut self, time: impl FnOnce() -> SystemTime) {
+        self.turn_began_at = self.now;
+        let second = self.now.0 / 1_000_000_000;
+        if second != self.dated {
+            self.dated = second;
+            self.date.update(time());
+        }
+    }
+
+    /// How long this turn takes already.
+    pub fn turn_time(&self, now: Nanos) -> Nanos {
+        now - self.turn_began_at
+    }
+
+    pub fn is_turn_over(&self, now: Nanos) -> bool {
+        self.turn_time(now) >= TURN_FOR
+    }
+
+    /// Whether a sweep begins in this turn.
+    pub fn begin_sweep(&mut self) -> bool {
+        let begins = !self.is_sweeping() && self.now >= self.sweep.due_at;
+        if begins {
+            self.sweep = Sweep { due_at: self.now + SWEEP_EVERY, next: Some(0) };
+        }
+        begins
+    }
+
+    pub fn sweep_due(&self) -> Nanos {
+        self.sweep.due_at
+    }
+
+    pub fn is_sweeping(&self) -> bool {
+        self.sweep.next.is_some()
+    }
+
+    /// The slot at which the sweep under way continues. It is over, but for [`Timers::interrupt_sweep`].
+    pub fn take_sweep(&mut self) -> Option<usize> {
+        self.sweep.next.take()
+    }
+
+    /// The next turn continues at this slot.
+    pub fn interrupt_sweep(&mut self, next: usize) {
+        self.sweep.next = Some(next);
+    }
+
+    /// Whether memory may be given back now; from then on it may not for some seconds.
+    pub fn begin_giving_back(&mut self) -> bool {
+        let begins = self.now >= self.give_back_at;
+        if begins {
+            self.give_back_at = self.now + GIVE_BACK_EVERY;
+        }
+        begins
+    }
+
+    /// The worker stops, after so long at the latest. False: it does already.
+    pub fn stop(&mut self, timeout: Nanos) -> bool {
+        let is_first = !self.is_stopping();
+        self.stop_at.get_or_insert(self.now + timeout);
+        is_first
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stop_at.is_some()
+    }
+
+    /// A stopping worker sends no more.
+    pub fn is_time_up(&self) -> bool {
+        self.stop_at.is_some_and(|at| self.now >= at)
+    }
+}
+
+/// An instant moved by a pause.
+pub(super) fn later(at: Nanos, paused: Nanos) -> Nanos {
+    Nanos(at.0.saturating_add(paused.0))
+}
+
+#[cfg(test)]
+impl Timers {
+    /// Goes to this instant, or back to it.
+    pub fn set(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    #[cfg(feature = "http3")]
+    /// However much time passes, this turn goes on.
+    pub fn hold_turn(&mut self) {
+        self.turn_began_at = Nanos::MAX;
+    }
+
+    pub fn turn_began_at(&self) -> Nanos {
+        self.turn_began_at
+    }
+
+    pub fn hasten_sweep(&mut self) {
+        self.sweep.due_at = Nanos::ZERO;
+    }
+
+    pub fn stop_at(&mut self, at: Nanos) {
+        self.stop_at = Some(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    fn at(seconds: u64) -> Timers {
+        Timers::new(Nanos::from_secs(seconds))
+    }
+
+    #[test]
+    fn the_date_is_made_once_a_second() {
+        let mut timers = at(5);
+        timers.begin_turn(|| UNIX_EPOCH + Duration::from_secs(1));
+        let first = timers.date().as_bytes().to_vec();
+        assert_eq!(first, b"Thu, 01 Jan 1970 00:00:01 GMT");
+        timers.advance(Nanos(5_999_999_999), None);
+        timers.begin_turn(|| unreachable!("the second is the same"));
+        timers.advance(Nanos::from_secs(6), None);
+        timers.begin_turn(|| UNIX_EPOCH + Duration::from_secs(2));
+        assert_ne!(timers.date().as_bytes().to_vec(), first);
+    }
+
+    #[test]
+    fn a_turn_is_over_after_its_time() {
+        let mut timers = at(5);
+        timers.begin_turn(SystemTime::now);
+        let began_at = timers.now();
+        assert!(!timers.is_turn_over(began_at + TURN_FOR - Nanos(1)) && timers.is_turn_over(began_at + TURN_FOR));
+        // That the clock is read in a turn does not make it longer.
+        timers.advance(began_at + TURN_FOR, Some(TURN_FOR));
+        assert!(timers.is_turn_over(timers.now()));
+        timers.begin_turn(SystemTime::now);
+        assert_eq!(timers.turn_time(timers.now()), Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_sweep_begins_once_a_second_and_continues_where_it_was_interrupted() {
+        let mut timers = at(5);
+        assert!(timers.begin_sweep() && !timers.begin_sweep());
+        assert_eq!((timers.take_sweep(), timers.sweep_due()), (Some(0), Nanos::from_secs(6)));
+        timers.interrupt_sweep(16);
+        timers.set(Nanos::from_secs(9));
+        assert!(timers.is_sweeping() && !timers.begin_sweep(), "one is under way");
+        assert_eq!([timers.take_sweep(), timers.take_sweep()], [Some(16), None]);
+        assert!(timers.begin_sweep());
+    }
+
+    #[test]
+    fn a_stopping_worker_has_its_time_and_that_of_a_pause() {
+        let mut timers = at(5);
+        assert!(!timers.is_stopping() && timers.stop(SECOND) && !timers.stop(SECOND));
+        assert!(timers.is_stopping() && !timers.is_time_up());
+        // It was to wait for no time, and 60 s have passed.
+        assert_eq!(timers.advance(Nanos::from_secs(65), Some(Nanos::ZERO)), Nanos::from_secs(60));
+        assert!(!timers.is_time_up());
+        assert_eq!(timers.advance(Nanos::from_secs(66), Some(SECOND)), Nanos::ZERO);
+        assert!(timers.is_time_up());
+    }
+
+    #[test]
+    fn memory_is_given_back_every_ten_seconds() {
+        let mut timers = at(5);
+        assert!(timers.begin_giving_back() && !timers.begin_giving_back());
+        timers.set(Nanos::from_secs(15));
+        assert!(timers.begin_giving_back());
+    }
+}

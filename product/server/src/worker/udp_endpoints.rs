@@ -1,0 +1,179 @@
+//! The UDP sockets of a worker, and which connection a datagram is for.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quic::{Datagrams, Endpoint, Key, Settings};
+use rustix::event::epoll::EventFlags;
+use tls::Acceptor;
+use units::wire::Framing;
+
+use super::DATAGRAMS;
+use crate::listen::Listener;
+use crate::net::{Net, Source};
+use crate::udp::{DatagramSocket, Left, Pieces};
+
+/// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
+const DATAGRAM_BYTES: u64 = 1452;
+
+/// All that a worker has for datagrams.
+pub(super) struct UdpEndpoints<N: Net> {
+    /// None where nobody speaks HTTP/3.
+    sockets: Option<Box<Sockets<N>>>,
+    flows: Flows,
+}
+
+pub(super) struct Sockets<N: Net> {
+    pub all: Vec<UdpEndpoint<N>>,
+    pub pieces: Pieces,
+    /// What is said to clients without a connection.
+    pub answers: Datagrams,
+}
+
+pub(super) struct UdpEndpoint<N: Net> {
+    pub udp: Arc<N::Udp>,
+    pub quic: Endpoint,
+    /// The service manager has it too.
+    pub is_passed: bool,
+    /// Room in it is waited for.
+    is_full: bool,
+}
+
+/// A connection by the place of its socket and its key there.
+pub(super) type FlowId = (usize, Key);
+
+#[derive(Default)]
+struct Flows {
+    owners: HashMap<FlowId, u64>,
+    /// The other way round.
+    ids: HashMap<u64, FlowId>,
+}
+
+impl<N: Net> Default for UdpEndpoints<N> {
+    fn default() -> UdpEndpoints<N> {
+        UdpEndpoints { sockets: None, flows: Flows::default() }
+    }
+}
+
+impl<N: Net> UdpEndpoints<N> {
+    /// Begins to hear of datagrams at the listeners that have a socket for them.
+    pub fn open(
+        &mut self,
+        net: &N,
+        listeners: &[Listener<N>],
+        acceptor: &Acceptor,
+        settings: &Settings,
+    ) -> io::Result<()> {
+        let mut all = Vec::new();
+        for listener in listeners {
+            let Some(udp) = listener.udp.clone() else { continue };
+            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..*settings };
+            let quic = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
+            net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
+            all.push(UdpEndpoint { udp, quic, is_passed: listener.is_passed, is_full: false });
+        }
+        if !all.is_empty() {
+            self.sockets = Some(Box::new(Sockets { all, pieces: Pieces::new(), answers: Datagrams::new() }));
+        }
+        Ok(())
+    }
+
+    /// Certificates were read again.
+    pub fn renew(&self, acceptor: &Acceptor) {
+        let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
+        all.for_each(|endpoint| endpoint.quic.replace(acceptor));
+    }
+
+    /// For a turn of reading; [`UdpEndpoints::put_back`] follows.
+    pub fn take(&mut self) -> Option<Box<Sockets<N>>> {
+        self.sockets.take()
+    }
+
+    pub fn put_back(&mut self, sockets: Box<Sockets<N>>) {
+        self.sockets = Some(sockets);
+    }
+
+    /// Waits for room at the sockets that are full, by their numbers, and no more at the others.
+    pub fn wait_for_room(&mut self, net: &N, is_full_at: impl Fn(u64) -> bool) {
+        let Some(sockets) = &mut self.sockets else { return };
+        for endpoint in &mut sockets.all {
+            let is_full = is_full_at(endpoint.udp.number());
+            if is_full != std::mem::replace(&mut endpoint.is_full, is_full) {
+                let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+                // Should it fail, those that wait are sent on when a datagram comes.
+                let _ = net.modify(Source::Udp(&*endpoint.udp), DATAGRAMS, flags);
+            }
+        }
+    }
+
+    /// The connection that a datagram is for.
+    pub fn owner(&self, id: FlowId) -> Option<u64> {
+        self.flows.owners.get(&id).copied()
+    }
+
+    pub fn add(&mut self, id: FlowId, owner: u64) {
+        self.flows.add(id, owner);
+    }
+
+    /// The connection has ended, of whatever protocol.
+    pub fn forget(&mut self, owner: u64) {
+        self.flows.forget(owner);
+    }
+}
+
+impl Flows {
+    fn add(&mut self, id: FlowId, owner: u64) {
+        self.owners.insert(id, owner);
+        self.ids.insert(owner, id);
+    }
+
+    fn forget(&mut self, owner: u64) {
+        if let Some(id) = self.ids.remove(&owner) {
+            self.owners.remove(&id);
+        }
+    }
+}
+
+impl<N: Net> UdpEndpoint<N> {
+    /// Sends what is said outside of connections, and gives what has left and how. What there is no room for is lost, as it might be
+    /// anywhere.
+    pub fn answer(&self, answers: &mut Datagrams) -> Option<(Framing, Left)> {
+        let framing = framing(answers.first()?.to);
+        let (left, _) = self.udp.send(answers, self.udp.control_priority());
+        answers.clear();
+        Some((framing, left))
+    }
+}
+
+/// An IPv4 client of an IPv6 socket is one of IPv4.
+pub(super) fn framing(peer: SocketAddr) -> Framing {
+    Framing::datagrams(DATAGRAM_BYTES, peer.ip().to_canonical().is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_for_the_connection_of_its_key_until_that_ends() {
+        let mut flows = Flows::default();
+        let ids = [(0, Key(1)), (0, Key(2)), (1, Key(1))];
+        (5..).zip(ids).for_each(|(owner, id)| flows.add(id, owner));
+        let owners = |flows: &Flows| ids.map(|id| flows.owners.get(&id).copied());
+        assert_eq!(owners(&flows), [Some(5), Some(6), Some(7)]);
+        flows.forget(6);
+        flows.forget(99);
+        assert_eq!(owners(&flows), [Some(5), None, Some(7)]);
+        assert_eq!(flows.ids.len(), 2);
+    }
+
+    #[test]
+    fn a_mapped_client_is_one_of_ipv4() {
+        let [mapped, ipv4, ipv6] =
+            ["[::ffff:198.18.0.1]:1", "198.18.0.1:1", "[2001:db8::1]:1"].map(|peer| framing(peer.parse().unwrap()));
+        assert_eq!(mapped, ipv4);
+        assert_ne!(mapped, ipv6);
+    }
+}
