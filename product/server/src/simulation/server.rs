@@ -216,14 +216,16 @@ impl Server {
         let Some(path) = &self.log_path else { return Ok(()) };
         let read = Run::read_access_log(path, None).map_err(|error| error.to_string());
         // A log without a line is no run.
-        let lines =
-            if std::fs::metadata(path).is_ok_and(|log| log.len() == 0) { 0 } else { read?.records.len() as u64 };
+        let is_empty = std::fs::metadata(path).is_ok_and(|log| log.len() == 0);
+        let rows = if is_empty { Vec::new() } else { read?.records };
+        let lines = rows.len() as u64;
         std::fs::write(path, "").map_err(|error| error.to_string())?;
         let world = self.world.borrow();
         let count = |of: fn(&Client) -> u64| world.clients.iter().flatten().map(of).sum::<u64>();
         let (answered, asked) = (count(|client| client.answered), count(Client::asked));
         if lines < answered || lines > asked {
-            return Err(format!("{lines} lines in the log, of {answered} responses to {asked} requests"));
+            let shown: Vec<_> = rows.iter().map(|row| (row.status, row.size_bytes, row.body_bytes)).collect();
+            return Err(format!("{lines} lines for {answered} responses to {asked} requests: {shown:?}"));
         }
         Ok(())
     }

@@ -26,8 +26,6 @@ mod http3;
 mod idle;
 mod input;
 mod journal;
-#[cfg(test)]
-mod left_over;
 mod line;
 mod lookup;
 mod measured;

@@ -6,7 +6,7 @@ use super::Worker;
 #[cfg(feature = "http3")]
 use super::admission::NoPlace;
 use crate::net::Net;
-use crate::transmit::{Socket, Stream};
+use crate::transmit::{Socket, Stream, Transport};
 
 impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
@@ -67,7 +67,7 @@ impl<N: Net> Worker<N> {
             if !self.conns.contains(at) {
                 return true;
             }
-            if self.conns[at].is_idle() && !self.has_unacknowledged(at) {
+            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.socket(at)) {
                 self.give_up(at);
                 return true;
             }
@@ -75,15 +75,15 @@ impl<N: Net> Worker<N> {
         false
     }
 
-    /// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and
-    /// cost it the rest of a response.
-    fn has_unacknowledged(&self, at: usize) -> bool {
-        self.transmitter.socket(at).tcp().is_some_and(|socket| socket.status().is_unacknowledged)
-    }
-
     fn log_full(&self) {
         if let Some(line) = self.admission.on_full(self.timers.now()) {
             self.journal.error(line);
         }
     }
+}
+
+/// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and
+/// cost it the rest of a response.
+fn has_unacknowledged<N: Net>(socket: &Transport<N>) -> bool {
+    socket.tcp().is_some_and(|socket| socket.status().is_unacknowledged)
 }

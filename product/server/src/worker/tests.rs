@@ -168,6 +168,7 @@ mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
+mod left_over;
 mod logged;
 mod lookups;
 mod memory;

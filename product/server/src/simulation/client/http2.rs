@@ -246,14 +246,13 @@ impl Http2 {
 
     /// The connection has ended; the server had read so many bytes.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
-        if stop == Stop::Over {
+        // A connection that ends lingers for two seconds: a client that has not had all by then, and sends more, is reset.
+        if stop != Stop::No {
             return Ok(());
         }
         let is_owed = |number: u32, stream: &Stream| match self.last {
             // A GOAWAY may name a request of which only a part has come.
             Some(last) => number <= last && (stream.has_head || read_bytes >= stream.end),
-            // There may have been no room for a GOAWAY.
-            None if stop == Stop::Begun => stream.has_head,
             None => read_bytes >= stream.end,
         };
         match self.asked.iter().find(|(number, stream)| is_owed(**number, stream)) {

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use super::Worker;
+use super::super::Worker;
 use crate::net::Net;
 use crate::transmit::Notice;
 
