@@ -135,7 +135,7 @@ impl World {
 
     /// A system call of the server: it takes its time, in which other things happen.
     pub fn enter(&mut self) {
-        self.now = self.now + Nanos(self.random.below(self.plan.call_ns_max));
+        self.now += Nanos(self.random.below(self.plan.call_ns_max));
         self.run_due();
     }
 
@@ -174,7 +174,7 @@ impl World {
             self.run_due();
         }
         // It is not told at once.
-        self.now = self.now + Nanos(self.random.below(self.plan.wake_ns_max));
+        self.now += Nanos(self.random.below(self.plan.wake_ns_max));
         self.note(self.now.0);
     }
 
