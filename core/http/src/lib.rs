@@ -45,5 +45,5 @@ pub use request::{
     BodyLength, FIELDS_MAX, Fields, Limits, Method, OwnedRequest, Refused, Request, RequestBuilder, SHOWN_BYTES_MAX,
     Shown,
 };
-pub use response::{Response, ResponseHead};
+pub use response::{Length, Response, ResponseHead};
 pub use status::{Reject, Status};

@@ -9,10 +9,20 @@ use crate::{HttpDate, Shared, Status, lines};
 /// The name of this server, in every response.
 pub(crate) const SERVER: &str = "weir";
 
+/// How many bytes a body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    Known(u64),
+    /// It is found out when the body ends: how that is told is the codec's business.
+    Unknown,
+}
+
 /// Server, Date and what frames the message are added when it is sent. The body is the caller's own type.
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
+    /// Of its body, which it has then.
+    pub(crate) is_length_unknown: bool,
     /// Fields that other responses have too, made once.
     pub(crate) shared: Shared,
     /// Behind them.
@@ -29,7 +39,7 @@ pub struct ResponseHead {
 
 impl<B> Response<B> {
     pub fn new(status: Status, body: B) -> Response<B> {
-        Response { status, shared: Shared::default(), own: FieldList::default(), body }
+        Response { status, is_length_unknown: false, shared: Shared::default(), own: FieldList::default(), body }
     }
 
     /// The same with the fields of what is sent, in the place of such fields before.
@@ -45,6 +55,14 @@ impl<B> Response<B> {
 
     pub fn with_length(self, bytes: u64) -> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
+    }
+
+    /// The same with a body of so many bytes, as far as that is known.
+    pub fn of_length(self, length: Length) -> Response<B> {
+        match length {
+            Length::Known(bytes) => self.with_length(bytes),
+            Length::Unknown => Response { is_length_unknown: true, ..self },
+        }
     }
 
     /// The same with the place of its body in a whole of so many bytes.
@@ -66,8 +84,8 @@ impl<B> Response<B> {
 
     /// The head of the same, made at this date, and the body.
     pub fn into_head(self, date: &HttpDate) -> (ResponseHead, B) {
-        let Response { status, shared, own, body } = self;
-        (ResponseHead { response: Response { status, shared, own, body: () }, date: *date }, body)
+        let Response { status, is_length_unknown, shared, own, body } = self;
+        (ResponseHead { response: Response { status, is_length_unknown, shared, own, body: () }, date: *date }, body)
     }
 }
 
@@ -124,6 +142,14 @@ mod tests {
         let own =
             ["Location: /a: b??X: y", "Content-Range: bytes 0-9/100", "Content-Range: bytes */7", "Content-Length: 10"];
         assert_eq!(text(response.fields()), [shared, own].concat());
+    }
+
+    /// Its end is told by the frames of HTTP/2 and HTTP/3, and by no field.
+    #[test]
+    fn a_length_that_is_not_known_is_no_field() {
+        let fields = |length| text(Response::new(Status::OK, ()).of_length(length).fields());
+        assert_eq!(fields(Length::Unknown), [""; 0]);
+        assert_eq!(fields(Length::Known(7)), ["Content-Length: 7"]);
     }
 
     #[test]

@@ -178,9 +178,14 @@ impl Job {
         self.waits.is_for(Why::Carrier)
     }
 
+    /// Whether this is among the reasons for which it is not ready.
+    pub fn waits_for(&self, why: Why) -> bool {
+        self.waits.contains(why)
+    }
+
     /// Whether it sleeps until a slot of its class is free.
     pub fn is_asleep(&self) -> bool {
-        self.waits.contains(Why::Slot)
+        self.waits_for(Why::Slot)
     }
 
     pub(crate) fn is_sent(&self) -> bool {

@@ -3,8 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use http::{HttpDate, Response, ResponseHead, Status};
-use mux::Supply;
-use quic::Source as _;
+use mux::{Source, Supply};
 
 /// A body and its behaviour, both chosen by one byte.
 #[derive(Debug)]
@@ -24,16 +23,7 @@ impl Body {
     }
 }
 
-impl mux::Source for Body {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
-        let before = into.len();
-        let supply = self.peek(into, bytes_max);
-        self.advance(into.len() - before);
-        supply
-    }
-}
-
-impl quic::Source for Body {
+impl Source for Body {
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         self.was_asked = !self.was_asked;
         if self.is_halting && self.was_asked {

@@ -136,7 +136,7 @@ impl Worker {
         assert!(!http1.is_lingering(), "a response behind the last");
         let response = Response::new(status, ()).with_length(BODY.len() as u64);
         let date = HttpDate::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
-        if http1.encode(&response, is_last, &date, &mut self.sent) {
+        if http1.encode(&response, is_last, &date, &mut self.sent).is_some() {
             self.sent.extend_from_slice(BODY);
         }
         match self.way {

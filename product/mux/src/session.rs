@@ -60,10 +60,13 @@ pub struct Priority {
     pub is_incremental: bool,
 }
 
-/// Where the bytes of a body come from.
+/// Where the bytes of a body come from. They can be read again until they are gone: what windows refuse is kept nowhere else.
 pub trait Source {
-    /// Appends so many bytes at most, and says what follows.
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
+    /// Appends so many of the next bytes at most, and says what follows them.
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
+
+    /// So many of them are gone.
+    fn advance(&mut self, bytes: usize);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

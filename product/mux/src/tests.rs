@@ -33,19 +33,26 @@ struct Client {
 struct Plenty(u64);
 
 impl Source for Plenty {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         let bytes = bytes_max.min(self.0 as usize);
         into.resize(into.len() + bytes, b'x');
+        if self.0 == bytes as u64 { Supply::End } else { Supply::More }
+    }
+
+    fn advance(&mut self, bytes: usize) {
         self.0 -= bytes as u64;
-        if self.0 == 0 { Supply::End } else { Supply::More }
     }
 }
 
 struct Never(Supply);
 
 impl Source for Never {
-    fn read(&mut self, _into: &mut Vec<u8>, _bytes_max: usize) -> Supply {
+    fn peek(&mut self, _into: &mut Vec<u8>, _bytes_max: usize) -> Supply {
         self.0
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        assert_eq!(bytes, 0, "it has none");
     }
 }
 
@@ -173,9 +180,13 @@ fn a_source_may_wait_or_fail() {
 struct BreaksOff;
 
 impl Source for BreaksOff {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         into.resize(into.len() + bytes_max.min(500), b'x');
         Supply::Failed
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        assert_eq!(bytes, 0, "nothing of it is sent");
     }
 }
 

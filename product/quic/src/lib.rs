@@ -33,4 +33,4 @@ pub use datagrams::{Batch, Datagram, Datagrams};
 pub use endpoint::{Arrival, Attempt, Endpoint, Incoming, Key, Settings, Unusable};
 pub use session::{Path, Session};
 pub use steering::{SOCKETS_MAX, Steering};
-pub use write::{Source, Wrote};
+pub use write::Wrote;

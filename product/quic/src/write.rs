@@ -1,6 +1,6 @@
 //! Content of responses, given to quinn-proto when it is decided that it leaves.
 
-use mux::{Stop, Supply};
+use mux::{Source, Stop, Supply};
 use quinn_proto::{Connection, WriteError};
 
 use crate::Session;
@@ -16,15 +16,6 @@ const CONTENT_BYTES_MIN: usize = 16;
 const AHEAD_BYTES_FIRST: usize = 8 << 10;
 const AHEAD_BYTES_MIN: usize = 512;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
-
-/// Where the content of a body comes from, which can be read again: what windows refuse is kept nowhere else.
-pub trait Source {
-    /// Appends so many of the next bytes at most, and says what follows them.
-    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
-
-    /// So many of them are gone.
-    fn advance(&mut self, bytes: usize);
-}
 
 /// What the client's window for the connection lets through.
 #[derive(Debug)]

@@ -54,8 +54,8 @@ impl Source {
         let stream: TokenStream = text.parse().map_err(|e| format!("{path}: this is not Rust: {e}"))?;
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
-        let is_test_file = path.ends_with("/tests.rs")
-            || path.split('/').any(|part| ["tests", "benches", "simulation"].contains(&part));
+        let is_test_file =
+            path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
         if is_test_file {
             tokens.iter_mut().for_each(|token| token.is_test = true);
         } else {

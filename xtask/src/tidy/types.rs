@@ -26,8 +26,12 @@ pub type Types = BTreeMap<String, Size>;
 
 pub fn measure(sources: &[Source]) -> Types {
     let mut types = Types::new();
+    let of_tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in sources {
         let Some(crate_path) = crate_of(&source.path) else { continue };
+        if of_tests.iter().any(|module| is_within(&source.path, module)) {
+            continue;
+        }
         let tokens: Vec<&Token> = source.tokens.iter().filter(|token| !token.is_test).collect();
         for (at, token) in tokens.iter().enumerate() {
             if token.is_word("struct") {
@@ -54,6 +58,27 @@ fn crate_of(path: &str) -> Option<String> {
     let mut parts = path.split('/');
     let (folder, name, src) = (parts.next()?, parts.next()?, parts.next()?);
     (FOLDERS.contains(&folder) && src == "src").then(|| format!("{folder}/{name}"))
+}
+
+/// The modules in files of their own that are declared for tests alone, as paths without an ending.
+fn test_modules(source: &Source) -> Vec<String> {
+    let stem = source.path.trim_end_matches(".rs");
+    let folder = match stem.rsplit_once('/') {
+        Some((folder, "mod" | "lib" | "main")) => folder,
+        _ => stem,
+    };
+    let declared = |tokens: &[Token]| match (&tokens[0], &tokens[1].kind, &tokens[2]) {
+        (word, Kind::Word(name), end) if word.is_test && word.is_word("mod") && end.is_mark(';') => {
+            Some(format!("{folder}/{name}"))
+        }
+        _ => None,
+    };
+    source.tokens.windows(3).filter_map(declared).collect()
+}
+
+/// Of a file and a module.
+fn is_within(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 /// Not `impl Trait` where a type stands.
@@ -230,6 +255,18 @@ mod tests {
         let sources =
             ["core/a/src/lib.rs", "product/a/src/b.rs"].map(|path| Source::parse(path, "struct A { a: u8 }").unwrap());
         assert_eq!(measure(&sources).into_keys().collect::<Vec<_>>(), ["core/a::A", "product/a::A"]);
+    }
+
+    #[test]
+    fn modules_for_tests_are_not_counted() {
+        let parse = |path, text| Source::parse(path, text).unwrap();
+        let types = measure(&[
+            parse("core/a/src/lib.rs", "#[cfg(test)]\nmod fake;\nmod real;"),
+            parse("core/a/src/real.rs", "struct A { a: u8 }\n#[cfg(test)]\nmod deep;"),
+            parse("core/a/src/fake/b.rs", "struct B { a: u8 }"),
+            parse("core/a/src/real/deep.rs", "struct C { a: u8 }"),
+        ]);
+        assert_eq!(types.into_keys().collect::<Vec<_>>(), ["core/a::A"]);
     }
 
     fn types(fields: usize, methods: usize) -> Types {

@@ -1,4 +1,6 @@
-//! Heads of responses as HTTP/1.1 writes them (RFC 9112 section 4), into a `Vec<u8>` that the caller reuses.
+//! Heads of responses as HTTP/1.1 writes them (RFC 9112 section 4), into a `Vec<u8>` that the caller reuses; and chunks of bodies.
+
+use std::io::Write;
 
 use crate::status::with_statuses;
 use crate::{HttpDate, Response, Status, lines};
@@ -10,9 +12,43 @@ pub enum Connection {
     Close,
 }
 
+/// What ends the body of a response (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delimiter {
+    /// Its length, which the head tells.
+    Length,
+    /// The last of its chunks.
+    LastChunk,
+    /// The end of the connection: HTTP/1.0 has no chunks.
+    Close,
+}
+
+impl Delimiter {
+    /// Of a response to a request of HTTP/1.`minor_version`.
+    pub fn of<B>(response: &Response<B>, minor_version: u8) -> Delimiter {
+        match (response.is_length_unknown, minor_version) {
+            (false, _) => Delimiter::Length,
+            (true, 0) => Delimiter::Close,
+            (true, _) => Delimiter::LastChunk,
+        }
+    }
+}
+
+/// What ends a chunked body (RFC 9112 section 7.1), without trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Bytes of a chunk beside its content, which is less than 4 GiB: the line with its size, and the end of its line.
+pub const CHUNK_OVERHEAD_MAX: usize = 8 + 2 + 2;
+
+/// Appends what stands before the content of a chunk of so many bytes, which are not none: that is [`LAST_CHUNK`]. Behind it stands CRLF.
+pub fn begin_chunk(out: &mut Vec<u8>, bytes: usize) {
+    debug_assert!(bytes > 0, "an empty chunk is the last");
+    write!(out, "{bytes:x}\r\n").expect("memory takes all");
+}
+
 /// Appends the head of a response to a request of HTTP/1.`minor_version`: status line, Server, Date, its fields, and what becomes of the
 /// connection, where that is not the default of the request's version. The version of the status line is ours, not the
-/// request's (RFC 9110 section 6.2).
+/// request's (RFC 9110 section 6.2). A body of [`Delimiter::Close`] needs [`Connection::Close`].
 pub fn encode<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
@@ -32,6 +68,9 @@ pub fn encode<B>(
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(response.shared.text());
     response.own.iter().for_each(|(name, value)| lines::line(out, name, value));
+    if Delimiter::of(response, minor_version) == Delimiter::LastChunk {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
     out.extend_from_slice(match connection {
         Connection::Close => b"Connection: close\r\n\r\n",
         Connection::KeepAlive if minor_version == 0 => b"Connection: keep-alive\r\n\r\n",
@@ -59,7 +98,8 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
-    use crate::EntityFields;
+    use crate::http1::Chunked;
+    use crate::{EntityFields, Length};
 
     const RFC_DATE: Duration = Duration::from_secs(784_111_777);
 
@@ -101,6 +141,38 @@ mod tests {
             let start = "HTTP/1.1 404 Not Found\r\nServer: weir\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
             assert_eq!(head, format!("{start}{line}\r\n"));
         }
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_is_chunked_but_for_http_1_0() {
+        let response = Response::new(Status::OK, ()).of_length(Length::Unknown);
+        for (minor_version, delimiter, line) in [
+            (1, Delimiter::LastChunk, "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"),
+            (0, Delimiter::Close, "GMT\r\nConnection: close\r\n\r\n"),
+        ] {
+            assert_eq!(Delimiter::of(&response, minor_version), delimiter);
+            let head = encoded(&response, Connection::Close, minor_version);
+            assert!(head.ends_with(line), "{head}");
+        }
+        let known = Response::new(Status::OK, ()).of_length(Length::Known(5));
+        assert_eq!([0, 1].map(|minor_version| Delimiter::of(&known, minor_version)), [Delimiter::Length; 2]);
+    }
+
+    /// What reads the chunks of requests reads ours.
+    #[test]
+    fn chunks_are_read_as_chunks() {
+        let mut out = Vec::new();
+        for bytes in [1, 15, 16, 70_000] {
+            let begin = out.len();
+            begin_chunk(&mut out, bytes);
+            out.extend(vec![b'x'; bytes]);
+            out.extend_from_slice(b"\r\n");
+            assert!(out.len() - begin - bytes <= CHUNK_OVERHEAD_MAX);
+        }
+        out.extend_from_slice(LAST_CHUNK);
+        let progress = Chunked::new().discard(&out).unwrap();
+        assert!(progress.done && progress.consumed == out.len());
+        assert!(out.starts_with(b"1\r\nx\r\nf\r\n"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The codec of HTTP/1.1 (RFC 9112): requests in, heads of responses out, and bodies that are thrown away.
+//! The codec of HTTP/1.1 (RFC 9112): requests in, heads and chunks of responses out, and bodies that are thrown away.
 //!
 //! `httparse` finds the tokens; this module decides what they may mean. It is strict where two readings of the same
 //! bytes exist, because a request that a gateway and its server read differently is how requests are smuggled
@@ -12,6 +12,6 @@ mod request;
 
 pub use answer::{Malformed, ResponseHead, parse_response};
 pub use chunked::{Chunked, Progress};
-pub use encode::{Connection, encode};
+pub use encode::{CHUNK_OVERHEAD_MAX, Connection, Delimiter, LAST_CHUNK, begin_chunk, encode};
 pub(crate) use lines::FieldLines;
 pub use request::{Head, OwnedHead, Search, parse_request, shown};

@@ -68,7 +68,7 @@ impl Hooks {
         self.frame_at = self.out.len();
         self.out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
         let begin = self.out.len();
-        let supply = source.read(&mut self.out, bytes_max);
+        let supply = source.peek(&mut self.out, bytes_max);
         let mut bytes = self.out.len() - begin;
         assert!(bytes <= bytes_max, "{bytes} bytes of a frame of {bytes_max}");
         if supply == Supply::Failed {
@@ -77,6 +77,7 @@ impl Hooks {
         if bytes == 0 {
             self.out.truncate(self.frame_at);
         }
+        source.advance(bytes);
         (bytes, supply)
     }
 }

@@ -1,9 +1,10 @@
 //! Requests and responses.
 
+use mux::{Event, Source, Stop, Supply};
+
 use super::rig::*;
+use crate::Settings;
 use crate::testing::{Client, Windows};
-use crate::{Settings, Source};
-use mux::{Event, Stop, Supply};
 
 #[test]
 fn a_request_and_its_answer() {

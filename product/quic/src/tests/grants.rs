@@ -238,7 +238,7 @@ fn a_shut_window_of_the_connection_stops_all_streams() {
 fn a_source_that_fails_or_waits() {
     let (mut rig, streams) = begun(2, 100);
     struct Says(mux::Supply);
-    impl crate::Source for Says {
+    impl mux::Source for Says {
         fn peek(&mut self, _: &mut Vec<u8>, _: usize) -> mux::Supply {
             self.0
         }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use http::{HttpDate, Response, ResponseHead, Status};
-use mux::{Broken, Event, Stop, Supply};
+use mux::{Broken, Event, Source, Stop, Supply};
 use units::Nanos;
 
 use crate::testing::{Client, Windows};
-use crate::{Arrival, Datagrams, Endpoint, Key, Session, Settings, Source, Wrote};
+use crate::{Arrival, Datagrams, Endpoint, Key, Session, Settings, Wrote};
 
 pub const DELAY: Nanos = Nanos(5_000_000);
 pub const SERVER: &str = "198.18.0.1:443";

@@ -4,7 +4,7 @@
 //! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
 //! ```
 
-use http::http1::{self, Connection, Head, OwnedHead, Search};
+use http::http1::{self, Connection, Delimiter, Head, OwnedHead, Search};
 use http::{BodyLength, HttpDate, Method, Reject, Response, Shown, Status};
 use units::Nanos;
 
@@ -243,14 +243,21 @@ impl Http1 {
         self.answer = Answer::Made;
     }
 
-    /// Appends the head of the response that is owed, which may have to be the last. False: no body follows.
-    pub fn encode<B>(&mut self, response: &Response<B>, is_last: bool, date: &HttpDate, out: &mut Vec<u8>) -> bool {
+    /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
+    pub fn encode<B>(
+        &mut self,
+        response: &Response<B>,
+        is_last: bool,
+        date: &HttpDate,
+        out: &mut Vec<u8>,
+    ) -> Option<Delimiter> {
         debug_assert_eq!(self.answer, Answer::Owed, "no response is owed");
         self.answer = Answer::Made;
-        self.closes |= is_last || self.frame.closes;
+        let delimiter = Delimiter::of(response, self.frame.minor_version);
+        self.closes |= is_last || self.frame.closes || delimiter == Delimiter::Close;
         let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
         http1::encode(out, response, date, connection, self.frame.minor_version);
-        self.frame.has_body
+        self.frame.has_body.then_some(delimiter)
     }
 
     /// The response is made and leaves with those behind it, so the next request is looked at.

@@ -88,7 +88,7 @@ impl Client {
     fn answer(&mut self, http1: &mut Http1, status: Status, is_last: bool) {
         let response = Response::new(status, ()).with_length(5);
         let date = HttpDate::new(UNIX_EPOCH + Duration::from_secs(784_111_777));
-        if http1.encode(&response, is_last, &date, &mut self.sent) {
+        if http1.encode(&response, is_last, &date, &mut self.sent).is_some() {
             self.sent.extend_from_slice(b"hello");
         }
         match self.way {

@@ -82,11 +82,6 @@ fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
     Arc::new(Current::open(&wanted, log, true, Default::default()).expect("the folder and the certificate are there"))
 }
 
-fn setup(plan: &Plan, policy: &PolicySpec, limits: Limits, wake: Arc<Wake>, stop: Arc<AtomicBool>) -> Setup {
-    let is_direct = !policy.build().follows_jobs() && !policy.build().needs_path();
-    Setup { number: 0, order: order(plan, policy), is_direct, limits, wake, stop }
-}
-
 impl Server {
     pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
         let wake = Arc::new(Wake::new().expect("there are descriptors"));
@@ -102,8 +97,8 @@ impl Server {
         let storage = disk.storage(&plan, &mut random);
         let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
-        let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
+        let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
         let clients = Arc::new(Clients::new(limits.clients(plan.places)));
         let parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
@@ -111,7 +106,14 @@ impl Server {
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter: Transmitter::new(drain, None, limits.patience).with_storage(storage),
-            setup: setup(&plan, &policy, limits, Arc::clone(&wake), Arc::clone(&stop)),
+            setup: Setup {
+                number: 0,
+                order: order(&plan, &policy),
+                is_direct: !policy.build().follows_jobs() && !policy.build().needs_path(),
+                limits,
+                wake: Arc::clone(&wake),
+                stop: Arc::clone(&stop),
+            },
         };
         let places_max = plan.places;
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));

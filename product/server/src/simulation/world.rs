@@ -486,7 +486,7 @@ impl World {
         self.enter();
         let server = &mut self.wires[at].server;
         (server.is_closed, server.token) = (true, None);
-        if server.inbox.is_empty() {
+        if server.inbox.is_empty() && !server.ends_with_reset {
             self.wires[at].down.is_ended = true;
             self.pump_down(at);
         } else {

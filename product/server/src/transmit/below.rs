@@ -7,7 +7,7 @@
 use sched::Watched;
 
 use super::Socket;
-use super::pipes::Pipes;
+use super::connections::OpenConnections;
 use super::socket::Shared;
 
 /// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
@@ -41,11 +41,11 @@ struct Known {
 }
 
 impl Known {
-    fn queued_bytes<S: Socket>(&self, pipes: &Pipes<S>) -> Option<u64> {
+    fn queued_bytes<S: Socket>(&self, connections: &OpenConnections<S>) -> Option<u64> {
         if let Some(shared) = &self.shared {
             return uplink::queued_below_bytes(shared).ok().map(u64::from);
         }
-        pipes.get(self.at).filter(|pipe| pipe.owner == self.number)?.socket.queued_below_bytes()
+        connections.get(self.at).filter(|connection| connection.owner == self.number)?.socket.queued_below_bytes()
     }
 }
 
@@ -62,23 +62,23 @@ impl Below {
     }
 
     /// Something was written to this connection.
-    pub fn on_written<S: Socket>(&mut self, at: usize, pipes: &Pipes<S>) {
-        let pipe = &pipes[at];
-        let number = pipe.number_below();
+    pub fn on_written<S: Socket>(&mut self, at: usize, connections: &OpenConnections<S>) {
+        let connection = &connections[at];
+        let number = connection.number_below();
         self.whole = None;
         match self.sockets.iter().rposition(|known| known.number == number) {
             Some(place) => self.sockets[place..].rotate_left(1),
             None => {
-                self.make_room(pipes);
-                let shared = pipe.socket.shared().map(|(_, shared)| shared);
+                self.make_room(connections);
+                let shared = connection.socket.shared().map(|(_, shared)| shared);
                 self.sockets.push(Known { number, at, shared, memory_bytes: 0 });
             }
         }
     }
 
-    fn make_room<S: Socket>(&mut self, pipes: &Pipes<S>) {
+    fn make_room<S: Socket>(&mut self, connections: &OpenConnections<S>) {
         if self.sockets.len() >= REMEMBERED_MAX {
-            self.bytes(pipes);
+            self.bytes(connections);
         }
         if self.sockets.len() >= REMEMBERED_MAX {
             let forgotten = self.sockets.remove(0).number;
@@ -88,9 +88,9 @@ impl Below {
 
     /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
     /// keeps cannot be watched, and leaves at a time that nobody notices.
-    pub fn look<S: Socket>(&mut self, payload_bytes: u64, pipes: &Pipes<S>) {
+    pub fn look<S: Socket>(&mut self, payload_bytes: u64, connections: &OpenConnections<S>) {
         let Some(known) = self.sockets.last_mut() else { return };
-        let Some(memory_bytes) = known.queued_bytes(pipes) else { return };
+        let Some(memory_bytes) = known.queued_bytes(connections) else { return };
         let grown_bytes = memory_bytes.saturating_sub(known.memory_bytes);
         known.memory_bytes = memory_bytes;
         let is_whole = grown_bytes >= payload_bytes;
@@ -117,11 +117,11 @@ impl Below {
     }
 
     /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
-    pub fn bytes<S: Socket>(&mut self, pipes: &Pipes<S>) -> u64 {
+    pub fn bytes<S: Socket>(&mut self, connections: &OpenConnections<S>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
             // A socket that does not tell cannot be held against anybody.
-            let memory_bytes = known.queued_bytes(pipes);
+            let memory_bytes = known.queued_bytes(connections);
             if watch.as_ref().is_some_and(|watch| watch.number == known.number) {
                 watch_on(watch, known.memory_bytes, memory_bytes);
             }

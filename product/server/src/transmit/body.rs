@@ -1,11 +1,14 @@
-//! The body of a response, wherever its bytes are: held in memory, in a file, or read aside from one.
+//! The body of a response, wherever its bytes are: held in memory, in a file, read aside from one, or yet to come.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use http::http1::Delimiter;
+
 use super::Failure;
+use super::pipe::Pipe;
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Storage};
 
@@ -28,6 +31,8 @@ pub enum Piece {
     File { entry: Arc<Entry>, range: Range<u64> },
     /// A page made in memory, shared like a file's body.
     Page { page: Arc<Vec<u8>>, at: usize },
+    /// What a producer pushes: the last piece.
+    Pipe(Box<Pipe>),
 }
 
 impl Piece {
@@ -37,19 +42,25 @@ impl Piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Read(buffer) => buffer.left().len() as u64,
             Piece::Page { page, at } => (page.len() - at) as u64,
+            Piece::Pipe(pipe) => pipe.left_bytes(),
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !self.is_awaited()
     }
 
-    /// What is in memory; None for an open file.
+    fn is_awaited(&self) -> bool {
+        matches!(self, Piece::Pipe(pipe) if pipe.is_awaited())
+    }
+
+    /// What is in memory, of a pipe what has come; None for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
             Piece::Read(buffer) => Some(buffer.left()),
             Piece::Page { page, at } => Some(&page[*at..]),
+            Piece::Pipe(pipe) => Some(pipe.queued()),
             Piece::File { entry, range } => match &entry.content {
                 Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
                 Content::Open(_) => None,
@@ -63,6 +74,7 @@ impl Piece {
             Piece::Bytes(left) => drop(left.drain(..bytes as usize)),
             Piece::Read(buffer) => buffer.advance(bytes as usize),
             Piece::Page { at, .. } => *at += bytes as usize,
+            Piece::Pipe(pipe) => pipe.advance(bytes as usize),
         }
     }
 }
@@ -74,8 +86,6 @@ pub enum Available<'a> {
     Memory(&'a [u8]),
     /// So many bytes of a file, for `sendfile`.
     File(u64),
-    /// They have to be read aside: [`Body::absent`].
-    Absent,
 }
 
 impl From<Piece> for Body {
@@ -83,6 +93,12 @@ impl From<Piece> for Body {
         let mut body = Body::default();
         body.push(piece);
         body
+    }
+}
+
+impl From<Pipe> for Body {
+    fn from(pipe: Pipe) -> Body {
+        Piece::Pipe(Box::new(pipe)).into()
     }
 }
 
@@ -109,7 +125,7 @@ impl Body {
         }
     }
 
-    /// Bytes that are left of it.
+    /// Bytes that are left of it, as far as that is known.
     pub fn len(&self) -> u64 {
         self.pieces().map(Piece::len).sum()
     }
@@ -118,33 +134,64 @@ impl Body {
         self.front.is_none()
     }
 
-    /// None of it has to be read.
+    /// None of it has to be read, or to come.
     pub fn is_in_memory(&self) -> bool {
-        self.pieces().all(|piece| piece.in_memory().is_some())
+        self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
+    }
+
+    /// What its producer pushes to.
+    pub fn pipe(&self) -> Option<&Pipe> {
+        let rest = self.rest.as_ref().and_then(|rest| rest.back());
+        match rest.or(self.front.as_ref()) {
+            Some(Piece::Pipe(pipe)) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    pub fn pipe_mut(&mut self) -> Option<&mut Pipe> {
+        let rest = self.rest.as_mut().and_then(|rest| rest.back_mut());
+        match rest.or(self.front.as_mut()) {
+            Some(Piece::Pipe(pipe)) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    /// The same as HTTP/1.1 writes it: what a length ends, and a file always, is as it is.
+    pub fn delimited(mut self, delimiter: Delimiter) -> Body {
+        if let Some(pipe) = self.pipe_mut() {
+            pipe.delimit(delimiter);
+        }
+        self
+    }
+
+    /// How much of it comes is told by its end alone.
+    pub fn is_open_ended(&self) -> bool {
+        self.pipe().is_some_and(Pipe::is_open_ended)
     }
 
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 
-    /// At most `bytes_max` of the next bytes; none of them where a file has ended too early.
+    /// At most `bytes_max` of the next bytes; none of them where a file has ended too early. Fails where they have to be read aside
+    /// ([`Body::absent`]), or have not come.
     pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
         let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
         let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
         match (piece, piece.in_memory()) {
+            (_, Some([])) => Err(Failure::Pending),
             (_, Some(bytes)) => Ok(Available::Memory(&bytes[..clip(bytes.len() as u64)])),
             (Piece::File { entry, range }, None) => look(storage, entry, range, bytes_max),
             (_, None) => unreachable!("only a file is not in memory"),
         }
     }
 
-    /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; where that is none the next have to be read
-    /// aside ([`Body::absent`]), or nothing is left. What fails after some bytes came fails again in the next call.
+    /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; none where nothing is left. What fails after some
+    /// bytes came fails again in the next call.
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let mut read = 0;
         while read < bytes_max && !self.is_empty() {
             match self.peek(storage, into, bytes_max - read) {
-                Ok(0) => break,
                 Ok(bytes) => {
                     self.advance(bytes);
                     read += bytes;
@@ -167,7 +214,6 @@ impl Body {
                 into.truncate(before + *got.as_ref().unwrap_or(&0));
                 got?;
             }
-            Available::Absent => return Ok(0),
         }
         let bytes = (into.len() - before) as u64;
         if bytes == 0 {
@@ -241,7 +287,7 @@ pub(super) fn look<'a>(
     match storage.look(entry, range.start, (range.end - range.start).min(bytes_max)) {
         Ok(Look::Copied(bytes)) => Ok(Available::Memory(bytes)),
         Ok(Look::Resident(count)) => Ok(Available::File(count)),
-        Ok(Look::Absent) => Ok(Available::Absent),
+        Ok(Look::Absent) => Err(Failure::Absent),
         Err(error) => Err(Failure::unreadable(entry, error)),
     }
 }

@@ -1,275 +1,223 @@
-//! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
-//! is a carrier in the drain, which offers one of its responses to the order.
-
-use sched::{Arrival, JobId, Path, Precedence, Size, Why};
+use sched::line::{Look, Looks, Seen};
+use sched::{Account, Correction, JobId, TcpSent};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
 
-use super::engine::Engine;
 use super::framed::Framed;
-use super::pipe::{Load, Pipe};
-use super::sending::Sending;
-use super::{Failure, Outgoing, Room, Sink, Socket, Transmitter};
+use super::unacknowledged::Listed;
+use super::{Patience, Socket, Status};
 
-/// A connection that is to be sent on.
-pub struct Opening<S> {
+/// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
+/// once, a full socket holds all of them up, and its reader is slow or not.
+pub(super) struct Connection<S> {
     /// Comes back in every [`super::Departure`].
     pub owner: u64,
     pub socket: S,
-    /// Whose it is, by the index of the client's account.
+    /// See [`super::Opening::client`].
     pub client: u32,
-    pub framing: Framing,
+    /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
+    pub band: Option<u8>,
+    /// By the last look.
+    pub is_unacknowledged: bool,
+    /// Its socket did not take all at once, since it was last known to be acknowledged.
+    pub was_full: bool,
+    /// Its place among those with unacknowledged bytes.
+    pub listed: Listed,
+    /// Payload handed down when that was last asked, but for multiples of 4 GiB.
+    told_bytes: u32,
+    /// Payload handed down on it, of all responses.
+    pub sent_bytes: u64,
+    /// What the link was charged for it.
+    account: Account,
+    looks: Looks,
     /// Where the client speaks TLS.
     pub session: Option<Box<Session>>,
+    pub load: Load,
+    /// When the reader began to be watched for slowness, and what had been sent then.
+    window: (Nanos, u64),
 }
 
-/// A response to be sent.
-pub struct Dispatch {
-    pub outgoing: Outgoing,
-    /// Of the customer or folder, for policies with classes.
-    pub class: u16,
-    /// The number of its stream on the connection, 0 where that has one response at a time.
-    pub stream: u32,
-    /// The client's wishes for the order within the connection.
-    pub precedence: Precedence,
+/// What is sent on a connection.
+pub(super) enum Load {
+    /// One response at a time, or none.
+    Single(Option<JobId>),
+    /// Several at once, as frames.
+    Framed(Box<Framed>),
 }
 
-impl Dispatch {
-    /// On a connection that has one response at a time.
-    pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
-        Dispatch { outgoing, class, stream: 0, precedence: Precedence::default() }
+impl Load {
+    pub fn framed(&self) -> Option<&Framed> {
+        match self {
+            Load::Single(_) => None,
+            Load::Framed(framed) => Some(framed),
+        }
+    }
+
+    pub fn framed_mut(&mut self) -> Option<&mut Framed> {
+        match self {
+            Load::Single(_) => None,
+            Load::Framed(framed) => Some(framed),
+        }
+    }
+
+    /// The only response of a connection that has one at a time.
+    pub fn single(&self) -> Option<JobId> {
+        match self {
+            Load::Single(job) => *job,
+            Load::Framed(_) => None,
+        }
     }
 }
 
-/// What became of a response that was not a job.
-#[derive(Debug)]
-pub enum Direct {
-    /// The kernel has all of it. The buffer can be used again.
-    Sent(Vec<u8>),
-    /// The rest is a job.
-    Begun(JobId),
-    Failed(Failure),
+impl<S> Connection<S> {
+    /// Nothing was sent on it yet.
+    pub fn new(owner: u64, socket: S, client: u32, framing: Framing, now: Nanos) -> Connection<S> {
+        Connection {
+            owner,
+            socket,
+            client,
+            band: None,
+            is_unacknowledged: false,
+            was_full: false,
+            listed: Listed::default(),
+            told_bytes: 0,
+            sent_bytes: 0,
+            account: Account::new(framing),
+            looks: Looks::default(),
+            session: None,
+            load: Load::Single(None),
+            window: (now, 0),
+        }
+    }
+
+    /// The same, under TLS.
+    pub fn with_session(self, session: Option<Box<Session>>) -> Connection<S> {
+        Connection { session, ..self }
+    }
+
+    /// How it cuts its payload.
+    pub fn framing(&self) -> Framing {
+        self.account.framing()
+    }
+
+    /// The kernel was asked before what it has sent.
+    pub fn is_known(&self) -> bool {
+        self.account.is_settled()
+    }
+
+    /// So much payload was handed down, and the link was charged for it in segments of this connection: so many wire bytes.
+    pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
+        let wire_bytes = self.framing().wire_bytes(payload_bytes);
+        self.sent_bytes += payload_bytes;
+        self.account.on_charged(wire_bytes);
+        wire_bytes
+    }
+
+    /// Payload handed down since this was last asked, less than 4 GiB.
+    pub fn newly_sent_bytes(&mut self) -> u64 {
+        let sent_bytes = self.sent_bytes as u32;
+        sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
+    }
+
+    /// Bytes that a record has beside its content, at most; none without TLS.
+    pub fn record_overhead(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.overhead() as u64)
+    }
+
+    /// The reader is watched from now on.
+    pub fn watch(&mut self, now: Nanos) {
+        self.window = (now, self.sent_bytes);
+    }
+
+    /// Leaves this long out of the window.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.window.0 += paused;
+    }
+
+    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    fn sent(&self, status: &Status) -> TcpSent {
+        status.sent.unwrap_or_else(|| {
+            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
+            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
+            TcpSent { payload_bytes, segments }
+        })
+    }
+
+    /// What is new since the last look: over all responses each acknowledged byte is told once.
+    fn look(&mut self, now: Nanos, status: &Status) -> Look {
+        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        self.is_unacknowledged = status.is_unacknowledged;
+        // A kernel that does not count what it sent tells at least of what has arrived.
+        let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
+        let rtt = status.path.rtt;
+        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes };
+        self.looks.look(now, &seen, self.account.framing())
+    }
 }
 
-impl<S: Socket> Transmitter<S> {
-    /// A connection under this number, which no other has until it is closed.
-    pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
-        let Opening { owner, socket, client, framing, session } = opening;
-        self.pipes.put(at, Pipe::new(owner, socket, client, framing, now).with_session(session));
+impl<S: Socket> Connection<S> {
+    /// The number under which its packets below are counted: its owner's, unless it shares its socket.
+    pub fn number_below(&self) -> u64 {
+        self.socket.shared().map_or(self.owner, |(number, _)| number)
     }
 
-    /// From now on the connection carries several responses at once, as frames.
-    pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        let carrier = self.link.drain.open(self.pipes[at].framing());
-        self.pipes[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
-        self.link.settle_if_it_may(now, &mut self.pipes[at]);
-        self.say(at);
+    /// Sets the connection's account against what TCP has sent; and what that says of the line.
+    pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
+        let status = self.socket.status();
+        let sent = self.sent(&status);
+        (self.account.settle(sent), self.look(now, &status))
     }
 
-    /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
-    pub fn end_framed(&mut self, now: Nanos, at: usize) {
-        self.abandon(now, at);
-        self.say_last(now, at);
-        if let Load::Framed(framed) = std::mem::replace(&mut self.pipes[at].load, Load::Single(None)) {
-            self.link.drain.close(framed.carrier);
+    /// What TCP says of the line, between responses: what was foreseen behind the last one stays charged.
+    pub fn look_on(&mut self, now: Nanos) -> Look {
+        let status = self.socket.status();
+        self.look(now, &status)
+    }
+
+    /// The same behind the last byte of a response, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
+    /// the acknowledgement of the client's FIN if the connection ends here.
+    pub fn settle_last(&mut self, now: Nanos, ends_connection: bool) -> (Correction, u64, Look) {
+        let status = self.socket.status();
+        let sent = self.sent(&status);
+        let settled = self.account.settle(sent);
+        let bare_segments = u64::from(ends_connection);
+        (settled, self.account.foresee(status.unsent_bytes, bare_segments), self.look(now, &status))
+    }
+
+    /// The same when the connection ends, with what its end will send.
+    pub fn settle_closed(&mut self, now: Nanos) -> (Correction, Look) {
+        let status = self.socket.status();
+        // A connection that has ended keeps nothing: a reset throws away what was not sent.
+        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
+        let sent = self.sent(&status);
+        let correction = self.account.close(sent, payload_bytes, status.closing_segments.into());
+        (correction, self.look(now, &status))
+    }
+
+    /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
+    /// time in which its responses waited for their turn, be it here or, if the kernel orders, in a queue below TCP.
+    pub fn is_stalled(
+        &mut self,
+        now: Nanos,
+        waits_for_reader: bool,
+        is_ordered_below: bool,
+        patience: &Patience,
+    ) -> bool {
+        if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
+            self.watch(now);
+            return false;
         }
-    }
-
-    /// The connection ends: its account is settled, and what was acknowledged of it is told. Of a response that is under way nothing more is
-    /// told but the bytes that [`Transmitter::untold_bytes`] has not, which are given.
-    pub fn close(&mut self, now: Nanos, at: usize) -> u64 {
-        if self.pipes[at].load.framed().is_some() {
-            self.end_framed(now, at);
+        let (since, bytes_then) = self.window;
+        if now - since < patience.window {
+            return false;
         }
-        let untold_bytes = self.pipes[at].load.single().map_or(0, |job| {
-            self.link.drain.on_end(job);
-            self.sendings.take(job).tell()
-        });
-        self.link.settle_closed(now, &mut self.pipes[at]);
-        self.link.unlist(at, &mut self.pipes);
-        self.pipes.take(at);
-        untold_bytes
-    }
-
-    /// Its TLS, where the client speaks that.
-    pub fn session(&mut self, at: usize) -> Option<&mut Session> {
-        self.pipes[at].session.as_deref_mut()
-    }
-
-    /// The client turned out not to speak TLS.
-    pub fn end_session(&mut self, at: usize) {
-        self.pipes[at].session = None;
-    }
-
-    /// Whether segments wait until they are full.
-    pub fn cork(&self, at: usize, is_corked: bool) {
-        if let Some(socket) = self.pipes[at].socket.tcp() {
-            socket.cork(is_corked);
-        }
-    }
-
-    /// Nothing more will be sent on it.
-    pub fn finish(&self, at: usize) {
-        if let Some(socket) = self.pipes[at].socket.tcp() {
-            socket.finish();
-        }
-    }
-
-    /// Where its client is reached.
-    pub fn socket(&self, at: usize) -> &S {
-        &self.pipes[at].socket
-    }
-
-    #[cfg(test)]
-    pub fn framing(&self, at: usize) -> Framing {
-        self.pipes[at].framing()
-    }
-
-    /// Takes over a response, whose first byte leaves when the drain says so. `None` if its connection has as many as it may have.
-    pub fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
-        let id = self.admit(now, at, dispatch, 0)?;
-        if !self.pipes[at].is_known() && self.pipes[at].load.framed().is_none() {
-            // The handshake. What is sent again between two responses is settled behind the next one.
-            self.link.settle_if_it_may(now, &mut self.pipes[at]);
-        }
-        Some(id)
-    }
-
-    fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
-        let Dispatch { outgoing, class, stream, precedence } = dispatch;
-        let pipe = &mut self.pipes[at];
-        let path = if self.link.drain.order().needs_path() { pipe.socket.status().path } else { Path::default() };
-        let size = Size::Known(sent_bytes + outgoing.remaining_bytes());
-        let arrival = Arrival { size, framing: pipe.framing(), class, client: pipe.client, path };
-        let id = match &mut pipe.load {
-            Load::Single(Some(_)) => return None,
-            Load::Single(job) => {
-                let id = *job.insert(self.link.drain.arrive(now, arrival));
-                pipe.watch(now);
-                // What was said since the last one is nobody's.
-                pipe.newly_sent_bytes();
-                id
-            }
-            Load::Framed(framed) => {
-                let id = self.link.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
-                framed.on_dispatch();
-                id
-            }
-        };
-        self.sendings.put(Sending::new(id, at, outgoing, sent_bytes).on_stream(stream));
-        Some(id)
-    }
-
-    /// Sends a response at once, at most so many bytes of it: what an order without a pace would grant to the only one. What is left
-    /// becomes a job. Gives how many were sent.
-    pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
-        let Dispatch { mut outgoing, .. } = dispatch;
-        let (sent, _) = self.write(now, at, 0, &mut outgoing, Room::unpaced(bytes_max));
-        let is_left = outgoing.remaining_bytes() > 0;
-        let direct = match sent.failure {
-            None | Some(Failure::Blocked | Failure::Absent) if is_left => {
-                let rest = Dispatch { outgoing, ..dispatch };
-                let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
-                let progress = self.charge(now, id, &sent);
-                debug_assert!(!progress.is_departed(), "something is left of a job");
-                Direct::Begun(id)
-            }
-            failure => {
-                self.link.correct(now, self.pipes[at].framing().wire_bytes(sent.carried_bytes));
-                failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
-            }
-        };
-        if !self.pipes[at].is_known() {
-            self.link.settle_if_it_may(now, &mut self.pipes[at]);
-        }
-        self.link.note_written(now, at, &mut self.pipes);
-        (sent.bytes, direct)
-    }
-
-    /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
-    pub fn on_writable(&mut self, now: Nanos, at: usize) {
-        if self.pipes[at].load.single().is_none() && !self.is_blocked(at) {
-            return;
-        }
-        self.link.settle(now, &mut self.pipes[at]);
-        // What was made before goes first.
-        if self.pipes[at].load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
-            return;
-        }
-        match &self.pipes[at].load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait_over(now, *job, Why::Carrier)),
-            Load::Framed(framed) => self.link.drain.on_wait_over(now, framed.carrier, Why::Carrier),
-        }
-        if self.link.drain.order().needs_path() {
-            self.jobs_on(at).into_iter().for_each(|job| self.ask_path(job));
-        }
-    }
-
-    /// Its socket takes no more, of what several responses are to send.
-    pub(super) fn is_blocked(&self, at: usize) -> bool {
-        self.pipes[at].load.framed().is_some_and(|framed| self.link.drain.jobs().is_blocked(framed.carrier))
-    }
-
-    /// The responses on a connection.
-    fn jobs_on(&self, at: usize) -> Vec<JobId> {
-        match &self.pipes[at].load {
-            Load::Single(job) => job.iter().copied().collect(),
-            Load::Framed(framed) => self.link.drain.jobs().on(framed.carrier).collect(),
-        }
-    }
-
-    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
-    pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
-        let Some(at) = self.sendings.get(id).map(Sending::pipe) else { return };
-        self.link.settle(now, &mut self.pipes[at]);
-        self.link.drain.on_end(id);
-        self.depart(now, id, Some(failure));
-    }
-
-    /// The client is gone: what is left on its connection departs as disconnected.
-    pub fn abandon(&mut self, now: Nanos, at: usize) {
-        self.end_all(now, at, || Failure::Disconnected);
-    }
-
-    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
-    /// could have waits for it.
-    pub fn end_stalled(&mut self, now: Nanos, at: usize) {
-        if matches!(self.pipes[at].load, Load::Single(None)) {
-            return;
-        }
-        let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
-        if self.pipes[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
-            self.end_all(now, at, || Failure::Stalled);
-        }
-    }
-
-    /// All that is to be sent on it waits for its reader.
-    pub fn waits_for_reader(&self, at: usize) -> bool {
-        match &self.pipes[at].load {
-            Load::Single(job) => {
-                job.and_then(|job| self.link.drain.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
-            }
-            Load::Framed(framed) => {
-                let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
-                framed.waits_for_reader() || is_blocked() && framed.has_responses()
-            }
-        }
-    }
-
-    /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
-    fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
-        let jobs = self.jobs_on(at);
-        if !jobs.is_empty() {
-            self.link.settle(now, &mut self.pipes[at]);
-            if let Some(framed) = self.pipes[at].load.framed() {
-                self.link.drain.on_wait(framed.carrier, Why::Carrier);
-            }
-        }
-        for job in jobs {
-            self.link.drain.on_end(job);
-            self.depart(now, job, Some(failure()));
-        }
-        self.cut_framed(at, failure);
+        self.watch(now);
+        let least = u128::from(patience.rate_bytes_per_s_min) * u128::from((now - since).0) / 1_000_000_000;
+        u128::from(self.sent_bytes - bytes_then) < least
     }
 }
+
+/// Of every connection, most of them idle.
+#[cfg(test)]
+pub const BYTES: usize = size_of::<Connection<super::Transport>>();

@@ -13,8 +13,8 @@ use sched::{CarrierId, JobId, Precedence, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
+use super::connection::Connection;
 use super::engine::Engine;
-use super::pipe::Pipe;
 use super::write::{RECORDS_AT_ONCE_MAX, ROOM_BYTES_MIN};
 use super::{Departure, Down, Failure, Sink, Socket, Transmitter};
 
@@ -41,7 +41,7 @@ pub(super) struct Framed {
 impl<S: Socket> Transmitter<S> {
     /// Takes what has come over HTTP/2; what it says is asked of its [`Engine`]. Answers leave in this turn.
     pub fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        let framed = framed(&mut self.pipes[at]);
+        let framed = framed(&mut self.connections[at]);
         framed.borrow(&mut self.spare);
         let begin = framed.out.len();
         let session = framed.engine.http2().expect("datagrams are received as such");
@@ -55,7 +55,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Who makes the frames of a connection that carries several responses.
     pub fn engine(&mut self, at: usize) -> &mut Engine {
-        &mut framed(&mut self.pipes[at]).engine
+        &mut framed(&mut self.connections[at]).engine
     }
 
     /// The client wishes otherwise.
@@ -65,27 +65,27 @@ impl<S: Socket> Transmitter<S> {
 
     /// No new requests are taken, and the client learns so.
     pub fn go_away(&mut self, at: usize) {
-        framed(&mut self.pipes[at]).engine.go_away();
+        framed(&mut self.connections[at]).engine.go_away();
         self.say(at);
     }
 
     /// A stream on which nothing is being sent will not be answered.
     pub fn cancel(&mut self, at: usize, stream: u32) {
-        framed(&mut self.pipes[at]).engine.cancel(stream);
+        framed(&mut self.connections[at]).engine.cancel(stream);
         self.say(at);
     }
 
     /// Nothing more comes or goes by its own account, and all that was made has left.
     pub fn has_ended(&mut self, at: usize) -> bool {
-        let pipe = &mut self.pipes[at];
-        let is_sealed = pipe.session.as_ref().is_some_and(|session| session.has_unsent());
-        let framed = framed(pipe);
+        let connection = &mut self.connections[at];
+        let is_sealed = connection.session.as_ref().is_some_and(|session| session.has_unsent());
+        let framed = framed(connection);
         !is_sealed && framed.out.is_empty() && framed.engine.has_ended()
     }
 
     /// What it has to say for itself leaves in this turn.
     pub fn say(&mut self, at: usize) {
-        let framed = framed(&mut self.pipes[at]);
+        let framed = framed(&mut self.connections[at]);
         if !std::mem::replace(&mut framed.is_unsaid, true) {
             self.unsaid.push_back(at);
         }
@@ -101,7 +101,9 @@ impl<S: Socket> Transmitter<S> {
             }
             let Some(at) = self.unsaid.pop_front() else { return };
             // It may have been closed meanwhile, and its place may be another's.
-            let Some(framed) = self.pipes.get_mut(at).and_then(|pipe| pipe.load.framed_mut()) else { continue };
+            let Some(framed) = self.connections.get_mut(at).and_then(|connection| connection.load.framed_mut()) else {
+                continue;
+            };
             if take(&mut framed.is_unsaid) {
                 framed.borrow(&mut self.spare);
                 framed.control();
@@ -112,7 +114,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Windows may be open again.
     pub(super) fn open_windows(&mut self, now: Nanos, at: usize) {
-        let framed = framed(&mut self.pipes[at]);
+        let framed = framed(&mut self.connections[at]);
         if framed.shut.is_empty() || framed.engine.window() == 0 {
             return;
         }
@@ -132,7 +134,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// The window of the response's stream, or its connection, is shut.
     pub(super) fn on_shut(&mut self, id: JobId, at: usize) {
-        let shut = &mut framed(&mut self.pipes[at]).shut;
+        let shut = &mut framed(&mut self.connections[at]).shut;
         reserve_one(shut);
         shut.push(id);
         self.link.drain.on_wait(id, Why::Stream);
@@ -143,23 +145,23 @@ impl<S: Socket> Transmitter<S> {
     #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         #[cfg(feature = "http3")]
-        if framed(&mut self.pipes[at]).engine.is_http3() {
+        if framed(&mut self.connections[at]).engine.is_http3() {
             let is_all = self.hand_down_datagrams(now, at, room_bytes);
             return self.on_handed_down(now, at, is_all);
         }
-        let pipe = &mut self.pipes[at];
-        if !pipe.has_unsent() {
-            framed(pipe).give_back(&mut self.spare);
+        let connection = &mut self.connections[at];
+        if !connection.has_unsent() {
+            framed(connection).give_back(&mut self.spare);
             return true;
         }
-        let is_all = pipe.hand_down().is_ok();
+        let is_all = connection.hand_down().is_ok();
         self.on_handed_down(now, at, is_all)
     }
 
     fn on_handed_down(&mut self, now: Nanos, at: usize, is_all: bool) -> bool {
         let has_left = is_all && self.has_left(at);
-        let pipe = &mut self.pipes[at];
-        let framed = framed(pipe);
+        let connection = &mut self.connections[at];
+        let framed = framed(connection);
         let (carrier, has_jobs) = (framed.carrier, framed.jobs > 0);
         if has_left {
             framed.give_back(&mut self.spare);
@@ -170,18 +172,18 @@ impl<S: Socket> Transmitter<S> {
             self.link.drain.on_wait(carrier, Why::Carrier);
         }
         self.charge_control(now, at);
-        self.pipes[at].was_full |= !is_all;
-        self.link.settle_framed(now, &mut self.pipes[at], has_jobs);
-        self.link.note_written(now, at, &mut self.pipes);
+        self.connections[at].was_full |= !is_all;
+        self.link.settle_framed(now, &mut self.connections[at], has_jobs);
+        self.link.note_written(now, at, &mut self.connections);
         is_all
     }
 
     /// Charges what was handed down beside responses: nobody decides about those few bytes.
     fn charge_control(&mut self, now: Nanos, at: usize) {
-        let pipe = &mut self.pipes[at];
-        let control_bytes = take(&mut framed(pipe).control_bytes);
+        let connection = &mut self.connections[at];
+        let control_bytes = take(&mut framed(connection).control_bytes);
         if control_bytes > 0 {
-            let charge_bytes = pipe.on_sent(control_bytes + pipe.record_overhead());
+            let charge_bytes = connection.on_sent(control_bytes + connection.record_overhead());
             self.link.correct(now, charge_bytes);
         }
     }
@@ -198,14 +200,14 @@ impl<S: Socket> Transmitter<S> {
 
     /// Responses whose last bytes were made and have not left are cut.
     pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
-        let Some(framed) = self.pipes[at].load.framed_mut() else { return };
+        let Some(framed) = self.connections[at].load.framed_mut() else { return };
         let cut = framed.departing.drain(..).map(|departure| Departure { failure: Some(failure()), ..departure });
         self.departures.extend(cut);
     }
 
     /// What a connection that closes has to say leaves, if it can.
     pub(super) fn say_last(&mut self, now: Nanos, at: usize) {
-        if let Some(framed) = self.pipes[at].load.framed_mut() {
+        if let Some(framed) = self.connections[at].load.framed_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
             #[cfg(feature = "http3")]
@@ -217,8 +219,8 @@ impl<S: Socket> Transmitter<S> {
     }
 }
 
-pub(super) fn framed<S>(pipe: &mut Pipe<S>) -> &mut Framed {
-    pipe.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+pub(super) fn framed<S>(connection: &mut Connection<S>) -> &mut Framed {
+    connection.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
 }
 
 impl Framed {
@@ -258,9 +260,9 @@ impl Framed {
         self.out.capacity()
     }
 
-    /// All that it could send waits for its reader.
-    pub fn waits_for_reader(&self) -> bool {
-        self.jobs > 0 && self.shut.len() == self.jobs
+    /// All that it could send waits for its reader; beside that, so many responses wait for their producers.
+    pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
+        !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
     }
 
     /// Some are not all made, or have not left.
@@ -293,7 +295,7 @@ impl Framed {
     }
 }
 
-impl<S: Socket> Pipe<S> {
+impl<S: Socket> Connection<S> {
     fn has_unsent(&self) -> bool {
         let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
         self.load.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()

@@ -86,7 +86,7 @@ impl Quic {
 impl<S: Socket> Transmitter<S> {
     /// Takes a datagram; what it says is asked of its [`Engine`](super::Engine). Answers leave in this turn.
     pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
-        let quic = quic(framed(&mut self.pipes[at]));
+        let quic = quic(framed(&mut self.connections[at]));
         if let Err(broken) = quic.session.receive(now, incoming) {
             quic.broken = Some(broken);
         }
@@ -100,13 +100,13 @@ impl<S: Socket> Transmitter<S> {
 
     /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
     pub fn is_full_at(&self, number: u64) -> bool {
-        self.shared.full.values().map(|at| &self.pipes[*at]).any(|pipe| pipe.number_below() == number)
+        self.shared.full.values().map(|at| &self.connections[*at]).any(|connection| connection.number_below() == number)
     }
 
     /// Their sockets take datagrams again.
     pub fn on_datagram_room(&mut self, now: Nanos) {
         for at in take(&mut self.shared.full).into_values() {
-            quic(framed(&mut self.pipes[at])).full = None;
+            quic(framed(&mut self.connections[at])).full = None;
             self.on_writable(now, at);
         }
     }
@@ -132,9 +132,9 @@ impl<S: Socket> Transmitter<S> {
             if now - began_at >= TURN_FOR {
                 return;
             }
-            let pipe = &mut self.pipes[at];
-            let owner = pipe.owner;
-            let quic = quic(framed(pipe));
+            let connection = &mut self.connections[at];
+            let owner = connection.owner;
+            let quic = quic(framed(connection));
             if let Err(broken) = quic.session.on_timeout(now) {
                 quic.broken = Some(broken);
             }
@@ -145,10 +145,10 @@ impl<S: Socket> Transmitter<S> {
 
     /// Something has happened to it: windows may be open, what was held may go, and it may have something to say.
     fn on_stirred(&mut self, now: Nanos, at: usize) {
-        let pipe = &mut self.pipes[at];
-        let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
+        let connection = &mut self.connections[at];
+        let quic = quic(connection.load.framed_mut().expect("it speaks HTTP/3"));
         let seen = quic.seen(now);
-        if let Some(socket) = pipe.socket.quic() {
+        if let Some(socket) = connection.socket.quic() {
             socket.see(seen);
         }
         let may_go = quic.is_done();
@@ -162,7 +162,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn arm(&mut self, at: usize) {
-        let quic = quic(framed(&mut self.pipes[at]));
+        let quic = quic(framed(&mut self.connections[at]));
         let timer_at = quic.session.timeout();
         let before = std::mem::replace(&mut quic.timer_at, timer_at);
         if before != timer_at {
@@ -176,9 +176,9 @@ impl<S: Socket> Transmitter<S> {
     /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.
     /// Says whether all is gone: nothing is held, and no socket is full.
     pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        let pipe = &mut self.pipes[at];
-        let Some(socket) = pipe.socket.quic() else { return true };
-        let quic = quic(pipe.load.framed_mut().expect("it speaks HTTP/3"));
+        let connection = &mut self.connections[at];
+        let Some(socket) = connection.socket.quic() else { return true };
+        let quic = quic(connection.load.framed_mut().expect("it speaks HTTP/3"));
         let mut out = quic.unsent.take().map_or_else(|| take(&mut self.shared.spare), |unsent| *unsent);
         let unsent_bytes = out.bytes() as u64;
         let mut sent = if out.is_empty() { Ok(()) } else { socket.send(&mut out) };
@@ -211,13 +211,13 @@ impl<S: Socket> Transmitter<S> {
 
     /// Whether a response whose last bytes were given has left.
     pub(super) fn has_left(&mut self, at: usize) -> bool {
-        let quic = framed(&mut self.pipes[at]).engine.http3();
+        let quic = framed(&mut self.connections[at]).engine.http3();
         quic.is_none_or(|quic| quic.is_done() && quic.session.waiting_bytes() == 0)
     }
 
     /// The connection ends here: its client is told, if that was not done.
     pub(super) fn close_datagrams(&mut self, now: Nanos, at: usize) {
-        if let Some(quic) = framed(&mut self.pipes[at]).engine.http3()
+        if let Some(quic) = framed(&mut self.connections[at]).engine.http3()
             && !quic.session.is_closing()
         {
             quic.session.close(now, NO_ERROR, "");
@@ -226,10 +226,10 @@ impl<S: Socket> Transmitter<S> {
 
     /// Nothing reminds of it any more.
     pub(super) fn forget_datagrams(&mut self, at: usize) {
-        if let Some(timer_at) = framed(&mut self.pipes[at]).engine.http3().and_then(|quic| quic.timer_at.take()) {
+        if let Some(timer_at) = framed(&mut self.connections[at]).engine.http3().and_then(|quic| quic.timer_at.take()) {
             self.shared.timers.remove(&(timer_at, at));
         }
-        if let Some(number) = framed(&mut self.pipes[at]).engine.http3().and_then(|quic| quic.full.take()) {
+        if let Some(number) = framed(&mut self.connections[at]).engine.http3().and_then(|quic| quic.full.take()) {
             self.shared.full.remove(&number);
         }
     }

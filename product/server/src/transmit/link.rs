@@ -7,9 +7,9 @@ use units::wire::Framing;
 use units::{Nanos, Rate};
 
 use super::below::Below;
+use super::connection::{Connection, Load};
+use super::connections::OpenConnections;
 use super::line_feedback::Observer;
-use super::pipe::{Load, Pipe};
-use super::pipes::Pipes;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, Socket, is_fast};
 
@@ -87,13 +87,13 @@ impl Link {
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
-    pub(super) fn check(&mut self, now: Nanos, pipes: &Pipes<impl Socket>) {
+    pub(super) fn check(&mut self, now: Nanos, connections: &OpenConnections<impl Socket>) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.drain.set_pace(now, Some(rate));
             self.observer = self.observer.take().map(|observer| observer.from(rate));
             self.notices.push(notice);
         }
-        self.below.bytes(pipes);
+        self.below.bytes(connections);
         self.notice_foreign(now);
     }
 
@@ -112,7 +112,12 @@ impl Link {
     }
 
     /// Lets the queue below correct the drain's idea of it, when that is about to matter.
-    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, pipes: &Pipes<impl Socket>) {
+    pub(super) fn measure(
+        &mut self,
+        now: Nanos,
+        clock: &impl Fn() -> Nanos,
+        connections: &OpenConnections<impl Socket>,
+    ) {
         let Some(gauge) = &mut self.gauge else { return };
         if self.drain.poll_timeout().is_none_or(|at| at > now) {
             return;
@@ -121,20 +126,20 @@ impl Link {
         let reading = if self.drain.pacer().ledger().is_explained(now, bytes) {
             Reading { drops, ..Reading::own(bytes) }
         } else {
-            let own_bytes = self.below.bytes(pipes);
+            let own_bytes = self.below.bytes(connections);
             Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
         };
         self.drain.pacer_mut().on_reading(now, reading);
     }
 
     /// Ends the interval where one is over, and sets the pace that the line allows.
-    pub(super) fn follow(&mut self, now: Nanos, pipes: &mut Pipes<impl Socket>) {
+    pub(super) fn follow(&mut self, now: Nanos, connections: &mut OpenConnections<impl Socket>) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
         if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
             return;
         }
-        self.look_around(now, pipes);
+        self.look_around(now, connections);
         self.unacknowledged.rearm(now);
         let charged_bytes = self.drain.pacer().ledger().charged_bytes();
         let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
@@ -154,28 +159,28 @@ impl Link {
     }
 
     /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
-    fn look_around(&mut self, now: Nanos, pipes: &mut Pipes<impl Socket>) {
+    fn look_around(&mut self, now: Nanos, connections: &mut OpenConnections<impl Socket>) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
-            let pipe = &mut pipes[at];
-            let may_look = !is_searching || pipe.was_full || self.unacknowledged.spend_look_in_turn();
+            let connection = &mut connections[at];
+            let may_look = !is_searching || connection.was_full || self.unacknowledged.spend_look_in_turn();
             if may_look {
-                self.look_at(now, pipe);
+                self.look_at(now, connection);
             } else if !std::mem::replace(&mut is_spent, true) {
-                self.unacknowledged.go_on_with(pipe.listed);
+                self.unacknowledged.go_on_with(connection.listed);
             }
-            if may_look && !pipe.is_unacknowledged || self.unacknowledged.is_over(now, pipe.listed) {
-                self.unlist(at, pipes);
+            if may_look && !connection.is_unacknowledged || self.unacknowledged.is_over(now, connection.listed) {
+                self.unlist(at, connections);
             }
         }
     }
 
-    fn look_at(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
-        if !matches!(pipe.load, Load::Single(None)) {
-            return self.settle(now, pipe);
+    fn look_at(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
+        if !matches!(connection.load, Load::Single(None)) {
+            return self.settle(now, connection);
         }
-        let look = pipe.look_on(now);
-        self.observe(now, pipe.client, look);
+        let look = connection.look_on(now);
+        self.observe(now, connection.client, look);
     }
 
     /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
@@ -188,87 +193,87 @@ impl Link {
     }
 
     /// Something was handed down on a connection, and charged. Where others wait below us one hand-down at a time is watched.
-    pub(super) fn note_written(&mut self, now: Nanos, at: usize, pipes: &mut Pipes<impl Socket>) {
+    pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut OpenConnections<impl Socket>) {
         if self.is_blind() {
             if self.is_paced() {
-                let pipe = &mut pipes[at];
-                let is_idle = matches!(pipe.load, Load::Single(None));
-                self.unacknowledged.list(now, at, &mut pipe.listed, is_idle);
+                let connection = &mut connections[at];
+                let is_idle = matches!(connection.load, Load::Single(None));
+                self.unacknowledged.list(now, at, &mut connection.listed, is_idle);
             }
             return;
         }
-        let payload_bytes = pipes[at].newly_sent_bytes();
-        self.below.on_written(at, pipes);
+        let payload_bytes = connections[at].newly_sent_bytes();
+        self.below.on_written(at, connections);
         if self.drain.pacer().ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
             return;
         }
-        self.below.look(payload_bytes, pipes);
+        self.below.look(payload_bytes, connections);
         if self.drain.pacer().ledger().wants_watch() && self.below.watch() {
             self.drain.pacer_mut().on_watched(now);
         }
     }
 
     /// A connection is acknowledged, or ends.
-    pub(super) fn unlist<S>(&mut self, at: usize, pipes: &mut Pipes<S>) {
-        let pipe = &mut pipes[at];
-        pipe.was_full = false;
-        if let Some((moved, place)) = self.unacknowledged.unlist(&mut pipe.listed) {
-            pipes[moved].listed = place;
+    pub(super) fn unlist<S>(&mut self, at: usize, connections: &mut OpenConnections<S>) {
+        let connection = &mut connections[at];
+        connection.was_full = false;
+        if let Some((moved, place)) = self.unacknowledged.unlist(&mut connection.listed) {
+            connections[moved].listed = place;
         }
     }
 
     /// Whether the kernel may be asked about a connection: while the rate is searched, not about all that only have small responses.
-    fn may_look<S>(&mut self, pipe: &Pipe<S>) -> bool {
-        !self.is_searching() || pipe.was_full || self.unacknowledged.spend_look()
+    fn may_look<S>(&mut self, connection: &Connection<S>) -> bool {
+        !self.is_searching() || connection.was_full || self.unacknowledged.spend_look()
     }
 
     /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
     /// two segments back in every round trip, and the link would idle for as long as each would have taken.
-    pub(super) fn settle(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
+    pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if !self.is_paced() {
             return;
         }
-        let (correction, look) = pipe.settle(now);
+        let (correction, look) = connection.settle(now);
         let is_gauged = self.is_gauged();
         self.drain.pacer_mut().on_correction(now, correction, is_gauged);
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
             self.drain.pacer_mut().on_handshake(rtt);
         }
-        self.observe(now, pipe.client, look);
+        self.observe(now, connection.client, look);
     }
 
     /// The same where it can wait for another time.
-    pub(super) fn settle_if_it_may(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
-        if self.is_paced() && self.may_look(pipe) {
-            self.settle(now, pipe);
+    pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
+        if self.is_paced() && self.may_look(connection) {
+            self.settle(now, connection);
         }
     }
 
     /// The same behind the last byte of a response, where nobody may look again.
-    pub(super) fn settle_last(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>, ends_connection: bool) {
+    pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
         let is_read = self.is_gauged();
-        let (correction, foreseen_bytes, look) = pipe.settle_last(now, ends_connection);
+        let (correction, foreseen_bytes, look) = connection.settle_last(now, ends_connection);
         self.drain.pacer_mut().on_correction(now, correction, is_read);
         self.drain.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
-        self.observe(now, pipe.client, look);
+        self.observe(now, connection.client, look);
     }
 
     /// The same of frames that were handed down.
-    pub(super) fn settle_framed(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>, has_jobs: bool) {
-        match self.is_paced() && self.may_look(pipe) {
-            true if has_jobs => self.settle(now, pipe),
-            true => self.settle_last(now, pipe, false),
+    pub(super) fn settle_framed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, has_jobs: bool) {
+        match self.is_paced() && self.may_look(connection) {
+            true if has_jobs => self.settle(now, connection),
+            true => self.settle_last(now, connection, false),
             false => {}
         }
     }
 
     /// The same when the connection ends.
-    pub(super) fn settle_closed(&mut self, now: Nanos, pipe: &mut Pipe<impl Socket>) {
-        if self.is_paced() && self.may_look(pipe) {
-            let (correction, look) = pipe.settle_closed(now);
+    pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
+        if self.is_paced() && self.may_look(connection) {
+            let (correction, look) = connection.settle_closed(now);
             let is_gauged = self.is_gauged();
             self.drain.pacer_mut().on_closed(now, correction, is_gauged);
-            self.observe(now, pipe.client, look);
+            self.observe(now, connection.client, look);
         }
     }
 

@@ -8,6 +8,8 @@
 mod below;
 mod body;
 mod connection;
+mod connections;
+mod dispatch;
 mod engine;
 #[cfg(feature = "http3")]
 mod flow;
@@ -22,7 +24,7 @@ mod mark;
 mod notice;
 mod outgoing;
 mod pipe;
-mod pipes;
+mod producing;
 mod reads;
 mod secure;
 mod sending;
@@ -35,7 +37,9 @@ mod unacknowledged;
 mod write;
 
 pub use body::{Available, Body, Piece};
-pub use connection::{Direct, Dispatch, Opening};
+#[cfg(test)]
+pub use connection::BYTES as CONNECTION_BYTES;
+pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
 #[cfg(feature = "http3")]
 pub use flow::Flow;
@@ -47,8 +51,8 @@ pub use link::Link;
 pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
-#[cfg(test)]
-pub use pipe::BYTES as CONNECTION_BYTES;
+pub use pipe::{PIPE_BYTES_MAX, Pipe};
+pub use producing::Producer;
 pub use secure::Down;
 #[cfg(feature = "http3")]
 pub use socket::{Shared, has_room};
@@ -58,9 +62,9 @@ pub use write::Room;
 
 use std::collections::VecDeque;
 
+use connection::Load;
+use connections::OpenConnections;
 use line_feedback::Observer;
-use pipe::Load;
-use pipes::Pipes;
 use reads::Reads;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
@@ -112,7 +116,7 @@ pub struct Transmitter<S: Socket> {
     reads: Reads,
     sendings: Sendings,
     /// All connections.
-    pipes: Pipes<S>,
+    connections: OpenConnections<S>,
     /// Connections that have something to say for themselves.
     unsaid: VecDeque<usize>,
     /// Memory for frames.
@@ -131,7 +135,7 @@ impl<S: Socket> Transmitter<S> {
             limit: Limit::default(),
             reads: Reads::default(),
             sendings: Sendings::default(),
-            pipes: Pipes::new(),
+            connections: OpenConnections::new(),
             unsaid: VecDeque::new(),
             spare: Vec::new(),
             #[cfg(feature = "http3")]
@@ -168,14 +172,14 @@ impl<S: Socket> Transmitter<S> {
         &self.link.drain
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.link.drain.jobs().is_empty()
-    }
-
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
         let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
-        self.is_empty() && self.departures.is_empty() && self.reads.is_idle() && self.unsaid.is_empty() && !is_timed
+        self.link.drain.jobs().is_empty()
+            && self.departures.is_empty()
+            && self.reads.is_idle()
+            && self.unsaid.is_empty()
+            && !is_timed
     }
 
     /// From now on this index is another client's, of this weight.
@@ -200,8 +204,8 @@ impl<S: Socket> Transmitter<S> {
             if now - began_at >= TURN_FOR {
                 break;
             }
-            self.link.measure(now, clock, &self.pipes);
-            self.link.follow(now, &mut self.pipes);
+            self.link.measure(now, clock, &self.connections);
+            self.link.follow(now, &mut self.connections);
             let Some(grant) = self.link.drain.poll_grant(now) else { break };
             self.send(now, grant);
         }
@@ -231,7 +235,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
     pub fn check_queue(&mut self, now: Nanos) {
-        self.link.check(now, &self.pipes);
+        self.link.check(now, &self.connections);
     }
 
     /// What an operator should know, since this was last called.
@@ -241,7 +245,12 @@ impl<S: Socket> Transmitter<S> {
 
     /// Nothing was sent for so long, through no fault of the readers.
     pub fn on_pause(&mut self, paused: Nanos) {
-        self.pipes.iter_mut().for_each(|pipe| pipe.excuse(paused));
+        self.connections.iter_mut().for_each(|connection| connection.excuse(paused));
+    }
+
+    /// Responses to which a producer may push again that was told to stop, since this was last asked.
+    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
+        self.reads.refills.drain(..)
     }
 
     /// The responses that ended since this was last called.
@@ -255,15 +264,20 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {
-            self.link.drain.on_path(id, sending.ask_path(&self.pipes[sending.pipe()]));
+            self.link.drain.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
         }
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {
-        let sending = self.sendings.take(id);
-        let pipe = &mut self.pipes[sending.pipe()];
-        let departure = sending.into_departure(pipe.owner, now, failure);
-        match &mut pipe.load {
+        let mut sending = self.sendings.take(id);
+        let connection = &mut self.connections[sending.connection()];
+        if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
+            // An orderly end would tell the client that this is all.
+            connection.session = None;
+            connection.socket.tcp().into_iter().for_each(Sink::reset);
+        }
+        let departure = sending.into_departure(connection.owner, now, failure);
+        match &mut connection.load {
             Load::Single(job) => {
                 *job = None;
                 self.departures.push(departure);

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use http::ResponseHead;
 
+use sched::Size;
+
 use super::Sink;
 use super::body::{self, Available, Body, Piece};
+use super::pipe::Pipe;
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Storage};
 
@@ -50,6 +53,10 @@ pub enum Failure {
     Blocked,
     /// The next byte is not in memory: [`Outgoing::absent`].
     Absent,
+    /// The next byte has not come from its producer.
+    Pending,
+    /// Its producer failed, for this reason.
+    Source(&'static str),
     /// The file became shorter than the length already promised.
     Truncated { path: Box<str> },
     /// The file could not be read.
@@ -73,6 +80,8 @@ pub struct Sent {
     pub failure: Option<Failure>,
     /// The connection's next response may have what is left of the room.
     pub has_room: bool,
+    /// Nothing of the response is left, and its end was told.
+    pub is_whole: bool,
 }
 
 impl Outgoing {
@@ -95,6 +104,26 @@ impl Outgoing {
         head_bytes + self.unread_bytes() + u64::from(self.sealed)
     }
 
+    /// The size of a response of which this is left and so much is gone.
+    pub fn size(&self, sent_bytes: u64) -> Size {
+        let bytes = sent_bytes + self.remaining_bytes();
+        if self.body.is_open_ended() { Size::AtLeast(bytes) } else { Size::Known(bytes) }
+    }
+
+    /// Nothing is left of it, nor comes.
+    pub fn is_done(&self) -> bool {
+        self.remaining_bytes() == 0 && self.body.is_empty()
+    }
+
+    /// All of it was read, and sealed where that is done.
+    fn is_read(&self) -> bool {
+        self.head().is_empty() && self.body.is_empty()
+    }
+
+    pub fn body(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
     /// What is left of the bytes before the body.
     fn head(&self) -> &[u8] {
         &self.bytes[self.at as usize..]
@@ -113,7 +142,7 @@ impl Outgoing {
     /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
     pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent::default();
-        while sent.bytes < bytes_max && self.unread_bytes() > 0 {
+        while sent.bytes < bytes_max && !self.is_read() {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
                 Ok(bytes) => {
                     sent.bytes += bytes;
@@ -126,7 +155,8 @@ impl Outgoing {
             }
         }
         sent.carried_bytes = sent.bytes;
-        if self.unread_bytes() == 0 && self.end == End::Finish {
+        sent.is_whole = self.is_read();
+        if sent.is_whole && self.end == End::Finish {
             socket.finish();
         }
         sent
@@ -160,9 +190,7 @@ impl Outgoing {
     /// What comes next, as far as it can be had at once.
     fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
-        if !self.head().is_empty() {
-            gathered.push(self.head());
-        }
+        gathered.push(self.head());
         let mut pieces = self.body.pieces();
         let mut file = None;
         while let Some(piece) = pieces.next().filter(|_| gathered.has_room()) {
@@ -175,7 +203,11 @@ impl Outgoing {
                 (_, None) => unreachable!("only a file is not in memory"),
             }
         }
-        let Some((entry, range)) = file else { return Ok(Next::Memory(gathered)) };
+        // A pipe is the last, and what it has may be all for a while.
+        gathered.is_alone = file.is_none() && self.body.pipe().is_some_and(Pipe::is_awaited);
+        let Some((entry, range)) = file else {
+            return if gathered.bytes == 0 { Err(Failure::Pending) } else { Ok(Next::Memory(gathered)) };
+        };
         match body::look(storage, entry, range, gathered.room()) {
             Ok(Available::Memory(bytes)) if !bytes.is_empty() => {
                 gathered.push(bytes);
@@ -183,20 +215,19 @@ impl Outgoing {
             }
             // What is in memory goes first, whatever became of the file.
             looked if gathered.bytes > 0 => {
-                gathered.is_alone = matches!(looked, Ok(Available::Absent));
+                gathered.is_alone = matches!(looked, Err(Failure::Absent));
                 Ok(Next::Memory(gathered))
             }
             Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
-            Ok(Available::Absent) => Err(Failure::Absent),
             Err(failure) => Err(failure),
         }
     }
 
     fn send_gathered(&self, socket: &impl Sink, gathered: &Gathered<'_>) -> Result<u64, Failure> {
-        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment. Not for what a disk has yet to
-        // give: the kernel held a head back for seconds.
-        let is_last = gathered.bytes == self.remaining_bytes();
+        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment. Not for what a disk or a producer
+        // has yet to give: the kernel held a head back for seconds.
+        let is_last = gathered.bytes == self.remaining_bytes() && !self.body.is_open_ended();
         let more = if is_last { self.end != End::Open } else { gathered.room() > 0 && !gathered.is_alone };
         let sent = match gathered.slices() {
             [bytes] => socket.send(bytes, more),
@@ -262,6 +293,9 @@ impl<'a> Gathered<'a> {
 
     fn push(&mut self, bytes: &'a [u8]) {
         let clipped = &bytes[..bytes.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX))];
+        if clipped.is_empty() {
+            return;
+        }
         self.slices[self.len] = IoSlice::new(clipped);
         self.len += 1;
         self.bytes += clipped.len() as u64;

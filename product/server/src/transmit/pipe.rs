@@ -1,223 +1,237 @@
-use sched::line::{Look, Looks, Seen};
-use sched::{Account, Correction, JobId, TcpSent};
-use tls::Session;
-use units::Nanos;
-use units::wire::Framing;
+//! A body whose bytes come later: what its producer has pushed and its connection has not taken yet. Both are on the same event loop, and the
+//! body owns what is queued: it ends with its response, and nothing is left to be freed.
 
-use super::framed::Framed;
-use super::unacknowledged::Listed;
-use super::{Patience, Socket, Status};
+use http::Length;
+use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 
-/// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
-/// once, a full socket holds all of them up, and its reader is slow or not.
-pub(super) struct Pipe<S> {
-    /// Comes back in every [`super::Departure`].
-    pub owner: u64,
-    pub socket: S,
-    /// See [`super::Opening::client`].
-    pub client: u32,
-    /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
-    pub band: Option<u8>,
-    /// By the last look.
-    pub is_unacknowledged: bool,
-    /// Its socket did not take all at once, since it was last known to be acknowledged.
-    pub was_full: bool,
-    /// Its place among those with unacknowledged bytes.
-    pub listed: Listed,
-    /// Payload handed down when that was last asked, but for multiples of 4 GiB.
-    told_bytes: u32,
-    /// Payload handed down on it, of all responses.
-    pub sent_bytes: u64,
-    /// What the link was charged for it.
-    account: Account,
-    looks: Looks,
-    /// Where the client speaks TLS.
-    pub session: Option<Box<Session>>,
-    pub load: Load,
-    /// When the reader began to be watched for slowness, and what had been sent then.
-    window: (Nanos, u64),
+/// Bytes that wait in a pipe at most. What is more stays with the producer.
+pub const PIPE_BYTES_MAX: usize = 64 << 10;
+/// A producer that was told to stop may go on when there is so much room.
+const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
+/// How long a response waits for a producer that says nothing, in looks about a second apart; nginx's `proxy_read_timeout` is the same.
+pub const SILENT_LOOKS_MAX: u32 = 60;
+
+#[derive(Debug)]
+pub struct Pipe {
+    /// What was pushed, in chunks where the codec wants them.
+    bytes: Vec<u8>,
+    /// How many of `bytes` are gone.
+    at: usize,
+    /// Bytes to be pushed yet, where the producer has said how many there are.
+    to_come: Option<u64>,
+    delimiter: Delimiter,
+    is_finished: bool,
+    was_full: bool,
+    /// How often it was looked at since it waits for its producer.
+    silent_looks: u32,
 }
 
-/// What is sent on a connection.
-pub(super) enum Load {
-    /// One response at a time, or none.
-    Single(Option<JobId>),
-    /// Several at once, as frames.
-    Framed(Box<Framed>),
-}
-
-impl Load {
-    pub fn framed(&self) -> Option<&Framed> {
-        match self {
-            Load::Single(_) => None,
-            Load::Framed(framed) => Some(framed),
-        }
-    }
-
-    pub fn framed_mut(&mut self) -> Option<&mut Framed> {
-        match self {
-            Load::Single(_) => None,
-            Load::Framed(framed) => Some(framed),
-        }
-    }
-
-    /// The only response of a connection that has one at a time.
-    pub fn single(&self) -> Option<JobId> {
-        match self {
-            Load::Single(job) => *job,
-            Load::Framed(_) => None,
-        }
-    }
-}
-
-impl<S> Pipe<S> {
-    /// Nothing was sent on it yet.
-    pub fn new(owner: u64, socket: S, client: u32, framing: Framing, now: Nanos) -> Pipe<S> {
+impl Pipe {
+    pub fn new(length: Length) -> Pipe {
         Pipe {
-            owner,
-            socket,
-            client,
-            band: None,
-            is_unacknowledged: false,
+            bytes: Vec::new(),
+            at: 0,
+            to_come: match length {
+                Length::Known(bytes) => Some(bytes),
+                Length::Unknown => None,
+            },
+            delimiter: Delimiter::Length,
+            is_finished: false,
             was_full: false,
-            listed: Listed::default(),
-            told_bytes: 0,
-            sent_bytes: 0,
-            account: Account::new(framing),
-            looks: Looks::default(),
-            session: None,
-            load: Load::Single(None),
-            window: (now, 0),
+            silent_looks: 0,
         }
     }
 
-    /// The same, under TLS.
-    pub fn with_session(self, session: Option<Box<Session>>) -> Pipe<S> {
-        Pipe { session, ..self }
+    /// Takes as many bytes as there is room for, and gives how many; `None` where they are more than the producer has said.
+    pub fn push(&mut self, bytes: &[u8]) -> Option<usize> {
+        let taken = bytes.len().min(self.room());
+        let is_over = self.is_finished || self.to_come.is_some_and(|left| left < bytes.len() as u64);
+        if is_over && !bytes.is_empty() {
+            return None;
+        }
+        self.to_come = self.to_come.map(|left| left - taken as u64);
+        self.put(&bytes[..taken]);
+        self.was_full |= taken < bytes.len() || self.room() == 0;
+        self.silent_looks = 0;
+        Some(taken)
     }
 
-    /// How it cuts its payload.
-    pub fn framing(&self) -> Framing {
-        self.account.framing()
+    /// No more comes. False where the producer has said that more would.
+    pub fn finish(&mut self) -> bool {
+        if !self.is_finished && self.delimiter == Delimiter::LastChunk {
+            self.bytes.extend_from_slice(LAST_CHUNK);
+        }
+        self.is_finished = true;
+        self.to_come.is_none_or(|left| left == 0)
     }
 
-    /// The kernel was asked before what it has sent.
-    pub fn is_known(&self) -> bool {
-        self.account.is_settled()
+    /// Bytes that may be pushed now.
+    pub fn room(&self) -> usize {
+        let beside = if self.to_come.is_none() { CHUNK_OVERHEAD_MAX + LAST_CHUNK.len() } else { 0 };
+        PIPE_BYTES_MAX.saturating_sub(self.queued().len() + beside)
     }
 
-    /// So much payload was handed down, and the link was charged for it in segments of this connection: so many wire bytes.
-    pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
-        let wire_bytes = self.framing().wire_bytes(payload_bytes);
-        self.sent_bytes += payload_bytes;
-        self.account.on_charged(wire_bytes);
-        wire_bytes
+    /// From now on bytes are queued in the form that the codec of HTTP/1.1 wants.
+    pub fn delimit(&mut self, delimiter: Delimiter) {
+        self.delimiter = delimiter;
+        if delimiter == Delimiter::LastChunk {
+            let (queued, at) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.at));
+            self.put(&queued[at..]);
+            if self.is_finished {
+                self.bytes.extend_from_slice(LAST_CHUNK);
+            }
+        }
     }
 
-    /// Payload handed down since this was last asked, less than 4 GiB.
-    pub fn newly_sent_bytes(&mut self) -> u64 {
-        let sent_bytes = self.sent_bytes as u32;
-        sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
+    /// Nothing but the end of the connection tells the client that the body is whole.
+    pub fn ends_by_close(&self) -> bool {
+        self.delimiter == Delimiter::Close
     }
 
-    /// Bytes that a record has beside its content, at most; none without TLS.
-    pub fn record_overhead(&self) -> u64 {
-        self.session.as_ref().map_or(0, |session| session.overhead() as u64)
+    fn put(&mut self, bytes: &[u8]) {
+        if self.at > 0 && self.at >= self.queued().len() {
+            self.bytes.drain(..std::mem::take(&mut self.at));
+        }
+        if self.delimiter == Delimiter::LastChunk && !bytes.is_empty() {
+            begin_chunk(&mut self.bytes, bytes.len());
+            self.bytes.extend_from_slice(bytes);
+            return self.bytes.extend_from_slice(b"\r\n");
+        }
+        self.bytes.extend_from_slice(bytes);
     }
 
-    /// The reader is watched from now on.
-    pub fn watch(&mut self, now: Nanos) {
-        self.window = (now, self.sent_bytes);
+    /// What is next, as far as it has come.
+    pub fn queued(&self) -> &[u8] {
+        &self.bytes[self.at..]
     }
 
-    /// Leaves this long out of the window.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.window.0 += paused;
+    /// Bytes that are left, as far as that is known.
+    pub fn left_bytes(&self) -> u64 {
+        self.queued().len() as u64 + self.to_come.unwrap_or(0)
     }
 
-    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
-    fn sent(&self, status: &Status) -> TcpSent {
-        status.sent.unwrap_or_else(|| {
-            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
-            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
-            TcpSent { payload_bytes, segments }
-        })
+    /// How many more come is told by their end alone.
+    pub fn is_open_ended(&self) -> bool {
+        self.to_come.is_none() && !self.is_finished
     }
 
-    /// What is new since the last look: over all responses each acknowledged byte is told once.
-    fn look(&mut self, now: Nanos, status: &Status) -> Look {
-        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
-        self.is_unacknowledged = status.is_unacknowledged;
-        // A kernel that does not count what it sent tells at least of what has arrived.
-        let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
-        let rtt = status.path.rtt;
-        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes };
-        self.looks.look(now, &seen, self.account.framing())
+    /// Not all has come.
+    pub fn is_awaited(&self) -> bool {
+        self.is_open_ended() || self.to_come.is_some_and(|left| left > 0)
+    }
+
+    /// So many bytes are gone. Nothing that has waited and gone takes memory while more is waited for.
+    pub fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
+        if self.queued().is_empty() {
+            (self.bytes, self.at) = (Vec::new(), 0);
+        }
+    }
+
+    /// Whether a producer that was told to stop may go on; said once.
+    pub fn has_room_again(&mut self) -> bool {
+        let has_room = self.was_full && self.is_awaited() && self.room() >= ROOM_AGAIN_BYTES;
+        self.was_full &= !has_room;
+        has_room
+    }
+
+    /// It waits for its producer, and is looked at. Says whether it has been too often.
+    pub fn is_silent(&mut self) -> bool {
+        self.silent_looks += 1;
+        self.silent_looks > SILENT_LOOKS_MAX
     }
 }
 
-impl<S: Socket> Pipe<S> {
-    /// The number under which its packets below are counted: its owner's, unless it shares its socket.
-    pub fn number_below(&self) -> u64 {
-        self.socket.shared().map_or(self.owner, |(number, _)| number)
-    }
-
-    /// Sets the connection's account against what TCP has sent; and what that says of the line.
-    pub fn settle(&mut self, now: Nanos) -> (Correction, Look) {
-        let status = self.socket.status();
-        let sent = self.sent(&status);
-        (self.account.settle(sent), self.look(now, &status))
-    }
-
-    /// What TCP says of the line, between responses: what was foreseen behind the last one stays charged.
-    pub fn look_on(&mut self, now: Nanos) -> Look {
-        let status = self.socket.status();
-        self.look(now, &status)
-    }
-
-    /// The same behind the last byte of a response, where nobody may look again: what TCP still keeps is foreseen, wire bytes, and
-    /// the acknowledgement of the client's FIN if the connection ends here.
-    pub fn settle_last(&mut self, now: Nanos, ends_connection: bool) -> (Correction, u64, Look) {
-        let status = self.socket.status();
-        let sent = self.sent(&status);
-        let settled = self.account.settle(sent);
-        let bare_segments = u64::from(ends_connection);
-        (settled, self.account.foresee(status.unsent_bytes, bare_segments), self.look(now, &status))
-    }
-
-    /// The same when the connection ends, with what its end will send.
-    pub fn settle_closed(&mut self, now: Nanos) -> (Correction, Look) {
-        let status = self.socket.status();
-        // A connection that has ended keeps nothing: a reset throws away what was not sent.
-        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
-        let sent = self.sent(&status);
-        let correction = self.account.close(sent, payload_bytes, status.closing_segments.into());
-        (correction, self.look(now, &status))
-    }
-
-    /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
-    /// time in which its responses waited for their turn, be it here or, if the kernel orders, in a queue below TCP.
-    pub fn is_stalled(
-        &mut self,
-        now: Nanos,
-        waits_for_reader: bool,
-        is_ordered_below: bool,
-        patience: &Patience,
-    ) -> bool {
-        if !waits_for_reader || (is_ordered_below && self.socket.queued_below_bytes() != Some(0)) {
-            self.watch(now);
-            return false;
-        }
-        let (since, bytes_then) = self.window;
-        if now - since < patience.window {
-            return false;
-        }
-        self.watch(now);
-        let least = u128::from(patience.rate_bytes_per_s_min) * u128::from((now - since).0) / 1_000_000_000;
-        u128::from(self.sent_bytes - bytes_then) < least
-    }
-}
-
-/// Of every connection, most of them idle.
 #[cfg(test)]
-pub const BYTES: usize = size_of::<Pipe<super::Transport>>();
+mod tests {
+    use http::http1::Chunked;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes so many bytes out, as far as they have come.
+    fn take(pipe: &mut Pipe, bytes: usize) -> Vec<u8> {
+        let taken = pipe.queued()[..bytes.min(pipe.queued().len())].to_vec();
+        pipe.advance(taken.len());
+        taken
+    }
+
+    proptest! {
+        /// Whatever is pushed and taken in whatever portions, and however the end is told.
+        #[test]
+        fn what_is_pushed_comes_out_and_no_more_waits_than_may(
+            steps in prop::collection::vec((0..2 * PIPE_BYTES_MAX, 0..2 * PIPE_BYTES_MAX), 1..20),
+            delimiter in prop::sample::select(vec![Delimiter::Length, Delimiter::LastChunk, Delimiter::Close]),
+            delimited_at in 0_usize..3,
+        ) {
+            let (mut pipe, mut pushed, mut came) = (Pipe::new(Length::Unknown), 0, Vec::new());
+            for (nth, (push, portion)) in steps.into_iter().enumerate() {
+                if nth == delimited_at {
+                    came.clear();
+                    pushed = pipe.queued().len();
+                    pipe.delimit(delimiter);
+                }
+                let room = pipe.room();
+                prop_assert_eq!(pipe.push(&vec![7; push]), Some(push.min(room)));
+                pushed += push.min(room);
+                prop_assert!(pipe.queued().len() <= PIPE_BYTES_MAX && pipe.is_awaited() && pipe.is_open_ended());
+                prop_assert_eq!(pipe.left_bytes(), pipe.queued().len() as u64);
+                came.extend(take(&mut pipe, portion));
+            }
+            let is_delimited = pipe.delimiter == delimiter;
+            prop_assert!(pipe.finish() && pipe.finish() && !pipe.is_awaited() && !pipe.is_open_ended());
+            prop_assert!(pipe.queued().len() <= PIPE_BYTES_MAX);
+            prop_assert_eq!(pipe.push(&[7]), None);
+            came.extend(take(&mut pipe, usize::MAX));
+            if delimiter == Delimiter::LastChunk && is_delimited {
+                let progress = Chunked::new().discard(&came).unwrap();
+                prop_assert!(progress.done && progress.consumed == came.len());
+                came.retain(|byte| *byte == 7);
+            }
+            prop_assert!(came == vec![7; pushed], "{} of {} bytes", came.len(), pushed);
+            prop_assert_eq!(pipe.bytes.capacity(), 0);
+        }
+    }
+
+    #[test]
+    fn as_much_is_pushed_as_was_announced() {
+        let mut pipe = Pipe::new(Length::Known(10));
+        assert_eq!((pipe.room(), pipe.left_bytes()), (PIPE_BYTES_MAX, 10));
+        assert!(pipe.is_awaited() && !pipe.is_open_ended());
+        assert_eq!(pipe.push(&[7; 4]), Some(4));
+        assert_eq!(take(&mut pipe, 3).len(), 3);
+        assert_eq!(pipe.left_bytes(), 7);
+        assert_eq!(pipe.push(&[7; 7]), None, "more than is to come");
+        assert_eq!(pipe.push(&[7; 6]), Some(6));
+        assert!(!pipe.is_awaited() && pipe.push(&[]) == Some(0) && pipe.finish());
+        let mut short = Pipe::new(Length::Known(10));
+        short.push(&[7; 9]);
+        assert!(!short.finish());
+    }
+
+    #[test]
+    fn room_is_told_again_once_when_half_is_free() {
+        let mut pipe = Pipe::new(Length::Unknown);
+        assert!(!pipe.has_room_again(), "it was never full");
+        let taken = pipe.push(&[7; 2 * PIPE_BYTES_MAX]).unwrap();
+        assert!(!pipe.has_room_again());
+        take(&mut pipe, ROOM_AGAIN_BYTES - 100);
+        assert!(!pipe.has_room_again());
+        take(&mut pipe, 100);
+        assert!(pipe.has_room_again() && !pipe.has_room_again(), "of {taken} bytes");
+        // Nobody wants to know it of a body that is whole.
+        pipe.push(&[7; PIPE_BYTES_MAX]);
+        pipe.finish();
+        take(&mut pipe, PIPE_BYTES_MAX);
+        assert!(!pipe.has_room_again());
+    }
+
+    #[test]
+    fn silence_is_broken_by_a_push() {
+        let mut pipe = Pipe::new(Length::Unknown);
+        let silent = |pipe: &mut Pipe| (0..SILENT_LOOKS_MAX).any(|_| pipe.is_silent());
+        assert!(!silent(&mut pipe));
+        pipe.push(&[7]);
+        assert!(!silent(&mut pipe) && pipe.is_silent());
+    }
+}

@@ -7,12 +7,14 @@ use super::sending::Sending;
 use super::{Failure, Socket, Transmitter};
 use crate::storage::{InMemory, ReadDone, Storage};
 
-/// The storage, and the reads aside that have not ended.
+/// The storage, the reads aside that have not ended, and what producers are to be told.
 pub(super) struct Reads {
     pub storage: Box<dyn Storage + Send>,
     under_way: usize,
     /// Ended ones, in memory that is kept.
     done: Vec<ReadDone>,
+    /// Responses whose producers have room again.
+    pub refills: Vec<JobId>,
 }
 
 impl Default for Reads {
@@ -23,7 +25,7 @@ impl Default for Reads {
 
 impl Reads {
     pub fn from(storage: impl Storage + Send + 'static) -> Reads {
-        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new() }
+        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new(), refills: Vec::new() }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -43,7 +45,7 @@ impl<S: Socket> Transmitter<S> {
     /// The next bytes are not in memory: somebody else waits for the disk.
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];
-        match self.reads.begin(sending, self.pipes[sending.pipe()].client) {
+        match self.reads.begin(sending, self.connections[sending.connection()].client) {
             Ok(()) => self.link.drain.on_wait(id, Why::Disk),
             Err(failure) => self.abort(now, id, failure),
         }

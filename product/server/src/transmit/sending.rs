@@ -1,8 +1,8 @@
 use sched::{JobId, Path};
 use units::Nanos;
 
+use super::connection::Connection;
 use super::outgoing::Sent;
-use super::pipe::Pipe;
 use super::{Bands, Departure, Failure, Outgoing, Socket};
 use crate::storage::ReadDone;
 
@@ -13,8 +13,8 @@ const PATH_BYTES: u32 = 64 << 10;
 /// A response that is being sent.
 pub(super) struct Sending {
     pub id: JobId,
-    /// Its connection's place among the pipes.
-    pipe: u32,
+    /// The place of its connection.
+    connection: u32,
     /// The number of its stream, where its connection has several.
     pub stream: u32,
     pub outgoing: Outgoing,
@@ -32,13 +32,13 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub fn new(id: JobId, pipe: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
+    pub fn new(id: JobId, connection: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
         let [carried_bytes, told_bytes] = [sent_bytes; 2];
         let asked_at_bytes = sent_bytes as u32;
         Sending {
             id,
-            pipe: u32::try_from(pipe).expect("no more pipes than carriers and jobs"),
+            connection: u32::try_from(connection).expect("no more connections than carriers and jobs"),
             stream: 0,
             outgoing,
             sent_bytes,
@@ -50,16 +50,16 @@ impl Sending {
         }
     }
 
-    /// Its connection's place among the pipes.
-    pub fn pipe(&self) -> usize {
-        self.pipe as usize
+    /// The place of its connection.
+    pub fn connection(&self) -> usize {
+        self.connection as usize
     }
 
     /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
     /// there are bands, so that marking costs a response a bounded number of system calls.
-    pub fn mark(&mut self, pipe: &mut Pipe<impl Socket>, bands: &Bands, band: u8) {
+    pub fn mark(&mut self, connection: &mut Connection<impl Socket>, bands: &Bands, band: u8) {
         if usize::from(self.marks) < bands.count() {
-            let is_marked = bands.mark(&mut pipe.socket, &mut pipe.band, band);
+            let is_marked = bands.mark(&mut connection.socket, &mut connection.band, band);
             self.marks += u8::from(is_marked);
         }
     }
@@ -92,9 +92,9 @@ impl Sending {
     }
 
     /// Asks the kernel about the path.
-    pub fn ask_path(&mut self, pipe: &Pipe<impl Socket>) -> Path {
+    pub fn ask_path(&mut self, connection: &Connection<impl Socket>) -> Path {
         self.asked_at_bytes = self.sent_bytes as u32;
-        pipe.socket.status().path
+        connection.socket.status().path
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.

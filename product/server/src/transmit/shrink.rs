@@ -12,7 +12,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn shrink(&mut self) {
         let slots = self.link.drain.shrink();
         self.sendings.truncate(slots);
-        self.pipes.shrink();
+        self.connections.shrink();
         self.link.unacknowledged.shrink();
         self.departures.shrink_to_fit();
         self.unsaid.shrink_to_fit();

@@ -3,6 +3,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
@@ -54,6 +55,8 @@ pub trait Sink {
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);
+    /// When it is closed, what was not sent is dropped and the client is told by a reset.
+    fn reset(&self);
 }
 
 /// A connection of TCP as a worker has it: what comes, what leaves, and how it is.
@@ -158,6 +161,11 @@ impl Sink for TcpSocket {
     fn finish(&self) {
         // Fails only when the connection is gone already, which the worker will see.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
+    }
+
+    fn reset(&self) {
+        // As above.
+        let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
     }
 }
 

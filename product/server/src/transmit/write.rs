@@ -5,8 +5,8 @@ use sched::{Grant, JobId, Progress, Why};
 use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
-use super::pipe::{Load, Pipe};
-use super::{Failure, Outgoing, Sent, Socket, Transmitter};
+use super::connection::{Connection, Load};
+use super::{Failure, Outgoing, Pipe, Sent, Socket, Transmitter};
 use crate::storage::Storage;
 
 /// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
@@ -48,7 +48,7 @@ impl Room {
     }
 }
 
-impl<S: Socket> Pipe<S> {
+impl<S: Socket> Connection<S> {
     /// Writes what there is room for: into the socket, or as frames that are handed down behind the last of them. Records of frames are made
     /// then, and counted here.
     /// Gives how many of what was sent are bytes of frames.
@@ -75,12 +75,12 @@ impl<S: Socket> Pipe<S> {
 impl<S: Socket> Transmitter<S> {
     /// Sends what is granted to a response, and fills the room that is left with those behind it on its connection.
     pub(super) fn send(&mut self, now: Nanos, grant: Grant) {
-        let at = self.sendings[grant.job].pipe();
+        let at = self.sendings[grant.job].connection();
         if !self.may_send(now, grant.job, at) {
             return;
         }
         let mut room = self.room(at, grant);
-        let carrier = self.pipes[at].load.framed().map(|framed| framed.carrier);
+        let carrier = self.connections[at].load.framed().map(|framed| framed.carrier);
         let mut next = Some(grant.job);
         while let Some(id) = next.take() {
             let frames_bytes = self.send_some(now, id, at, room);
@@ -105,17 +105,20 @@ impl<S: Socket> Transmitter<S> {
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
+        let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
+        self.reads.refills.extend(has_room_again.then_some(id));
         let is_path_old = self.link.drain.order().needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;
-        if self.pipes[at].load.framed().is_none() {
+        if self.connections[at].load.framed().is_none() {
             self.on_sent_alone(now, id, at, sent.carried_bytes, progress);
         }
         match sent.failure {
             // A failure behind the last byte is the connection's.
-            _ if progress.is_departed() && self.pipes[at].load.framed().is_some() => self.depart(now, id, None),
+            _ if progress.is_departed() && self.connections[at].load.framed().is_some() => self.depart(now, id, None),
             Some(Failure::Blocked) => self.on_full(at),
             Some(Failure::Absent) => self.read_aside(now, id),
+            Some(Failure::Pending) => self.link.drain.on_wait(id, Why::Source),
             Some(Failure::Shut) => self.on_shut(id, at),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),
@@ -130,14 +133,17 @@ impl<S: Socket> Transmitter<S> {
     /// The only response of its connection was sent on: frames are settled when they are handed down.
     fn on_sent_alone(&mut self, now: Nanos, id: JobId, at: usize, carried_bytes: u64, progress: Progress) {
         if !progress.is_departed() {
-            self.link.settle(now, &mut self.pipes[at]);
+            self.link.settle(now, &mut self.connections[at]);
         }
         if carried_bytes > 0 {
-            self.link.note_written(now, at, &mut self.pipes);
+            self.link.note_written(now, at, &mut self.connections);
         }
-        if progress.is_departed() && self.link.is_paced() && (!self.link.is_searching() || self.pipes[at].was_full) {
+        if progress.is_departed()
+            && self.link.is_paced()
+            && (!self.link.is_searching() || self.connections[at].was_full)
+        {
             let ends_connection = self.sendings[id].outgoing.ends_connection();
-            self.link.settle_last(now, &mut self.pipes[at], ends_connection);
+            self.link.settle_last(now, &mut self.connections[at], ends_connection);
         }
     }
 
@@ -150,39 +156,45 @@ impl<S: Socket> Transmitter<S> {
         outgoing: &mut Outgoing,
         room: Room,
     ) -> (Sent, u64) {
-        let pipe = &mut self.pipes[at];
-        let (sent, frames_bytes) = pipe.write(stream, outgoing, &mut *self.reads.storage, room);
-        self.limit.spend(pipe.client, sent.carried_bytes, now);
+        let connection = &mut self.connections[at];
+        let (sent, frames_bytes) = connection.write(stream, outgoing, &mut *self.reads.storage, room);
+        self.limit.spend(connection.client, sent.carried_bytes, now);
         (sent, frames_bytes)
     }
 
     /// So much was handed down of a job, and the link is charged for it.
     pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        self.link.drain.on_sent(now, id, carried)
+        let progress = self.link.drain.on_sent(now, id, carried);
+        if !sent.is_whole || progress.is_departed() {
+            return progress;
+        }
+        // How much it would be was not known.
+        self.link.drain.on_end(id);
+        Progress::Departed
     }
 
     /// Whether a granted response can be sent now; if so, its packets are marked.
     fn may_send(&mut self, now: Nanos, id: JobId, at: usize) -> bool {
-        if self.is_ordered_below() && !self.pipes[at].socket.has_room() {
+        if self.is_ordered_below() && !self.connections[at].socket.has_room() {
             self.on_full(at);
             return false;
         }
-        let pipe = &mut self.pipes[at];
-        if self.limit.holds(&mut self.link.drain, id, pipe.client, now) {
+        let connection = &mut self.connections[at];
+        if self.limit.holds(&mut self.link.drain, id, connection.client, now) {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(pipe, &marker.bands, self.link.drain.order().band(self.link.drain.jobs(), id));
+            self.sendings[id].mark(connection, &marker.bands, self.link.drain.order().band(self.link.drain.jobs(), id));
         }
         true
     }
 
     /// The connection takes no more, of any response.
     fn on_full(&mut self, at: usize) {
-        let pipe = &mut self.pipes[at];
-        pipe.was_full = true;
-        match &pipe.load {
+        let connection = &mut self.connections[at];
+        connection.was_full = true;
+        match &connection.load {
             Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait(*job, Why::Carrier)),
             Load::Framed(framed) => self.link.drain.on_wait(framed.carrier, Why::Carrier),
         }
@@ -195,12 +207,12 @@ impl<S: Socket> Transmitter<S> {
 
     /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
     fn room(&self, at: usize, grant: Grant) -> Room {
-        let (pipe, sending) = (&self.pipes[at], &self.sendings[grant.job]);
-        let segment_bytes = pipe.framing().segment_bytes;
+        let (connection, sending) = (&self.connections[at], &self.sendings[grant.job]);
+        let segment_bytes = connection.framing().segment_bytes;
         let burst = self.marker.as_ref().filter(|_| self.is_ordered_below());
         let burst = burst.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
-        let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), pipe.record_overhead());
-        if let Load::Framed(framed) = &pipe.load {
+        let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), connection.record_overhead());
+        if let Load::Framed(framed) = &connection.load {
             let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
             return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
         }
@@ -209,7 +221,7 @@ impl<S: Socket> Transmitter<S> {
             return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.link.drain.pacer().pace().grant_bytes(pipe.framing()).min(burst_bytes);
+        let most_bytes = self.link.drain.pacer().pace().grant_bytes(connection.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
         match self.link.has_pace() || burst.is_some() {

@@ -208,8 +208,12 @@ impl Admission {
         &self.clients
     }
 
-    pub(super) fn streams(&mut self) -> &mut OpenStreams {
-        &mut self.streams
+    pub(super) fn streams(&self) -> &OpenStreams {
+        &self.streams
+    }
+
+    pub(super) fn set_streams_max(&mut self, max: usize) {
+        self.streams.max = max;
     }
 }
 
@@ -284,7 +288,7 @@ mod tests {
     #[test]
     fn streams_are_bounded() {
         let mut admission = admission(2, &Limits::default());
-        admission.streams().max = 2;
+        admission.set_streams_max(2);
         [(); 2].iter().for_each(|()| admission.on_stream_begun());
         assert!(admission.is_full_of_streams());
         admission.on_streams_ended(1);

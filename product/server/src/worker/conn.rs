@@ -179,9 +179,9 @@ impl Conn {
         out: &mut Vec<u8>,
     ) -> (Body, bool) {
         let began = out.len();
-        let has_body = self.http1.encode(&reply.response, reply.is_last, date, out);
+        let delimiter = self.http1.encode(&reply.response, reply.is_last, date, out);
         let status = reply.response.status;
-        let mut body = if has_body { reply.response.body } else { Body::default() };
+        let mut body = delimiter.map_or_else(Body::default, |delimiter| reply.response.body.delimited(delimiter));
         self.exchange(0).note_encoded(status, out.len() - began, body.len());
         if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
             let copied = body.read(storage, out, COPIED_BYTES_MAX);

@@ -26,6 +26,8 @@ mod http3;
 mod idle;
 mod input;
 mod journal;
+#[cfg(test)]
+mod left_over;
 mod line;
 mod lookup;
 mod measured;

@@ -44,7 +44,7 @@ impl<N: Net> Worker<N> {
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
-        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() {
+        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
             self.transmitter.cork(at, true);
             conn.is_corked = true;
         }
@@ -208,7 +208,9 @@ impl<N: Net> Worker<N> {
                 let why = format_args!("{peer}: slower than --send-rate-min, after {sent_bytes} bytes");
                 self.journal.fail(now, Kind::Stalled, why);
             }
-            Failure::Blocked | Failure::Absent | Failure::Shut | Failure::Disconnected => {}
+            // What serves it tells of it; of a client nothing is wrong.
+            Failure::Source(_) => {}
+            Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut | Failure::Disconnected => {}
         }
         let outcome = outcome_of(failure, self.timers.is_time_up());
         self.log(id, ending.cut(sent_bytes, outcome));

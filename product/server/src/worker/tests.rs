@@ -168,12 +168,12 @@ mod handshakes;
 mod http2;
 #[cfg(feature = "http3")]
 mod http3;
-mod left_over;
 mod logged;
 mod lookups;
 mod memory;
 #[cfg(feature = "http3")]
 mod newcomers;
+mod producing;
 
 /// The flood used to be answered to its end first, however much more of it came meanwhile.
 #[test]
@@ -244,7 +244,9 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     socket.connect(&bench.address.into()).unwrap();
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered) || !bench.worker.transmitter.is_empty() {
+    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
+        || !bench.worker.transmitter.drain().jobs().is_empty()
+    {
         bench.turn();
     }
     let mut second = bench.connect();
@@ -342,7 +344,7 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.transmitter.is_empty());
+    assert!(!bench.worker.transmitter.drain().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
@@ -411,7 +413,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.transmitter.is_empty() {
+        while bench.worker.transmitter.drain().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());

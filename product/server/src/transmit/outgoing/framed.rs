@@ -14,38 +14,17 @@ struct FromBody<'a> {
 }
 
 impl Source for FromBody<'_> {
-    fn read(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
-        match self.body.read(self.storage, into, bytes_max as u64) {
-            Ok(_) if self.body.is_empty() => Supply::End,
-            Ok(0) => {
-                self.failure = Some(Failure::Absent);
-                Supply::Later
-            }
-            Ok(_) => Supply::More,
-            Err(failure) => {
-                self.failure = Some(failure);
-                Supply::Failed
-            }
-        }
-    }
-}
-
-#[cfg(feature = "http3")]
-impl quic::Source for FromBody<'_> {
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         if self.body.is_empty() {
             return Supply::End;
         }
         match self.body.peek(self.storage, into, bytes_max as u64) {
-            Ok(bytes) if bytes == self.body.len() => Supply::End,
-            Ok(0) => {
-                self.failure = Some(Failure::Absent);
-                Supply::Later
-            }
+            Ok(bytes) if bytes == self.body.len() && !self.body.is_open_ended() => Supply::End,
             Ok(_) => Supply::More,
             Err(failure) => {
+                let is_for_now = matches!(failure, Failure::Absent | Failure::Pending);
                 self.failure = Some(failure);
-                Supply::Failed
+                if is_for_now { Supply::Later } else { Supply::Failed }
             }
         }
     }
@@ -90,9 +69,10 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) -> Sent {
         let begin = out.len();
-        let has_body = !self.body.is_empty();
         let head = self.fields.take();
-        if head.as_ref().is_some_and(|head| !session.respond(stream, head, has_body)) {
+        // Without a body the stream ends behind its head.
+        let is_bare = head.is_some() && self.body.is_empty();
+        if head.as_ref().is_some_and(|head| !session.respond(stream, head, !is_bare)) {
             self.fields = head;
             return Sent::stopped(0, 0, Stop::Closed, None);
         }
@@ -100,8 +80,7 @@ impl Outgoing {
         let mut source = FromBody { body: &mut self.body, storage, failure: None };
         let written = session.write(stream, room, &mut source, out);
         let failure = source.failure;
-        // Without a body the stream ends behind its head.
-        let stop = if has_body { written.stop } else { Stop::End };
+        let stop = if is_bare { Stop::End } else { written.stop };
         let frame_bytes = (out.len() - begin) as u64;
         Sent::stopped(head_bytes + written.bytes, frame_bytes, stop, failure)
     }
@@ -133,6 +112,6 @@ impl Sent {
             // Its client has reset it, which the worker is about to learn, or the connection is broken.
             Stop::Closed | Stop::Source | Stop::Failed => Some(Failure::Disconnected),
         });
-        Sent { bytes, carried_bytes, failure, has_room: stop != Stop::Room }
+        Sent { bytes, carried_bytes, failure, has_room: stop != Stop::Room, is_whole: stop == Stop::End }
     }
 }

@@ -38,7 +38,7 @@ impl Outgoing {
         let mut sent = Sent::default();
         loop {
             let (records, why) = self.seal_some(session, storage, room, &sent);
-            if self.unread_bytes() == 0 && self.end == End::Finish {
+            if self.is_read() && self.end == End::Finish {
                 session.end();
             }
             let may_follow = why.is_none() && self.has_room(session, room, &sent);
@@ -49,10 +49,11 @@ impl Outgoing {
                 return sent;
             }
             sent.bytes += u64::from(std::mem::take(&mut self.sealed));
-            if self.remaining_bytes() == 0 && self.end == End::Finish {
+            sent.is_whole = self.is_done();
+            if sent.is_whole && self.end == End::Finish {
                 socket.finish();
             }
-            if records == 0 || why.is_some() || self.remaining_bytes() == 0 {
+            if records == 0 || why.is_some() || sent.is_whole {
                 sent.failure = why;
                 return sent;
             }
@@ -62,7 +63,7 @@ impl Outgoing {
     /// Something is left that the room covers, when all that is sealed has been handed down.
     fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
         let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
-        self.unread_bytes() > 0
+        !self.is_read()
             && sent.bytes + u64::from(self.sealed) < room.bytes_max
             && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
     }

@@ -93,6 +93,10 @@ impl Sink for KernelSocket {
     fn cork(&self, _is_corked: bool) {}
 
     fn finish(&self) {}
+
+    fn reset(&self) {
+        unreachable!("no body ends by the connection's end")
+    }
 }
 
 impl Socket for KernelSocket {

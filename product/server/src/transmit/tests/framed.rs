@@ -218,7 +218,7 @@ fn a_client_that_vanishes_frees_every_response() {
         let ended = bench.ended();
         assert_eq!(ended.len(), 3, "{room}: {ended:?}");
         bench.transmitter.close(bench.now.get(), id);
-        assert!(bench.transmitter.is_empty() && bench.ended().is_empty());
+        assert!(bench.transmitter.drain().jobs().is_empty() && bench.ended().is_empty());
         bench.drive();
     }
 }
@@ -322,7 +322,7 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
     let id = bench.framed(&socket, None, &[1], true);
     bench.respond(id, 1, 100_000, 3);
     bench.drive();
-    assert_eq!(bench.transmitter.pipes[id].load.framed().unwrap().memory_bytes(), 0);
+    assert_eq!(bench.transmitter.connections[id].load.framed().unwrap().memory_bytes(), 0);
     assert!(bench.transmitter.spare.capacity() > 0);
 }
 
@@ -365,7 +365,7 @@ proptest! {
         let expected: BTreeMap<_, _> = streams.iter().zip(&sizes).filter(|(_, (bytes, _))| *bytes > 0).map(|(stream, (bytes, _))| whole(*stream, *bytes)).collect();
         prop_assert_eq!(bodies(&frames), expected);
         bench.transmitter.end_framed(bench.now.get(), id);
-        let sent_bytes = bench.transmitter.pipes[id].sent_bytes;
+        let sent_bytes = bench.transmitter.connections[id].sent_bytes;
         let carried = received.len() as u64;
         // Under TLS what is said in between is counted with a record each, which it may share.
         prop_assert!(sent_bytes >= carried && sent_bytes <= carried + if is_secure { 200 } else { 0 }, "{sent_bytes} {carried}");

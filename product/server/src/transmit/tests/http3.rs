@@ -27,7 +27,7 @@ struct Peer {
     client: Client,
     endpoint: Endpoint,
     socket: FakeSocket,
-    pipe: Option<usize>,
+    connection: Option<usize>,
     to_server: VecDeque<(Nanos, Vec<u8>)>,
     to_client: VecDeque<(Nanos, Vec<u8>)>,
     /// Of those sent to the client, by number, whether they get there.
@@ -68,7 +68,7 @@ impl Net {
             client: Client::new(now, "198.18.0.1:443".parse().unwrap(), "localhost", windows),
             endpoint: Endpoint::new(&acceptor, &Settings::default()).unwrap(),
             socket,
-            pipe: None,
+            connection: None,
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
             passes: |_| true,
@@ -84,12 +84,12 @@ impl Net {
     }
 
     fn respond(&mut self, at: usize, number: u32, body_bytes: u64) -> JobId {
-        let pipe = self.peers[at].pipe.unwrap();
+        let connection = self.peers[at].connection.unwrap();
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence::default();
         let outgoing = Outgoing::on_stream(head(), body);
         let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
-        self.bench.transmitter.dispatch(self.bench.now.get(), pipe, dispatch).unwrap()
+        self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap()
     }
 
     /// Asks, and answers when the request has come.
@@ -141,12 +141,12 @@ impl Net {
                     let socket = peer.socket.clone();
                     let opened = self.bench.open(&socket);
                     self.bench.transmitter.begin_framed(now, opened, session.into());
-                    peer.pipe = Some(opened);
+                    peer.connection = Some(opened);
                 }
                 Arrival::For(_, incoming) => {
-                    let pipe = peer.pipe.unwrap();
-                    self.bench.transmitter.receive_datagram(now, pipe, incoming);
-                    while let Some(event) = self.bench.transmitter.engine(pipe).event() {
+                    let connection = peer.connection.unwrap();
+                    self.bench.transmitter.receive_datagram(now, connection, incoming);
+                    while let Some(event) = self.bench.transmitter.engine(connection).event() {
                         if let Event::Request { stream, .. } = event {
                             peer.requests.push(stream);
                         }
@@ -284,7 +284,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         let (stream, _) = net.ask(at, 30_000);
         net.run();
         assert!(net.bench.transmitter.is_full_at('A' as u64) && net.ended().is_empty());
-        assert!(net.bench.transmitter.is_blocked(net.peers[at].pipe.unwrap()));
+        assert!(net.bench.transmitter.is_blocked(net.peers[at].connection.unwrap()));
         for _ in 0..3 {
             // What its client says meanwhile, and room that is too little, change nothing.
             net.peers[at].client.ping();
@@ -363,9 +363,9 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
     let (_, job) = net.ask(at, 100_000);
-    let pipe = net.peers[at].pipe.unwrap();
-    assert!(net.bench.transmitter.engine(pipe).is_acknowledged());
-    net.bench.transmitter.close(net.bench.now.get(), pipe);
+    let connection = net.peers[at].connection.unwrap();
+    assert!(net.bench.transmitter.engine(connection).is_acknowledged());
+    net.bench.transmitter.close(net.bench.now.get(), connection);
     assert_eq!(net.ended().into_iter().map(|(job, _, is_whole)| (job, is_whole)).collect::<Vec<_>>(), [(job, false)]);
     net.carry(at);
     net.peers[at].to_server.clear();
@@ -374,7 +374,9 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let last = peer.to_client.pop_back().unwrap().1;
     peer.client.receive(net.bench.now.get(), &last);
     assert_eq!(peer.client.close_code(), Some(0x100));
-    assert!(net.bench.transmitter.is_idle(net.bench.now.get()) && net.bench.transmitter.pipes.numbers().is_empty());
+    assert!(
+        net.bench.transmitter.is_idle(net.bench.now.get()) && net.bench.transmitter.connections.numbers().is_empty()
+    );
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
 }
 
@@ -387,7 +389,7 @@ fn a_connection_whose_socket_was_full_says_that_it_ends() {
     net.ask(at, 30_000);
     net.run();
     net.peers[at].socket.room.set(u64::MAX);
-    net.bench.transmitter.close(net.bench.now.get(), net.peers[at].pipe.unwrap());
+    net.bench.transmitter.close(net.bench.now.get(), net.peers[at].connection.unwrap());
     let peer = &mut net.peers[at];
     for datagram in peer.socket.datagrams.borrow_mut().drain(..) {
         peer.client.receive(net.bench.now.get(), &datagram);
@@ -401,11 +403,11 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
     let (stream, _) = net.ask(at, 10_000);
-    net.run_until(|net| net.bench.transmitter.is_empty());
-    let pipe = net.peers[at].pipe.unwrap();
-    assert!(!net.bench.transmitter.engine(pipe).is_acknowledged() && !net.is_whole(at, stream, 10_000));
+    net.run_until(|net| net.bench.transmitter.drain().jobs().is_empty());
+    let connection = net.peers[at].connection.unwrap();
+    assert!(!net.bench.transmitter.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000));
     net.run();
-    assert!(net.bench.transmitter.engine(pipe).is_acknowledged() && net.is_whole(at, stream, 10_000));
+    assert!(net.bench.transmitter.engine(connection).is_acknowledged() && net.is_whole(at, stream, 10_000));
 }
 
 #[test]
@@ -448,4 +450,65 @@ fn what_is_acknowledged_is_told_once() {
         assert!(looks.len() > 10 && most < charged / 2, "{most} at once");
         assert_eq!(net.bench.transmitter.link.unacknowledged.len(), 0);
     }
+}
+
+impl Net {
+    /// A response whose body comes later.
+    fn produce(&mut self, at: usize) -> (u32, JobId) {
+        let number = self.request(at);
+        self.run_until(|net| net.peers[at].requests.contains(&number));
+        let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown).into());
+        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence: Precedence::default() };
+        let connection = self.peers[at].connection.unwrap();
+        (number, self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap())
+    }
+
+    fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
+        Producer::of(&mut self.bench.transmitter, job).push(self.bench.now.get(), bytes)
+    }
+}
+
+/// The end is a frame of its own, or none, where it is told later than the last byte.
+#[test]
+fn a_body_that_comes_later_is_sent_as_it_comes() {
+    for parts in [&[][..], &[3_000, 1, 60_000], &[5]] {
+        let mut net = Net::new("srpt", Some("10mbit"));
+        let at = net.connect('A');
+        let (stream, job) = net.produce(at);
+        let mut pushed = Vec::new();
+        for part in parts {
+            let bytes = vec![pushed.len() as u8; *part];
+            assert_eq!(net.push(job, &bytes), Some(*part));
+            pushed.extend(bytes);
+            net.run();
+            let response = net.peers[at].client.response(stream);
+            assert!(response.body == pushed && !response.is_whole, "{} bytes", response.body.len());
+        }
+        assert!(net.ended().is_empty());
+        Producer::of(&mut net.bench.transmitter, job).finish(net.bench.now.get());
+        net.run();
+        let response = net.peers[at].client.response(stream);
+        assert!(response.body == pushed && response.is_whole && response.field("content-length").is_none());
+        assert_eq!(net.ended(), [(job, head().bytes() + pushed.len() as u64, true)]);
+        assert_eq!(net.push(job, b"more"), None);
+    }
+}
+
+#[test]
+fn a_body_that_fails_resets_its_stream() {
+    let mut net = Net::new("srpt", None);
+    let at = net.connect('A');
+    let (stream, job) = net.produce(at);
+    net.push(job, &[7; 10_000]);
+    net.run();
+    Producer::of(&mut net.bench.transmitter, job).fail(net.bench.now.get(), "it broke");
+    net.bench.transmitter.cancel(net.peers[at].connection.unwrap(), stream);
+    net.run();
+    assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);
+    let came = net.peers[at].client.came(quic::testing::id(stream));
+    assert!(came.reset == Some(0x102) && !came.is_whole, "H3_INTERNAL_ERROR (RFC 9114 section 8.1)");
+    // The connection lives.
+    let (next, _) = net.ask(at, 1_000);
+    net.run();
+    assert!(net.is_whole(at, next, 1_000));
 }

@@ -10,6 +10,7 @@ mod ledger;
 mod line_feedback;
 mod multiplexed;
 mod outgoing;
+mod producing;
 mod questions;
 mod secure;
 mod sending;
@@ -43,6 +44,7 @@ struct FakeSocket {
     room: Rc<Cell<u64>>,
     journal: Journal,
     is_finished: Rc<Cell<bool>>,
+    is_reset: Rc<Cell<bool>>,
     retransmitted: Rc<Cell<u64>>,
     /// Payload and segments that TCP sent for the first time.
     sent: Rc<Cell<(u64, u32)>>,
@@ -119,6 +121,10 @@ impl Sink for FakeSocket {
 
     fn finish(&self) {
         assert!(!self.is_finished.replace(true), "finished twice");
+    }
+
+    fn reset(&self) {
+        self.is_reset.set(true);
     }
 }
 
@@ -209,7 +215,7 @@ impl FakeSocket {
 impl<S: Socket> Transmitter<S> {
     /// What a worker's sweep does, connection by connection.
     fn end_all_stalled(&mut self, now: Nanos) {
-        self.pipes.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
+        self.connections.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
     }
 }
 
@@ -242,6 +248,7 @@ impl Bench {
             room: Rc::new(Cell::new(room)),
             journal: Rc::clone(&self.journal),
             is_finished: Rc::default(),
+            is_reset: Rc::default(),
             retransmitted: Rc::default(),
             sent: Rc::default(),
             framing: Framing::ETHERNET,
@@ -313,12 +320,12 @@ impl Bench {
 
     /// The connection of a response that is being sent.
     fn connection(&self, job: JobId) -> usize {
-        self.transmitter.sendings[job].pipe()
+        self.transmitter.sendings[job].connection()
     }
 
     /// The socket of a response takes bytes again. A no-op for one that has departed.
     fn on_writable(&mut self, now: Nanos, job: JobId) {
-        if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.pipe()) {
+        if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.connection()) {
             self.transmitter.on_writable(now, at);
         }
     }

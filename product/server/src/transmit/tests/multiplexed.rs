@@ -121,7 +121,7 @@ fn an_idle_connection_is_never_slow() {
     }
     assert_eq!(bench.departed().len(), 1);
     bench.transmitter.close(bench.now.get(), at);
-    assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.pipes.numbers().is_empty());
+    assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.connections.numbers().is_empty());
 }
 
 /// What was to be said for it, looked at of it and sent on it is not its successor's.

@@ -3,8 +3,8 @@
 use sched::Watched;
 
 use super::super::below::Below;
-use super::super::pipe::Pipe;
-use super::super::pipes::Pipes;
+use super::super::connection::Connection;
+use super::super::connections::OpenConnections;
 use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
             bench.dispatch(&socket, 5_000);
         }
         bench.drive();
-        let bytes = [(); 2].map(|()| bench.transmitter.link.below.bytes(&bench.transmitter.pipes));
+        let bytes = [(); 2].map(|()| bench.transmitter.link.below.bytes(&bench.transmitter.connections));
         assert_eq!(bytes[0], bytes[1], "asked twice it is the same");
         bytes[0]
     };
@@ -60,48 +60,48 @@ fn a_path_is_asked_for_now_and_then() {
 }
 
 /// Connections whose owners are their numbers, and their sockets.
-fn connections<const COUNT: usize>() -> (Pipes<FakeSocket>, [FakeSocket; COUNT]) {
-    let (mut pipes, bench) = (Pipes::new(), Bench::new("srpt", None));
+fn connections<const COUNT: usize>() -> (OpenConnections<FakeSocket>, [FakeSocket; COUNT]) {
+    let (mut connections, bench) = (OpenConnections::new(), Bench::new("srpt", None));
     let sockets = std::array::from_fn(|_| bench.socket('A', 0));
     for (at, socket) in sockets.iter().enumerate() {
-        pipes.put(at, Pipe::new(at as u64, socket.clone(), 0, socket.framing, Nanos::ZERO));
+        connections.put(at, Connection::new(at as u64, socket.clone(), 0, socket.framing, Nanos::ZERO));
     }
-    (pipes, sockets)
+    (connections, sockets)
 }
 
 /// A connection that has ended was read to its end, and its number may be another's.
 #[test]
 fn a_connection_that_has_ended_has_nothing_below() {
-    let (mut pipes, [gone, other]) = connections();
+    let (mut connections, [gone, other]) = connections();
     let mut below = Below::new();
-    below.on_written(0, &pipes);
+    below.on_written(0, &connections);
     [&gone, &other].into_iter().for_each(|socket| socket.queued_below.set(1_600));
-    pipes.take(0);
-    pipes.put(0, Pipe::new(7, other.clone(), 0, other.framing, Nanos::ZERO));
-    assert_eq!(below.bytes(&pipes), 0);
+    connections.take(0);
+    connections.put(0, Connection::new(7, other.clone(), 0, other.framing, Nanos::ZERO));
+    assert_eq!(below.bytes(&connections), 0);
 }
 
 /// A packet may reach the queue after the next connection was written to.
 #[test]
 fn a_connection_written_to_is_remembered_though_it_has_nothing_below_yet() {
-    let (pipes, [first, _]) = connections();
+    let (connections, [first, _]) = connections();
     let mut below = Below::new();
-    below.on_written(0, &pipes);
-    below.on_written(1, &pipes);
+    below.on_written(0, &connections);
+    below.on_written(1, &connections);
     first.queued_below.set(1_600);
-    assert_eq!(below.bytes(&pipes), 1_000);
+    assert_eq!(below.bytes(&connections), 1_000);
 }
 
 /// What TCP keeps for want of a window leaves when nobody looks, so it says nothing about the queue. It was taken for bytes that had
 /// overtaken others: beside an upload in the same FIFO, responses on connections that last took four times as long as without the order.
 #[test]
 fn only_a_write_that_is_below_as_a_whole_is_watched() {
-    let (pipes, [one, other]) = connections();
+    let (connections, [one, other]) = connections();
     let mut below = Below::new();
     let write = |below: &mut Below, at, socket: &FakeSocket, queued_bytes| {
-        below.on_written(at, &pipes);
+        below.on_written(at, &connections);
         socket.queued_below.set(queued_bytes);
-        below.look(1_448, &pipes);
+        below.look(1_448, &connections);
     };
     write(&mut below, 0, &one, 1_000);
     assert!(!below.watch(), "a part of it is kept");
@@ -111,7 +111,7 @@ fn only_a_write_that_is_below_as_a_whole_is_watched() {
     write(&mut below, 1, &other, 2_304);
     let mut after = |queued_bytes| {
         one.queued_below.set(queued_bytes);
-        below.bytes(&pipes);
+        below.bytes(&connections);
         below.watched()
     };
     assert_eq!([4_608, 2_305, 2_304].map(&mut after), [Watched::Waits, Watched::Waits, Watched::Left]);
@@ -124,13 +124,13 @@ fn only_a_write_that_is_below_as_a_whole_is_watched() {
 /// So many connections have packets below that one is forgotten: what it had is watched no longer, or it would seem to stay for ever.
 #[test]
 fn what_is_forgotten_is_not_watched() {
-    let (pipes, sockets) = connections::<257>();
+    let (connections, sockets) = connections::<257>();
     let mut below = Below::new();
     for (at, socket) in sockets.iter().enumerate() {
-        below.on_written(at, &pipes);
+        below.on_written(at, &connections);
         socket.queued_below.set(2_304);
         if at == 0 {
-            below.look(1_448, &pipes);
+            below.look(1_448, &connections);
             assert!(below.watch());
         }
         assert_eq!(below.watched() == Watched::Waits, at < 256);
@@ -185,10 +185,10 @@ fn a_band_beyond_the_last_is_the_last() {
 }
 
 #[test]
-fn a_pipe_has_its_connection_s_framing() {
+fn a_connection_keeps_its_framing() {
     let framing = Framing::new(1_428, true, true);
     let mut bench = Bench::new("srpt", None);
     let socket = FakeSocket { framing, ..bench.socket('A', 0) };
     let at = bench.open(&socket);
-    assert_eq!(bench.transmitter.pipes[at].framing(), framing);
+    assert_eq!(bench.transmitter.connections[at].framing(), framing);
 }

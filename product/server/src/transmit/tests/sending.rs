@@ -1,13 +1,13 @@
-//! One response and its pipe: what the kernel says of the connection, and how slow its reader may be.
+//! One response and its connection: what the kernel says of the connection, and how slow its reader may be.
 
-use super::super::pipe::Pipe;
+use super::super::connection::Connection;
 use super::*;
 
 const SEGMENT: u64 = 1_448;
 const RTT: Nanos = Nanos::from_millis(20);
 
-fn pipe(socket: &FakeSocket) -> Pipe<FakeSocket> {
-    Pipe::new(0, socket.clone(), 0, socket.framing, Nanos::ZERO)
+fn connection(socket: &FakeSocket) -> Connection<FakeSocket> {
+    Connection::new(0, socket.clone(), 0, socket.framing, Nanos::ZERO)
 }
 
 fn socket() -> FakeSocket {
@@ -21,11 +21,11 @@ fn socket() -> FakeSocket {
 #[test]
 fn a_round_trip_is_taken_once() {
     let socket = socket();
-    let mut pipe = pipe(&socket);
+    let mut connection = connection(&socket);
     let mut rtt = |acked_bytes, ago_ms| {
         socket.acked.set(acked_bytes);
         socket.acked_ago.set(Nanos::from_millis(ago_ms));
-        pipe.settle(Nanos::ZERO).1.rtt
+        connection.settle(Nanos::ZERO).1.rtt
     };
     assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
     assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
@@ -37,20 +37,20 @@ fn a_round_trip_is_taken_once() {
 fn the_round_trip_of_an_earlier_response_is_not_taken() {
     let socket = socket();
     socket.acked.set(5 * SEGMENT);
-    let mut pipe = pipe(&socket);
-    assert_eq!(pipe.settle(Nanos::ZERO).1.rtt, None);
+    let mut connection = connection(&socket);
+    assert_eq!(connection.settle(Nanos::ZERO).1.rtt, None);
     socket.acked.set(13 * SEGMENT);
-    assert_eq!(pipe.settle(Nanos::ZERO).1.rtt, Some(RTT));
+    assert_eq!(connection.settle(Nanos::ZERO).1.rtt, Some(RTT));
 }
 
 #[test]
 fn losses_are_those_since_the_last_look() {
     let socket = socket();
     socket.retransmitted.set(10_000);
-    let mut pipe = pipe(&socket);
+    let mut connection = connection(&socket);
     let mut lost = |again| {
         socket.retransmitted.set(socket.retransmitted.get() + again);
-        pipe.settle(Nanos::ZERO).1.lost_bytes
+        connection.settle(Nanos::ZERO).1.lost_bytes
     };
     assert_eq!([lost(0), lost(SEGMENT), lost(0)], [10_000 + 7 * 66, SEGMENT + 66, 0]);
 }
@@ -61,13 +61,13 @@ fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
     let socket = socket();
     socket.is_counted.set(false);
     socket.window.set(2 * SEGMENT);
-    let mut pipe = pipe(&socket);
-    let _ = pipe.settle(Nanos::ZERO);
+    let mut connection = connection(&socket);
+    let _ = connection.settle(Nanos::ZERO);
     socket.send(&[0; 3 * SEGMENT as usize], false).unwrap();
-    pipe.on_sent(3 * SEGMENT);
-    assert_eq!(pipe.settle(Nanos::ZERO).0.refund_bytes, SEGMENT + 66);
+    connection.on_sent(3 * SEGMENT);
+    assert_eq!(connection.settle(Nanos::ZERO).0.refund_bytes, SEGMENT + 66);
     socket.let_out(SEGMENT);
-    assert_eq!(pipe.settle(Nanos::ZERO).0.charge_bytes, SEGMENT + 66);
+    assert_eq!(connection.settle(Nanos::ZERO).0.charge_bytes, SEGMENT + 66);
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_socket_that_says_nothing_tells_nothing() {
     assert_eq!(bench.transmitter.poll_timeout(), None);
 }
 
-/// Pipes leave the list from its middle, and their places are taken by others.
+/// Connections leave the list from its middle, and their places are taken by others.
 #[test]
 fn many_under_way_are_each_known_once() {
     let mut bench = bench(Some("1gbit"));

@@ -12,15 +12,15 @@ use crate::files::fake_disk::FakeDisk;
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 
 /// A client that reads frames.
-struct Framed {
+pub(super) struct Framed {
     stream: TcpStream,
     received: Vec<u8>,
-    came: Vec<Came>,
+    pub(super) came: Vec<Came>,
     has_ended: bool,
 }
 
 impl Bench {
-    fn connect_http2(&self) -> Framed {
+    pub(super) fn connect_http2(&self) -> Framed {
         let stream = TcpStream::connect(self.address).unwrap();
         let mut client = Framed { stream, received: Vec::new(), came: Vec::new(), has_ended: false };
         client.send(&[hello(), wide()].concat());
@@ -28,7 +28,7 @@ impl Bench {
     }
 
     /// Turns until this is true of what came.
-    fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
+    pub(super) fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
         for _ in 0..100_000 {
             client.read();
             if is_enough(client) {
@@ -42,7 +42,7 @@ impl Bench {
 }
 
 impl Framed {
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         self.stream.set_nonblocking(false).unwrap();
         self.stream.write_all(bytes).unwrap();
     }
@@ -61,13 +61,13 @@ impl Framed {
     }
 
     /// The body of a stream that has ended.
-    fn body(&self, number: u32) -> Option<Vec<u8>> {
+    pub(super) fn body(&self, number: u32) -> Option<Vec<u8>> {
         let of_stream = || self.came.iter().filter(|frame| frame.2 == number && matches!(frame.0, DATA | HEADERS));
         let has_ended = of_stream().any(|frame| frame.1 & END_STREAM != 0);
         has_ended.then(|| of_stream().filter(|frame| frame.0 == DATA).flat_map(|frame| frame.3.clone()).collect())
     }
 
-    fn has(&self, kind: u8) -> bool {
+    pub(super) fn has(&self, kind: u8) -> bool {
         self.came.iter().any(|frame| frame.0 == kind)
     }
 }
@@ -198,7 +198,7 @@ fn a_flood_ends_its_connection_and_no_other() {
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.admission.streams().max = 3;
+    bench.worker.admission.set_streams_max(3);
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());

@@ -37,7 +37,7 @@ impl Bench {
     }
 
     /// A client whose handshake is over.
-    fn connect_http3(&mut self) -> Asking {
+    pub(super) fn connect_http3(&mut self) -> Asking {
         let mut asking = self.ask(Windows::default());
         for _ in 0..100_000 {
             asking.talk(self.worker.timers.now());

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use super::super::Worker;
+use super::Worker;
 use crate::net::Net;
 use crate::transmit::Notice;
 
@@ -12,7 +12,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// In words; empty where it is nothing.
-    pub fn left_over(&mut self, now: Nanos) -> String {
+    pub fn left_over(&self, now: Nanos) -> String {
         let clients: u32 = self.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.conns.len()),
@@ -28,7 +28,13 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        format!("{:?}", self.transmitter.link().line(now))
+        let link = self.transmitter.link();
+        format!(
+            "{:?}, pace {:?}, most jobs {}",
+            link.line(now),
+            self.transmitter.drain().pacer().pace().rate,
+            self.transmitter.drain().jobs().most()
+        )
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {

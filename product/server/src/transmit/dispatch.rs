@@ -1,0 +1,278 @@
+//! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
+//! is a carrier in the drain, which offers one of its responses to the order.
+
+use sched::{Arrival, JobId, Path, Precedence, Why};
+use tls::Session;
+use units::Nanos;
+use units::wire::Framing;
+
+use super::connection::{Connection, Load};
+use super::engine::Engine;
+use super::framed::Framed;
+use super::producing::is_awaited;
+use super::sending::Sending;
+use super::{Failure, Outgoing, Producer, Room, Sink, Socket, Transmitter};
+
+/// A connection that is to be sent on.
+pub struct Opening<S> {
+    /// Comes back in every [`super::Departure`].
+    pub owner: u64,
+    pub socket: S,
+    /// Whose it is, by the index of the client's account.
+    pub client: u32,
+    pub framing: Framing,
+    /// Where the client speaks TLS.
+    pub session: Option<Box<Session>>,
+}
+
+/// A response to be sent.
+pub struct Dispatch {
+    pub outgoing: Outgoing,
+    /// Of the customer or folder, for policies with classes.
+    pub class: u16,
+    /// The number of its stream on the connection, 0 where that has one response at a time.
+    pub stream: u32,
+    /// The client's wishes for the order within the connection.
+    pub precedence: Precedence,
+}
+
+impl Dispatch {
+    /// On a connection that has one response at a time.
+    pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
+        Dispatch { outgoing, class, stream: 0, precedence: Precedence::default() }
+    }
+}
+
+/// What became of a response that was not a job.
+#[derive(Debug)]
+pub enum Direct {
+    /// The kernel has all of it. The buffer can be used again.
+    Sent(Vec<u8>),
+    /// The rest is a job.
+    Begun(JobId),
+    Failed(Failure),
+}
+
+impl<S: Socket> Transmitter<S> {
+    /// A connection under this number, which no other has until it is closed.
+    pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
+        let Opening { owner, socket, client, framing, session } = opening;
+        self.connections.put(at, Connection::new(owner, socket, client, framing, now).with_session(session));
+    }
+
+    /// From now on the connection carries several responses at once, as frames.
+    pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
+        let carrier = self.link.drain.open(self.connections[at].framing());
+        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
+        self.link.settle_if_it_may(now, &mut self.connections[at]);
+        self.say(at);
+    }
+
+    /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
+    pub fn end_framed(&mut self, now: Nanos, at: usize) {
+        self.abandon(now, at);
+        self.say_last(now, at);
+        if let Load::Framed(framed) = std::mem::replace(&mut self.connections[at].load, Load::Single(None)) {
+            self.link.drain.close(framed.carrier);
+        }
+    }
+
+    /// The connection ends: its account is settled, and what was acknowledged of it is told. Of a response that is under way nothing more is
+    /// told but the bytes that [`Transmitter::untold_bytes`] has not, which are given.
+    pub fn close(&mut self, now: Nanos, at: usize) -> u64 {
+        if self.connections[at].load.framed().is_some() {
+            self.end_framed(now, at);
+        }
+        let untold_bytes = self.connections[at].load.single().map_or(0, |job| {
+            self.link.drain.on_end(job);
+            self.sendings.take(job).tell()
+        });
+        self.link.settle_closed(now, &mut self.connections[at]);
+        self.link.unlist(at, &mut self.connections);
+        self.connections.take(at);
+        untold_bytes
+    }
+
+    /// Its TLS, where the client speaks that.
+    pub fn session(&mut self, at: usize) -> Option<&mut Session> {
+        self.connections[at].session.as_deref_mut()
+    }
+
+    /// The client turned out not to speak TLS.
+    pub fn end_session(&mut self, at: usize) {
+        self.connections[at].session = None;
+    }
+
+    /// Whether segments wait until they are full.
+    pub fn cork(&self, at: usize, is_corked: bool) {
+        if let Some(socket) = self.connections[at].socket.tcp() {
+            socket.cork(is_corked);
+        }
+    }
+
+    /// Nothing more will be sent on it.
+    pub fn finish(&self, at: usize) {
+        if let Some(socket) = self.connections[at].socket.tcp() {
+            socket.finish();
+        }
+    }
+
+    /// Where its client is reached.
+    pub fn socket(&self, at: usize) -> &S {
+        &self.connections[at].socket
+    }
+
+    #[cfg(test)]
+    pub fn framing(&self, at: usize) -> Framing {
+        self.connections[at].framing()
+    }
+
+    /// Takes over a response, whose first byte leaves when the drain says so. `None` if its connection has as many as it may have.
+    pub fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
+        let id = self.admit(now, at, dispatch, 0)?;
+        if !self.connections[at].is_known() && self.connections[at].load.framed().is_none() {
+            // The handshake. What is sent again between two responses is settled behind the next one.
+            self.link.settle_if_it_may(now, &mut self.connections[at]);
+        }
+        Some(id)
+    }
+
+    fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
+        let Dispatch { outgoing, class, stream, precedence } = dispatch;
+        let connection = &mut self.connections[at];
+        let path = if self.link.drain.order().needs_path() { connection.socket.status().path } else { Path::default() };
+        let size = outgoing.size(sent_bytes);
+        let arrival = Arrival { size, framing: connection.framing(), class, client: connection.client, path };
+        let id = match &mut connection.load {
+            Load::Single(Some(_)) => return None,
+            Load::Single(job) => {
+                let id = *job.insert(self.link.drain.arrive(now, arrival));
+                connection.watch(now);
+                // What was said since the last one is nobody's.
+                connection.newly_sent_bytes();
+                id
+            }
+            Load::Framed(framed) => {
+                let id = self.link.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
+                framed.on_dispatch();
+                id
+            }
+        };
+        self.sendings.put(Sending::new(id, at, outgoing, sent_bytes).on_stream(stream));
+        Some(id)
+    }
+
+    /// Sends a response at once, at most so many bytes of it: what an order without a pace would grant to the only one. What is left
+    /// becomes a job. Gives how many were sent.
+    pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
+        let Dispatch { mut outgoing, .. } = dispatch;
+        let (sent, _) = self.write(now, at, 0, &mut outgoing, Room::unpaced(bytes_max));
+        let is_left = !outgoing.is_done();
+        let direct = match sent.failure {
+            None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {
+                let rest = Dispatch { outgoing, ..dispatch };
+                let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
+                let progress = self.charge(now, id, &sent);
+                debug_assert!(!progress.is_departed(), "something is left of a job");
+                Direct::Begun(id)
+            }
+            failure => {
+                self.link.correct(now, self.connections[at].framing().wire_bytes(sent.carried_bytes));
+                failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
+            }
+        };
+        if !self.connections[at].is_known() {
+            self.link.settle_if_it_may(now, &mut self.connections[at]);
+        }
+        self.link.note_written(now, at, &mut self.connections);
+        (sent.bytes, direct)
+    }
+
+    /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
+    pub fn on_writable(&mut self, now: Nanos, at: usize) {
+        if self.connections[at].load.single().is_none() && !self.is_blocked(at) {
+            return;
+        }
+        self.link.settle(now, &mut self.connections[at]);
+        // What was made before goes first.
+        if self.connections[at].load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
+            return;
+        }
+        match &self.connections[at].load {
+            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait_over(now, *job, Why::Carrier)),
+            Load::Framed(framed) => self.link.drain.on_wait_over(now, framed.carrier, Why::Carrier),
+        }
+        if self.link.drain.order().needs_path() {
+            self.jobs_on(at).collect::<Vec<_>>().into_iter().for_each(|job| self.ask_path(job));
+        }
+    }
+
+    /// Its socket takes no more, of what several responses are to send.
+    pub(super) fn is_blocked(&self, at: usize) -> bool {
+        self.connections[at].load.framed().is_some_and(|framed| self.link.drain.jobs().is_blocked(framed.carrier))
+    }
+
+    /// The responses on a connection.
+    pub(super) fn jobs_on(&self, at: usize) -> impl Iterator<Item = JobId> {
+        let load = &self.connections[at].load;
+        let several = load.framed().map(|framed| self.link.drain.jobs().on(framed.carrier));
+        load.single().into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
+    pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
+        let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
+        self.link.settle(now, &mut self.connections[at]);
+        self.link.drain.on_end(id);
+        self.depart(now, id, Some(failure));
+    }
+
+    /// The client is gone: what is left on its connection departs as disconnected.
+    pub fn abandon(&mut self, now: Nanos, at: usize) {
+        self.end_all(now, at, || Failure::Disconnected);
+    }
+
+    /// Ends the responses of a connection whose reader is too slow, or whose producers are; to be called about once a second. A reader is waited
+    /// for where all it could have waits for it.
+    pub fn end_stalled(&mut self, now: Nanos, at: usize) {
+        if matches!(self.connections[at].load, Load::Single(None)) {
+            return;
+        }
+        let awaited = self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).collect::<Vec<_>>();
+        awaited.into_iter().for_each(|job| Producer::of(self, job).look(now));
+        let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
+        if self.connections[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+            self.end_all(now, at, || Failure::Stalled);
+        }
+    }
+
+    /// All that is to be sent on it waits for its reader.
+    pub fn waits_for_reader(&self, at: usize) -> bool {
+        match &self.connections[at].load {
+            Load::Single(job) => {
+                job.and_then(|job| self.link.drain.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
+            }
+            Load::Framed(framed) => {
+                let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
+                let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).count();
+                framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
+            }
+        }
+    }
+
+    /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
+    fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
+        let jobs: Vec<JobId> = self.jobs_on(at).collect();
+        if !jobs.is_empty() {
+            self.link.settle(now, &mut self.connections[at]);
+            if let Some(framed) = self.connections[at].load.framed() {
+                self.link.drain.on_wait(framed.carrier, Why::Carrier);
+            }
+        }
+        for job in jobs {
+            self.link.drain.on_end(job);
+            self.depart(now, job, Some(failure()));
+        }
+        self.cut_framed(at, failure);
+    }
+}

@@ -1,0 +1,85 @@
+//! Responses whose bytes come later: a producer on the same event loop pushes them to the response's job. A response that has sent all that has
+//! come leaves the order until more comes. Its producer learns that the reader has left by the response's [`super::Departure`], and by what a push
+//! gives.
+
+use sched::{Drain, JobId, Size, Why};
+use units::Nanos;
+
+use super::pipe::Pipe;
+use super::{Failure, Socket, Transmitter};
+
+const TOO_MUCH: Failure = Failure::Source("more bytes than were announced");
+const TOO_LITTLE: Failure = Failure::Source("fewer bytes than were announced");
+const SILENT: Failure = Failure::Source("nothing came for too long");
+
+/// The producer's end of a response's body. All is a no-op for a response that has departed.
+pub struct Producer<'a, S: Socket> {
+    transmitter: &'a mut Transmitter<S>,
+    job: JobId,
+}
+
+impl<S: Socket> Producer<'_, S> {
+    pub fn of(transmitter: &mut Transmitter<S>, job: JobId) -> Producer<'_, S> {
+        Producer { transmitter, job }
+    }
+
+    /// Takes as much as there is room for, and gives how many bytes; where those are not all, the response will be among
+    /// [`Transmitter::refills`]. `None` where it has departed, or departs since this is more than was announced.
+    pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
+        let taken = self.pipe()?.push(bytes);
+        match taken {
+            Some(_) => self.on_produced(now),
+            None => self.transmitter.abort(now, self.job, TOO_MUCH),
+        }
+        taken
+    }
+
+    /// Bytes that may be pushed now; `None` for a response that has departed.
+    pub fn room(&mut self) -> Option<usize> {
+        self.pipe().map(|pipe| pipe.room())
+    }
+
+    /// The body is whole.
+    pub fn finish(&mut self, now: Nanos) {
+        let Some(is_right) = self.pipe().map(Pipe::finish) else { return };
+        if is_right {
+            self.transmitter.sendings[self.job].outgoing.body().advance(0);
+            self.on_produced(now);
+        } else {
+            self.transmitter.abort(now, self.job, TOO_LITTLE);
+        }
+    }
+
+    /// The rest of the body will not come: what waits is dropped, so that no client takes it for whole.
+    pub fn fail(&mut self, now: Nanos, why: &'static str) {
+        self.transmitter.abort(now, self.job, Failure::Source(why));
+    }
+
+    /// Ends the response where nothing comes for too long; to be called about once a second while it is awaited.
+    pub(super) fn look(&mut self, now: Nanos) {
+        if self.pipe().is_some_and(Pipe::is_silent) {
+            self.transmitter.abort(now, self.job, SILENT);
+        }
+    }
+
+    fn pipe(&mut self) -> Option<&mut Pipe> {
+        self.transmitter.sendings.get_mut(self.job)?.outgoing.body().pipe_mut()
+    }
+
+    /// More is known of the response, and it may go on.
+    fn on_produced(&mut self, now: Nanos) {
+        let sending = &self.transmitter.sendings[self.job];
+        let size = sending.outgoing.size(sending.sent_bytes);
+        let drain = &mut self.transmitter.link.drain;
+        // Where nothing but its end is left, that is told when it has left.
+        if size != Size::Known(sending.sent_bytes) {
+            drain.on_size(self.job, size);
+        }
+        drain.on_wait_over(now, self.job, Why::Source);
+    }
+}
+
+/// A response has sent all that has come.
+pub(super) fn is_awaited(drain: &Drain, job: JobId) -> bool {
+    drain.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
+}
