@@ -187,6 +187,10 @@ impl Sink for SimulatedTcp {
 
     fn cork(&self, _: bool) {}
 
+    fn reset(&self) {
+        self.world.borrow_mut().wires[self.at].server.ends_with_reset = true;
+    }
+
     fn finish(&self) {
         let mut world = self.world.borrow_mut();
         world.wires[self.at].down.is_ended = true;

@@ -85,6 +85,8 @@ pub struct ServerEnd {
     pub token: Option<u64>,
     /// It is on the list of those whose readiness changed.
     pub is_marked: bool,
+    /// Its close is a reset.
+    pub ends_with_reset: bool,
     /// Somebody waits for room.
     pub waits_for_room: bool,
 }

@@ -135,7 +135,7 @@ impl World {
 
     /// A system call of the server: it takes its time, in which other things happen.
     pub fn enter(&mut self) {
-        self.now = self.now + Nanos(self.random.below(self.plan.call_ns_max));
+        self.now += Nanos(self.random.below(self.plan.call_ns_max));
         self.run_due();
     }
 
@@ -174,7 +174,7 @@ impl World {
             self.run_due();
         }
         // It is not told at once.
-        self.now = self.now + Nanos(self.random.below(self.plan.wake_ns_max));
+        self.now += Nanos(self.random.below(self.plan.wake_ns_max));
         self.note(self.now.0);
     }
 
@@ -305,15 +305,11 @@ impl World {
         self.act(client);
     }
 
-    /// What the client has not read may be lost with a reset.
+    /// What the client has not read stays its own, as on Linux.
     fn on_down_end(&mut self, at: usize, is_reset: bool) {
-        let is_lost = is_reset && self.random.once_in(2);
         let Wire { up, client, .. } = &mut self.wires[at];
         up.has_fin |= !is_reset;
         up.has_reset |= is_reset;
-        if is_lost {
-            up.inbox.clear();
-        }
         let client = *client;
         self.act(client);
     }
@@ -490,7 +486,7 @@ impl World {
         self.enter();
         let server = &mut self.wires[at].server;
         (server.is_closed, server.token) = (true, None);
-        if server.inbox.is_empty() {
+        if server.inbox.is_empty() && !server.ends_with_reset {
             self.wires[at].down.is_ended = true;
             self.pump_down(at);
         } else {

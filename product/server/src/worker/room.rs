@@ -8,6 +8,7 @@ use super::Worker;
 #[cfg(feature = "http3")]
 use super::admission::NoPlace;
 use crate::net::Net;
+use crate::transmit::{Socket, Stream, Transport};
 
 impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
@@ -85,10 +86,11 @@ impl<N: Net> Worker<N> {
                 self.conns[at].input.is_readable = true;
                 self.read(at);
             }
-            if self.conns.get(at).is_none_or(|conn| conn.is_idle()) {
-                if self.conns.contains(at) {
-                    self.give_up(at);
-                }
+            if !self.conns.contains(at) {
+                return true;
+            }
+            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.socket(at)) {
+                self.give_up(at);
                 return true;
             }
         }
@@ -100,4 +102,10 @@ impl<N: Net> Worker<N> {
             self.journal.error(line);
         }
     }
+}
+
+/// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and
+/// cost it the rest of a response.
+fn has_unacknowledged<N: Net>(socket: &Transport<N>) -> bool {
+    socket.tcp().is_some_and(|socket| socket.status().is_unacknowledged)
 }

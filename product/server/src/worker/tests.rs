@@ -230,6 +230,41 @@ fn a_flood_of_large_responses_leaves_others_their_turn() {
     assert!((1 << 20..=TURN_BYTES).contains(&most), "{most} bytes in a turn");
 }
 
+/// A connection whose response was all handed to its socket is idle, and was closed for the next client: what its own client sent after that
+/// reset it, and the rest of the response was lost.
+#[test]
+fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
+    const BYTES: usize = 40_000;
+    let mut bench = Bench::new("in-socket", "srpt");
+    std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
+    let of_client = Limits::default().clients(16);
+    bench.admit(1, of_client);
+    // Its window is so small that the rest stays with the server.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&bench.address.into()).unwrap();
+    let mut first = Client { stream: socket.into(), received: Vec::new() };
+    first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
+        || !bench.worker.transmitter.drain().jobs().is_empty()
+    {
+        bench.turn();
+    }
+    let mut second = bench.connect();
+    second.send(HEAD);
+    for _ in 0..50 {
+        bench.turn();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    first.send("G");
+    while first.received.len() < BYTES {
+        first.responses();
+        bench.turn();
+    }
+    drop(first);
+    bench.turn_until(&mut second, 1);
+}
+
 /// Deadlines count the time in which the worker could have heard the client, also where the pause was in the middle of a turn, behind a response.
 #[test]
 fn a_pause_in_a_turn_moves_every_deadline() {

@@ -55,10 +55,17 @@ impl Engine {
         }
     }
 
-    pub fn say(&mut self, now: Nanos, written_bytes: u64, into: &mut Vec<u8>, random: &mut Random) {
+    pub fn note_written(&mut self, bytes: u64) {
         match self {
-            Engine::Http1(http1) => http1.say(now, written_bytes, into),
-            Engine::Http2(http2) => http2.say(now, written_bytes, into, random),
+            Engine::Http1(http1) => http1.note_written(bytes),
+            Engine::Http2(http2) => http2.note_written(bytes),
+        }
+    }
+
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, random: &mut Random) {
+        match self {
+            Engine::Http1(http1) => http1.say(now, into),
+            Engine::Http2(http2) => http2.say(now, into, random),
         }
     }
 

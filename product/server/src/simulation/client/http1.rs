@@ -6,11 +6,12 @@ use units::Nanos;
 
 use super::super::files::Site;
 use super::super::wire::Stop;
+use super::UNWRITTEN;
 use super::request::{Kind, Request};
 
 pub struct Http1 {
     to_ask: VecDeque<Request>,
-    /// Asked and not answered, with the bytes that the client had written before.
+    /// Asked and not answered, with the bytes that the client has written to the end of it.
     asked: VecDeque<(Request, u64)>,
     depth: usize,
     think: Nanos,
@@ -62,21 +63,24 @@ impl Http1 {
         self.asked.iter_mut().for_each(|(request, _)| *request = Request::late());
     }
 
-    pub fn say(&mut self, now: Nanos, written_bytes: u64, into: &mut Vec<u8>) {
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>) {
         if now < self.may_ask_at || !self.asked.is_empty() || self.is_closing {
             return;
         }
-        let before = into.len() as u64;
         while self.asked.len() < self.depth
             && let Some(request) = self.to_ask.pop_front()
         {
-            let at = written_bytes + into.len() as u64 - before;
             let field = request.field().map_or(String::new(), |(name, value)| format!("{name}: {value}\r\n"));
             let text = format!("{} {} HTTP/1.1\r\nHost: a\r\n{field}\r\n", request.method(), request.path);
             into.extend_from_slice(text.as_bytes());
-            self.asked.push_back((request, at));
+            self.asked.push_back((request, UNWRITTEN));
             self.asked_count += 1;
         }
+    }
+
+    /// All that was asked is written after so many bytes.
+    pub fn note_written(&mut self, bytes: u64) {
+        self.asked.iter_mut().filter(|(_, end)| *end == UNWRITTEN).for_each(|(_, end)| *end = bytes);
     }
 
     /// Gives how many responses have ended.
@@ -136,7 +140,9 @@ impl Http1 {
             _ if stop == Stop::Over => Ok(()),
             // What a server that stops has begun to send it ends, and no more.
             _ if stop == Stop::Begun && self.body.is_none() && self.head.is_empty() => Ok(()),
-            Some((request, at)) if read_bytes > *at && !self.is_closing => Err(format!("{request:?} is not answered")),
+            Some((request, end)) if read_bytes >= *end && !self.is_closing => {
+                Err(format!("{request:?} is not answered"))
+            }
             _ => Ok(()),
         }
     }

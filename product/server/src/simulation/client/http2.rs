@@ -11,6 +11,7 @@ use units::Nanos;
 use super::super::files::Site;
 use super::super::random::Random;
 use super::super::wire::Stop;
+use super::UNWRITTEN;
 use super::request::Request;
 
 const ACK: u8 = 1;
@@ -60,8 +61,8 @@ struct Stream {
     read_bytes: u32,
     /// It is cancelled after so many bytes.
     cancel_at: Option<usize>,
-    /// What the client had written before.
-    at: u64,
+    /// What the client has written to the end of the request.
+    end: u64,
 }
 
 impl Habits {
@@ -120,7 +121,7 @@ impl Http2 {
         self.to_ask.clear();
     }
 
-    pub fn say(&mut self, now: Nanos, written_bytes: u64, into: &mut Vec<u8>, random: &mut Random) {
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, random: &mut Random) {
         into.append(&mut self.to_say);
         while now >= self.may_ask_at
             && self.asked.len() < self.depth
@@ -138,10 +139,15 @@ impl Http2 {
             }
             let cancels = self.habits.cancels.is_some_and(|times| random.once_in(times));
             let cancel_at = cancels.then(|| random.below(40_000) as usize);
-            let stream = Stream { request, has_head: false, came: 0, read_bytes: 0, cancel_at, at: written_bytes };
+            let stream = Stream { request, has_head: false, came: 0, read_bytes: 0, cancel_at, end: UNWRITTEN };
             self.asked.insert(self.next, stream);
             self.next += 2;
         }
+    }
+
+    /// All that was asked is written after so many bytes.
+    pub fn note_written(&mut self, bytes: u64) {
+        self.asked.values_mut().filter(|stream| stream.end == UNWRITTEN).for_each(|stream| stream.end = bytes);
     }
 
     pub fn receive(&mut self, bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
@@ -240,14 +246,14 @@ impl Http2 {
 
     /// The connection has ended; the server had read so many bytes.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
-        if stop == Stop::Over {
+        // A connection that ends lingers for two seconds: a client that has not had all by then, and sends more, is reset.
+        if stop != Stop::No {
             return Ok(());
         }
         let is_owed = |number: u32, stream: &Stream| match self.last {
-            Some(last) => number <= last,
-            // There may have been no room for a GOAWAY.
-            None if stop == Stop::Begun => stream.has_head,
-            None => read_bytes > stream.at,
+            // A GOAWAY may name a request of which only a part has come.
+            Some(last) => number <= last && (stream.has_head || read_bytes >= stream.end),
+            None => read_bytes >= stream.end,
         };
         match self.asked.iter().find(|(number, stream)| is_owed(**number, stream)) {
             Some((number, stream)) => Err(format!("stream {number} is not answered: {stream:?}, {:?}", self.last)),

@@ -22,6 +22,8 @@ use request::Request;
 const REQUESTS_MAX: u64 = 12;
 /// And no more than all of these is carried for it.
 pub const BYTES_ASKED_MAX: u64 = REQUESTS_MAX * 1_100_000;
+/// Of a request that is not written yet.
+const UNWRITTEN: u64 = u64::MAX;
 const READ_EVERY: Nanos = Nanos::from_millis(100);
 
 /// How a client ends its connection.
@@ -187,17 +189,17 @@ impl Client {
 
     fn say(&mut self, now: Nanos, wire: &mut Wire, random: &mut Random) -> Result<(), String> {
         let before = self.unsent.len();
-        let at = wire.up.written_bytes + before as u64;
         match &mut self.tls {
             Some(tls) => {
                 let mut plain = Vec::new();
                 if !tls.is_handshaking() {
-                    self.engine.say(now, at, &mut plain, random);
+                    self.engine.say(now, &mut plain, random);
                 }
                 tls.seal(&plain, &mut self.unsent)?;
             }
-            None => self.engine.say(now, at, &mut self.unsent, random),
+            None => self.engine.say(now, &mut self.unsent, random),
         }
+        self.engine.note_written(wire.up.written_bytes + self.unsent.len() as u64);
         if self.leaving == Leaving::HalfAsked && !self.unsent.is_empty() {
             self.unsent.truncate(self.unsent.len() / 2);
             wire.up.say(&self.unsent);
