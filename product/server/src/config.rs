@@ -10,6 +10,7 @@ use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::drain_choice::DrainChoice;
 use crate::kept::Keeper;
 use crate::log::LogConfig;
+use crate::memory::MemoryLimit;
 use crate::service::{PassedSocket, Privileges, Watchdog};
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
@@ -74,9 +75,8 @@ pub struct Listen {
 pub struct Limits {
     /// Connections over all workers. Raised: more memory and descriptors; lowered: clients wait in the kernel's queue.
     pub connections_max: usize,
-    /// Bytes of memory that the process may hold, [`crate::MEMORY_BYTES_MIN`] at least; `None` the share of the host's that
-    /// [`crate::MemoryLimit::new`] gives.
-    pub memory_bytes_max: Option<u64>,
+    /// What the process may hold.
+    pub memory: MemoryLimit,
     /// A connection keeps its place until its client has closed it, or two seconds after the last byte was handed to the
     /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
     pub holds_places: bool,
@@ -132,7 +132,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 100_000,
-            memory_bytes_max: None,
+            memory: MemoryLimit::new(None),
             holds_places: false,
             client_prefix: ClientPrefix::default(),
             client_weights: ClientWeights::default(),

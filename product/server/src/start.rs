@@ -20,7 +20,6 @@ use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::log::{Log, LogConfig, Logs};
-use crate::memory::MemoryLimit;
 use crate::net::Os;
 use crate::objectives::{Status, StatusChannel};
 use crate::places::Places;
@@ -48,7 +47,6 @@ pub struct Server {
     wait_bound: Option<WaitBound>,
     client_allowance_bytes: Option<u64>,
     places: Arc<Places>,
-    memory: MemoryLimit,
     clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
     wakes: Vec<Arc<Wake>>,
@@ -124,14 +122,12 @@ impl Server {
         if config.has_one_loop() {
             config.workers = 1;
         }
-        // Before the sandbox hides /proc and /sys.
-        let memory = MemoryLimit::new(config.limits.memory_bytes_max);
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
         let is_confined = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
-        logs.bound(usize::try_from(memory.logs_bytes()).unwrap_or(usize::MAX));
+        logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
         let wakes = wakes(config.workers)?;
         let connections_max = room(&config);
@@ -141,7 +137,6 @@ impl Server {
             wait_bound: config.drain.wait_bound(),
             client_allowance_bytes: config.drain.client_allowance_bytes(),
             places: Arc::new(Places::new(connections_max, &wakes)),
-            memory,
             clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
             stop: Arc::new(AtomicBool::new(false)),
             wakes,
@@ -190,11 +185,6 @@ impl Server {
     /// How many connections there may be: what was asked for, or what the limit on open files allows.
     pub fn connections_max(&self) -> usize {
         self.places.max()
-    }
-
-    /// Memory that the process may hold.
-    pub fn memory(&self) -> MemoryLimit {
-        self.memory
     }
 
     /// Why the server cannot go on, once that is so.
@@ -270,7 +260,7 @@ impl Server {
 
     fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
         let served = self.current.served();
-        let cache_bytes = self.memory.caches_bytes(config.workers);
+        let cache_bytes = config.limits.memory.caches_bytes(config.workers);
         let limits = CacheLimits::per_worker(config.workers).within(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
         let cache = Cache::new(served.roots.clone(), limits);
         let cache = cache.closing_by(Arc::clone(&self.pool));
@@ -279,7 +269,7 @@ impl Server {
         let handler = Handler::new(cache, Arc::clone(&served));
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
-        let connections_bytes = self.memory.connections_bytes(config.workers);
+        let connections_bytes = config.limits.memory.connections_bytes(config.workers);
         let order = order(&config.drain);
         let parts = Parts {
             listeners,

@@ -21,7 +21,7 @@ use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -439,7 +439,7 @@ fn limits(args: &Args) -> Limits {
         client_weights: ClientWeights::new(args.client_weights.clone()),
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
-        memory_bytes_max: args.memory,
+        memory: MemoryLimit::new(args.memory),
         client_requests_per_s_max: args.client_requests,
         client_rate_max: args.client_rate,
         head_timeout: args.head_timeout.into(),

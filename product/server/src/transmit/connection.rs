@@ -5,6 +5,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::framed::Framed;
+use super::reader::Reader;
 use super::unacknowledged::Listed;
 use super::{Patience, Socket, Status};
 
@@ -34,11 +35,8 @@ pub(super) struct Connection<S> {
     /// Where the client speaks TLS.
     pub session: Option<Box<Session>>,
     pub load: Load,
-    /// When the reader began to be watched for slowness, and what had been sent then.
-    window: (Nanos, u64),
-    /// What had been sent at the last look, but for multiples of 4 GiB, and in how many looks till then that was too little.
-    looked_at_bytes: u32,
-    slow_looks: u8,
+    /// Of its client.
+    pub reader: Reader,
 }
 
 /// What is sent on a connection.
@@ -90,9 +88,7 @@ impl<S> Connection<S> {
             looks: Looks::default(),
             session: None,
             load: Load::Single(None),
-            window: (now, 0),
-            looked_at_bytes: 0,
-            slow_looks: 0,
+            reader: Reader::new(now),
         }
     }
 
@@ -132,25 +128,12 @@ impl<S> Connection<S> {
 
     /// The reader is watched from now on.
     pub fn watch(&mut self, now: Nanos) {
-        self.window = (now, self.sent_bytes);
-    }
-
-    /// A look, about once a second, at whether the reader is waited for and takes less than its least rate.
-    fn count_slow(&mut self, waits_for_reader: bool, patience: &Patience) {
-        let sent_bytes = self.sent_bytes as u32;
-        let taken_bytes = sent_bytes.wrapping_sub(std::mem::replace(&mut self.looked_at_bytes, sent_bytes));
-        let is_slow = waits_for_reader && u64::from(taken_bytes) < patience.rate_bytes_per_s_min.max(1);
-        self.slow_looks = if is_slow { self.slow_looks.saturating_add(1) } else { 0 };
-    }
-
-    /// In how many looks, one after another, the reader took too little.
-    pub fn slow_looks(&self) -> u8 {
-        self.slow_looks
+        self.reader.watch(now, self.sent_bytes);
     }
 
     /// Leaves this long out of the window.
     pub fn excuse(&mut self, paused: Nanos) {
-        self.window.0 += paused;
+        self.reader.excuse(paused);
     }
 
     /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
@@ -222,20 +205,8 @@ impl<S: Socket> Connection<S> {
         is_ordered_below: bool,
         patience: &Patience,
     ) -> bool {
-        let waits_for_reader =
-            waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
-        self.count_slow(waits_for_reader, patience);
-        if !waits_for_reader {
-            self.watch(now);
-            return false;
-        }
-        let (since, bytes_then) = self.window;
-        if now - since < patience.window {
-            return false;
-        }
-        self.watch(now);
-        let least = u128::from(patience.rate_bytes_per_s_min) * u128::from((now - since).0) / 1_000_000_000;
-        u128::from(self.sent_bytes - bytes_then) < least
+        let waits_for_reader = waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
+        self.reader.is_stalled(now, self.sent_bytes, waits_for_reader, patience)
     }
 }
 

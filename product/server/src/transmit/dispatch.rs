@@ -11,7 +11,7 @@ use super::engine::Engine;
 use super::framed::Framed;
 use super::producing::is_awaited;
 use super::sending::Sending;
-use super::{Failure, Outgoing, Producer, Room, Sink, Socket, Transmitter};
+use super::{Failure, Outgoing, Producer, Room, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -101,20 +101,6 @@ impl<S: Socket> Transmitter<S> {
     /// The client turned out not to speak TLS.
     pub fn end_session(&mut self, at: usize) {
         self.connections[at].session = None;
-    }
-
-    /// Whether segments wait until they are full.
-    pub fn cork(&self, at: usize, is_corked: bool) {
-        if let Some(socket) = self.connections[at].socket.tcp() {
-            socket.cork(is_corked);
-        }
-    }
-
-    /// Nothing more will be sent on it.
-    pub fn finish(&self, at: usize) {
-        if let Some(socket) = self.connections[at].socket.tcp() {
-            socket.finish();
-        }
     }
 
     /// Where its client is reached.

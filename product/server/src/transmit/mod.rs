@@ -25,6 +25,7 @@ mod notice;
 mod outgoing;
 mod pipe;
 mod producing;
+mod reader;
 mod reads;
 mod secure;
 mod sending;

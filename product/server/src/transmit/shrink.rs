@@ -20,7 +20,7 @@ impl<S: Socket> Transmitter<S> {
     /// All that is to be sent on a connection waits for its reader, which took less than the least rate at so many looks of
     /// [`Transmitter::end_stalled`], one after another.
     pub fn is_slow(&self, at: usize, looks: u8) -> bool {
-        self.waits_for_reader(at) && self.connections[at].slow_looks() >= looks
+        self.waits_for_reader(at) && self.connections[at].reader.slow_looks() >= looks
     }
 
     /// Responses that its tables have room for.

@@ -114,7 +114,7 @@ impl<N: Net> Worker<N> {
         self.transmitter.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
         let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.weigh(at);
+        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
         at
     }
 
@@ -131,7 +131,7 @@ impl<N: Net> Worker<N> {
     /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.acceptor.is_accepting() && !self.timers.is_stopping() && self.has_room() {
+        if !self.acceptor.is_accepting() && !self.timers.is_stopping() && self.admission.has_room(self.conns.held()) {
             self.acceptor.resume(&self.net)?;
             self.admission.wait_no_more();
         }

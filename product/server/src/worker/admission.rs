@@ -79,8 +79,8 @@ impl Admission {
         self.places.give_back();
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.places.has_room()
+    pub(super) fn has_room(&self, held: &Held) -> bool {
+        !self.shortage.is_near(held.bytes()) && self.places.has_room()
     }
 
     /// A client waits for a place at some worker.
@@ -242,10 +242,10 @@ mod tests {
         assert!(admission.take_place());
         let first = admission.enter(NOW, address(1)).unwrap();
         assert!(first.weight.is_some(), "its account begins");
-        assert!(admission.take_place() && !admission.has_room());
+        assert!(admission.take_place() && !admission.has_room(&Held::default()));
         let notice = admission.enter(NOW, address(1)).unwrap_err().unwrap();
         assert!(notice.starts_with("refused 1 connection"), "{notice}");
-        assert!(admission.has_room() && admission.take_place());
+        assert!(admission.has_room(&Held::default()) && admission.take_place());
         let other = admission.enter(NOW, address(2)).unwrap();
         assert_ne!(first.client, other.client);
         admission.leave(NOW, first.client);

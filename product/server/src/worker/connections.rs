@@ -7,7 +7,7 @@ use units::Nanos;
 
 use super::conn::Conn;
 use super::exchange::{Exchange, ExchangeId};
-use super::held::{Held, Holding};
+use super::held::Held;
 use super::owner::{Owners, slot_of};
 use crate::turns::Turns;
 
@@ -92,9 +92,11 @@ impl Connections {
         &self.held
     }
 
-    /// This connection holds so much from now on.
-    pub fn set_holding(&mut self, at: usize, holding: Holding) {
-        let before = std::mem::replace(&mut self.slots[at].holding, holding);
+    /// What a connection holds may be another now, with so many bytes that wait for it.
+    pub fn weigh(&mut self, at: usize, unsent_bytes: impl FnOnce() -> usize) {
+        let Some(conn) = self.slots.get_mut(at) else { return };
+        let holding = conn.holds(unsent_bytes());
+        let before = std::mem::replace(&mut conn.holding, holding);
         self.held.remove(before);
         self.held.add(holding);
     }

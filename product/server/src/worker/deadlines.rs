@@ -57,7 +57,7 @@ impl<N: Net> Worker<N> {
         self.transmitter.end_stalled(self.timers.now(), at);
         self.book_spent(at);
         self.take_departures();
-        self.weigh(at);
+        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
     }
 
     pub(super) fn on_late(&mut self, at: usize) {

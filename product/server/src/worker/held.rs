@@ -1,9 +1,7 @@
 //! What connections hold in memory, by kind, as far as it can be told at once: what is kept and waits is counted, what libraries hold is
 //! taken for what was measured: resident memory of a thousand such connections, docs/notebook/attacks.md.
 
-use super::Worker;
 use super::conn::Conn;
-use crate::net::Net;
 
 /// Its places in the tables of connections, of what is below them and of their names, a third of them free.
 const TABLES_BYTES: u64 = 1 << 10;
@@ -127,16 +125,6 @@ impl Conn {
             is_tls: self.channel.is_tls(),
             streams: u16::try_from(streams).unwrap_or(u16::MAX),
             buffered_bytes: u32::try_from(self.http1.kept_bytes() + unsent_bytes).unwrap_or(u32::MAX),
-        }
-    }
-}
-
-impl<N: Net> Worker<N> {
-    /// What a connection holds may be another now.
-    pub(super) fn weigh(&mut self, at: usize) {
-        if let Some(conn) = self.conns.get(at) {
-            let holding = conn.holds(self.transmitter.unsent_bytes(at));
-            self.conns.set_holding(at, holding);
         }
     }
 }

@@ -34,7 +34,7 @@ impl<N: Net> Worker<N> {
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        self.weigh(at);
+        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {

@@ -19,6 +19,7 @@ impl<N: Net> Worker<N> {
             ("connections in the accounts of clients", clients as usize),
             ("connections to be read", self.conns.queued()),
             ("open streams", self.conns.held().streams()),
+            ("bytes of memory", self.conns.held().bytes() as usize),
             ("jobs", self.transmitter.drain().jobs().len()),
             ("answers", self.replies.found()),
         ];

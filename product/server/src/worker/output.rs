@@ -10,7 +10,7 @@ use super::failures::Kind;
 use super::{Order, Worker};
 use crate::handler::Reply;
 use crate::net::Net;
-use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing};
+use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink, Socket};
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl<N: Net> Worker<N> {
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.transmitter.cork(at, true);
+            self.transmitter.socket(at).tcp().inspect(|socket| socket.cork(true));
             conn.is_corked = true;
         }
         if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
@@ -223,7 +223,7 @@ impl<N: Net> Worker<N> {
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            self.transmitter.cork(at, false);
+            self.transmitter.socket(at).tcp().inspect(|socket| socket.cork(false));
         }
     }
 

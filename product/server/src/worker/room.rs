@@ -13,7 +13,8 @@ use crate::transmit::{Socket, Stream, Transport};
 impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     pub(super) fn take_place(&mut self) -> bool {
-        if self.is_memory_short() {
+        if self.admission.shortage.is_near(self.conns.held().bytes()) {
+            // Those who could give way did so at the end of the last turn.
             self.acceptor.pause(&self.net);
             return false;
         }
@@ -35,7 +36,7 @@ impl<N: Net> Worker<N> {
     /// The same for one that has knocked already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     #[cfg(feature = "http3")]
     pub(super) fn take_place_beside(&mut self) -> Option<bool> {
-        if self.is_memory_short() {
+        if self.admission.shortage.is_near(self.conns.held().bytes()) {
             return Some(false);
         }
         if self.admission.take_place() {
@@ -61,15 +62,6 @@ impl<N: Net> Worker<N> {
             // Should it fail, the next sweep tries again and says so.
             let _ = self.accept_again();
         }
-    }
-
-    /// Nobody is let in: those who could give way did so at the end of the last turn.
-    fn is_memory_short(&self) -> bool {
-        self.admission.shortage.is_near(self.conns.held().bytes())
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        !self.is_memory_short() && self.admission.has_room()
     }
 
     /// Closes the longest idle connection of those that have been idle for so long. False: there is none.

@@ -8,8 +8,11 @@ use std::collections::{BinaryHeap, HashMap};
 use units::Nanos;
 
 use super::Worker;
+use super::conn::Conn;
+use super::connections::Connections;
 use super::failures::Kind;
 use crate::net::Net;
+use crate::transmit::{Transmitter, Transport};
 
 /// All are looked at no more often than this, however many there are and however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -58,8 +61,29 @@ impl Shortage {
         held_bytes.saturating_sub(self.bytes_max / 100 * ENOUGH_PERCENT)
     }
 
-    /// The next connection to end.
-    fn next(&mut self, now: Nanos, held_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
+    /// The slot of the costliest stalled connection.
+    fn next<N: Net>(
+        &mut self,
+        now: Nanos,
+        conns: &Connections,
+        transmitter: &Transmitter<Transport<N>>,
+    ) -> Option<usize> {
+        let held_bytes = conns.held().bytes();
+        // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
+        let looks = if self.is_full(held_bytes) { 0 } else { STALLED_LOOKS };
+        let is_stalled = |at| transmitter.is_slow(at, looks);
+        let stalled = || conns.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
+        while let Some(owner) = self.next_found(now, held_bytes, stalled) {
+            // It may have read since.
+            if let Some(at) = conns.slot(owner).filter(|at| is_stalled(*at)) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The next of those that were found, or are now.
+    fn next_found(&mut self, now: Nanos, held_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
         if self.costliest.is_empty() && now >= self.next_look_at() {
             self.looked_at = now;
             self.costliest = costliest(stalled(), self.excess_bytes(held_bytes));
@@ -101,39 +125,27 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
     found
 }
 
+impl From<&Conn> for Stalled {
+    fn from(conn: &Conn) -> Stalled {
+        Stalled { client: conn.client, bytes: conn.holding.bytes(), owner: conn.owner }
+    }
+}
+
 impl<N: Net> Worker<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     pub(super) fn make_memory(&mut self) {
         while self.admission.shortage.is_near(self.conns.held().bytes()) && !self.timers.is_turn_over(self.net.now()) {
-            if !self.end_costliest() && !self.give_up_idle(IDLE_FOR) {
+            let now = self.timers.now();
+            if let Some(at) = self.admission.shortage.next(now, &self.conns, &self.transmitter) {
+                let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
+                let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
+                self.journal.fail(now, Kind::Memory, why);
+                self.abandon(at);
+            } else if !self.give_up_idle(IDLE_FOR) {
                 return;
             }
             self.take_departures();
         }
-    }
-
-    /// Ends the costliest stalled connection. False: there is none.
-    fn end_costliest(&mut self) -> bool {
-        let (now, held_bytes) = (self.timers.now(), self.conns.held().bytes());
-        // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
-        let looks = if self.admission.shortage.is_full(held_bytes) { 0 } else { STALLED_LOOKS };
-        let (conns, transmitter) = (&self.conns, &self.transmitter);
-        let is_stalled = |at| transmitter.is_slow(at, looks);
-        let stalled = || {
-            let all = conns.iter().filter(|(at, _)| is_stalled(*at));
-            all.map(|(_, conn)| Stalled { client: conn.client, bytes: conn.holding.bytes(), owner: conn.owner })
-                .collect()
-        };
-        while let Some(owner) = self.admission.shortage.next(now, held_bytes, stalled) {
-            // It may have read since.
-            let Some(at) = self.conns.slot(owner).filter(|at| is_stalled(*at)) else { continue };
-            let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
-            let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
-            self.journal.fail(now, Kind::Memory, why);
-            self.abandon(at);
-            return true;
-        }
-        false
     }
 }
 
@@ -161,10 +173,10 @@ mod tests {
         assert!(!shortage.is_near(899) && shortage.is_near(900) && !shortage.is_full(999) && shortage.is_full(1000));
         assert_eq!((shortage.look_at(899), shortage.look_at(900)), (None, Some(LOOK_EVERY)));
         let found = || vec![stalled(1, 100, 7), stalled(1, 100, 8)];
-        assert_eq!(shortage.next(now, 1000, found), Some(8));
+        assert_eq!(shortage.next_found(now, 1000, found), Some(8));
         assert_eq!(shortage.look_at(1000), Some(Nanos::ZERO), "the other is known");
         let again = || unreachable!("they were looked at just now");
-        assert_eq!([(); 2].map(|()| shortage.next(now, 900, again)), [Some(7), None]);
-        assert_eq!(shortage.next(now + LOOK_EVERY, 900, found), Some(8));
+        assert_eq!([(); 2].map(|()| shortage.next_found(now, 900, again)), [Some(7), None]);
+        assert_eq!(shortage.next_found(now + LOOK_EVERY, 900, found), Some(8));
     }
 }

@@ -9,7 +9,7 @@ use super::Worker;
 use super::exchange::{ExchangeId, Exchanges, Task};
 use super::failures::Kind;
 use crate::net::Net;
-use crate::transmit::Failure;
+use crate::transmit::{Failure, Sink, Socket};
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -64,7 +64,12 @@ impl<N: Net> Worker<N> {
             match self.transmitter.engine(at).event() {
                 None => return,
                 Some(Event::Request { stream, request }) => match self.admission.why_full(self.conns.held()) {
-                    Some(why) => return self.refuse_streams(at, &why),
+                    Some(why) => {
+                        // It has to come again.
+                        let why = format_args!("{}: {why}", self.conns[at].peer());
+                        self.journal.fail(self.timers.now(), Kind::Crowded, why);
+                        return self.abandon(at);
+                    }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
                 },
                 Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
@@ -73,18 +78,11 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// There is no room for more; one that asks for it has to come again.
-    fn refuse_streams(&mut self, at: usize, why: &str) {
-        let peer = self.conns[at].peer();
-        self.journal.fail(self.timers.now(), Kind::Crowded, format_args!("{peer}: {why}"));
-        self.abandon(at);
-    }
-
     fn begin_stream(&mut self, id: ExchangeId, request: Result<Box<OwnedRequest>, Box<Refused>>) {
         let owner = self.conns.name(id.at);
         let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
         streams.begin(id.stream, owner);
-        self.weigh(id.at);
+        self.conns.weigh(id.at, || self.transmitter.unsent_bytes(id.at));
         match request {
             Ok(request) => {
                 let request = request.view();
@@ -126,7 +124,7 @@ impl<N: Net> Worker<N> {
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end_streams(id.at);
             }
-            self.weigh(id.at);
+            self.conns.weigh(id.at, || self.transmitter.unsent_bytes(id.at));
         }
     }
 
@@ -182,7 +180,7 @@ impl<N: Net> Worker<N> {
         }
         self.detach_streams(at);
         self.end_sealed(at);
-        self.transmitter.finish(at);
+        self.transmitter.socket(at).tcp().inspect(|socket| socket.finish());
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);

@@ -23,7 +23,7 @@ impl Line {
             String::new()
         };
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
-        let remarks = [loops, account, http3_off(config), reach(config)].concat();
+        let remarks = [memory(config.limits.memory), loops, account, http3_off(config), reach(config)].concat();
         let passed = config.passed.iter().map(|socket| socket.label()).collect();
         Line { served, passed, remarks }
     }
@@ -36,13 +36,12 @@ impl Line {
         let sockets = self.sockets(server.addresses());
         let at: Vec<String> = server.addresses().iter().map(url).collect();
         let http3 = http3(server.addresses());
-        let memory = memory(server.memory());
         let Line { served, remarks, .. } = self;
         let status = format!("serving {served} at {}", at.join(", "));
         // Whether anybody reads this makes no difference to serving.
         let _ = writeln!(
             std::io::stdout(),
-            "weir: {status} ({why}; at most {connections} connections{memory}{sockets}{http3}{remarks}{share}{guard})"
+            "weir: {status} ({why}; at most {connections} connections{sockets}{http3}{remarks}{share}{guard})"
         );
         status
     }
@@ -106,7 +105,9 @@ fn reach(config: &Config) -> String {
 /// Where a cgroup leaves less than the machine has.
 fn memory(limit: MemoryLimit) -> String {
     match limit.origin {
-        MemoryOrigin::Cgroup => format!(" and {} MiB of memory, for the cgroup's limit", limit.bytes >> 20),
+        MemoryOrigin::Cgroup => {
+            format!("; {} MiB of memory at most, half of what the cgroup allows", limit.bytes >> 20)
+        }
         MemoryOrigin::Asked | MemoryOrigin::Machine => String::new(),
     }
 }
