@@ -79,7 +79,7 @@ impl Waits {
     }
 }
 
-/// A carrier in the system. Given out by [`crate::Drain::open`] only; an id of a closed one is recognised.
+/// A carrier in the system. Given out by [`crate::Scheduler::open`] only; an id of a closed one is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CarrierId {
     pub(crate) slot: u32,

@@ -15,10 +15,10 @@ pub(crate) const NO_CARRIER: u32 = u32::MAX;
 pub enum Size {
     /// Exactly this many, head included.
     Known(u64),
-    /// At least this many; the end is told by [`crate::Drain::on_end`]. Each policy says what it does with it.
+    /// At least this many; the end is told by [`crate::Scheduler::on_end`]. Each policy says what it does with it.
     AtLeast(u64),
     /// Probably this many, as its route has taught: as good as known until that much is sent, and then at least that. The end is
-    /// told by [`crate::Drain::on_end`].
+    /// told by [`crate::Scheduler::on_end`].
     Likely(u64),
 }
 
@@ -33,7 +33,7 @@ pub struct Arrival {
     /// Whose it is, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, an index.
     pub client: u32,
     /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
-    /// [`crate::Drain::on_path`].
+    /// [`crate::Scheduler::on_path`].
     pub path: Path,
 }
 
@@ -44,7 +44,7 @@ impl Arrival {
     }
 }
 
-/// A job in the system. Given out by [`crate::Drain::arrive`] only; an id of a departed job is recognised, and every
+/// A job in the system. Given out by [`crate::Scheduler::arrive`] only; an id of a departed job is recognised, and every
 /// call with it is a no-op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobId {

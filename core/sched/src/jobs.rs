@@ -4,7 +4,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Waits, Why};
-use crate::drain::{Grant, Sent};
+use crate::scheduler::{Grant, Sent};
 use crate::grow::{grow_to, reserve_one};
 use crate::job::{NO_CARRIER, OWN_RANK};
 use crate::{Arrival, Job, JobId, Pace, Size};
@@ -194,7 +194,7 @@ impl Jobs {
     }
 
     /// Room left in a segment that was granted to this carrier, for its next job: half a packet is headers for nothing. Asked after
-    /// [`crate::Drain::on_sent`], before the next grant.
+    /// [`crate::Scheduler::on_sent`], before the next grant.
     pub fn filling(&self, id: CarrierId, room_bytes: u64) -> Option<Grant> {
         let slot = self.carrier(id)?.offered.filter(|_| room_bytes > 0)?;
         let job = self.at(slot);
@@ -262,33 +262,33 @@ mod tests {
     use units::Nanos;
     use units::wire::Framing;
 
-    use crate::{Arrival, Drain, Pace, Precedence, Size, policy};
+    use crate::{Arrival, Scheduler, Pace, Precedence, Size, policy};
 
     #[test]
     fn slots_behind_the_last_in_use_are_given_back() {
         for name in ["srpt", "fair", "fcfs"] {
-            let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+            let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
             let now = Nanos::ZERO;
-            let carrier = drain.open(Framing::ETHERNET);
-            let jobs: Vec<_> = (1..=1000).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            let carrier = scheduler.open(Framing::ETHERNET);
+            let jobs: Vec<_> = (1..=1000).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
             let (last, others) = jobs.split_last().unwrap();
-            others.iter().for_each(|&job| drain.on_end(job));
-            assert_eq!(drain.shrink(), 1001, "the last is in use");
+            others.iter().for_each(|&job| scheduler.on_end(job));
+            assert_eq!(scheduler.shrink(), 1001, "the last is in use");
             // New ones come into low places.
-            let low: Vec<_> = (1..=10).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
-            drain.on_end(*last);
-            assert_eq!(drain.shrink(), 11);
-            assert!(drain.jobs().slots() < 100 && drain.jobs().len() == 10);
-            assert!(drain.jobs().get(*last).is_none() && low.iter().all(|&job| drain.jobs().get(job).is_some()));
+            let low: Vec<_> = (1..=10).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            scheduler.on_end(*last);
+            assert_eq!(scheduler.shrink(), 11);
+            assert!(scheduler.jobs().slots() < 100 && scheduler.jobs().len() == 10);
+            assert!(scheduler.jobs().get(*last).is_none() && low.iter().all(|&job| scheduler.jobs().get(job).is_some()));
             // And the order goes on.
-            let on = drain.arrive_on(now, carrier, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
+            let on = scheduler.arrive_on(now, carrier, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
             let mut left = 11;
-            while let Some(grant) = drain.poll_grant(now) {
-                left -= usize::from(drain.on_sent(now, grant.job, grant.bytes_max).is_departed());
+            while let Some(grant) = scheduler.poll_grant(now) {
+                left -= usize::from(scheduler.on_sent(now, grant.job, grant.bytes_max).is_departed());
             }
-            assert!(left == 0 && drain.jobs().is_empty() && drain.jobs().get(on).is_none());
-            drain.close(carrier);
-            assert_eq!(drain.shrink(), 0);
+            assert!(left == 0 && scheduler.jobs().is_empty() && scheduler.jobs().get(on).is_none());
+            scheduler.close(carrier);
+            assert_eq!(scheduler.shrink(), 0);
         }
     }
 }

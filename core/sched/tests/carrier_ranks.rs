@@ -1,7 +1,7 @@
 //! The laws of how carriers stand among others: by their stage, all that is as urgent as the first.
 
 use proptest::prelude::*;
-use sched::{Arrival, Drain, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, Scheduler, JobId, Pace, Precedence, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -14,9 +14,9 @@ fn streams(urgencies: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Stream>>
 
 /// Which jobs are served, a unit each tick, while one arrives every third.
 fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
-    let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+    let mut scheduler = Scheduler::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
     let framing = Framing::ETHERNET.with_segment(1);
-    let carriers: Vec<_> = (0..4).map(|_| drain.open(framing)).collect();
+    let carriers: Vec<_> = (0..4).map(|_| scheduler.open(framing)).collect();
     let (mut jobs, mut order): (Vec<JobId>, Vec<usize>) = (Vec::new(), Vec::new());
     for tick in 0.. {
         if tick % 3 == 0
@@ -24,12 +24,12 @@ fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
         {
             let precedence = Precedence { urgency: *urgency, is_incremental: false };
             let arrival = Arrival::of(Size::Known(*bytes));
-            jobs.push(drain.arrive_on(Nanos(tick), carriers[*at], arrival, precedence).unwrap());
+            jobs.push(scheduler.arrive_on(Nanos(tick), carriers[*at], arrival, precedence).unwrap());
         }
-        match drain.poll_grant(Nanos(tick)) {
+        match scheduler.poll_grant(Nanos(tick)) {
             Some(grant) => {
                 order.push(jobs.iter().position(|job| *job == grant.job).unwrap());
-                let _ = drain.on_sent(Nanos(tick), grant.job, 1);
+                let _ = scheduler.on_sent(Nanos(tick), grant.job, 1);
             }
             None if jobs.len() == streams.len() => return order,
             None => {}
@@ -79,17 +79,17 @@ proptest! {
 
 /// The jobs in order of their ends, all there at 0: size and urgency on one carrier, and one of `other` on another.
 fn ends(spec: &str, jobs: &[(u64, u8)], other: u64) -> Vec<usize> {
-    let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::WHOLE);
-    let [mine, yours] = [(); 2].map(|()| drain.open(Framing::ETHERNET.with_segment(1 << 62)));
+    let mut scheduler = Scheduler::new(policy::parse(spec).unwrap(), Pace::WHOLE);
+    let [mine, yours] = [(); 2].map(|()| scheduler.open(Framing::ETHERNET.with_segment(1 << 62)));
     let all = jobs.iter().map(|job| (mine, *job)).chain([(yours, (other, 0))]);
     let arrive = |(carrier, (bytes, urgency))| {
         let precedence = Precedence { urgency, is_incremental: false };
-        drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), precedence).unwrap()
+        scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), precedence).unwrap()
     };
     let ids: Vec<JobId> = all.map(arrive).collect();
     let mut order = Vec::new();
-    while let Some(grant) = drain.poll_grant(Nanos(0)) {
-        let _ = drain.on_sent(Nanos(0), grant.job, grant.bytes_max);
+    while let Some(grant) = scheduler.poll_grant(Nanos(0)) {
+        let _ = scheduler.on_sent(Nanos(0), grant.job, grant.bytes_max);
         order.push(ids.iter().position(|id| *id == grant.job).unwrap());
     }
     order
@@ -111,16 +111,16 @@ fn clients_that_share_the_link_stand_by_it() {
     let share = policy::ClientShare { allowance_bytes: 1 << 40, idle_bytes_per_s: 1 };
     for client in [0, 1] {
         let spec: policy::PolicySpec = "srpt".parse().unwrap();
-        let mut drain = Drain::new(spec.build_shared(share), Pace::WHOLE);
-        let [mine, yours] = [(); 2].map(|()| drain.open(Framing::ETHERNET.with_segment(1 << 62)));
+        let mut scheduler = Scheduler::new(spec.build_shared(share), Pace::WHOLE);
+        let [mine, yours] = [(); 2].map(|()| scheduler.open(Framing::ETHERNET.with_segment(1 << 62)));
         let mut arrive = |carrier, client, bytes, urgency| {
             let arrival = Arrival { client, ..Arrival::of(Size::Known(bytes)) };
-            drain.arrive_on(Nanos(0), carrier, arrival, Precedence { urgency, is_incremental: false }).unwrap()
+            scheduler.arrive_on(Nanos(0), carrier, arrival, Precedence { urgency, is_incremental: false }).unwrap()
         };
         // Two of 4 are wanted together: another's 7 is less than both.
         arrive(mine, 0, 4, 0);
         arrive(mine, 0, 4, 0);
         let other = arrive(yours, client, 7, 0);
-        assert_eq!(drain.poll_grant(Nanos(0)).map(|grant| grant.job), Some(other), "of client {client}");
+        assert_eq!(scheduler.poll_grant(Nanos(0)).map(|grant| grant.job), Some(other), "of client {client}");
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec};
 use sched::policy::Order;
-use sched::{Arrival, CarrierId, Drain, Grant, Guard, JobId, Pace, Policy, Precedence, Sent, Size, Why, policy};
+use sched::{Arrival, CarrierId, Scheduler, Grant, Guard, JobId, Pace, Policy, Precedence, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -31,7 +31,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..250)
 }
 
-/// How jobs come into a drain.
+/// How jobs come into a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Plain,
@@ -41,9 +41,9 @@ enum Way {
     Told,
 }
 
-/// A drain whose jobs are known by their order of arrival.
+/// A scheduler whose jobs are known by their order of arrival.
 struct Jobs {
-    drain: Drain,
+    scheduler: Scheduler,
     way: Way,
     jobs: Vec<(JobId, Option<CarrierId>)>,
 }
@@ -51,27 +51,27 @@ struct Jobs {
 impl Jobs {
     fn new(spec: &str, rate: Option<&str>, way: Way) -> Jobs {
         let pace = rate.map_or(Pace::UNLIMITED, |rate| Pace::of_line(rate.parse().unwrap()));
-        let drain = Drain::new(policy_of(spec), pace).with_guard(Guard::new(20));
-        Jobs { drain, way, jobs: Vec::new() }
+        let scheduler = Scheduler::new(policy_of(spec), pace).with_guard(Guard::new(20));
+        Jobs { scheduler, way, jobs: Vec::new() }
     }
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
-        let carrier = (self.way == Way::Carried).then(|| self.drain.open(arrival.framing));
+        let carrier = (self.way == Way::Carried).then(|| self.scheduler.open(arrival.framing));
         let id = match carrier {
-            Some(carrier) => self.drain.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
+            Some(carrier) => self.scheduler.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
-                let id = self.drain.arrive(now, Arrival { size: Size::AtLeast(1), ..arrival });
-                self.drain.on_size(id, arrival.size);
+                let id = self.scheduler.arrive(now, Arrival { size: Size::AtLeast(1), ..arrival });
+                self.scheduler.on_size(id, arrival.size);
                 id
             }
-            None => self.drain.arrive(now, arrival),
+            None => self.scheduler.arrive(now, arrival),
         };
         self.jobs.push((id, carrier));
     }
 
     fn gone(&mut self, at: usize) {
         if let Some(carrier) = self.jobs[at].1 {
-            self.drain.close(carrier);
+            self.scheduler.close(carrier);
         }
     }
 
@@ -84,32 +84,32 @@ impl Jobs {
                 self.arrive(now, Arrival { class, ..Arrival::of(size) });
             }
             Step::Serve { of_grant } => {
-                if let Some(Grant { job, bytes_max, .. }) = self.drain.poll_grant(now) {
+                if let Some(Grant { job, bytes_max, .. }) = self.scheduler.poll_grant(now) {
                     let at = self.jobs.iter().position(|known| known.0 == job).unwrap();
                     seen = Some((at, bytes_max));
                     // Part of what was granted, as whole segments or not, or all of it.
                     let bytes = if of_grant == 0 { bytes_max } else { bytes_max * of_grant / 4 };
-                    if self.drain.on_sent(now, job, bytes).is_departed() {
+                    if self.scheduler.on_sent(now, job, bytes).is_departed() {
                         self.gone(at);
                     }
                 }
             }
-            Step::Wait { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_wait(id, Why::Carrier)),
-            Step::Ready { of_jobs } => self.on_job(of_jobs, |drain, id| drain.on_wait_over(now, id, Why::Carrier)),
+            Step::Wait { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait(id, Why::Carrier)),
+            Step::Ready { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait_over(now, id, Why::Carrier)),
             Step::Abort { of_jobs } => {
-                self.on_job(of_jobs, |drain, id| drain.on_end(id));
+                self.on_job(of_jobs, |scheduler, id| scheduler.on_end(id));
                 if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
                     self.gone(at);
                 }
             }
             Step::Pass { .. } => {}
         }
-        (seen, self.drain.poll_timeout())
+        (seen, self.scheduler.poll_timeout())
     }
 
-    fn on_job(&mut self, of_jobs: usize, act: impl FnOnce(&mut Drain, JobId)) {
+    fn on_job(&mut self, of_jobs: usize, act: impl FnOnce(&mut Scheduler, JobId)) {
         if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
-            act(&mut self.drain, self.jobs[at].0);
+            act(&mut self.scheduler, self.jobs[at].0);
         }
     }
 }
@@ -142,7 +142,7 @@ fn policy_of(spec: &str) -> Box<dyn Policy> {
 }
 
 proptest! {
-    /// Every decision of a drain without carriers is that of one with a carrier for each job, step by step.
+    /// Every decision of a scheduler without carriers is that of one with a carrier for each job, step by step.
     #[test]
     fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
         let rate = is_paced.then_some("10mbit");
@@ -154,10 +154,10 @@ proptest! {
             }
             let seen = [plain.step(now, step), carried.step(now, step)];
             prop_assert_eq!(seen[0], seen[1], "{} after {:?}", spec, step);
-            prop_assert_eq!(plain.drain.jobs().len(), carried.drain.jobs().len());
+            prop_assert_eq!(plain.scheduler.jobs().len(), carried.scheduler.jobs().len());
         }
-        prop_assert_eq!(plain.drain.pacer().ledger().charged_bytes(), carried.drain.pacer().ledger().charged_bytes());
-        prop_assert_eq!(plain.drain.order().longest_wait(), carried.drain.order().longest_wait());
+        prop_assert_eq!(plain.scheduler.pacer().ledger().charged_bytes(), carried.scheduler.pacer().ledger().charged_bytes());
+        prop_assert_eq!(plain.scheduler.order().longest_wait(), carried.scheduler.order().longest_wait());
     }
 }
 
@@ -184,8 +184,8 @@ fn unit_framing() -> Framing {
     Framing::ETHERNET.with_segment(1)
 }
 
-fn opened(drain: &mut Drain, carriers: usize) -> Vec<CarrierId> {
-    (0..carriers).map(|_| drain.open(unit_framing())).collect()
+fn opened(scheduler: &mut Scheduler, carriers: usize) -> Vec<CarrierId> {
+    (0..carriers).map(|_| scheduler.open(unit_framing())).collect()
 }
 
 fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
@@ -198,21 +198,21 @@ proptest! {
     #[test]
     fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
         let serve = |with_carriers: bool| {
-            let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
-            let carriers = opened(&mut drain, 4);
+            let mut scheduler = Scheduler::new(policy_of(spec), Pace::UNLIMITED);
+            let carriers = opened(&mut scheduler, 4);
             let (mut numbers, mut order) = (Vec::new(), Vec::new());
             for (tick, stream) in streams.iter().map(Some).chain(std::iter::repeat(None)).enumerate() {
                 let now = Nanos(tick as u64);
                 if let Some((at, bytes, ..)) = stream {
                     let arrival = Arrival { framing: unit_framing(), ..Arrival::of(Size::Known(*bytes)) };
                     numbers.push(match with_carriers {
-                        true => drain.arrive_on(now, carriers[*at], arrival, Precedence::default()).unwrap(),
-                        false => drain.arrive(now, arrival),
+                        true => scheduler.arrive_on(now, carriers[*at], arrival, Precedence::default()).unwrap(),
+                        false => scheduler.arrive(now, arrival),
                     });
                 }
-                let Some(grant) = drain.poll_grant(now) else { return order };
+                let Some(grant) = scheduler.poll_grant(now) else { return order };
                 order.push(numbers.iter().position(|id| *id == grant.job).unwrap());
-                let _ = drain.on_sent(now, grant.job, 1);
+                let _ = scheduler.on_sent(now, grant.job, 1);
             }
             order
         };
@@ -222,12 +222,12 @@ proptest! {
     /// All bytes of all jobs leave, whatever waits, is wished or closed meanwhile; the link is charged what was carried.
     #[test]
     fn content_and_link_bytes_are_conserved(streams in streams(true), waits in prop::collection::vec((0usize..30, 0usize..4), 0..60)) {
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace { rate: "1gbit".parse().ok(), ..Pace::UNLIMITED });
-        let carriers = opened(&mut drain, 4);
+        let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace { rate: "1gbit".parse().ok(), ..Pace::UNLIMITED });
+        let carriers = opened(&mut scheduler, 4);
         let mut jobs: Vec<(JobId, u64, u64)> = Vec::new();
         for (at, bytes, urgency, is_incremental) in streams {
             let arrival = Arrival::of(Size::Known(bytes * 500));
-            let id = drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence { urgency, is_incremental }).unwrap();
+            let id = scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence { urgency, is_incremental }).unwrap();
             jobs.push((id, bytes * 500, 0));
         }
         let whys = [Why::Carrier, Why::Disk, Why::Source, Why::Stream];
@@ -236,25 +236,25 @@ proptest! {
             let now = Nanos::from_millis(tick);
             if let Some((at, why)) = waits.next() {
                 let (id, why) = (jobs[at % jobs.len()].0, whys[why]);
-                if tick % 2 == 0 { drain.on_wait(id, why) } else { drain.on_wait_over(now, id, why) }
-                drain.on_precedence(id, Precedence { urgency: tick as u8 % 8, is_incremental: tick % 3 == 0 });
-                if tick % 5 == 0 { drain.on_wait(carriers[at % 4], Why::Carrier) } else { drain.on_wait_over(now, carriers[at % 4], Why::Carrier) }
+                if tick % 2 == 0 { scheduler.on_wait(id, why) } else { scheduler.on_wait_over(now, id, why) }
+                scheduler.on_precedence(id, Precedence { urgency: tick as u8 % 8, is_incremental: tick % 3 == 0 });
+                if tick % 5 == 0 { scheduler.on_wait(carriers[at % 4], Why::Carrier) } else { scheduler.on_wait_over(now, carriers[at % 4], Why::Carrier) }
             } else {
-                jobs.iter().for_each(|job| whys.into_iter().for_each(|why| drain.on_wait_over(now, job.0, why)));
-                carriers.iter().for_each(|carrier| drain.on_wait_over(now, *carrier, Why::Carrier));
+                jobs.iter().for_each(|job| whys.into_iter().for_each(|why| scheduler.on_wait_over(now, job.0, why)));
+                carriers.iter().for_each(|carrier| scheduler.on_wait_over(now, *carrier, Why::Carrier));
             }
-            let Some(grant) = drain.poll_grant(now) else {
-                if drain.jobs().is_empty() { break } else { continue }
+            let Some(grant) = scheduler.poll_grant(now) else {
+                if scheduler.jobs().is_empty() { break } else { continue }
             };
             // A frame's header of nine bytes goes before the content.
             let content_bytes = grant.bytes_max.min(grant.room_bytes.saturating_sub(9).max(1));
             let sent = Sent { content_bytes, carried_bytes: content_bytes + 9 };
             carried += Framing::ETHERNET.with_segment(1).wire_bytes(sent.carried_bytes);
             jobs.iter_mut().find(|job| job.0 == grant.job).unwrap().2 += content_bytes;
-            let _ = drain.on_sent(now, grant.job, sent);
+            let _ = scheduler.on_sent(now, grant.job, sent);
         }
         prop_assert!(jobs.iter().all(|(_, size, sent)| size == sent), "{:?}", jobs);
-        prop_assert_eq!(drain.pacer().ledger().charged_bytes(), carried);
+        prop_assert_eq!(scheduler.pacer().ledger().charged_bytes(), carried);
     }
 }
 
@@ -262,13 +262,13 @@ proptest! {
 #[test]
 fn fair_is_fair_between_carriers() {
     for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
-        let mut drain = Drain::new(policy_of(spec), Pace::UNLIMITED);
-        let carriers = opened(&mut drain, 2);
+        let mut scheduler = Scheduler::new(policy_of(spec), Pace::UNLIMITED);
+        let carriers = opened(&mut scheduler, 2);
         let mut of_first = Vec::new();
         for (at, jobs) in [(0, 6), (1, 1)] {
             for _ in 0..jobs {
                 let arrival = Arrival::of(Size::Known(1000));
-                let id = drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap();
+                let id = scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap();
                 if at == 0 {
                     of_first.push(id);
                 }
@@ -276,13 +276,13 @@ fn fair_is_fair_between_carriers() {
         }
         let mut had = [0, 0];
         for tick in 0..500 {
-            let grant = drain.poll_grant(Nanos(tick)).unwrap();
+            let grant = scheduler.poll_grant(Nanos(tick)).unwrap();
             had[usize::from(!of_first.contains(&grant.job))] += 1;
-            let _ = drain.on_sent(Nanos(tick), grant.job, 1);
+            let _ = scheduler.on_sent(Nanos(tick), grant.job, 1);
             if tick % 50 == 0 {
                 // A new stream on a busy carrier is no newcomer.
                 let arrival = Arrival::of(Size::Known(1000));
-                of_first.extend(drain.arrive_on(Nanos(tick), carriers[0], arrival, Precedence::default()));
+                of_first.extend(scheduler.arrive_on(Nanos(tick), carriers[0], arrival, Precedence::default()));
             }
         }
         assert_eq!(had, [250, 250], "{spec}");
@@ -293,68 +293,68 @@ fn fair_is_fair_between_carriers() {
 #[test]
 fn a_closed_carrier_frees_its_jobs() {
     for spec in SPECS {
-        let mut drain =
-            Drain::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap())).with_guard(Guard::new(10));
-        let carrier = drain.open(Framing::ETHERNET);
+        let mut scheduler =
+            Scheduler::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap())).with_guard(Guard::new(10));
+        let carrier = scheduler.open(Framing::ETHERNET);
         let arrival = Arrival::of(Size::Known(5000));
         let jobs: Vec<JobId> =
-            (0..3).map(|_| drain.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).unwrap()).collect();
-        let grant = drain.poll_grant(Nanos(0)).unwrap();
-        drain.on_wait(jobs[1], Why::Disk);
-        drain.close(carrier);
-        assert_eq!((drain.jobs().len(), drain.poll_timeout()), (0, None), "{spec}");
-        assert!(drain.on_sent(Nanos(1), grant.job, 100).is_departed());
-        let next = drain.open(Framing::ETHERNET);
-        let job = drain.arrive_on(Nanos(2), next, arrival, Precedence::default()).unwrap();
-        drain.close(carrier);
-        drain.on_wait(carrier, Why::Carrier);
-        drain.on_precedence(jobs[0], Precedence { urgency: 0, is_incremental: true });
-        assert_eq!(drain.arrive_on(Nanos(2), carrier, arrival, Precedence::default()), None);
-        assert_eq!(drain.poll_grant(Nanos::from_secs(1)).map(|grant| grant.job), Some(job), "{spec}");
+            (0..3).map(|_| scheduler.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).unwrap()).collect();
+        let grant = scheduler.poll_grant(Nanos(0)).unwrap();
+        scheduler.on_wait(jobs[1], Why::Disk);
+        scheduler.close(carrier);
+        assert_eq!((scheduler.jobs().len(), scheduler.poll_timeout()), (0, None), "{spec}");
+        assert!(scheduler.on_sent(Nanos(1), grant.job, 100).is_departed());
+        let next = scheduler.open(Framing::ETHERNET);
+        let job = scheduler.arrive_on(Nanos(2), next, arrival, Precedence::default()).unwrap();
+        scheduler.close(carrier);
+        scheduler.on_wait(carrier, Why::Carrier);
+        scheduler.on_precedence(jobs[0], Precedence { urgency: 0, is_incremental: true });
+        assert_eq!(scheduler.arrive_on(Nanos(2), carrier, arrival, Precedence::default()), None);
+        assert_eq!(scheduler.poll_grant(Nanos::from_secs(1)).map(|grant| grant.job), Some(job), "{spec}");
     }
 }
 
 #[test]
 fn a_carrier_has_a_bound() {
-    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
-    let carrier = drain.open(Framing::ETHERNET);
+    let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let carrier = scheduler.open(Framing::ETHERNET);
     let taken = (0..1000)
-        .filter(|_| drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some());
+        .filter(|_| scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some());
     assert_eq!(taken.count(), sched::JOBS_PER_CARRIER_MAX);
 }
 
 /// A response that ends within a segment leaves the rest of it to the next of its carrier, and nobody else's segment is cut short.
 #[test]
 fn the_rest_of_a_segment_is_the_next_jobs() {
-    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::of_line("1mbit".parse().unwrap()));
-    let carrier = drain.open(Framing::ETHERNET);
+    let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line("1mbit".parse().unwrap()));
+    let carrier = scheduler.open(Framing::ETHERNET);
     let [small, large] = [500, 5000].map(|bytes| {
-        drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), Precedence::default()).unwrap()
+        scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), Precedence::default()).unwrap()
     });
-    let grant = drain.poll_grant(Nanos(0)).unwrap();
+    let grant = scheduler.poll_grant(Nanos(0)).unwrap();
     assert_eq!((grant.job, grant.bytes_max, grant.room_bytes), (small, 500, 1448));
-    assert!(drain.on_sent(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
-    let filling = drain.jobs().filling(carrier, 1448 - 509).unwrap();
+    assert!(scheduler.on_sent(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
+    let filling = scheduler.jobs().filling(carrier, 1448 - 509).unwrap();
     assert_eq!((filling.job, filling.bytes_max), (large, 939));
-    let _ = drain.on_sent(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
-    assert_eq!(drain.jobs().filling(carrier, 0), None);
-    let grant = drain.poll_grant(Nanos::from_secs(1)).unwrap();
+    let _ = scheduler.on_sent(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
+    assert_eq!(scheduler.jobs().filling(carrier, 0), None);
+    let grant = scheduler.poll_grant(Nanos::from_secs(1)).unwrap();
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }
 
 /// A size that was likely ranks as if known, then by what was sent, and is corrected when it becomes known.
 #[test]
 fn a_likely_size_ranks_until_it_is_passed() {
-    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
     let unit = |size| Arrival { framing: unit_framing(), ..Arrival::of(size) };
-    let likely = drain.arrive(Nanos(0), unit(Size::Likely(10)));
-    let other = drain.arrive(Nanos(0), unit(Size::Likely(40)));
+    let likely = scheduler.arrive(Nanos(0), unit(Size::Likely(10)));
+    let other = scheduler.arrive(Nanos(0), unit(Size::Likely(40)));
     let mut serve = |tick| {
-        let job = drain.poll_grant(Nanos(tick)).unwrap().job;
-        let _ = drain.on_sent(Nanos(tick), job, 1);
+        let job = scheduler.poll_grant(Nanos(tick)).unwrap().job;
+        let _ = scheduler.on_sent(Nanos(tick), job, 1);
         if tick == 50 {
-            drain.on_size(other, Size::Known(200));
-            drain.on_size(other, Size::Likely(1));
+            scheduler.on_size(other, Size::Known(200));
+            scheduler.on_size(other, Size::Likely(1));
         }
         job
     };
@@ -363,60 +363,60 @@ fn a_likely_size_ranks_until_it_is_passed() {
     assert_eq!(order.iter().take_while(|is_likely| **is_likely).count(), 41);
     assert!(order[41..=50].iter().all(|is_likely| !is_likely));
     assert!(order[51..].iter().all(|is_likely| *is_likely), "the other has 190 left by then");
-    drain.on_end(likely);
-    assert_eq!(drain.jobs().len(), 1);
+    scheduler.on_end(likely);
+    assert_eq!(scheduler.jobs().len(), 1);
 }
 
 /// Two jobs on a carrier, 100 and 900 bytes, and one of 300 on another.
-fn two_carriers() -> (Drain, [JobId; 3]) {
-    let mut drain = Drain::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
-    let carriers = opened(&mut drain, 2);
+fn two_carriers() -> (Scheduler, [JobId; 3]) {
+    let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let carriers = opened(&mut scheduler, 2);
     let jobs = [(0, 100), (0, 900), (1, 300)].map(|(at, bytes)| {
         let arrival = Arrival::of(Size::Known(bytes));
-        drain.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
+        scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
     });
-    (drain, jobs)
+    (scheduler, jobs)
 }
 
-fn first(drain: &mut Drain) -> Option<JobId> {
-    drain.poll_grant(Nanos(0)).map(|grant| grant.job)
+fn first(scheduler: &mut Scheduler) -> Option<JobId> {
+    scheduler.poll_grant(Nanos(0)).map(|grant| grant.job)
 }
 
 /// A PRIORITY_UPDATE counts at the next grant, within its carrier alone; it may come early, twice, or while the job waits.
 #[test]
 fn a_priority_update_counts_at_once() {
-    let (mut drain, [small, large, other]) = two_carriers();
+    let (mut scheduler, [small, large, other]) = two_carriers();
     let of = |urgency| Precedence { urgency, is_incremental: false };
-    drain.on_precedence(large, of(0));
-    assert_eq!(first(&mut drain), Some(other), "no urgency buys link from another client");
-    drain.on_precedence(other, of(7));
-    drain.on_precedence(other, of(7));
-    assert_eq!(first(&mut drain), Some(other));
-    drain.on_precedence(large, of(4));
-    assert_eq!(first(&mut drain), Some(small));
-    drain.on_wait(large, Why::Stream);
-    drain.on_precedence(large, of(0));
-    assert_eq!(first(&mut drain), Some(small), "who waits is not offered, however urgent");
-    drain.on_wait_over(Nanos(0), large, Why::Stream);
-    drain.on_end(other);
-    assert_eq!(first(&mut drain), Some(large));
+    scheduler.on_precedence(large, of(0));
+    assert_eq!(first(&mut scheduler), Some(other), "no urgency buys link from another client");
+    scheduler.on_precedence(other, of(7));
+    scheduler.on_precedence(other, of(7));
+    assert_eq!(first(&mut scheduler), Some(other));
+    scheduler.on_precedence(large, of(4));
+    assert_eq!(first(&mut scheduler), Some(small));
+    scheduler.on_wait(large, Why::Stream);
+    scheduler.on_precedence(large, of(0));
+    assert_eq!(first(&mut scheduler), Some(small), "who waits is not offered, however urgent");
+    scheduler.on_wait_over(Nanos(0), large, Why::Stream);
+    scheduler.on_end(other);
+    assert_eq!(first(&mut scheduler), Some(large));
 }
 
 /// A shut window of a stream holds that stream alone; a second reason holds it longer.
 #[test]
 fn a_shut_stream_window_holds_one_job() {
-    let (mut drain, [small, large, other]) = two_carriers();
-    drain.on_wait(small, Why::Stream);
-    drain.on_wait(small, Why::Stream);
-    assert_eq!(first(&mut drain), Some(other), "300 before 900");
-    drain.on_end(other);
-    assert_eq!(first(&mut drain), Some(large));
-    drain.on_wait(small, Why::Disk);
-    drain.on_wait_over(Nanos(0), small, Why::Stream);
-    assert_eq!(first(&mut drain), Some(large));
-    drain.on_wait(large, Why::Stream);
-    assert_eq!((first(&mut drain), drain.poll_timeout(), drain.jobs().len()), (None, None, 2));
-    drain.on_wait_over(Nanos(0), small, Why::Disk);
-    drain.on_wait_over(Nanos(0), small, Why::Disk);
-    assert_eq!(first(&mut drain), Some(small));
+    let (mut scheduler, [small, large, other]) = two_carriers();
+    scheduler.on_wait(small, Why::Stream);
+    scheduler.on_wait(small, Why::Stream);
+    assert_eq!(first(&mut scheduler), Some(other), "300 before 900");
+    scheduler.on_end(other);
+    assert_eq!(first(&mut scheduler), Some(large));
+    scheduler.on_wait(small, Why::Disk);
+    scheduler.on_wait_over(Nanos(0), small, Why::Stream);
+    assert_eq!(first(&mut scheduler), Some(large));
+    scheduler.on_wait(large, Why::Stream);
+    assert_eq!((first(&mut scheduler), scheduler.poll_timeout(), scheduler.jobs().len()), (None, None, 2));
+    scheduler.on_wait_over(Nanos(0), small, Why::Disk);
+    scheduler.on_wait_over(Nanos(0), small, Why::Disk);
+    assert_eq!(first(&mut scheduler), Some(small));
 }

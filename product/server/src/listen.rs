@@ -100,7 +100,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
         };
         of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
-    if config.drain.is_paced() {
+    if config.shaping.is_paced() {
         remarks.extend(of_workers[0].first().and_then(|listener| untold(&listener.socket)));
     }
     Ok(Listening { of_workers, remarks })
@@ -143,7 +143,7 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let why = match passed {
         PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
         PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
-        _ if !config.drain.orders_http3() => "with bands HTTP/3 would have no order",
+        _ if !config.shaping.orders_http3() => "with bands HTTP/3 would have no order",
         _ => return None,
     };
     Some(format!(
@@ -167,7 +167,7 @@ fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartErro
 
 #[cfg(feature = "http3")]
 fn speaks_http3(config: &Config, is_secure: bool, is_wanted: bool) -> bool {
-    is_secure && is_wanted && config.drain.orders_http3()
+    is_secure && is_wanted && config.shaping.orders_http3()
 }
 
 /// Where clients speak HTTP/3: a socket beside each, at the same address.
@@ -176,7 +176,7 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     let group = Group {
         count: listeners.len(),
         only_v6: has_ipv4_of_its_own(config, address.port()),
-        control_priority: config.drain.control_priority.unwrap_or(0),
+        control_priority: config.shaping.control_priority.unwrap_or(0),
     };
     if group.count > 1 {
         // One that shares with nobody finds another program.
@@ -200,7 +200,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
             format!("HTTP/3 is off at {address}: UDP: {error}; expected ListenDatagram={address} beside ListenStream=")
         }));
     };
-    let control_priority = config.drain.control_priority.unwrap_or(0);
+    let control_priority = config.shaping.control_priority.unwrap_or(0);
     listeners[0].udp = Some(Arc::new(Udp::adopt(socket.try_clone()?, control_priority)?));
     listeners.iter_mut().for_each(|listener| listener.http3_port = NonZeroU16::new(passed.address.port()));
     Ok(None)
@@ -260,10 +260,10 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
 fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
-    if let Some(bytes) = config.drain.unsent_bytes_max() {
+    if let Some(bytes) = config.shaping.unsent_bytes_max() {
         socket.set_tcp_notsent_lowat(bytes)?;
     }
-    if let Some(priority) = config.drain.control_priority {
+    if let Some(priority) = config.shaping.control_priority {
         // Of what the kernel sends for this socket itself: SYN-ACKs wait behind no response.
         socket.set_priority(priority)?;
     }

@@ -58,7 +58,7 @@ impl Lane {
         }
     }
 
-    /// The best ready job, by its slot in the drain.
+    /// The best ready job, by its slot in the scheduler.
     pub fn first(&self) -> Option<u32> {
         self.inner.first().map(|local| self.slots[local as usize])
     }

@@ -46,7 +46,7 @@ use units::{Nanos, Rate};
 
 /// An order of the ready jobs, and what it has to know for it.
 ///
-/// The [`crate::Drain`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
+/// The [`crate::Scheduler`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
 /// order. A job is named by its slot, a small integer no other job in the system has. Nothing here reads a clock:
 /// waiting alone never changes the order.
 pub trait Policy: Send {

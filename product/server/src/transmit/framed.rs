@@ -60,7 +60,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// The client wishes otherwise.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        self.link.drain.on_precedence(id, precedence);
+        self.link.scheduler.on_precedence(id, precedence);
     }
 
     /// No new requests are taken, and the client learns so.
@@ -129,7 +129,7 @@ impl<S: Socket> Transmitter<S> {
         if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
             return;
         }
-        open.into_iter().for_each(|job| self.link.drain.on_wait_over(now, job, Why::Stream));
+        open.into_iter().for_each(|job| self.link.scheduler.on_wait_over(now, job, Why::Stream));
     }
 
     /// The window of the response's stream, or its connection, is shut.
@@ -137,7 +137,7 @@ impl<S: Socket> Transmitter<S> {
         let shut = &mut framed(&mut self.connections[at]).shut;
         reserve_one(shut);
         shut.push(id);
-        self.link.drain.on_wait(id, Why::Stream);
+        self.link.scheduler.on_wait(id, Why::Stream);
     }
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
@@ -169,7 +169,7 @@ impl<S: Socket> Transmitter<S> {
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
         }
         if !is_all {
-            self.link.drain.on_wait(carrier, Why::Carrier);
+            self.link.scheduler.on_wait(carrier, Why::Carrier);
         }
         self.charge_control(now, at);
         self.connections[at].was_full |= !is_all;

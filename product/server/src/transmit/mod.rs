@@ -1,6 +1,6 @@
-//! The response write path: what is sent is what the drain grants.
+//! The response write path: what is sent is what the scheduler grants.
 //!
-//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
+//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Scheduler`] for grants. With the scheduler
 //! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
 //! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
@@ -68,7 +68,7 @@ use line_feedback::Observer;
 use reads::Reads;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
-use sched::{Drain, JobId};
+use sched::{Scheduler, JobId};
 use sending::Sending;
 use sendings::Sendings;
 use units::Nanos;
@@ -127,9 +127,9 @@ pub struct Transmitter<S: Socket> {
 }
 
 impl<S: Socket> Transmitter<S> {
-    pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
+    pub fn new(scheduler: Scheduler, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         Transmitter {
-            link: Link::new(drain, gauge),
+            link: Link::new(scheduler, gauge),
             marker: None,
             patience,
             limit: Limit::default(),
@@ -168,14 +168,14 @@ impl<S: Socket> Transmitter<S> {
         &self.link
     }
 
-    pub fn drain(&self) -> &Drain {
-        &self.link.drain
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.link.scheduler
     }
 
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
         let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
-        self.link.drain.jobs().is_empty()
+        self.link.scheduler.jobs().is_empty()
             && self.departures.is_empty()
             && self.reads.is_idle()
             && self.unsaid.is_empty()
@@ -184,11 +184,11 @@ impl<S: Socket> Transmitter<S> {
 
     /// From now on this index is another client's, of this weight.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
-        self.link.drain.replace_classes(now, specs);
+        self.link.scheduler.replace_classes(now, specs);
     }
 
     pub fn on_client(&mut self, client: u32, weight: u8) {
-        self.link.drain.on_client(client, weight);
+        self.link.scheduler.on_client(client, weight);
     }
 
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
@@ -198,7 +198,7 @@ impl<S: Socket> Transmitter<S> {
         self.take_reads(began_at);
         #[cfg(feature = "http3")]
         self.tell_time(began_at, clock);
-        self.limit.release(&mut self.link.drain, began_at);
+        self.limit.release(&mut self.link.scheduler, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
             if now - began_at >= TURN_FOR {
@@ -206,7 +206,7 @@ impl<S: Socket> Transmitter<S> {
             }
             self.link.measure(now, clock, &self.connections);
             self.link.follow(now, &mut self.connections);
-            let Some(grant) = self.link.drain.poll_grant(now) else { break };
+            let Some(grant) = self.link.scheduler.poll_grant(now) else { break };
             self.send(now, grant);
         }
         self.link.note_idle();
@@ -224,7 +224,7 @@ impl<S: Socket> Transmitter<S> {
     /// The same without looks at what is acknowledged.
     fn send_timeout(&self) -> Option<Nanos> {
         let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
-        let times = [self.link.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
+        let times = [self.link.scheduler.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
     }
 
@@ -260,11 +260,11 @@ impl<S: Socket> Transmitter<S> {
 
     /// Tells a policy that looks at paths how this one is now.
     fn ask_path(&mut self, id: JobId) {
-        if !self.link.drain.order().needs_path() {
+        if !self.link.scheduler.order().needs_path() {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {
-            self.link.drain.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
+            self.link.scheduler.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
         }
     }
 

@@ -19,7 +19,7 @@ impl<N: Net> Worker<N> {
             ("connections in the accounts of clients", clients as usize),
             ("connections to be read", self.conns.queued()),
             ("open streams", self.admission.streams().count),
-            ("jobs", self.transmitter.drain().jobs().len()),
+            ("jobs", self.transmitter.scheduler().jobs().len()),
             ("answers", self.replies.found()),
         ];
         let left: Vec<String> =
@@ -32,8 +32,8 @@ impl<N: Net> Worker<N> {
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.transmitter.drain().pacer().pace().rate,
-            self.transmitter.drain().jobs().most()
+            self.transmitter.scheduler().pacer().pace().rate,
+            self.transmitter.scheduler().jobs().most()
         )
     }
 

@@ -21,7 +21,7 @@ pub(super) struct OpenStreams {
 }
 
 impl OpenStreams {
-    /// As many as the drain may have jobs beside one of each of so many connections.
+    /// As many as the scheduler may have jobs beside one of each of so many connections.
     pub fn beside(connections_max: usize) -> OpenStreams {
         OpenStreams { count: 0, max: sched::JOBS_MAX.saturating_sub(connections_max) }
     }

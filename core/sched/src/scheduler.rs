@@ -1,4 +1,4 @@
-//! The drain: whose bytes are handed down next, and when.
+//! The scheduler: whose bytes are handed down next, and when.
 //!
 //! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
 //! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
@@ -6,12 +6,12 @@
 //! later decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at
 //! that instant ([`Ledger`] is how the pace is kept).
 //!
-//! The caller asks [`Drain::poll_grant`], writes up to that many bytes, says how many it wrote
-//! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_wait`]: a slow reader is then out
-//! of the order until [`Drain::on_wait_over`], however good its rank, and never holds the link. One grant is
+//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, says how many it wrote
+//! ([`Scheduler::on_sent`]) and, when the connection would take no more, [`Scheduler::on_wait`]: a slow reader is then out
+//! of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 //!
-//! A connection that carries many responses at once is a carrier ([`Drain::open`]); one that carries one at a time needs none, and its jobs
+//! A connection that carries many responses at once is a carrier ([`Scheduler::open`]); one that carries one at a time needs none, and its jobs
 //! stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
 //!
 //! Three owners do the work: [`Jobs`] has the jobs and carriers, [`Order`] the ready ones, [`Pacer`] the link.
@@ -91,7 +91,7 @@ impl From<CarrierId> for Waiter {
     }
 }
 
-pub struct Drain {
+pub struct Scheduler {
     jobs: Jobs,
     order: Order,
     pacer: Pacer,
@@ -99,27 +99,27 @@ pub struct Drain {
     limits: Option<Box<Limits>>,
 }
 
-impl Drain {
-    pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
-        Drain { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
+impl Scheduler {
+    pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Scheduler {
+        Scheduler { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
     }
 
-    /// The same drain with a guard beside its ranks; a policy that starves nobody goes without.
-    pub fn with_guard(self, guard: Guard) -> Drain {
+    /// The same scheduler with a guard beside its ranks; a policy that starves nobody goes without.
+    pub fn with_guard(self, guard: Guard) -> Scheduler {
         assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
-        Drain { order: self.order.with_guard(guard), ..self }
+        Scheduler { order: self.order.with_guard(guard), ..self }
     }
 
-    /// The same drain with another share of the link for foreign traffic in the queue below, in thousandths.
-    pub fn with_foreign_share(self, permille: u32) -> Drain {
-        assert!(self.jobs.is_empty(), "the foreign share is set before the first job arrives");
-        Drain { pacer: self.pacer.with_foreign_share(permille), ..self }
+    /// The same scheduler with another share of the link for cross traffic in the queue below, in thousandths.
+    pub fn with_cross_share(self, permille: u32) -> Scheduler {
+        assert!(self.jobs.is_empty(), "the share of cross traffic is set before the first job arrives");
+        Scheduler { pacer: self.pacer.with_cross_share(permille), ..self }
     }
 
-    /// The same drain with the limits of these classes.
-    pub fn with_classes(self, table: &ClassTable) -> Drain {
+    /// The same scheduler with the limits of these classes.
+    pub fn with_classes(self, table: &ClassTable) -> Scheduler {
         assert!(self.jobs.is_empty(), "classes are set before the first job arrives");
-        Drain { limits: Some(Box::new(Limits::new(table))), ..self }
+        Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
     /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
@@ -208,7 +208,7 @@ impl Drain {
         id
     }
 
-    /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
+    /// Who may send now. `None` while nobody is ready or the link has enough ([`Scheduler::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -302,7 +302,7 @@ impl Drain {
     }
 
     /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
-    /// size is known: an end that comes sooner is told by [`Drain::on_end`].
+    /// size is known: an end that comes sooner is told by [`Scheduler::on_end`].
     pub fn on_size(&mut self, id: JobId, size: Size) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| !matches!(job.size, Size::Known(_))) else { return };
         let before = job.clone();

@@ -21,7 +21,7 @@ pub struct Limits {
     slots: Option<Slots>,
     sharing: Sharing,
     is_limited: Vec<bool>,
-    /// The slots of the drain by the numbers of limited classes' jobs.
+    /// The slots of the scheduler by the numbers of limited classes' jobs.
     jobs: HashMap<u64, u32>,
     /// Jobs that go on at the next look, in place of one that has ended.
     woken: Vec<u64>,
