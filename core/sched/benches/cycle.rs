@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::{Arrival, CarrierId, Scheduler, Guard, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, CarrierId, Guard, JobId, Pace, Precedence, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -10,7 +10,8 @@ fn cycle(criterion: &mut Criterion) {
     for (label, guard) in [("", 0), ("-guard", 50)] {
         for queued in [10, 1_000, 10_000, 100_000] {
             for name in policy::NAMES {
-                let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
+                let mut scheduler =
+                    Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
                 let mut sizes = sizes();
                 for _ in 0..queued {
                     scheduler.arrive(Nanos(0), Arrival::of(Size::Known(sizes.next().unwrap())));
@@ -79,7 +80,8 @@ fn clients(criterion: &mut Criterion) {
             (0..KNOWN).for_each(|client| scheduler.on_client(client, 1));
             for client in 0..waiting {
                 let bytes = sizes.next().expect("without end");
-                scheduler.arrive(Nanos(0), arrival(client * 7 % KNOWN, if client % 2 == 0 { bytes } else { bytes << 20 }));
+                scheduler
+                    .arrive(Nanos(0), arrival(client * 7 % KNOWN, if client % 2 == 0 { bytes } else { bytes << 20 }));
             }
             let mut client = 0;
             criterion.bench_function(&format!("clients/{name}/{waiting}"), |bencher| {
@@ -127,8 +129,8 @@ fn classes(criterion: &mut Criterion) {
             let mut class_of = vec![0u16; 65_536];
             let mut arrive = |scheduler: &mut Scheduler, class_of: &mut [u16], class: u16| {
                 let bytes = (1 + sizes.next().expect("without end")) << 4;
-                let id =
-                    scheduler.arrive(Nanos(0), Arrival { class, client: class.into(), ..Arrival::of(Size::Known(bytes)) });
+                let id = scheduler
+                    .arrive(Nanos(0), Arrival { class, client: class.into(), ..Arrival::of(Size::Known(bytes)) });
                 class_of[id.slot()] = class;
             };
             (0..4 * count).for_each(|at| arrive(&mut scheduler, &mut class_of, (at % count) as u16));

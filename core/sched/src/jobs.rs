@@ -4,9 +4,9 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Waits, Why};
-use crate::scheduler::{Grant, Sent};
 use crate::grow::{grow_to, reserve_one};
 use crate::job::{NO_CARRIER, OWN_RANK};
+use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
@@ -262,7 +262,7 @@ mod tests {
     use units::Nanos;
     use units::wire::Framing;
 
-    use crate::{Arrival, Scheduler, Pace, Precedence, Size, policy};
+    use crate::{Arrival, Pace, Precedence, Scheduler, Size, policy};
 
     #[test]
     fn slots_behind_the_last_in_use_are_given_back() {
@@ -279,7 +279,9 @@ mod tests {
             scheduler.on_end(*last);
             assert_eq!(scheduler.shrink(), 11);
             assert!(scheduler.jobs().slots() < 100 && scheduler.jobs().len() == 10);
-            assert!(scheduler.jobs().get(*last).is_none() && low.iter().all(|&job| scheduler.jobs().get(job).is_some()));
+            assert!(
+                scheduler.jobs().get(*last).is_none() && low.iter().all(|&job| scheduler.jobs().get(job).is_some())
+            );
             // And the order goes on.
             let on = scheduler.arrive_on(now, carrier, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
             let mut left = 11;

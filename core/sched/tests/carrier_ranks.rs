@@ -1,7 +1,7 @@
 //! The laws of how carriers stand among others: by their stage, all that is as urgent as the first.
 
 use proptest::prelude::*;
-use sched::{Arrival, Scheduler, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec};
 use sched::policy::Order;
-use sched::{Arrival, CarrierId, Scheduler, Grant, Guard, JobId, Pace, Policy, Precedence, Sent, Size, Why, policy};
+use sched::{Arrival, CarrierId, Grant, Guard, JobId, Pace, Policy, Precedence, Scheduler, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -95,7 +95,9 @@ impl Jobs {
                 }
             }
             Step::Wait { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait(id, Why::Carrier)),
-            Step::Ready { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait_over(now, id, Why::Carrier)),
+            Step::Ready { of_jobs } => {
+                self.on_job(of_jobs, |scheduler, id| scheduler.on_wait_over(now, id, Why::Carrier))
+            }
             Step::Abort { of_jobs } => {
                 self.on_job(of_jobs, |scheduler, id| scheduler.on_end(id));
                 if let Some(at) = of_jobs.checked_rem(self.jobs.len()) {
@@ -318,8 +320,9 @@ fn a_closed_carrier_frees_its_jobs() {
 fn a_carrier_has_a_bound() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
     let carrier = scheduler.open(Framing::ETHERNET);
-    let taken = (0..1000)
-        .filter(|_| scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some());
+    let taken = (0..1000).filter(|_| {
+        scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some()
+    });
     assert_eq!(taken.count(), sched::JOBS_PER_CARRIER_MAX);
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{ClientShare, Order};
-use sched::{Arrival, CarrierId, Scheduler, Guard, JobId, Pace, Precedence, Sharing, Size, Why};
+use sched::{Arrival, CarrierId, Guard, JobId, Pace, Precedence, Scheduler, Sharing, Size, Why};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sched::policy::{ClientShare, NAMES, PolicySpec};
-use sched::{Arrival, Scheduler, JobId, Pace, Precedence, Size, Why};
+use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -308,7 +308,10 @@ fn an_idle_link_forgives() {
     scheduler.arrive(Nanos(150), job(1, 10));
     scheduler.on_wait(greedy, Why::Carrier);
     scheduler.on_wait_over(Nanos(9999), greedy, Why::Carrier);
-    assert_eq!((scheduler.order().policy().ahead_bytes(0), scheduler.order().policy().ahead_bytes(1)), (Some(50), Some(0)));
+    assert_eq!(
+        (scheduler.order().policy().ahead_bytes(0), scheduler.order().policy().ahead_bytes(1)),
+        (Some(50), Some(0))
+    );
 }
 
 /// In the kernel's bands too: it has the last.
@@ -318,15 +321,19 @@ fn a_client_ahead_has_the_last_band() {
     let job = scheduler.arrive(Nanos::ZERO, job(0, 1100));
     assert_eq!(scheduler.order().band(scheduler.jobs(), job), 1);
     let _ = scheduler.on_sent(Nanos::ZERO, job, 600);
-    assert_eq!((scheduler.order().policy().ahead_bytes(0), scheduler.order().band(scheduler.jobs(), job)), (Some(300), 2));
+    assert_eq!(
+        (scheduler.order().policy().ahead_bytes(0), scheduler.order().band(scheduler.jobs(), job)),
+        (Some(300), 2)
+    );
 }
 
 #[test]
 fn streams_of_a_carrier_are_one_client() {
     let mut scheduler = shared("srpt", 100);
     let carrier = scheduler.open(Framing::ETHERNET.with_segment(1));
-    let on =
-        |scheduler: &mut Scheduler, bytes| scheduler.arrive_on(Nanos::ZERO, carrier, job(0, bytes), Precedence::default()).unwrap();
+    let on = |scheduler: &mut Scheduler, bytes| {
+        scheduler.arrive_on(Nanos::ZERO, carrier, job(0, bytes), Precedence::default()).unwrap()
+    };
     let streams = [300, 200, 100].map(|bytes| on(&mut scheduler, bytes));
     let other = scheduler.arrive(Nanos::ZERO, job(1, 1000));
     let mut order = Vec::new();

@@ -1,6 +1,6 @@
 //! The guard's promise under overload: an hour at a load of 1.05 beside five downloads.
 
-use sched::{Arrival, Scheduler, Guard, Job, JobId, Pace, Size, policy};
+use sched::{Arrival, Guard, Job, JobId, Pace, Scheduler, Size, policy};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -63,7 +63,8 @@ impl Overload {
             }
             self.serve_one();
         }
-        let waiting = self.last_byte_at.iter().filter(|(id, _)| self.scheduler.jobs().get(*id).is_some_and(Job::is_ready));
+        let waiting =
+            self.last_byte_at.iter().filter(|(id, _)| self.scheduler.jobs().get(*id).is_some_and(Job::is_ready));
         let longest_left = waiting.map(|(id, _)| self.wait_of(*id)).max().expect("the load is above one");
         self.longest = self.longest.max(longest_left);
         self.promised =
@@ -78,7 +79,8 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
         overload.run(3600);
         let (longest, promised) = (overload.longest, overload.promised);
         assert!(
-            overload.scheduler.order().longest_wait() <= longest && overload.scheduler.jobs().most() == overload.most_ready
+            overload.scheduler.order().longest_wait() <= longest
+                && overload.scheduler.jobs().most() == overload.most_ready
         );
         assert!(longest <= promised, "{permille}: {longest:?} of {promised:?}, {} ready", overload.most_ready);
     }

@@ -1,7 +1,7 @@
 //! What each policy promises, checked against the plainest statement of it: a scan of all jobs at every tick.
 
 use proptest::prelude::*;
-use sched::{Arrival, Scheduler, Guard, JobId, Pace, Path, Size, Why, policy};
+use sched::{Arrival, Guard, JobId, Pace, Path, Scheduler, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -278,10 +278,10 @@ fn fsp_lets_nobody_leave_twice() {
 #[test]
 fn fsp_shares_with_jobs_of_unknown_size() {
     let mut scheduler = Scheduler::new(policy::parse("fsp").unwrap(), Pace::UNLIMITED);
-    let blind =
-        scheduler.arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::AtLeast(1)) });
-    let known =
-        scheduler.arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(50)) });
+    let blind = scheduler
+        .arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::AtLeast(1)) });
+    let known = scheduler
+        .arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(50)) });
     let mut ticks = 0;
     while scheduler.jobs().get(known).is_some() {
         let grant = scheduler.poll_grant(Nanos(ticks)).unwrap();

@@ -1,6 +1,6 @@
 //! A scheduler above a line that serialises: what stands in front of a newcomer.
 
-use sched::{Arrival, Correction, Scheduler, Pace, Size, Why, policy};
+use sched::{Arrival, Correction, Pace, Scheduler, Size, Why, policy};
 use units::Nanos;
 
 /// A full packet at 10 Mbit/s.

@@ -154,7 +154,8 @@ fn groups(summary: &Summary) -> Vec<Row> {
 }
 
 fn accounts(summary: &Summary) -> Vec<Row> {
-    let heading = row("run", &["policy", "shaping", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
+    let heading =
+        row("run", &["policy", "shaping", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
     block(heading, summary, |run| {
         vec![
             cut(&run.policy, POLICY_CHARS_MAX),

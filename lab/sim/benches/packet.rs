@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sim::Hooks;
-use sim::packet::{Config, Discipline, Shaping, PathConfig, poisson, run};
+use sim::packet::{Config, Discipline, PathConfig, Shaping, poisson, run};
 use units::Nanos;
 use workload::{Distribution, Job, LoadProfile};
 

@@ -18,7 +18,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sched::line::Bounds;
 use sim::Hooks;
-use sim::packet::{self, Config, Discipline, Shaping, Outcome, PathConfig, Server, Shape, Tcp};
+use sim::packet::{self, Config, Discipline, Outcome, PathConfig, Server, Shape, Shaping, Tcp};
 use units::{Nanos, Rate};
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 

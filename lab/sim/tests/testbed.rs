@@ -18,7 +18,7 @@
 //! `--shaping off --policy fair`, `--shaping paced --policy srpt`, `--shaping paced --policy fair`, `--shaping bands --policy srpt-bands:13`.
 
 use sim::Hooks;
-use sim::packet::{self, Config, Discipline, Shaping, PathConfig, Server, Shape, Tcp};
+use sim::packet::{self, Config, Discipline, PathConfig, Server, Shape, Shaping, Tcp};
 use units::Nanos;
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 

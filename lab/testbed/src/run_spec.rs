@@ -374,7 +374,11 @@ mod tests {
     fn what_cannot_go_together_is_said() {
         for (more, run, says) in [
             ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or shaping"),
-            ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: shaping `bands` into qdisc `cake`"),
+            (
+                "",
+                "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"",
+                "run `a`: shaping `bands` into qdisc `cake`",
+            ),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),

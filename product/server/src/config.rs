@@ -7,10 +7,10 @@ use units::{Nanos, Rate};
 
 use crate::classes::ClassesConfig;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
-use crate::shaping::ShapingChoice;
 use crate::kept::Keeper;
 use crate::log::LogConfig;
 use crate::service::{PassedSocket, Privileges, Watchdog};
+use crate::shaping::ShapingChoice;
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
 

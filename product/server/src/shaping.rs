@@ -11,13 +11,13 @@ use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Scheduler, Guard, Pace, WaitBound};
+use sched::{Guard, Pace, Scheduler, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree;
 use uplink::{Interface, Shaper};
 
-pub use error::{ShapingError, Misfit};
+pub use error::{Misfit, ShapingError};
 
 use queue::ShaperQueue;
 
@@ -425,14 +425,17 @@ mod tests {
 
     #[test]
     fn off_is_off_whoever_says_it() {
-        for (kind, uplink, link) in
-            [(ShapingKind::Off, "auto", None), (ShapingKind::Auto, "off", None), (ShapingKind::Off, "10mbit", Some("10mbit"))]
-        {
+        for (kind, uplink, link) in [
+            (ShapingKind::Off, "auto", None),
+            (ShapingKind::Auto, "off", None),
+            (ShapingKind::Off, "10mbit", Some("10mbit")),
+        ] {
             let choice = find(kind, uplink);
             assert!(!choice.is_paced() && choice.why.starts_with("shaping off"), "{}", choice.why);
             assert_eq!((choice.link, choice.name()), (link.map(rate), "off"));
         }
-        let Err(error) = ShapingChoice::find(&options(ShapingKind::Paced, "off"), "127.0.0.1:0".parse().unwrap()) else {
+        let Err(error) = ShapingChoice::find(&options(ShapingKind::Paced, "off"), "127.0.0.1:0".parse().unwrap())
+        else {
             panic!("paced and off")
         };
         assert!(error.is_usage() && error.to_string().contains("--uplink off"), "{error}");

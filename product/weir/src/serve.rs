@@ -83,7 +83,6 @@ pub struct Args {
     #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
     tls_dev: bool,
     /// Speak no HTTP/3: with HTTPS it is spoken over UDP at the same addresses
-    #[cfg(feature = "http3")]
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
     /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
@@ -243,14 +242,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     serve(args, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
 }
 
-#[cfg(feature = "http3")]
 fn wants_http3(args: &Args) -> bool {
     !args.no_http3
-}
-
-#[cfg(not(feature = "http3"))]
-fn wants_http3(_args: &Args) -> bool {
-    false
 }
 
 /// What the flags say of TLS.

@@ -155,7 +155,8 @@ mod shares {
     /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes came each 2 ms.
     fn segments_granted(policy: &str, newcomer: u64) -> (u64, Option<WaitBound>) {
         let rate: Rate = "100mbit".parse().unwrap();
-        let mut scheduler = Scheduler::new(policy::parse(policy).unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
+        let mut scheduler =
+            Scheduler::new(policy::parse(policy).unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
         let download = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(1 << 30)));
         let (mut now, mut next) = (Nanos(0), Nanos(0));
         loop {
@@ -261,7 +262,8 @@ mod shares {
     fn a_path_counts_from_when_it_is_known() {
         let path = |bits_per_s| Path { throughput_bps: Some(bits_per_s), ..Path::default() };
         let mut scheduler = unit_scheduler("fcf");
-        let [slow, fast] = [1000, 2000].map(|bps| scheduler.arrive(Nanos(0), Arrival { path: path(bps), ..unit_job(100) }));
+        let [slow, fast] =
+            [1000, 2000].map(|bps| scheduler.arrive(Nanos(0), Arrival { path: path(bps), ..unit_job(100) }));
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, fast);
         scheduler.on_path(slow, path(3000));
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, slow);

@@ -282,7 +282,9 @@ impl Config {
             ))),
             (Shaping::Bands, Discipline::Bands(_)) => Ok(()),
             (Shaping::Bands, _) => error("shaping `bands` marks packets for a bottleneck of `bands`: choose that"),
-            (_, Discipline::Bands(_)) => error("bottleneck `bands` needs packets with bands: choose shaping `bands` too"),
+            (_, Discipline::Bands(_)) => {
+                error("bottleneck `bands` needs packets with bands: choose shaping `bands` too")
+            }
             _ => Ok(()),
         }
     }

@@ -27,7 +27,7 @@ mod world;
 
 pub use arrivals::{at_load, poisson};
 pub use bottleneck::{Discipline, Shape};
-pub use config::{Config, ConfigError, Shaping, PathConfig, Server, Tcp, User};
+pub use config::{Config, ConfigError, PathConfig, Server, Shaping, Tcp, User};
 use conn::ConnId;
 pub use outcome::{Outcome, Sample};
 pub use tcp::Congestion;

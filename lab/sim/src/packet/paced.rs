@@ -5,7 +5,7 @@
 //! when a grant could be made; where no queue is seen, round trips and losses set the pace.
 
 use sched::line::{Bounds, Change, Estimator, Look, Seen};
-use sched::{Scheduler, Guard, JobId, Pace, Progress, Reading, Why};
+use sched::{Guard, JobId, Pace, Progress, Reading, Scheduler, Why};
 use units::Nanos;
 use workload::Job;
 

@@ -6,7 +6,6 @@
 
 mod customers;
 mod discipline;
-mod scheduled;
 mod engine;
 mod las;
 mod line;
@@ -15,6 +14,7 @@ mod owners;
 mod pages;
 mod ps;
 mod relaxation;
+mod scheduled;
 mod slotted;
 mod source;
 mod station;

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, Scheduler, JobId, Pace, Path, Policy, Precedence, Size, Why};
+use sched::{Arrival, CarrierId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -264,7 +264,8 @@ impl Station for Chunked {
             }
             let Some(grant) = self.jobs.scheduler.poll_grant(self.wall) else {
                 // All that are ready are of classes at their greatest rate, and go on by the clock.
-                let on = self.jobs.scheduler.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
+                let on =
+                    self.jobs.scheduler.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
                 self.wall = on?;
                 continue;
             };

@@ -1,5 +1,5 @@
 use sched::policy::PolicySpec;
-use sched::{Arrival, Scheduler, JobId, Path, Size};
+use sched::{Arrival, JobId, Path, Scheduler, Size};
 use units::Nanos;
 
 /// One thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cli::Failure;
 use serde_json::{Map, Value};
 use sim::Hooks;
-use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, Shaping, PathConfig, Server, Shape, Tcp, User};
+use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, PathConfig, Server, Shape, Shaping, Tcp, User};
 use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
@@ -96,8 +96,7 @@ fn promotes_at_once(packet: &PacketSpec) -> Result<bool, Failure> {
     one_of("promotion", packet.promotion.as_deref().unwrap_or(usual), &[("idle", false), ("plain", true)])
 }
 
-const SHAPINGS: [(&str, Shaping); 3] =
-    [("off", Shaping::Off), ("paced", Shaping::Paced), ("bands", Shaping::Bands)];
+const SHAPINGS: [(&str, Shaping); 3] = [("off", Shaping::Off), ("paced", Shaping::Paced), ("bands", Shaping::Bands)];
 
 fn one_of<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> Result<T, Failure> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();

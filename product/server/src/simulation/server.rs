@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use record::Run;
 use sched::policy::PolicySpec;
-use sched::{Scheduler, Guard, Pace};
+use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
 
 use super::Report;

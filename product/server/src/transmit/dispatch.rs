@@ -140,7 +140,8 @@ impl<S: Socket> Transmitter<S> {
     fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
         let Dispatch { outgoing, class, stream, precedence } = dispatch;
         let connection = &mut self.connections[at];
-        let path = if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
+        let path =
+            if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
         let arrival = Arrival { size, framing: connection.framing(), class, client: connection.client, path };
         let id = match &mut connection.load {

@@ -142,9 +142,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
     /// is left.
-    #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        #[cfg(feature = "http3")]
         if framed(&mut self.connections[at]).engine.is_http3() {
             let is_all = self.hand_down_datagrams(now, at, room_bytes);
             return self.on_handed_down(now, at, is_all);
@@ -188,16 +186,6 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
-    #[cfg(not(feature = "http3"))]
-    fn has_left(&self, _at: usize) -> bool {
-        true
-    }
-
-    #[cfg(not(feature = "http3"))]
-    pub(super) fn timer(&self) -> Option<Nanos> {
-        None
-    }
-
     /// Responses whose last bytes were made and have not left are cut.
     pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
         let Some(framed) = self.connections[at].load.framed_mut() else { return };
@@ -210,10 +198,8 @@ impl<S: Socket> Transmitter<S> {
         if let Some(framed) = self.connections[at].load.framed_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
-            #[cfg(feature = "http3")]
             self.close_datagrams(now, at);
             self.hand_down(now, at, u64::MAX);
-            #[cfg(feature = "http3")]
             self.forget_datagrams(at);
         }
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use sched::{Scheduler, JobId, Why};
+use sched::{JobId, Scheduler, Why};
 use units::Nanos;
 
 use super::{Socket, Transmitter};

@@ -2,7 +2,7 @@
 //! says it has sent on each connection, and where we pace blind what is acknowledged.
 
 use sched::line::{Bounds, Change, Look, Status as LineStatus};
-use sched::{Correction, Scheduler, Presence, Reading};
+use sched::{Correction, Presence, Reading, Scheduler};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -74,7 +74,9 @@ impl Link {
     pub fn line(&self, now: Nanos) -> Option<Line> {
         let observer = self.observer.as_ref()?;
         match self.gauge.as_ref().filter(|_| !self.is_blind()) {
-            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.scheduler.pacer().pace().rate }),
+            Some(gauge) => {
+                Some(Line::Read { interface: gauge.name().into(), rate: self.scheduler.pacer().pace().rate })
+            }
             None => Some(Line::Found(observer.status(now))),
         }
     }

@@ -11,11 +11,9 @@ mod connection;
 mod connections;
 mod dispatch;
 mod engine;
-#[cfg(feature = "http3")]
 mod flow;
 mod framed;
 mod gauge;
-#[cfg(feature = "http3")]
 mod http3;
 mod limit;
 mod line_feedback;
@@ -41,7 +39,6 @@ pub use body::{Available, Body, Piece};
 pub use connection::BYTES as CONNECTION_BYTES;
 pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
-#[cfg(feature = "http3")]
 pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
@@ -54,7 +51,6 @@ pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use pipe::{PIPE_BYTES_MAX, Pipe};
 pub use producing::Producer;
 pub use secure::Down;
-#[cfg(feature = "http3")]
 pub use socket::{Shared, has_room};
 pub use socket::{Sink, Socket, Status, Stream, TcpSocket, Transport};
 
@@ -68,7 +64,7 @@ use line_feedback::Observer;
 use reads::Reads;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
-use sched::{Scheduler, JobId};
+use sched::{JobId, Scheduler};
 use sending::Sending;
 use sendings::Sendings;
 use units::Nanos;
@@ -121,7 +117,6 @@ pub struct Transmitter<S: Socket> {
     unsaid: VecDeque<usize>,
     /// Memory for frames.
     spare: Vec<u8>,
-    #[cfg(feature = "http3")]
     shared: http3::Shared,
     departures: Vec<Departure>,
 }
@@ -138,7 +133,6 @@ impl<S: Socket> Transmitter<S> {
             connections: OpenConnections::new(),
             unsaid: VecDeque::new(),
             spare: Vec::new(),
-            #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
             departures: Vec::new(),
         }
@@ -196,7 +190,6 @@ impl<S: Socket> Transmitter<S> {
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(began_at);
-        #[cfg(feature = "http3")]
         self.tell_time(began_at, clock);
         self.limit.release(&mut self.link.scheduler, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {

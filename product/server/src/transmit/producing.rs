@@ -2,7 +2,7 @@
 //! come leaves the order until more comes. Its producer learns that the reader has left by the response's [`super::Departure`], and by what a push
 //! gives.
 
-use sched::{Scheduler, JobId, Size, Why};
+use sched::{JobId, Scheduler, Size, Why};
 use units::Nanos;
 
 use super::pipe::Pipe;

@@ -185,7 +185,11 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(connection, &marker.bands, self.link.scheduler.order().band(self.link.scheduler.jobs(), id));
+            self.sendings[id].mark(
+                connection,
+                &marker.bands,
+                self.link.scheduler.order().band(self.link.scheduler.jobs(), id),
+            );
         }
         true
     }

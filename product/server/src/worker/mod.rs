@@ -21,7 +21,6 @@ mod ending;
 mod exchange;
 mod failures;
 mod flight;
-#[cfg(feature = "http3")]
 mod http3;
 mod idle;
 mod input;
@@ -41,7 +40,6 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod timers;
-#[cfg(feature = "http3")]
 mod udp_endpoints;
 
 use std::io;
@@ -67,13 +65,11 @@ use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
 use timers::Timers;
-#[cfg(feature = "http3")]
 use udp_endpoints::UdpEndpoints;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
-#[cfg(feature = "http3")]
 const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
@@ -133,7 +129,6 @@ pub struct Worker<N: Net = Os> {
     replies: Replies,
     journal: Journal,
     transmitter: Transmitter<Transport<N>>,
-    #[cfg(feature = "http3")]
     udp: UdpEndpoints<N>,
     buffers: Buffers,
 }
@@ -208,12 +203,10 @@ impl<N: Net> Worker<N> {
             replies,
             journal,
             transmitter,
-            #[cfg(feature = "http3")]
             udp: UdpEndpoints::default(),
             buffers: Buffers::new(),
         };
         worker.accept_again()?;
-        #[cfg(feature = "http3")]
         worker.open_udp_endpoints()?;
         Ok(worker)
     }
@@ -286,7 +279,6 @@ impl<N: Net> Worker<N> {
                 }
             }
             LISTENER | FILES => {}
-            #[cfg(feature = "http3")]
             DATAGRAMS => self.on_datagrams(ready.flags),
             token => self.on_connection(token, ready.flags),
         }
@@ -298,7 +290,6 @@ impl<N: Net> Worker<N> {
             self.transmitter.replace_classes(self.timers.now(), assigned.specs());
             self.journal.replace_classes(assigned);
         }
-        #[cfg(feature = "http3")]
         self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
@@ -331,7 +322,6 @@ impl<N: Net> Worker<N> {
         if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        #[cfg(feature = "http3")]
         self.udp.forget(self.conns[at].owner);
         self.detach_streams(at);
         self.end_sealed(at);

@@ -121,7 +121,6 @@ impl<N: Net> Worker<N> {
     pub(super) fn transmit(&mut self) {
         if self.transmitter.is_idle(self.timers.now()) {
             // Those that waited for room may have closed.
-            #[cfg(feature = "http3")]
             self.look_after_datagrams();
             return;
         }
@@ -134,7 +133,6 @@ impl<N: Net> Worker<N> {
             self.read_clock(Some(Nanos::ZERO));
         }
         self.take_departures();
-        #[cfg(feature = "http3")]
         self.look_after_datagrams();
     }
 

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use sched::policy::PolicySpec;
-use sched::{Scheduler, Pace};
+use sched::{Pace, Scheduler};
 
 use super::*;
 use crate::clients::{ClientLimits, Clients};
@@ -166,12 +166,10 @@ impl Client {
 
 mod handshakes;
 mod http2;
-#[cfg(feature = "http3")]
 mod http3;
 mod logged;
 mod lookups;
 mod memory;
-#[cfg(feature = "http3")]
 mod newcomers;
 mod producing;
 

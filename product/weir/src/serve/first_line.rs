@@ -90,7 +90,6 @@ fn http3_off(config: &Config) -> String {
     let is_wanted = config.listen.iter().any(|listen| listen.is_secure && listen.has_http3)
         || config.passed.iter().any(|socket| socket.is_secure && socket.has_http3);
     match is_wanted {
-        true if !cfg!(feature = "http3") => "; HTTP/3 off: this weir is built without it".to_string(),
         true if !config.shaping.orders_http3() => "; HTTP/3 off: with bands it would have no order".to_string(),
         _ => String::new(),
     }

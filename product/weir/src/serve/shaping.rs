@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
 use server::service::Account;
-use server::{ClassesConfig, ShapingChoice, ShapingKind, ShapingOptions, Keeper};
+use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
 use super::{Args, Shaping, state};
 

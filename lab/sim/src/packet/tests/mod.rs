@@ -12,7 +12,7 @@ use record::{JobRecord, Outcome as JobOutcome};
 use units::{Nanos, wire};
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
-use super::{Config, Discipline, Shaping, Outcome, PathConfig, Tcp, User, run};
+use super::{Config, Discipline, Outcome, PathConfig, Shaping, Tcp, User, run};
 use crate::Hooks;
 
 /// Jobs of these sizes at these milliseconds.
@@ -136,8 +136,7 @@ fn paced_srpt_beats_fair_and_both_beat_a_fifo_of_the_kernels() {
         let config = Config { shaping, policy: policy.parse().unwrap(), ..Config::default() };
         outcome(&config, &jobs).summary.response_time_ms.mean
     };
-    let (off, fair, srpt) =
-        (mean(Shaping::Off, "fair"), mean(Shaping::Paced, "fair"), mean(Shaping::Paced, "srpt"));
+    let (off, fair, srpt) = (mean(Shaping::Off, "fair"), mean(Shaping::Paced, "fair"), mean(Shaping::Paced, "srpt"));
     assert!(srpt * 1.3 < fair && fair * 1.3 < off, "srpt {srpt}, fair {fair}, off {off}");
 }
 

@@ -101,14 +101,12 @@ impl Sink for KernelSocket {
 
 impl Socket for KernelSocket {
     type Tcp = KernelSocket;
-    #[cfg(feature = "http3")]
     type Quic = super::super::Flow;
 
     fn tcp(&self) -> Option<&KernelSocket> {
         Some(self)
     }
 
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut super::super::Flow> {
         None
     }

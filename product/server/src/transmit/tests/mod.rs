@@ -4,7 +4,6 @@ mod bands;
 mod body;
 mod clients;
 mod framed;
-#[cfg(feature = "http3")]
 mod http3;
 mod ledger;
 mod line_feedback;
@@ -71,9 +70,7 @@ struct FakeSocket {
     /// What becomes of a write, unless it is taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
     /// Datagrams that it took.
-    #[cfg(feature = "http3")]
     datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
-    #[cfg(feature = "http3")]
     seen: Rc<Cell<flow::Seen>>,
 }
 
@@ -128,7 +125,6 @@ impl Sink for FakeSocket {
     }
 }
 
-#[cfg(feature = "http3")]
 impl socket::DatagramSink for FakeSocket {
     fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
         while let Some(first) = datagrams.first() {
@@ -154,14 +150,12 @@ impl socket::DatagramSink for FakeSocket {
 
 impl Socket for FakeSocket {
     type Tcp = FakeSocket;
-    #[cfg(feature = "http3")]
     type Quic = FakeSocket;
 
     fn tcp(&self) -> Option<&FakeSocket> {
         Some(self)
     }
 
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut FakeSocket> {
         Some(self)
     }
@@ -266,9 +260,7 @@ impl Bench {
             priorities: Rc::default(),
             writes: Rc::default(),
             fails: Rc::default(),
-            #[cfg(feature = "http3")]
             datagrams: Rc::default(),
-            #[cfg(feature = "http3")]
             seen: Rc::default(),
         }
     }

@@ -63,7 +63,6 @@ fn a_stalled_connection_of_http2_is_small() {
     assert!(held <= HELD_BYTES_MAX, "{held} bytes");
 }
 
-#[cfg(feature = "http3")]
 #[test]
 fn a_stalled_connection_of_http3_is_small() {
     const HELD_BYTES_MAX: usize = 160 << 10;

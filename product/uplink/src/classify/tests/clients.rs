@@ -2,7 +2,7 @@
 
 use libbpf_rs::{Object, ProgramInput};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Arrival, Scheduler, Pace, Size};
+use sched::{Arrival, Pace, Scheduler, Size};
 use units::Nanos;
 
 use super::*;
