@@ -3,7 +3,7 @@
 PORT ?= 8080
 UPLINK ?= auto
 BENCH ?=
-EXPERIMENT ?= experiments/drains.toml
+EXPERIMENT ?= experiments/shaping.toml
 QUICK ?= 0
 TO ?= runs/reproduction$(if $(filter 1,$(QUICK)),-quick)
 OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))

@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::{Arrival, CarrierId, Guard, JobId, Pace, Precedence, Scheduler, Size, policy};
+use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -31,9 +31,9 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on carriers of so many jobs each: one arrives where one has departed. With wishes all alike and
+/// The same on connections of so many jobs each: one arrives where one has departed. With wishes all alike and
 /// with the larger jobs the more urgent, so that every stage is to be worked out.
-fn carriers(criterion: &mut Criterion) {
+fn connections(criterion: &mut Criterion) {
     const ALL: u64 = 60_000;
     let mixed = policy::NAMES.iter().map(|name| (*name, 6, false));
     let shapes = [(1, false), (6, false), (6, true), (100, false), (100, true)];
@@ -42,24 +42,24 @@ fn carriers(criterion: &mut Criterion) {
         let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
         let mut sizes = sizes();
         // By the job's slot.
-        let mut carrier_of: Vec<Option<CarrierId>> = vec![None; 2 * ALL as usize];
-        let mut arrive = |scheduler: &mut Scheduler, carrier_of: &mut [Option<CarrierId>], carrier| {
+        let mut connection_of: Vec<Option<ConnectionId>> = vec![None; 2 * ALL as usize];
+        let mut arrive = |scheduler: &mut Scheduler, connection_of: &mut [Option<ConnectionId>], connection| {
             let bytes = sizes.next().expect("without end");
             let urgency = if is_inverse { 7 - (bytes / 15_000) as u8 } else { 3 };
             let arrival = Arrival::of(Size::Known(bytes));
             let precedence = Precedence { urgency, is_incremental: false };
-            let id = scheduler.arrive_on(Nanos(0), carrier, arrival, precedence).expect("so many of a carrier");
-            carrier_of[id.slot()] = Some(carrier);
+            let id = scheduler.arrive_on(Nanos(0), connection, arrival, precedence).expect("so many of a connection");
+            connection_of[id.slot()] = Some(connection);
         };
         for _ in 0..ALL / jobs {
-            let carrier = scheduler.open(Framing::ETHERNET);
-            (0..jobs).for_each(|_| arrive(&mut scheduler, &mut carrier_of, carrier));
+            let connection = scheduler.open(Framing::ETHERNET);
+            (0..jobs).for_each(|_| arrive(&mut scheduler, &mut connection_of, connection));
         }
         let wishes = if is_inverse { "-inverse" } else { "" };
-        criterion.bench_function(&format!("carriers/{name}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
+        criterion.bench_function(&format!("connections/{name}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
             bencher.iter(|| {
-                let carrier = carrier_of[depart_one(&mut scheduler).slot()].expect("every job has a carrier");
-                arrive(&mut scheduler, &mut carrier_of, carrier);
+                let connection = connection_of[depart_one(&mut scheduler).slot()].expect("every job has a connection");
+                arrive(&mut scheduler, &mut connection_of, connection);
             });
         });
     }
@@ -166,5 +166,5 @@ fn sizes() -> impl Iterator<Item = u64> {
     })
 }
 
-criterion_group!(benches, cycle, carriers, clients, classes);
+criterion_group!(benches, cycle, connections, clients, classes);
 criterion_main!(benches);

@@ -18,8 +18,8 @@
 //! ```
 
 mod account;
-mod carrier;
 pub mod classes;
+mod connection;
 mod cross_traffic;
 pub mod grow;
 mod guard;
@@ -41,11 +41,11 @@ mod uplink_rate;
 mod virtual_time;
 
 pub use account::{Account, Correction, TcpSent};
-pub use carrier::{CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Why};
+pub use connection::{ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Why};
 pub use cross_traffic::{CROSS_SHARE_PERMILLE, CrossTraffic, Presence};
 pub use guard::{Guard, WaitBound};
 pub use job::{Arrival, Job, JobId, Size};
-pub use jobs::{CARRIERS_MAX, JOBS_MAX, Jobs};
+pub use jobs::{CONNECTIONS_MAX, JOBS_MAX, Jobs};
 pub use ledger::{Ledger, Reading, Watched};
 pub use order::Order;
 pub use pace::{BLIND_PERMILLE, Pace};

@@ -11,19 +11,19 @@
 //! of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 //!
-//! A connection that carries many responses at once is a carrier ([`Scheduler::open`]); one that carries one at a time needs none, and its jobs
-//! stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
+//! A connection that carries many responses at once is a connection ([`Scheduler::open`]); one that carries one at a time needs none, and its jobs
+//! stand in the order by themselves: a connection opened and closed around each would take a microsecond more.
 //!
-//! Three owners do the work: [`Jobs`] has the jobs and carriers, [`Order`] the ready ones, [`Pacer`] the link.
+//! Three owners do the work: [`Jobs`] has the jobs and connections, [`Order`] the ready ones, [`Pacer`] the link.
 
 mod limits;
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use crate::carrier::{CarrierId, Precedence, Why};
 use crate::classes::{ClassSpec, ClassTable};
-use crate::job::NO_CARRIER;
+use crate::connection::{ConnectionId, Precedence, Why};
+use crate::job::NO_CONNECTION;
 use crate::jobs::Jobs;
 use crate::order::Order;
 use crate::pacer::Pacer;
@@ -72,11 +72,11 @@ impl Progress {
     }
 }
 
-/// What can be held up: a job alone, or a carrier and all that is on it.
+/// What can be held up: a job alone, or a connection and all that is on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
-    Carrier(CarrierId),
+    Connection(ConnectionId),
 }
 
 impl From<JobId> for Waiter {
@@ -85,9 +85,9 @@ impl From<JobId> for Waiter {
     }
 }
 
-impl From<CarrierId> for Waiter {
-    fn from(carrier: CarrierId) -> Waiter {
-        Waiter::Carrier(carrier)
+impl From<ConnectionId> for Waiter {
+    fn from(connection: ConnectionId) -> Waiter {
+        Waiter::Connection(connection)
     }
 }
 
@@ -128,7 +128,7 @@ impl Scheduler {
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
     }
 
-    /// The jobs in the system and their carriers.
+    /// The jobs in the system and their connections.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
     }
@@ -154,36 +154,42 @@ impl Scheduler {
     }
 
     /// A connection that may carry several responses at once.
-    pub fn open(&mut self, framing: Framing) -> CarrierId {
-        let carrier = self.jobs.open(framing);
-        self.order.policy_mut().on_open(carrier.slot);
-        carrier
+    pub fn open(&mut self, framing: Framing) -> ConnectionId {
+        let connection = self.jobs.open(framing);
+        self.order.policy_mut().on_open(connection.slot);
+        connection
     }
 
-    /// A response is to be sent on this carrier, in its framing; it is ready at once. `None` if the carrier has been closed, or has as
+    /// A response is to be sent on this connection, in its framing; it is ready at once. `None` if the connection has been closed, or has as
     /// many as it may have.
-    pub fn arrive_on(&mut self, now: Nanos, on: CarrierId, arrival: Arrival, precedence: Precedence) -> Option<JobId> {
+    pub fn arrive_on(
+        &mut self,
+        now: Nanos,
+        on: ConnectionId,
+        arrival: Arrival,
+        precedence: Precedence,
+    ) -> Option<JobId> {
         self.jobs.has_room_on(on).then(|| self.admit(now, arrival, Some((on, precedence))))
     }
 
     /// The connection has ended; what was left on it is aborted. A no-op for a closed one.
-    pub fn close(&mut self, id: CarrierId) {
-        if self.jobs.carrier(id).is_some() {
+    pub fn close(&mut self, id: ConnectionId) {
+        if self.jobs.connection(id).is_some() {
             let left: Vec<JobId> = self.jobs.on(id).collect();
             left.into_iter().for_each(|job| self.depart(job.slot));
             self.jobs.close(id);
         }
     }
 
-    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a carrier.
+    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a connection.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        let Some(at) = self.jobs.get(id).map(|job| job.carrier).filter(|at| *at != NO_CARRIER) else { return };
-        self.jobs.carrier_at_mut(at).set_precedence(id.slot, precedence);
+        let Some(at) = self.jobs.get(id).map(|job| job.connection).filter(|at| *at != NO_CONNECTION) else { return };
+        self.jobs.connection_at_mut(at).set_precedence(id.slot, precedence);
         self.order.offer(&mut self.jobs, at);
     }
 
     /// The job is in the system, and in the order unless its class has as many as it may have.
-    fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(CarrierId, Precedence)>) -> JobId {
+    fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         self.on_ready(now);
         let id = self.jobs.add(now, &arrival, on);
         self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
@@ -258,7 +264,7 @@ impl Scheduler {
         Progress::Remains
     }
 
-    /// The job, or all of a carrier, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
+    /// The job, or all of a connection, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
     pub fn on_wait(&mut self, who: impl Into<Waiter>, why: Why) {
         match who.into() {
             Waiter::Job(id) => {
@@ -267,9 +273,9 @@ impl Scheduler {
                     self.order.dequeue(&mut self.jobs, id.slot);
                 }
             }
-            Waiter::Carrier(id) => {
-                if self.jobs.carrier(id).is_some() {
-                    self.jobs.carrier_at_mut(id.slot).waits.insert(why);
+            Waiter::Connection(id) => {
+                if self.jobs.connection(id).is_some() {
+                    self.jobs.connection_at_mut(id.slot).waits.insert(why);
                     self.order.offer(&mut self.jobs, id.slot);
                 }
             }
@@ -287,14 +293,14 @@ impl Scheduler {
                     self.order.enqueue(&mut self.jobs, id.slot);
                 }
             }
-            Waiter::Carrier(id) => {
-                if self.jobs.carrier(id).is_none() {
+            Waiter::Connection(id) => {
+                if self.jobs.connection(id).is_none() {
                     return;
                 }
                 self.on_ready(now);
-                let carrier = self.jobs.carrier_at_mut(id.slot);
-                if carrier.waits.remove(why) {
-                    carrier.waits_since = now;
+                let connection = self.jobs.connection_at_mut(id.slot);
+                if connection.waits.remove(why) {
+                    connection.waits_since = now;
                     self.order.offer(&mut self.jobs, id.slot);
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{ClientShare, Order};
-use sched::{Arrival, CarrierId, Guard, JobId, Pace, Precedence, Scheduler, Sharing, Size, Why};
+use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Sharing, Size, Why};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -55,9 +55,9 @@ impl Link {
         id
     }
 
-    fn arrive_on(&mut self, carrier: CarrierId, class: u16, bytes: u64) -> Option<JobId> {
+    fn arrive_on(&mut self, connection: ConnectionId, class: u16, bytes: u64) -> Option<JobId> {
         let arrival = Arrival { class, ..Arrival::of(Size::Known(bytes)) };
-        let id = self.scheduler.arrive_on(self.now, carrier, arrival, Precedence::default())?;
+        let id = self.scheduler.arrive_on(self.now, connection, arrival, Precedence::default())?;
         self.jobs.resize(self.jobs.len().max(id.slot() + 1), (0, 0));
         self.jobs[id.slot()] = (class, bytes);
         Some(id)
@@ -69,11 +69,11 @@ impl Link {
         match change {
             Change::Block => {
                 blocked.insert(id.number);
-                self.scheduler.on_wait(id, Why::Carrier);
+                self.scheduler.on_wait(id, Why::Connection);
             }
             Change::Writable => {
                 blocked.remove(&id.number);
-                self.scheduler.on_wait_over(self.now, id, Why::Carrier);
+                self.scheduler.on_wait_over(self.now, id, Why::Connection);
             }
             Change::Abort => {
                 live.remove(at);
@@ -410,12 +410,12 @@ proptest! {
     fn nobody_sleeps_for_ever(bits in any::<u64>(), sharing in 0usize..3, steps in steps()) {
         let slot_sharing = [Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted][sharing];
         let mut link = Link::new(&ClassTable { classes: classes_of(bits), slot_sharing });
-        let carrier = link.scheduler.open(framing());
+        let connection = link.scheduler.open(framing());
         let (mut live, mut blocked): (Vec<JobId>, BTreeSet<u64>) = Default::default();
         for step in steps {
             match step {
                 Step::Arrive { class, bytes, is_carried: false } => live.push(link.arrive(class, bytes)),
-                Step::Arrive { class, bytes, is_carried: true } => live.extend(link.arrive_on(carrier, class, bytes)),
+                Step::Arrive { class, bytes, is_carried: true } => live.extend(link.arrive_on(connection, class, bytes)),
                 Step::Serve => {
                     if let Some((id, _, is_departed)) = link.serve() {
                         prop_assert!(!blocked.contains(&id.number));
@@ -429,7 +429,7 @@ proptest! {
             }
         }
         for id in &live {
-            link.scheduler.on_wait_over(link.now, *id, Why::Carrier);
+            link.scheduler.on_wait_over(link.now, *id, Why::Connection);
         }
         while let Some((id, _, is_departed)) = link.serve() {
             live.retain(|job| *job != id || !is_departed);

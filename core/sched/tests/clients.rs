@@ -126,9 +126,9 @@ impl Reference {
                 let live = &mut self.live[at];
                 live.is_ready = !live.is_ready;
                 if live.is_ready {
-                    scheduler.on_wait_over(Nanos::ZERO, live.id, Why::Carrier);
+                    scheduler.on_wait_over(Nanos::ZERO, live.id, Why::Connection);
                 } else {
-                    scheduler.on_wait(live.id, Why::Carrier);
+                    scheduler.on_wait(live.id, Why::Connection);
                 }
             }
             Step::Abort { nth } if !self.live.is_empty() => {
@@ -300,14 +300,14 @@ fn an_idle_link_forgives() {
     let greedy = scheduler.arrive(Nanos::ZERO, job(0, 1000));
     let _ = scheduler.on_sent(Nanos::ZERO, greedy, 400);
     assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
-    scheduler.on_wait(greedy, Why::Carrier);
+    scheduler.on_wait(greedy, Why::Connection);
     // A byte in a nanosecond.
-    scheduler.on_wait_over(Nanos(150), greedy, Why::Carrier);
+    scheduler.on_wait_over(Nanos(150), greedy, Why::Connection);
     assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(50));
     // Time in which somebody waits forgives nothing.
     scheduler.arrive(Nanos(150), job(1, 10));
-    scheduler.on_wait(greedy, Why::Carrier);
-    scheduler.on_wait_over(Nanos(9999), greedy, Why::Carrier);
+    scheduler.on_wait(greedy, Why::Connection);
+    scheduler.on_wait_over(Nanos(9999), greedy, Why::Connection);
     assert_eq!(
         (scheduler.order().policy().ahead_bytes(0), scheduler.order().policy().ahead_bytes(1)),
         (Some(50), Some(0))
@@ -328,11 +328,11 @@ fn a_client_ahead_has_the_last_band() {
 }
 
 #[test]
-fn streams_of_a_carrier_are_one_client() {
+fn streams_of_a_connection_are_one_client() {
     let mut scheduler = shared("srpt", 100);
-    let carrier = scheduler.open(Framing::ETHERNET.with_segment(1));
+    let connection = scheduler.open(Framing::ETHERNET.with_segment(1));
     let on = |scheduler: &mut Scheduler, bytes| {
-        scheduler.arrive_on(Nanos::ZERO, carrier, job(0, bytes), Precedence::default()).unwrap()
+        scheduler.arrive_on(Nanos::ZERO, connection, job(0, bytes), Precedence::default()).unwrap()
     };
     let streams = [300, 200, 100].map(|bytes| on(&mut scheduler, bytes));
     let other = scheduler.arrive(Nanos::ZERO, job(1, 1000));

@@ -159,11 +159,11 @@ proptest! {
                     (0..=2, _) => { bench.arrive((size, 0, class, which as u64)); }
                     (3, Some(job)) => {
                         job.is_ready = false;
-                        bench.scheduler.on_wait(job.id, Why::Carrier);
+                        bench.scheduler.on_wait(job.id, Why::Connection);
                     }
                     (4, Some(job)) => {
                         job.is_ready = true;
-                        bench.scheduler.on_wait_over(Nanos(0), job.id, Why::Carrier);
+                        bench.scheduler.on_wait_over(Nanos(0), job.id, Why::Connection);
                     }
                     (5, Some(job)) => {
                         bench.scheduler.on_end(job.id);
@@ -196,9 +196,9 @@ fn a_blocked_job_catches_up_on_nothing_in_either_half() {
     for (spec, size) in [("quick-fix:1", 100), ("quick-fix:1000", 100), ("fair", 100)] {
         let mut bench = Bench::new(spec);
         let ids = [0, 1].map(|_| bench.arrive((size, 0, 0, 0)));
-        bench.scheduler.on_wait(ids[0], Why::Carrier);
+        bench.scheduler.on_wait(ids[0], Why::Connection);
         (0..50).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[1]));
-        bench.scheduler.on_wait_over(Nanos(bench.tick), ids[0], Why::Carrier);
+        bench.scheduler.on_wait_over(Nanos(bench.tick), ids[0], Why::Connection);
         let to_first = (0..21).filter(|_| bench.serve().unwrap().id == ids[0]).count();
         assert_eq!(to_first, 11, "{spec}");
     }
@@ -262,7 +262,7 @@ fn fsp_begins_anew_when_all_have_left() {
 fn fsp_lets_nobody_leave_twice() {
     let mut bench = Bench::new("fsp");
     let [blocked, large] = [5, 100].map(|size| bench.arrive((size, 0, 0, 0)));
-    bench.scheduler.on_wait(blocked, Why::Carrier);
+    bench.scheduler.on_wait(blocked, Why::Connection);
     bench.live[0].is_ready = false;
     (0..10).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
     bench.scheduler.on_end(blocked);

@@ -27,8 +27,8 @@ fn after_a_pause_one_packet_is_handed_down() {
     assert_eq!(pump(&mut scheduler, NOW), Some(PACKET_FOR));
     assert_eq!(scheduler.jobs().get(job).unwrap().attained, 1448);
     // A reader that takes no bytes for a second is a pause too.
-    scheduler.on_wait(job, Why::Carrier);
-    scheduler.on_wait_over(NOW + NOW, job, Why::Carrier);
+    scheduler.on_wait(job, Why::Connection);
+    scheduler.on_wait_over(NOW + NOW, job, Why::Connection);
     assert_eq!(pump(&mut scheduler, NOW + NOW), Some(NOW + PACKET_FOR));
 }
 

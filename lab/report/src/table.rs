@@ -313,8 +313,8 @@ nginx-fair              40.0     40.0     63.7       90.0       90.0
 weir-paced-srpt VOID    2.00     2.00     38.9       80.0       80.0
 
 run                   policy  shaping  completed  incomplete  body MB  server CPU  late p99, ms
-nginx-fair              srpt  paced        400           0    1.460       0.250         0.050
-weir-paced-srpt VOID    srpt  paced        399           1    1.460       0.750         0.050
+nginx-fair              srpt    paced        400           0    1.460       0.250         0.050
+weir-paced-srpt VOID    srpt    paced        399           1    1.460       0.750         0.050
 
 times sooner than 1st  mean    p50    p90   p99  0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair             1.00   1.00   1.00  1.00    1.00     1.00     1.00       1.00       1.00

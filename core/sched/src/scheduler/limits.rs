@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use units::Nanos;
 
 use crate::classes::{Ceilings, ClassSpec, ClassTable};
-use crate::job::NO_CARRIER;
+use crate::job::NO_CONNECTION;
 use crate::jobs::Jobs;
 use crate::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
@@ -153,7 +153,7 @@ impl Limits {
     pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
         for id in self.parked.remove(&class).into_iter().flatten() {
             let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };
-            if job.carrier == NO_CARRIER || jobs.carrier_at(job.carrier).offered == Some(id.slot) {
+            if job.connection == NO_CONNECTION || jobs.connection_at(job.connection).offered == Some(id.slot) {
                 order.wait(id.slot, jobs.waits_since(job), id.number);
             }
         }

@@ -188,11 +188,11 @@ mod shares {
     fn a_blocked_job_catches_up_on_nothing() {
         let mut scheduler = unit_scheduler("fair");
         let ids = [0, 1].map(|_| scheduler.arrive(Nanos(0), unit_job(100)));
-        scheduler.on_wait(ids[0], Why::Carrier);
+        scheduler.on_wait(ids[0], Why::Connection);
         for _ in 0..50 {
             let _ = scheduler.on_sent(Nanos(0), ids[1], 1);
         }
-        scheduler.on_wait_over(Nanos(0), ids[0], Why::Carrier);
+        scheduler.on_wait_over(Nanos(0), ids[0], Why::Connection);
         let mut granted = [0, 0];
         for _ in 0..21 {
             let grant = scheduler.poll_grant(Nanos(0)).unwrap();
@@ -209,12 +209,12 @@ mod shares {
         let mut scheduler = unit_scheduler("srpt");
         let best = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(10)));
         let other = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(100)));
-        scheduler.on_wait(best, Why::Carrier);
+        scheduler.on_wait(best, Why::Connection);
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, other);
-        scheduler.on_wait_over(Nanos(0), best, Why::Carrier);
+        scheduler.on_wait_over(Nanos(0), best, Why::Connection);
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, best);
-        scheduler.on_wait(best, Why::Carrier);
-        scheduler.on_wait(other, Why::Carrier);
+        scheduler.on_wait(best, Why::Connection);
+        scheduler.on_wait(other, Why::Connection);
         assert_eq!(scheduler.poll_grant(Nanos(0)), None);
         assert_eq!(scheduler.poll_timeout(), None);
     }
@@ -226,7 +226,7 @@ mod shares {
         assert!(scheduler.on_sent(Nanos(0), gone, 10).is_departed());
         let next = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(20)));
         scheduler.on_end(gone);
-        scheduler.on_wait(gone, Why::Carrier);
+        scheduler.on_wait(gone, Why::Connection);
         assert!(scheduler.on_sent(Nanos(0), gone, 5).is_departed());
         assert_eq!(scheduler.jobs().get(next).unwrap().attained, 0);
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, next);

@@ -144,7 +144,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             }
             Progress::Remains if is_blocked => {
                 conn.is_blocked = true;
-                self.scheduler.on_wait(job, Why::Carrier);
+                self.scheduler.on_wait(job, Why::Connection);
             }
             Progress::Remains => {}
         }
@@ -194,7 +194,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         conn.is_blocked = false;
         if let Some(job) = conn.job {
-            self.scheduler.on_wait_over(self.now, job, Why::Carrier);
+            self.scheduler.on_wait_over(self.now, job, Why::Connection);
             self.settle_account(id);
             self.pump();
         }

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
+use sched::{Arrival, ConnectionId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -26,9 +26,9 @@ struct Jobs {
     /// By slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
     flights: Vec<Option<(JobId, Flight)>>,
     /// On which jobs come in turn; none: each has a connection of its own.
-    carriers: Vec<CarrierId>,
+    carriers: Vec<ConnectionId>,
     /// Those that jobs come on by number ([`Flight::stream`]), and stay open.
-    streams: Vec<Option<CarrierId>>,
+    streams: Vec<Option<ConnectionId>>,
 }
 
 /// The connections of a run.
@@ -49,7 +49,7 @@ impl Jobs {
     }
 
     /// The carrier that the job comes on, and its client's wish.
-    fn carrier_of(&mut self, flight: &Flight) -> Option<(CarrierId, Precedence)> {
+    fn carrier_of(&mut self, flight: &Flight) -> Option<(ConnectionId, Precedence)> {
         let Some(Stream { connection, precedence }) = flight.stream else {
             let turn = flight.number.checked_rem(self.carriers.len() as u64)?;
             return Some((self.carriers[turn as usize], Precedence::default()));

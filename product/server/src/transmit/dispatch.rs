@@ -1,5 +1,5 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
-//! is a carrier in the scheduler, which offers one of its responses to the order.
+//! offers one of its responses to the order.
 
 use sched::{Arrival, JobId, Path, Precedence, Why};
 use tls::Session;
@@ -62,8 +62,8 @@ impl<S: Socket> Transmitter<S> {
 
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        let carrier = self.link.scheduler.open(self.connections[at].framing());
-        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
+        let framed_id = self.link.scheduler.open(self.connections[at].framing());
+        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, framed_id)));
         self.link.settle_if_it_may(now, &mut self.connections[at]);
         self.say(at);
     }
@@ -73,7 +73,7 @@ impl<S: Socket> Transmitter<S> {
         self.abandon(now, at);
         self.say_last(now, at);
         if let Load::Framed(framed) = std::mem::replace(&mut self.connections[at].load, Load::Single(None)) {
-            self.link.scheduler.close(framed.carrier);
+            self.link.scheduler.close(framed.id);
         }
     }
 
@@ -154,7 +154,7 @@ impl<S: Socket> Transmitter<S> {
                 id
             }
             Load::Framed(framed) => {
-                let id = self.link.scheduler.arrive_on(now, framed.carrier, arrival, precedence)?;
+                let id = self.link.scheduler.arrive_on(now, framed.id, arrival, precedence)?;
                 framed.on_dispatch();
                 id
             }
@@ -200,8 +200,10 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         match &self.connections[at].load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.scheduler.on_wait_over(now, *job, Why::Carrier)),
-            Load::Framed(framed) => self.link.scheduler.on_wait_over(now, framed.carrier, Why::Carrier),
+            Load::Single(job) => {
+                job.iter().for_each(|job| self.link.scheduler.on_wait_over(now, *job, Why::Connection))
+            }
+            Load::Framed(framed) => self.link.scheduler.on_wait_over(now, framed.id, Why::Connection),
         }
         if self.link.scheduler.order().needs_path() {
             self.jobs_on(at).collect::<Vec<_>>().into_iter().for_each(|job| self.ask_path(job));
@@ -210,13 +212,13 @@ impl<S: Socket> Transmitter<S> {
 
     /// Its socket takes no more, of what several responses are to send.
     pub(super) fn is_blocked(&self, at: usize) -> bool {
-        self.connections[at].load.framed().is_some_and(|framed| self.link.scheduler.jobs().is_blocked(framed.carrier))
+        self.connections[at].load.framed().is_some_and(|framed| self.link.scheduler.jobs().is_blocked(framed.id))
     }
 
     /// The responses on a connection.
     pub(super) fn jobs_on(&self, at: usize) -> impl Iterator<Item = JobId> {
         let load = &self.connections[at].load;
-        let several = load.framed().map(|framed| self.link.scheduler.jobs().on(framed.carrier));
+        let several = load.framed().map(|framed| self.link.scheduler.jobs().on(framed.id));
         load.single().into_iter().chain(several.into_iter().flatten())
     }
 
@@ -254,7 +256,7 @@ impl<S: Socket> Transmitter<S> {
                 job.and_then(|job| self.link.scheduler.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
             }
             Load::Framed(framed) => {
-                let is_blocked = || self.link.scheduler.jobs().is_blocked(framed.carrier);
+                let is_blocked = || self.link.scheduler.jobs().is_blocked(framed.id);
                 let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.scheduler, *job)).count();
                 framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
             }
@@ -267,7 +269,7 @@ impl<S: Socket> Transmitter<S> {
         if !jobs.is_empty() {
             self.link.settle(now, &mut self.connections[at]);
             if let Some(framed) = self.connections[at].load.framed() {
-                self.link.scheduler.on_wait(framed.carrier, Why::Carrier);
+                self.link.scheduler.on_wait(framed.id, Why::Connection);
             }
         }
         for job in jobs {

@@ -9,7 +9,7 @@ use std::mem::take;
 
 use mux::{Broken, Flood};
 use sched::grow::reserve_one;
-use sched::{CarrierId, JobId, Precedence, Why};
+use sched::{ConnectionId, JobId, Precedence, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
@@ -23,7 +23,7 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// What such a connection has besides.
 pub(super) struct Framed {
     pub engine: Engine,
-    pub carrier: CarrierId,
+    pub id: ConnectionId,
     /// Frames that were made and not handed down, nor sealed.
     pub out: Vec<u8>,
     /// Responses whose last bytes are among those.
@@ -160,14 +160,14 @@ impl<S: Socket> Transmitter<S> {
         let has_left = is_all && self.has_left(at);
         let connection = &mut self.connections[at];
         let framed = framed(connection);
-        let (carrier, has_jobs) = (framed.carrier, framed.jobs > 0);
+        let (framed_id, has_jobs) = (framed.id, framed.jobs > 0);
         if has_left {
             framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
         }
         if !is_all {
-            self.link.scheduler.on_wait(carrier, Why::Carrier);
+            self.link.scheduler.on_wait(framed_id, Why::Connection);
         }
         self.charge_control(now, at);
         self.connections[at].was_full |= !is_all;
@@ -210,9 +210,9 @@ pub(super) fn framed<S>(connection: &mut Connection<S>) -> &mut Framed {
 }
 
 impl Framed {
-    pub fn new(engine: Engine, carrier: CarrierId) -> Framed {
+    pub fn new(engine: Engine, id: ConnectionId) -> Framed {
         let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
-        Framed { engine, carrier, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Another response is on it.

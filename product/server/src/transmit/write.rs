@@ -80,19 +80,19 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         let mut room = self.room(at, grant);
-        let carrier = self.connections[at].load.framed().map(|framed| framed.carrier);
+        let framed_id = self.connections[at].load.framed().map(|framed| framed.id);
         let mut next = Some(grant.job);
         while let Some(id) = next.take() {
             let frames_bytes = self.send_some(now, id, at, room);
-            if let (Some(carrier), Some(bytes)) = (carrier, frames_bytes) {
+            if let (Some(framed_id), Some(bytes)) = (framed_id, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
                 let filling =
-                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(carrier, left_bytes));
+                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(framed_id, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }
-        if carrier.is_some() {
+        if framed_id.is_some() {
             self.hand_down(now, at, room.carried_bytes_max);
         }
     }
@@ -199,8 +199,8 @@ impl<S: Socket> Transmitter<S> {
         let connection = &mut self.connections[at];
         connection.was_full = true;
         match &connection.load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.scheduler.on_wait(*job, Why::Carrier)),
-            Load::Framed(framed) => self.link.scheduler.on_wait(framed.carrier, Why::Carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.scheduler.on_wait(*job, Why::Connection)),
+            Load::Framed(framed) => self.link.scheduler.on_wait(framed.id, Why::Connection),
         }
     }
 

@@ -1,9 +1,9 @@
-//! The laws of carriers: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
+//! The laws of connections: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
 
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec};
 use sched::policy::Order;
-use sched::{Arrival, CarrierId, Grant, Guard, JobId, Pace, Policy, Precedence, Scheduler, Sent, Size, Why, policy};
+use sched::{Arrival, ConnectionId, Grant, Guard, JobId, Pace, Policy, Precedence, Scheduler, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -35,7 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Plain,
-    /// Each on a carrier for itself.
+    /// Each on a connection for itself.
     Carried,
     /// Their sizes are told just after they have come.
     Told,
@@ -45,7 +45,7 @@ enum Way {
 struct Jobs {
     scheduler: Scheduler,
     way: Way,
-    jobs: Vec<(JobId, Option<CarrierId>)>,
+    jobs: Vec<(JobId, Option<ConnectionId>)>,
 }
 
 impl Jobs {
@@ -56,9 +56,9 @@ impl Jobs {
     }
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
-        let carrier = (self.way == Way::Carried).then(|| self.scheduler.open(arrival.framing));
-        let id = match carrier {
-            Some(carrier) => self.scheduler.arrive_on(now, carrier, arrival, Precedence::default()).unwrap(),
+        let connection = (self.way == Way::Carried).then(|| self.scheduler.open(arrival.framing));
+        let id = match connection {
+            Some(connection) => self.scheduler.arrive_on(now, connection, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
                 let id = self.scheduler.arrive(now, Arrival { size: Size::AtLeast(1), ..arrival });
                 self.scheduler.on_size(id, arrival.size);
@@ -66,12 +66,12 @@ impl Jobs {
             }
             None => self.scheduler.arrive(now, arrival),
         };
-        self.jobs.push((id, carrier));
+        self.jobs.push((id, connection));
     }
 
     fn gone(&mut self, at: usize) {
-        if let Some(carrier) = self.jobs[at].1 {
-            self.scheduler.close(carrier);
+        if let Some(connection) = self.jobs[at].1 {
+            self.scheduler.close(connection);
         }
     }
 
@@ -94,9 +94,9 @@ impl Jobs {
                     }
                 }
             }
-            Step::Wait { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait(id, Why::Carrier)),
+            Step::Wait { of_jobs } => self.on_job(of_jobs, |scheduler, id| scheduler.on_wait(id, Why::Connection)),
             Step::Ready { of_jobs } => {
-                self.on_job(of_jobs, |scheduler, id| scheduler.on_wait_over(now, id, Why::Carrier))
+                self.on_job(of_jobs, |scheduler, id| scheduler.on_wait_over(now, id, Why::Connection))
             }
             Step::Abort { of_jobs } => {
                 self.on_job(of_jobs, |scheduler, id| scheduler.on_end(id));
@@ -144,9 +144,9 @@ fn policy_of(spec: &str) -> Box<dyn Policy> {
 }
 
 proptest! {
-    /// Every decision of a scheduler without carriers is that of one with a carrier for each job, step by step.
+    /// Every decision of a scheduler without connections is that of one with a connection for each job, step by step.
     #[test]
-    fn one_job_a_carrier_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
+    fn one_job_a_connection_is_decided_as_without(steps in steps(), spec in prop::sample::select(&SPECS[..]), is_paced: bool) {
         let rate = is_paced.then_some("10mbit");
         let [mut plain, mut carried] = [Way::Plain, Way::Carried].map(|way| Jobs::new(spec, rate, way));
         let mut now = Nanos(0);
@@ -179,15 +179,15 @@ proptest! {
     }
 }
 
-/// One job of a carrier: carrier, bytes, urgency, incremental.
+/// One job of a connection: connection, bytes, urgency, incremental.
 type Stream = (usize, u64, u8, bool);
 
 fn unit_framing() -> Framing {
     Framing::ETHERNET.with_segment(1)
 }
 
-fn opened(scheduler: &mut Scheduler, carriers: usize) -> Vec<CarrierId> {
-    (0..carriers).map(|_| scheduler.open(unit_framing())).collect()
+fn opened(scheduler: &mut Scheduler, connections: usize) -> Vec<ConnectionId> {
+    (0..connections).map(|_| scheduler.open(unit_framing())).collect()
 }
 
 fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
@@ -196,19 +196,19 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 }
 
 proptest! {
-    /// Where nobody wishes anything, a policy by rank serves as it does without carriers.
+    /// Where nobody wishes anything, a policy by rank serves as it does without connections.
     #[test]
     fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
-        let serve = |with_carriers: bool| {
+        let serve = |with_connections: bool| {
             let mut scheduler = Scheduler::new(policy_of(spec), Pace::UNLIMITED);
-            let carriers = opened(&mut scheduler, 4);
+            let connections = opened(&mut scheduler, 4);
             let (mut numbers, mut order) = (Vec::new(), Vec::new());
             for (tick, stream) in streams.iter().map(Some).chain(std::iter::repeat(None)).enumerate() {
                 let now = Nanos(tick as u64);
                 if let Some((at, bytes, ..)) = stream {
                     let arrival = Arrival { framing: unit_framing(), ..Arrival::of(Size::Known(*bytes)) };
-                    numbers.push(match with_carriers {
-                        true => scheduler.arrive_on(now, carriers[*at], arrival, Precedence::default()).unwrap(),
+                    numbers.push(match with_connections {
+                        true => scheduler.arrive_on(now, connections[*at], arrival, Precedence::default()).unwrap(),
                         false => scheduler.arrive(now, arrival),
                     });
                 }
@@ -225,14 +225,14 @@ proptest! {
     #[test]
     fn content_and_link_bytes_are_conserved(streams in streams(true), waits in prop::collection::vec((0usize..30, 0usize..4), 0..60)) {
         let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace { rate: "1gbit".parse().ok(), ..Pace::UNLIMITED });
-        let carriers = opened(&mut scheduler, 4);
+        let connections = opened(&mut scheduler, 4);
         let mut jobs: Vec<(JobId, u64, u64)> = Vec::new();
         for (at, bytes, urgency, is_incremental) in streams {
             let arrival = Arrival::of(Size::Known(bytes * 500));
-            let id = scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence { urgency, is_incremental }).unwrap();
+            let id = scheduler.arrive_on(Nanos(0), connections[at], arrival, Precedence { urgency, is_incremental }).unwrap();
             jobs.push((id, bytes * 500, 0));
         }
-        let whys = [Why::Carrier, Why::Disk, Why::Source, Why::Stream];
+        let whys = [Why::Connection, Why::Disk, Why::Source, Why::Stream];
         let (mut carried, mut waits) = (0, waits.into_iter());
         for tick in 0u64..100_000 {
             let now = Nanos::from_millis(tick);
@@ -240,10 +240,10 @@ proptest! {
                 let (id, why) = (jobs[at % jobs.len()].0, whys[why]);
                 if tick % 2 == 0 { scheduler.on_wait(id, why) } else { scheduler.on_wait_over(now, id, why) }
                 scheduler.on_precedence(id, Precedence { urgency: tick as u8 % 8, is_incremental: tick % 3 == 0 });
-                if tick % 5 == 0 { scheduler.on_wait(carriers[at % 4], Why::Carrier) } else { scheduler.on_wait_over(now, carriers[at % 4], Why::Carrier) }
+                if tick % 5 == 0 { scheduler.on_wait(connections[at % 4], Why::Connection) } else { scheduler.on_wait_over(now, connections[at % 4], Why::Connection) }
             } else {
                 jobs.iter().for_each(|job| whys.into_iter().for_each(|why| scheduler.on_wait_over(now, job.0, why)));
-                carriers.iter().for_each(|carrier| scheduler.on_wait_over(now, *carrier, Why::Carrier));
+                connections.iter().for_each(|connection| scheduler.on_wait_over(now, *connection, Why::Connection));
             }
             let Some(grant) = scheduler.poll_grant(now) else {
                 if scheduler.jobs().is_empty() { break } else { continue }
@@ -262,15 +262,15 @@ proptest! {
 
 /// More streams are no way to more turns.
 #[test]
-fn fair_is_fair_between_carriers() {
+fn fair_is_fair_between_connections() {
     for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
         let mut scheduler = Scheduler::new(policy_of(spec), Pace::UNLIMITED);
-        let carriers = opened(&mut scheduler, 2);
+        let connections = opened(&mut scheduler, 2);
         let mut of_first = Vec::new();
         for (at, jobs) in [(0, 6), (1, 1)] {
             for _ in 0..jobs {
                 let arrival = Arrival::of(Size::Known(1000));
-                let id = scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap();
+                let id = scheduler.arrive_on(Nanos(0), connections[at], arrival, Precedence::default()).unwrap();
                 if at == 0 {
                     of_first.push(id);
                 }
@@ -282,9 +282,9 @@ fn fair_is_fair_between_carriers() {
             had[usize::from(!of_first.contains(&grant.job))] += 1;
             let _ = scheduler.on_sent(Nanos(tick), grant.job, 1);
             if tick % 50 == 0 {
-                // A new stream on a busy carrier is no newcomer.
+                // A new stream on a busy connection is no newcomer.
                 let arrival = Arrival::of(Size::Known(1000));
-                of_first.extend(scheduler.arrive_on(Nanos(tick), carriers[0], arrival, Precedence::default()));
+                of_first.extend(scheduler.arrive_on(Nanos(tick), connections[0], arrival, Precedence::default()));
             }
         }
         assert_eq!(had, [250, 250], "{spec}");
@@ -293,54 +293,55 @@ fn fair_is_fair_between_carriers() {
 
 /// A client that is gone in any state leaves nothing behind, and its ids are known for stale.
 #[test]
-fn a_closed_carrier_frees_its_jobs() {
+fn a_closed_connection_frees_its_jobs() {
     for spec in SPECS {
         let mut scheduler =
             Scheduler::new(policy_of(spec), Pace::of_line("10mbit".parse().unwrap())).with_guard(Guard::new(10));
-        let carrier = scheduler.open(Framing::ETHERNET);
+        let connection = scheduler.open(Framing::ETHERNET);
         let arrival = Arrival::of(Size::Known(5000));
-        let jobs: Vec<JobId> =
-            (0..3).map(|_| scheduler.arrive_on(Nanos(0), carrier, arrival, Precedence::default()).unwrap()).collect();
+        let jobs: Vec<JobId> = (0..3)
+            .map(|_| scheduler.arrive_on(Nanos(0), connection, arrival, Precedence::default()).unwrap())
+            .collect();
         let grant = scheduler.poll_grant(Nanos(0)).unwrap();
         scheduler.on_wait(jobs[1], Why::Disk);
-        scheduler.close(carrier);
+        scheduler.close(connection);
         assert_eq!((scheduler.jobs().len(), scheduler.poll_timeout()), (0, None), "{spec}");
         assert!(scheduler.on_sent(Nanos(1), grant.job, 100).is_departed());
         let next = scheduler.open(Framing::ETHERNET);
         let job = scheduler.arrive_on(Nanos(2), next, arrival, Precedence::default()).unwrap();
-        scheduler.close(carrier);
-        scheduler.on_wait(carrier, Why::Carrier);
+        scheduler.close(connection);
+        scheduler.on_wait(connection, Why::Connection);
         scheduler.on_precedence(jobs[0], Precedence { urgency: 0, is_incremental: true });
-        assert_eq!(scheduler.arrive_on(Nanos(2), carrier, arrival, Precedence::default()), None);
+        assert_eq!(scheduler.arrive_on(Nanos(2), connection, arrival, Precedence::default()), None);
         assert_eq!(scheduler.poll_grant(Nanos::from_secs(1)).map(|grant| grant.job), Some(job), "{spec}");
     }
 }
 
 #[test]
-fn a_carrier_has_a_bound() {
+fn a_connection_has_a_bound() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
-    let carrier = scheduler.open(Framing::ETHERNET);
+    let connection = scheduler.open(Framing::ETHERNET);
     let taken = (0..1000).filter(|_| {
-        scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(1)), Precedence::default()).is_some()
+        scheduler.arrive_on(Nanos(0), connection, Arrival::of(Size::Known(1)), Precedence::default()).is_some()
     });
-    assert_eq!(taken.count(), sched::JOBS_PER_CARRIER_MAX);
+    assert_eq!(taken.count(), sched::JOBS_PER_CONNECTION_MAX);
 }
 
-/// A response that ends within a segment leaves the rest of it to the next of its carrier, and nobody else's segment is cut short.
+/// A response that ends within a segment leaves the rest of it to the next of its connection, and nobody else's segment is cut short.
 #[test]
 fn the_rest_of_a_segment_is_the_next_jobs() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line("1mbit".parse().unwrap()));
-    let carrier = scheduler.open(Framing::ETHERNET);
+    let connection = scheduler.open(Framing::ETHERNET);
     let [small, large] = [500, 5000].map(|bytes| {
-        scheduler.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), Precedence::default()).unwrap()
+        scheduler.arrive_on(Nanos(0), connection, Arrival::of(Size::Known(bytes)), Precedence::default()).unwrap()
     });
     let grant = scheduler.poll_grant(Nanos(0)).unwrap();
     assert_eq!((grant.job, grant.bytes_max, grant.room_bytes), (small, 500, 1448));
     assert!(scheduler.on_sent(Nanos(0), small, Sent { content_bytes: 500, carried_bytes: 509 }).is_departed());
-    let filling = scheduler.jobs().filling(carrier, 1448 - 509).unwrap();
+    let filling = scheduler.jobs().filling(connection, 1448 - 509).unwrap();
     assert_eq!((filling.job, filling.bytes_max), (large, 939));
     let _ = scheduler.on_sent(Nanos(0), large, Sent { content_bytes: 930, carried_bytes: 939 });
-    assert_eq!(scheduler.jobs().filling(carrier, 0), None);
+    assert_eq!(scheduler.jobs().filling(connection, 0), None);
     let grant = scheduler.poll_grant(Nanos::from_secs(1)).unwrap();
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }
@@ -370,13 +371,13 @@ fn a_likely_size_ranks_until_it_is_passed() {
     assert_eq!(scheduler.jobs().len(), 1);
 }
 
-/// Two jobs on a carrier, 100 and 900 bytes, and one of 300 on another.
-fn two_carriers() -> (Scheduler, [JobId; 3]) {
+/// Two jobs on a connection, 100 and 900 bytes, and one of 300 on another.
+fn two_connections() -> (Scheduler, [JobId; 3]) {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
-    let carriers = opened(&mut scheduler, 2);
+    let connections = opened(&mut scheduler, 2);
     let jobs = [(0, 100), (0, 900), (1, 300)].map(|(at, bytes)| {
         let arrival = Arrival::of(Size::Known(bytes));
-        scheduler.arrive_on(Nanos(0), carriers[at], arrival, Precedence::default()).unwrap()
+        scheduler.arrive_on(Nanos(0), connections[at], arrival, Precedence::default()).unwrap()
     });
     (scheduler, jobs)
 }
@@ -385,10 +386,10 @@ fn first(scheduler: &mut Scheduler) -> Option<JobId> {
     scheduler.poll_grant(Nanos(0)).map(|grant| grant.job)
 }
 
-/// A PRIORITY_UPDATE counts at the next grant, within its carrier alone; it may come early, twice, or while the job waits.
+/// A PRIORITY_UPDATE counts at the next grant, within its connection alone; it may come early, twice, or while the job waits.
 #[test]
 fn a_priority_update_counts_at_once() {
-    let (mut scheduler, [small, large, other]) = two_carriers();
+    let (mut scheduler, [small, large, other]) = two_connections();
     let of = |urgency| Precedence { urgency, is_incremental: false };
     scheduler.on_precedence(large, of(0));
     assert_eq!(first(&mut scheduler), Some(other), "no urgency buys link from another client");
@@ -408,7 +409,7 @@ fn a_priority_update_counts_at_once() {
 /// A shut window of a stream holds that stream alone; a second reason holds it longer.
 #[test]
 fn a_shut_stream_window_holds_one_job() {
-    let (mut scheduler, [small, large, other]) = two_carriers();
+    let (mut scheduler, [small, large, other]) = two_connections();
     scheduler.on_wait(small, Why::Stream);
     scheduler.on_wait(small, Why::Stream);
     assert_eq!(first(&mut scheduler), Some(other), "300 before 900");
