@@ -3,7 +3,7 @@
 PORT ?= 8080
 UPLINK ?= auto
 BENCH ?=
-EXPERIMENT ?= experiments/drains.toml
+EXPERIMENT ?= experiments/shaping.toml
 QUICK ?= 0
 TO ?= runs/reproduction$(if $(filter 1,$(QUICK)),-quick)
 OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
@@ -12,7 +12,7 @@ OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
-BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features --features http3)
+BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
 .PHONY: help run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
 

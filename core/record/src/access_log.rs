@@ -131,7 +131,7 @@ fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections:
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         server: "weir".into(),
         policy: unknown(),
-        drain: unknown(),
+        shaping: unknown(),
         link_bps: link.map_or(0, Rate::bits_per_s),
         rho: link.map_or(0.0, |link| rho(records, connections, link, seconds)),
         seed: 0,

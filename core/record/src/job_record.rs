@@ -56,7 +56,7 @@ impl Outcome {
 /// All instants are nanoseconds since the run began. What one side cannot know is empty in a file.
 ///
 /// The server sees a response end when the kernel takes its last byte: before the link has carried it, by two segments where
-/// it paces, by up to a socket buffer with the drain `off`. It sees no SYN, no lost request and no queue before its own.
+/// it paces, by up to a socket buffer with the shaping `off`. It sees no SYN, no lost request and no queue before its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Position in arrival order, from 0.

@@ -17,8 +17,10 @@ pub struct Manifest {
     pub server: String,
     /// Policy name, or `fair` for a server that has none.
     pub policy: String,
-    /// Drain name, or `off`.
-    pub drain: String,
+    /// Scheduler name, or `off`.
+    /// Called `drain` in results of before.
+    #[serde(alias = "drain")]
+    pub shaping: String,
     /// The shaper's rate, bits per second; 0 where it is not known.
     pub link_bps: u64,
     /// The load that was asked for; of an access log, the load that came.

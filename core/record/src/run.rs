@@ -110,7 +110,7 @@ mod tests {
             name: "weir-off".into(),
             server: "weir".into(),
             policy: "fair".into(),
-            drain: "off".into(),
+            shaping: "off".into(),
             link_bps: 10_000_000,
             rho: 0.8,
             seed: 1,

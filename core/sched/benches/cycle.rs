@@ -1,8 +1,8 @@
-//! The cost of one job's whole life in the drain (arrive, grant, sent, depart) while others are queued.
+//! The cost of one job's whole life in the scheduler (arrive, grant, sent, depart) while others are queued.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sched::classes::{ByClass, ClassSpec, ClassTable};
-use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -10,17 +10,18 @@ fn cycle(criterion: &mut Criterion) {
     for (label, guard) in [("", 0), ("-guard", 50)] {
         for queued in [10, 1_000, 10_000, 100_000] {
             for name in policy::NAMES {
-                let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
+                let mut scheduler =
+                    Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(guard));
                 let mut sizes = sizes();
                 for _ in 0..queued {
-                    drain.arrive(Nanos(0), Arrival::of(Size::Known(sizes.next().unwrap())));
+                    scheduler.arrive(Nanos(0), Arrival::of(Size::Known(sizes.next().unwrap())));
                 }
                 criterion.bench_function(&format!("cycle/{name}{label}/{queued}"), |bencher| {
                     bencher.iter_batched(
                         || sizes.next().unwrap(),
                         |size| {
-                            drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
-                            depart_one(&mut drain);
+                            scheduler.arrive(Nanos(0), Arrival::of(Size::Known(size)));
+                            depart_one(&mut scheduler);
                         },
                         BatchSize::SmallInput,
                     );
@@ -30,35 +31,35 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on carriers of so many jobs each: one arrives where one has departed. With wishes all alike and
+/// The same on connections of so many jobs each: one arrives where one has departed. With wishes all alike and
 /// with the larger jobs the more urgent, so that every stage is to be worked out.
-fn carriers(criterion: &mut Criterion) {
+fn connections(criterion: &mut Criterion) {
     const ALL: u64 = 60_000;
     let mixed = policy::NAMES.iter().map(|name| (*name, 6, false));
     let shapes = [(1, false), (6, false), (6, true), (100, false), (100, true)];
     let srpt = shapes.map(|(jobs, is_inverse)| ("srpt", jobs, is_inverse));
     for (name, jobs, is_inverse) in mixed.chain(srpt) {
-        let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+        let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
         let mut sizes = sizes();
         // By the job's slot.
-        let mut carrier_of: Vec<Option<CarrierId>> = vec![None; 2 * ALL as usize];
-        let mut arrive = |drain: &mut Drain, carrier_of: &mut [Option<CarrierId>], carrier| {
+        let mut connection_of: Vec<Option<ConnectionId>> = vec![None; 2 * ALL as usize];
+        let mut arrive = |scheduler: &mut Scheduler, connection_of: &mut [Option<ConnectionId>], connection| {
             let bytes = sizes.next().expect("without end");
             let urgency = if is_inverse { 7 - (bytes / 15_000) as u8 } else { 3 };
             let arrival = Arrival::of(Size::Known(bytes));
             let precedence = Precedence { urgency, is_incremental: false };
-            let id = drain.arrive_on(Nanos(0), carrier, arrival, precedence).expect("so many of a carrier");
-            carrier_of[id.slot()] = Some(carrier);
+            let id = scheduler.arrive_on(Nanos(0), connection, arrival, precedence).expect("so many of a connection");
+            connection_of[id.slot()] = Some(connection);
         };
         for _ in 0..ALL / jobs {
-            let carrier = drain.open(Framing::ETHERNET);
-            (0..jobs).for_each(|_| arrive(&mut drain, &mut carrier_of, carrier));
+            let connection = scheduler.open(Framing::ETHERNET);
+            (0..jobs).for_each(|_| arrive(&mut scheduler, &mut connection_of, connection));
         }
         let wishes = if is_inverse { "-inverse" } else { "" };
-        criterion.bench_function(&format!("carriers/{name}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
+        criterion.bench_function(&format!("connections/{name}/{}x{jobs}{wishes}", ALL / jobs), |bencher| {
             bencher.iter(|| {
-                let carrier = carrier_of[depart_one(&mut drain).slot()].expect("every job has a carrier");
-                arrive(&mut drain, &mut carrier_of, carrier);
+                let connection = connection_of[depart_one(&mut scheduler).slot()].expect("every job has a connection");
+                arrive(&mut scheduler, &mut connection_of, connection);
             });
         });
     }
@@ -73,31 +74,32 @@ fn clients(criterion: &mut Criterion) {
     for waiting in [10, 1_000, 10_000] {
         let fair = policy::parse("fair").expect("a policy");
         for (name, policy) in [("off", spec.build()), ("on", spec.build_shared(share)), ("fair", fair)] {
-            let mut drain = Drain::new(policy, Pace::UNLIMITED);
+            let mut scheduler = Scheduler::new(policy, Pace::UNLIMITED);
             let mut sizes = sizes();
             let arrival = |client, bytes| Arrival { client, ..Arrival::of(Size::Known(bytes)) };
-            (0..KNOWN).for_each(|client| drain.on_client(client, 1));
+            (0..KNOWN).for_each(|client| scheduler.on_client(client, 1));
             for client in 0..waiting {
                 let bytes = sizes.next().expect("without end");
-                drain.arrive(Nanos(0), arrival(client * 7 % KNOWN, if client % 2 == 0 { bytes } else { bytes << 20 }));
+                scheduler
+                    .arrive(Nanos(0), arrival(client * 7 % KNOWN, if client % 2 == 0 { bytes } else { bytes << 20 }));
             }
             let mut client = 0;
             criterion.bench_function(&format!("clients/{name}/{waiting}"), |bencher| {
                 bencher.iter(|| {
                     client = (client + 7919) % KNOWN;
                     let bytes = 1 + sizes.next().expect("without end");
-                    drain.arrive(Nanos(0), arrival(client, bytes));
-                    depart_one(&mut drain);
+                    scheduler.arrive(Nanos(0), arrival(client, bytes));
+                    depart_one(&mut scheduler);
                 });
             });
             criterion.bench_function(&format!("client-grants/{name}/{waiting}"), |bencher| {
                 bencher.iter(|| {
-                    let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
-                    let sent = drain.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448));
+                    let grant = scheduler.poll_grant(Nanos(0)).expect("jobs are queued");
+                    let sent = scheduler.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448));
                     if sent.is_departed() {
                         client = (client + 7919) % KNOWN;
                         let bytes = (1 + sizes.next().expect("without end")) << 10;
-                        drain.arrive(Nanos(0), arrival(client, bytes));
+                        scheduler.arrive(Nanos(0), arrival(client, bytes));
                     }
                 });
             });
@@ -122,22 +124,22 @@ fn classes(criterion: &mut Criterion) {
             let table = ClassTable { classes: (0..count).map(class).collect(), slot_sharing: sched::Sharing::Own };
             let share = policy::ClientShare { allowance_bytes: 3_000_000, idle_bytes_per_s: 1_250_000 };
             let policy = ByClass::new("classes".into(), &table.classes, Some(share), Some(link));
-            let mut drain = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+            let mut scheduler = Scheduler::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
             let mut sizes = sizes();
             let mut class_of = vec![0u16; 65_536];
-            let mut arrive = |drain: &mut Drain, class_of: &mut [u16], class: u16| {
+            let mut arrive = |scheduler: &mut Scheduler, class_of: &mut [u16], class: u16| {
                 let bytes = (1 + sizes.next().expect("without end")) << 4;
-                let id =
-                    drain.arrive(Nanos(0), Arrival { class, client: class.into(), ..Arrival::of(Size::Known(bytes)) });
+                let id = scheduler
+                    .arrive(Nanos(0), Arrival { class, client: class.into(), ..Arrival::of(Size::Known(bytes)) });
                 class_of[id.slot()] = class;
             };
-            (0..4 * count).for_each(|at| arrive(&mut drain, &mut class_of, (at % count) as u16));
+            (0..4 * count).for_each(|at| arrive(&mut scheduler, &mut class_of, (at % count) as u16));
             criterion.bench_function(&format!("class-grants{label}/{count}"), |bencher| {
                 bencher.iter(|| {
-                    let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
-                    if drain.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448)).is_departed() {
+                    let grant = scheduler.poll_grant(Nanos(0)).expect("jobs are queued");
+                    if scheduler.on_sent(Nanos(0), grant.job, grant.bytes_max.min(1448)).is_departed() {
                         let class = class_of[grant.job.slot()];
-                        arrive(&mut drain, &mut class_of, class);
+                        arrive(&mut scheduler, &mut class_of, class);
                     }
                 });
             });
@@ -146,10 +148,10 @@ fn classes(criterion: &mut Criterion) {
 }
 
 /// Grants until some job departs. Whole responses are sent at once, as a small response is.
-fn depart_one(drain: &mut Drain) -> JobId {
+fn depart_one(scheduler: &mut Scheduler) -> JobId {
     loop {
-        let grant = drain.poll_grant(Nanos(0)).expect("jobs are queued");
-        if drain.on_sent(Nanos(0), grant.job, grant.bytes_max).is_departed() {
+        let grant = scheduler.poll_grant(Nanos(0)).expect("jobs are queued");
+        if scheduler.on_sent(Nanos(0), grant.job, grant.bytes_max).is_departed() {
             return grant.job;
         }
     }
@@ -164,5 +166,5 @@ fn sizes() -> impl Iterator<Item = u64> {
     })
 }
 
-criterion_group!(benches, cycle, carriers, clients, classes);
+criterion_group!(benches, cycle, connections, clients, classes);
 criterion_main!(benches);

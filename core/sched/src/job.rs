@@ -2,23 +2,23 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::Path;
-use crate::carrier::{Waits, Why};
+use crate::connection::{Waits, Why};
 
 /// In place of a rank: the job stands for itself.
 pub(crate) const OWN_RANK: u64 = u64::MAX;
 
-/// In place of a carrier's slot.
-pub(crate) const NO_CARRIER: u32 = u32::MAX;
+/// In place of a connection's slot.
+pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 
 /// How many bytes a response has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Exactly this many, head included.
     Known(u64),
-    /// At least this many; the end is told by [`crate::Drain::on_end`]. Each policy says what it does with it.
+    /// At least this many; the end is told by [`crate::Scheduler::on_end`]. Each policy says what it does with it.
     AtLeast(u64),
     /// Probably this many, as its route has taught: as good as known until that much is sent, and then at least that. The end is
-    /// told by [`crate::Drain::on_end`].
+    /// told by [`crate::Scheduler::on_end`].
     Likely(u64),
 }
 
@@ -33,7 +33,7 @@ pub struct Arrival {
     /// Whose it is, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, an index.
     pub client: u32,
     /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
-    /// [`crate::Drain::on_path`].
+    /// [`crate::Scheduler::on_path`].
     pub path: Path,
 }
 
@@ -44,7 +44,7 @@ impl Arrival {
     }
 }
 
-/// A job in the system. Given out by [`crate::Drain::arrive`] only; an id of a departed job is recognised, and every
+/// A job in the system. Given out by [`crate::Scheduler::arrive`] only; an id of a departed job is recognised, and every
 /// call with it is a no-op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobId {
@@ -74,9 +74,9 @@ pub struct Job {
     pub client: u32,
     /// What it waits for; it is ready when that is nothing.
     pub(crate) waits: Waits,
-    /// The slot of its carrier, or [`NO_CARRIER`]: it has a connection for itself.
-    pub(crate) carrier: u32,
-    /// The rank of what it stands for on its carrier, or [`OWN_RANK`].
+    /// The slot of its connection, or [`NO_CONNECTION`]: it has a connection for itself.
+    pub(crate) connection: u32,
+    /// The rank of what it stands for on its connection, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
     /// Since when it has been ready without a byte.
     pub(crate) waits_since: Nanos,
@@ -121,7 +121,7 @@ impl Job {
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
         let framing = Framing::ETHERNET.with_segment(1).into();
-        let (waits, carrier) = (Waits::default(), NO_CARRIER);
+        let (waits, connection) = (Waits::default(), NO_CONNECTION);
         Job {
             number: 0,
             arrived_at,
@@ -131,7 +131,7 @@ impl Job {
             class: 0,
             client: 0,
             waits,
-            carrier,
+            connection,
             carried_rank: OWN_RANK,
             waits_since: arrived_at,
         }
@@ -163,9 +163,9 @@ impl Job {
         if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
-    /// What takes turns under a policy that goes round: its carrier, or itself in `slot` where it has none.
+    /// What takes turns under a policy that goes round: its connection, or itself in `slot` where it has none.
     pub(crate) fn turn(&self, slot: u32) -> u32 {
-        if self.carrier == NO_CARRIER { slot } else { self.carrier }
+        if self.connection == NO_CONNECTION { slot } else { self.connection }
     }
 
     /// Whether the connection takes bytes, as far as was told.
@@ -175,7 +175,7 @@ impl Job {
 
     /// Whether it is its reader alone that keeps it from being sent.
     pub fn waits_for_reader(&self) -> bool {
-        self.waits.is_for(Why::Carrier)
+        self.waits.is_for(Why::Connection)
     }
 
     /// Whether this is among the reasons for which it is not ready.

@@ -1,28 +1,28 @@
-//! The jobs in the system and the carriers they are on: one table of slots, which no two of them share.
+//! The jobs in the system and the connections they are on: one table of slots, which no two of them share.
 
 use units::Nanos;
 use units::wire::Framing;
 
-use crate::carrier::{Carrier, CarrierId, JOBS_PER_CARRIER_MAX, Precedence, Waits, Why};
-use crate::drain::{Grant, Sent};
+use crate::connection::{Connection, ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
 use crate::grow::{grow_to, reserve_one};
-use crate::job::{NO_CARRIER, OWN_RANK};
+use crate::job::{NO_CONNECTION, OWN_RANK};
+use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
 /// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
-/// How many carriers may be open at once.
-pub const CARRIERS_MAX: usize = 1 << 20;
+/// How many connections may be open at once.
+pub const CONNECTIONS_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub struct Jobs {
     jobs: Vec<Option<Job>>,
     /// By slot, which is none of a job's then.
-    carriers: Vec<Option<Box<Carrier>>>,
-    carrier_count: usize,
+    connections: Vec<Option<Box<Connection>>>,
+    connection_count: usize,
     /// Slots of neither.
     vacant: Vec<u32>,
-    /// Number of the next job or carrier.
+    /// Number of the next job or connection.
     next_number: u64,
     most: u64,
 }
@@ -30,7 +30,7 @@ pub struct Jobs {
 impl Jobs {
     /// Jobs in the system, ready or not.
     pub fn len(&self) -> usize {
-        self.jobs.len() - self.vacant.len() - self.carrier_count
+        self.jobs.len() - self.vacant.len() - self.connection_count
     }
 
     pub fn is_empty(&self) -> bool {
@@ -60,44 +60,44 @@ impl Jobs {
         self.jobs[slot as usize].as_mut().expect("a job of the order is in the system")
     }
 
-    /// Jobs on an open carrier, as they came.
-    pub fn on(&self, id: CarrierId) -> impl Iterator<Item = JobId> {
-        self.carrier(id).into_iter().flat_map(Carrier::jobs).map(|(slot, number)| JobId { slot, number })
+    /// Jobs on an open connection, as they came.
+    pub fn on(&self, id: ConnectionId) -> impl Iterator<Item = JobId> {
+        self.connection(id).into_iter().flat_map(Connection::jobs).map(|(slot, number)| JobId { slot, number })
     }
 
-    /// Whether the carrier is open and its connection takes no more.
-    pub fn is_blocked(&self, id: CarrierId) -> bool {
-        self.carrier(id).is_some_and(|carrier| carrier.waits.contains(Why::Carrier))
+    /// Whether the connection is open and its connection takes no more.
+    pub fn is_blocked(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.waits.contains(Why::Connection))
     }
 
-    /// One more on the carrier is not too many.
-    pub(crate) fn has_room_on(&self, id: CarrierId) -> bool {
-        self.carrier(id).is_some_and(|carrier| carrier.len() < JOBS_PER_CARRIER_MAX)
+    /// One more on the connection is not too many.
+    pub(crate) fn has_room_on(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.len() < JOBS_PER_CONNECTION_MAX)
     }
 
-    pub(crate) fn carrier(&self, id: CarrierId) -> Option<&Carrier> {
-        self.carriers.get(id.slot as usize)?.as_deref().filter(|carrier| carrier.number == id.number)
+    pub(crate) fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(id.slot as usize)?.as_deref().filter(|connection| connection.number == id.number)
     }
 
     /// Of a job that has one.
-    pub(crate) fn carrier_at(&self, at: u32) -> &Carrier {
-        self.carriers[at as usize].as_ref().expect("its carrier is open")
+    pub(crate) fn connection_at(&self, at: u32) -> &Connection {
+        self.connections[at as usize].as_ref().expect("its connection is open")
     }
 
-    pub(crate) fn carrier_at_mut(&mut self, at: u32) -> &mut Carrier {
-        self.carriers[at as usize].as_mut().expect("its carrier is open")
+    pub(crate) fn connection_at_mut(&mut self, at: u32) -> &mut Connection {
+        self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
-    /// Puts a job into the system, and on an open carrier, whose framing it has then.
-    pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(CarrierId, Precedence)>) -> JobId {
+    /// Puts a job into the system, and on an open connection, whose framing it has then.
+    pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
         let (slot, number) = (self.take_slot(), self.take_number());
-        let (mut carrier, mut framing) = (NO_CARRIER, arrival.framing);
+        let (mut connection, mut framing) = (NO_CONNECTION, arrival.framing);
         if let Some((on, precedence)) = on {
-            let its = self.carrier_at_mut(on.slot);
+            let its = self.connection_at_mut(on.slot);
             its.add(slot, number, arrival.class, precedence);
-            (carrier, framing) = (on.slot, its.framing);
+            (connection, framing) = (on.slot, its.framing);
         }
         self.jobs[slot as usize] = Some(Job {
             number,
@@ -108,7 +108,7 @@ impl Jobs {
             class: arrival.class,
             client: arrival.client,
             waits: Waits::default(),
-            carrier,
+            connection,
             carried_rank: OWN_RANK,
             waits_since: now,
         });
@@ -116,76 +116,76 @@ impl Jobs {
         JobId { slot, number }
     }
 
-    /// Takes a job out of the system, and off its carrier.
+    /// Takes a job out of the system, and off its connection.
     pub(crate) fn remove(&mut self, slot: u32) -> Job {
         let job = self.jobs[slot as usize].take().expect("a job departs once");
-        if job.carrier != NO_CARRIER {
-            self.carrier_at_mut(job.carrier).remove(slot);
+        if job.connection != NO_CONNECTION {
+            self.connection_at_mut(job.connection).remove(slot);
         }
         self.vacant.push(slot);
         job
     }
 
-    pub(crate) fn open(&mut self, framing: Framing) -> CarrierId {
-        assert!(self.carrier_count < CARRIERS_MAX, "more than {CARRIERS_MAX} carriers");
+    pub(crate) fn open(&mut self, framing: Framing) -> ConnectionId {
+        assert!(self.connection_count < CONNECTIONS_MAX, "more than {CONNECTIONS_MAX} connections");
         let (slot, number) = (self.take_slot(), self.take_number());
-        grow_to(&mut self.carriers, slot as usize + 1, || None);
-        self.carriers[slot as usize] = Some(Box::new(Carrier::new(number, framing)));
-        self.carrier_count += 1;
-        CarrierId { slot, number }
+        grow_to(&mut self.connections, slot as usize + 1, || None);
+        self.connections[slot as usize] = Some(Box::new(Connection::new(number, framing)));
+        self.connection_count += 1;
+        ConnectionId { slot, number }
     }
 
-    /// Of an open carrier, on which no job is left.
-    pub(crate) fn close(&mut self, id: CarrierId) {
-        self.carriers[id.slot as usize] = None;
-        self.carrier_count -= 1;
+    /// Of an open connection, on which no job is left.
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        self.connections[id.slot as usize] = None;
+        self.connection_count -= 1;
         self.vacant.push(id.slot);
     }
 
-    /// Since when the job, or its carrier, has had no byte though it could.
+    /// Since when the job, or its connection, has had no byte though it could.
     pub(crate) fn waits_since(&self, job: &Job) -> Nanos {
-        match job.carrier {
-            NO_CARRIER => job.waits_since,
-            at => self.carrier_at(at).waits_since,
+        match job.connection {
+            NO_CONNECTION => job.waits_since,
+            at => self.connection_at(at).waits_since,
         }
     }
 
-    /// The job is about to be ready: from now on its carrier waits, unless it does already.
+    /// The job is about to be ready: from now on its connection waits, unless it does already.
     pub(crate) fn begin_wait(&mut self, now: Nanos, slot: u32) {
-        let at = self.at(slot).carrier;
-        if at != NO_CARRIER {
-            let carrier = self.carrier_at_mut(at);
-            if carrier.offered.is_none() {
-                carrier.waits_since = now;
+        let at = self.at(slot).connection;
+        if at != NO_CONNECTION {
+            let connection = self.connection_at_mut(at);
+            if connection.offered.is_none() {
+                connection.waits_since = now;
             }
         }
     }
 
-    /// The job, or its carrier, has had these bytes, and waits from now on for the next. Gives how long it waited for them.
+    /// The job, or its connection, has had these bytes, and waits from now on for the next. Gives how long it waited for them.
     pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
         let job = self.at_mut(slot);
-        if job.carrier == NO_CARRIER {
+        if job.connection == NO_CONNECTION {
             return (sent.content_bytes > 0).then(|| now - std::mem::replace(&mut job.waits_since, now));
         }
-        let at = job.carrier;
-        let carrier = self.carrier_at_mut(at);
-        carrier.carried_bytes += sent.carried_bytes;
+        let at = job.connection;
+        let connection = self.connection_at_mut(at);
+        connection.carried_bytes += sent.carried_bytes;
         (sent.carried_bytes > 0).then(|| {
-            carrier.on_turn(slot);
-            now - std::mem::replace(&mut carrier.waits_since, now)
+            connection.on_turn(slot);
+            now - std::mem::replace(&mut connection.waits_since, now)
         })
     }
 
     /// What a ready job is given at this pace. A grant ends where a segment of its connection does.
     pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
         let job = self.at(slot);
-        let (bytes_max, room_bytes) = match job.carrier {
-            NO_CARRIER => {
+        let (bytes_max, room_bytes) = match job.connection {
+            NO_CONNECTION => {
                 let bytes = lone_grant_bytes(job, pace.grant_bytes(job.framing()));
                 (bytes, bytes)
             }
             at => {
-                let over_bytes = self.carrier_at(at).carried_bytes % job.framing().segment_bytes;
+                let over_bytes = self.connection_at(at).carried_bytes % job.framing().segment_bytes;
                 let room_bytes = pace.grant_bytes(job.framing()) - over_bytes;
                 (room_bytes.min(left_at_most(job)), room_bytes)
             }
@@ -193,10 +193,10 @@ impl Jobs {
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes }
     }
 
-    /// Room left in a segment that was granted to this carrier, for its next job: half a packet is headers for nothing. Asked after
-    /// [`crate::Drain::on_sent`], before the next grant.
-    pub fn filling(&self, id: CarrierId, room_bytes: u64) -> Option<Grant> {
-        let slot = self.carrier(id)?.offered.filter(|_| room_bytes > 0)?;
+    /// Room left in a segment that was granted to this connection, for its next job: half a packet is headers for nothing. Asked after
+    /// [`crate::Scheduler::on_sent`], before the next grant.
+    pub fn filling(&self, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
+        let slot = self.connection(id)?.offered.filter(|_| room_bytes > 0)?;
         let job = self.at(slot);
         let bytes_max = room_bytes.min(left_at_most(job));
         Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes })
@@ -209,13 +209,13 @@ impl Jobs {
 
     /// Gives back the memory of the slots behind the last in use, and says how many slots are left.
     pub(crate) fn shrink(&mut self) -> usize {
-        let is_carrier = |slot: usize| self.carriers.get(slot).is_some_and(Option::is_some);
-        let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_carrier(slot));
+        let is_connection = |slot: usize| self.connections.get(slot).is_some_and(Option::is_some);
+        let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_connection(slot));
         let slots = used.map_or(0, |slot| slot + 1);
         self.jobs.truncate(slots);
         self.jobs.shrink_to_fit();
-        self.carriers.truncate(slots);
-        self.carriers.shrink_to_fit();
+        self.connections.truncate(slots);
+        self.connections.shrink_to_fit();
         // The lowest are used first, so that the highest may fall free.
         self.vacant.retain(|slot| (*slot as usize) < slots);
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
@@ -262,33 +262,35 @@ mod tests {
     use units::Nanos;
     use units::wire::Framing;
 
-    use crate::{Arrival, Drain, Pace, Precedence, Size, policy};
+    use crate::{Arrival, Pace, Precedence, Scheduler, Size, policy};
 
     #[test]
     fn slots_behind_the_last_in_use_are_given_back() {
         for name in ["srpt", "fair", "fcfs"] {
-            let mut drain = Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
+            let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
             let now = Nanos::ZERO;
-            let carrier = drain.open(Framing::ETHERNET);
-            let jobs: Vec<_> = (1..=1000).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            let connection = scheduler.open(Framing::ETHERNET);
+            let jobs: Vec<_> = (1..=1000).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
             let (last, others) = jobs.split_last().unwrap();
-            others.iter().for_each(|&job| drain.on_end(job));
-            assert_eq!(drain.shrink(), 1001, "the last is in use");
+            others.iter().for_each(|&job| scheduler.on_end(job));
+            assert_eq!(scheduler.shrink(), 1001, "the last is in use");
             // New ones come into low places.
-            let low: Vec<_> = (1..=10).map(|size| drain.arrive(now, Arrival::of(Size::Known(size)))).collect();
-            drain.on_end(*last);
-            assert_eq!(drain.shrink(), 11);
-            assert!(drain.jobs().slots() < 100 && drain.jobs().len() == 10);
-            assert!(drain.jobs().get(*last).is_none() && low.iter().all(|&job| drain.jobs().get(job).is_some()));
+            let low: Vec<_> = (1..=10).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
+            scheduler.on_end(*last);
+            assert_eq!(scheduler.shrink(), 11);
+            assert!(scheduler.jobs().slots() < 100 && scheduler.jobs().len() == 10);
+            assert!(
+                scheduler.jobs().get(*last).is_none() && low.iter().all(|&job| scheduler.jobs().get(job).is_some())
+            );
             // And the order goes on.
-            let on = drain.arrive_on(now, carrier, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
+            let on = scheduler.arrive_on(now, connection, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
             let mut left = 11;
-            while let Some(grant) = drain.poll_grant(now) {
-                left -= usize::from(drain.on_sent(now, grant.job, grant.bytes_max).is_departed());
+            while let Some(grant) = scheduler.poll_grant(now) {
+                left -= usize::from(scheduler.on_sent(now, grant.job, grant.bytes_max).is_departed());
             }
-            assert!(left == 0 && drain.jobs().is_empty() && drain.jobs().get(on).is_none());
-            drain.close(carrier);
-            assert_eq!(drain.shrink(), 0);
+            assert!(left == 0 && scheduler.jobs().is_empty() && scheduler.jobs().get(on).is_none());
+            scheduler.close(connection);
+            assert_eq!(scheduler.shrink(), 0);
         }
     }
 }

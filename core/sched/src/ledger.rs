@@ -1,6 +1,6 @@
 //! The byte ledger of the link: what was charged to it, what is still below us, what has left, and what belongs to others.
 //!
-//! Any FIFO below the decision undoes it, so the drain hands down only what can leave at once, and for that it must
+//! Any FIFO below the decision undoes it, so the scheduler hands down only what can leave at once, and for that it must
 //! know what is still there. Two sources, and both are needed (the same was found for Homa's qdisc: dropping either
 //! cost 10–15 % of P99). A virtual clock, `idle_at`, says when everything charged so far will have left at the
 //! link's rate; alone it lets a queue grow whenever its rate is a little more than the line's. A measurement of the queue
@@ -8,12 +8,12 @@
 //! occupies the link.
 //!
 //! Every byte has an owner. A queue measured below us may hold anybody's bytes, and only our own may delay us: waiting for
-//! another program's backlog hands it the whole link (one upload stopped every response for 58 s). Foreign bytes cost us
-//! rate instead, and never more than their share ([`Foreign`]).
+//! another program's backlog hands it the whole link (one upload stopped every response for 58 s). Bytes of cross traffic cost us
+//! rate instead, and never more than their share ([`CrossTraffic`]).
 
 use units::{Nanos, Rate};
 
-use crate::foreign::{Foreign, Presence};
+use crate::cross_traffic::{CrossTraffic, Presence};
 
 /// A full Ethernet packet: the unit of what cannot be told from a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;
@@ -23,8 +23,8 @@ const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 /// A queue this much longer than the clock says is looked at more closely: whose bytes are they?
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// Less than this is no foreign packet: what sockets say of our bytes is not exact.
-const FOREIGN_BYTES_MIN: u64 = PACKET_BYTES / 2;
+/// Less than this is no packet of cross traffic: what sockets say of our bytes is not exact.
+const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 
 /// The queue below as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Ledger {
     /// When a grant was last charged.
     granted_at: Nanos,
     charged_bytes: u64,
-    foreign: Foreign,
+    cross: CrossTraffic,
 }
 
 impl Ledger {
@@ -80,18 +80,18 @@ impl Ledger {
             due_at: Nanos::ZERO,
             granted_at: Nanos::ZERO,
             charged_bytes: 0,
-            foreign: Foreign::default(),
+            cross: CrossTraffic::default(),
         }
     }
 
-    /// The same with another share of the link for foreign traffic, in thousandths.
-    pub fn with_foreign_share(self, permille: u32) -> Ledger {
-        Ledger { foreign: Foreign::new(permille), ..self }
+    /// The same with another share of the link for cross traffic, in thousandths.
+    pub fn with_cross_share(self, permille: u32) -> Ledger {
+        Ledger { cross: CrossTraffic::new(permille), ..self }
     }
 
-    /// The rate bytes are handed down at now: less than the link's while foreign traffic waits in the same queue.
+    /// The rate bytes are handed down at now: less than the link's while cross traffic waits in the same queue.
     pub fn rate(&self) -> Option<Rate> {
-        self.rate.map(|rate| self.foreign.rate_left(rate))
+        self.rate.map(|rate| self.cross.rate_left(rate))
     }
 
     /// Replaces the link's rate; what is below us takes longer, or less long, from now on. Without one nothing waits.
@@ -118,9 +118,9 @@ impl Ledger {
         self.granted_at = now;
         self.occupy(now, wire_bytes);
         self.charged_bytes += wire_bytes;
-        if self.foreign.presence() == Presence::Apart {
+        if self.cross.presence() == Presence::Apart {
             // Our own queue may be served more slowly than the link: until it is read again it is as long as we made it.
-            self.idle_at = self.idle_at.max(now + self.time_for(self.foreign.holding_bytes()));
+            self.idle_at = self.idle_at.max(now + self.time_for(self.cross.holding_bytes()));
         }
     }
 
@@ -142,7 +142,7 @@ impl Ledger {
 
     /// Of the bytes charged, these have not reached the link.
     pub fn refund(&mut self, wire_bytes: u64) {
-        self.foreign.on_refunded(wire_bytes);
+        self.cross.on_refunded(wire_bytes);
         self.take_back(wire_bytes);
     }
 
@@ -164,24 +164,24 @@ impl Ledger {
     }
 
     /// Whether a queue of this length needs no second look: it is empty but for what was charged and can still be there, and nothing
-    /// foreign was seen by the last one. If not, [`Reading::own_bytes`] has to be found out.
+    /// none of others was seen by the last one. If not, [`Reading::own_bytes`] has to be found out.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         let can_be_ours = || now <= self.due_at + self.time_for(UNEXPLAINED_BYTES_MAX);
-        self.foreign.presence() == Presence::Absent
-            && self.foreign.bytes() < FOREIGN_BYTES_MIN
+        self.cross.presence() == Presence::Absent
+            && self.cross.bytes() < CROSS_BYTES_MIN
             && queued_bytes <= self.bytes_below(now) + UNEXPLAINED_BYTES_MAX
             && (queued_bytes == 0 || can_be_ours())
     }
 
     /// Whether a hand-down should be watched until it has left: others wait below us, and where is not known for ever.
     pub fn wants_watch(&self) -> bool {
-        self.foreign.wants_watch()
+        self.cross.wants_watch()
     }
 
     /// The last hand-down, which was charged, is watched from now on: the next readings say whether it has left.
     pub fn on_watched(&mut self, now: Nanos) {
         if let Some(rate) = self.rate {
-            self.foreign.on_watched(now, rate);
+            self.cross.on_watched(now, rate);
         }
     }
 
@@ -191,9 +191,9 @@ impl Ledger {
     /// occupy the link: the truth lies between the two, and the clock is moved only as far as it lies outside.
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         let Some(rate) = self.rate else { return };
-        let own = self.foreign.on_reading(now, reading, rate);
+        let own = self.cross.on_reading(now, reading, rate);
         let for_own = self.time_for(own);
-        let presence = self.foreign.presence();
+        let presence = self.cross.presence();
         let least = match presence {
             _ if own == 0 => now - self.behind,
             // Nobody knows when a queue of our own is served: the more is in it the longer a grant has to wait, but not for
@@ -230,14 +230,14 @@ impl Ledger {
     }
 
     /// The others' traffic in the queue below.
-    pub fn foreign(&self) -> &Foreign {
-        &self.foreign
+    pub fn cross_traffic(&self) -> &CrossTraffic {
+        &self.cross
     }
 
     fn occupy(&mut self, now: Nanos, wire_bytes: u64) {
         self.idle_at = self.idle_at.max(now - self.behind) + self.time_for(wire_bytes);
         self.due_at = self.due_at.max(now) + self.time_for(wire_bytes);
-        self.foreign.on_charged(wire_bytes);
+        self.cross.on_charged(wire_bytes);
     }
 
     fn time_for(&self, wire_bytes: u64) -> Nanos {

@@ -76,7 +76,7 @@ fn a_measurement_that_agrees_changes_nothing() {
 
 /// Somebody's backlog stopped every response for as long as it stood.
 #[test]
-fn foreign_bytes_delay_nobody() {
+fn cross_bytes_delay_nobody() {
     let mut ledger = ledger();
     let now = Nanos::from_secs(1);
     assert!(!ledger.is_explained(now, 100 * PACKET_BYTES));
@@ -152,8 +152,8 @@ fn neither_a_new_rate_nor_an_empty_queue_takes_away_the_lag_that_may_be_caught_u
 }
 
 #[test]
-fn the_foreign_share_is_as_told() {
-    assert_eq!(ledger().with_foreign_share(300).foreign().share_permille(), 300);
+fn the_cross_share_is_as_told() {
+    assert_eq!(ledger().with_cross_share(300).cross_traffic().share_permille(), 300);
 }
 
 const OTHERS_BYTES: u64 = 10 * PACKET_BYTES;
@@ -169,7 +169,7 @@ fn beside_others(presence: Presence) -> (Ledger, Nanos) {
     // In our FIFO, for all we know at first; until what we hand down leaves before them.
     for _ in 0..50 {
         read(&mut ledger, now, 0);
-        if ledger.foreign().presence() == presence {
+        if ledger.cross_traffic().presence() == presence {
             return (ledger, now);
         }
         ledger.charge(now, PACKET_BYTES);
@@ -242,7 +242,7 @@ impl Fifo {
     }
 }
 
-/// A link below a ledger that always has something to send, beside a foreign sender.
+/// A link below a ledger that always has something to send, beside a sender of cross traffic.
 struct Bench {
     ledger: Ledger,
     /// One queue for all, or one each, served in turn.
@@ -271,8 +271,8 @@ impl Bench {
         }
     }
 
-    /// One step of the link, of the foreign sender, who keeps so many packets queued, and of us.
-    fn step(&mut self, foreign_packets: usize) {
+    /// One step of the link, of the sender of cross traffic, who keeps so many packets queued, and of us.
+    fn step(&mut self, cross_packets: usize) {
         self.now += STEP;
         let rate: Rate = LINK.parse().unwrap();
         while self.idle_at <= self.now {
@@ -285,9 +285,9 @@ impl Bench {
             let Some(bytes) = sent else { break };
             self.idle_at = started_at + rate.time_for(bytes);
         }
-        let foreign = self.queues.last_mut().unwrap();
-        while foreign.packets.iter().filter(|packet| !packet.0).count() < foreign_packets
-            && foreign.put(self.now, false, PACKET_BYTES, PACKETS_MAX)
+        let cross = self.queues.last_mut().unwrap();
+        while cross.packets.iter().filter(|packet| !packet.0).count() < cross_packets
+            && cross.put(self.now, false, PACKET_BYTES, PACKETS_MAX)
         {}
         self.send();
     }
@@ -328,17 +328,17 @@ impl Bench {
         }
     }
 
-    fn run(&mut self, seconds: u64, foreign_packets: usize) {
+    fn run(&mut self, seconds: u64, cross_packets: usize) {
         for _ in 0..seconds * 10_000 {
-            self.step(foreign_packets);
+            self.step(cross_packets);
         }
     }
 
     /// Bytes of ours and of others that left in so many seconds.
-    fn carried(&mut self, seconds: u64, foreign_packets: usize) -> (u64, u64) {
+    fn carried(&mut self, seconds: u64, cross_packets: usize) -> (u64, u64) {
         let sum = |queues: &[Fifo], own: usize| queues.iter().map(|queue| queue.sent[own]).sum::<u64>();
         let before = (sum(&self.queues, 1), sum(&self.queues, 0));
-        self.run(seconds, foreign_packets);
+        self.run(seconds, cross_packets);
         (sum(&self.queues, 1) - before.0, sum(&self.queues, 0) - before.1)
     }
 }
@@ -349,19 +349,19 @@ const LINK_BYTES_PER_S: u64 = 1_250_000;
 /// with ours once they are gone.
 #[test]
 fn a_shared_fifo_is_shared() {
-    for foreign_packets in [4, 20, 45] {
+    for cross_packets in [4, 20, 45] {
         let mut bench = Bench::new(1);
         bench.run(1, 0);
-        bench.run(1, foreign_packets);
-        assert_eq!(bench.ledger.foreign().presence(), Presence::Shared, "{foreign_packets}");
-        let (own, foreign) = bench.carried(5, foreign_packets);
+        bench.run(1, cross_packets);
+        assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Shared, "{cross_packets}");
+        let (own, cross) = bench.carried(5, cross_packets);
         let half = 5 * LINK_BYTES_PER_S / 2;
-        assert!(own.abs_diff(half) < half / 20, "{foreign_packets}: ours {own} of {half}");
-        assert!(foreign > half * 19 / 20, "{foreign_packets}: theirs {foreign} of {half}");
+        assert!(own.abs_diff(half) < half / 20, "{cross_packets}: ours {own} of {half}");
+        assert!(cross > half * 19 / 20, "{cross_packets}: theirs {cross} of {half}");
         bench.run(1, 0);
-        assert_eq!(bench.ledger.foreign().presence(), Presence::Absent, "{foreign_packets}");
+        assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Absent, "{cross_packets}");
         let (own, _) = bench.carried(2, 0);
-        assert!(own >= 2 * LINK_BYTES_PER_S - 10 * PACKET_BYTES, "{foreign_packets}: {own} alone");
+        assert!(own >= 2 * LINK_BYTES_PER_S - 10 * PACKET_BYTES, "{cross_packets}: {own} alone");
     }
 }
 
@@ -369,24 +369,24 @@ fn a_shared_fifo_is_shared() {
 /// response for as long as it sent.
 #[test]
 fn a_few_packets_of_others_that_never_end_delay_nobody() {
-    for (queues, foreign_packets) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+    for (queues, cross_packets) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         let mut bench = Bench::new(queues);
-        bench.run(1, foreign_packets);
-        let (own, _) = bench.carried(5, foreign_packets);
-        assert!(own > 5 * LINK_BYTES_PER_S * 4 / 10, "{queues} {foreign_packets}: {own}");
+        bench.run(1, cross_packets);
+        let (own, _) = bench.carried(5, cross_packets);
+        assert!(own > 5 * LINK_BYTES_PER_S * 4 / 10, "{queues} {cross_packets}: {own}");
     }
 }
 
 /// A FIFO so full that it drops what comes is one all the same: what was dropped has overtaken nobody.
 #[test]
 fn a_full_fifo_is_shared() {
-    for foreign_packets in [60, 99] {
+    for cross_packets in [60, 99] {
         let mut bench = Bench::new(1);
-        bench.run(2, foreign_packets);
+        bench.run(2, cross_packets);
         assert!(bench.queues[0].drops > 0);
         for _ in 0..5 {
-            bench.run(1, foreign_packets);
-            assert_eq!(bench.ledger.foreign().presence(), Presence::Shared, "{foreign_packets}");
+            bench.run(1, cross_packets);
+            assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Shared, "{cross_packets}");
         }
     }
 }
@@ -394,17 +394,17 @@ fn a_full_fifo_is_shared() {
 /// A queue of our own stays short, and carries what the shaper gives.
 #[test]
 fn a_queue_of_our_own_stays_short() {
-    for foreign_packets in [4, 20, 98] {
+    for cross_packets in [4, 20, 98] {
         let mut bench = Bench::new(2);
-        bench.run(2, foreign_packets);
-        assert_eq!(bench.ledger.foreign().presence(), Presence::Apart, "{foreign_packets}");
+        bench.run(2, cross_packets);
+        assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Apart, "{cross_packets}");
         bench.queues[0].own_sojourn_max = Nanos::ZERO;
-        let (own, foreign) = bench.carried(5, foreign_packets);
+        let (own, cross) = bench.carried(5, cross_packets);
         let half = 5 * LINK_BYTES_PER_S / 2;
-        assert!(own.abs_diff(half) < half / 20, "{foreign_packets}: ours {own} of {half}");
-        assert!(foreign.abs_diff(half) < half / 20, "{foreign_packets}: theirs {foreign} of {half}");
+        assert!(own.abs_diff(half) < half / 20, "{cross_packets}: ours {own} of {half}");
+        assert!(cross.abs_diff(half) < half / 20, "{cross_packets}: theirs {cross} of {half}");
         let sojourn = bench.queues[0].own_sojourn_max;
-        assert!(sojourn < Nanos::from_millis(15), "{foreign_packets}: {sojourn:?}");
+        assert!(sojourn < Nanos::from_millis(15), "{cross_packets}: {sojourn:?}");
     }
 }
 
@@ -413,24 +413,24 @@ fn a_queue_of_our_own_stays_short() {
 fn a_fifo_is_not_taken_for_a_queue_of_our_own_for_long() {
     let mut bench = Bench::new(2);
     bench.run(2, 50);
-    assert_eq!(bench.ledger.foreign().presence(), Presence::Apart);
+    assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Apart);
     bench.queues.remove(0);
     bench.turn = 0;
     bench.run(2, 50);
-    assert_eq!(bench.ledger.foreign().presence(), Presence::Shared);
+    assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Shared);
     let (own, _) = bench.carried(5, 50);
     assert!(own > 5 * LINK_BYTES_PER_S * 45 / 100, "{own}");
 }
 
-/// Bursts that drain cost nothing: a keystroke, an acknowledgement, a page of somebody else's.
+/// Bursts that scheduler cost nothing: a keystroke, an acknowledgement, a page of somebody else's.
 #[test]
-fn a_backlog_that_comes_and_goes_is_not_foreign_traffic() {
+fn a_backlog_that_comes_and_goes_is_not_cross_traffic() {
     let mut bench = Bench::new(1);
     for _ in 0..100 {
         for step in 0..400 {
             bench.step(if step == 0 { 8 } else { 0 });
         }
-        assert_eq!(bench.ledger.foreign().presence(), Presence::Absent);
+        assert_eq!(bench.ledger.cross_traffic().presence(), Presence::Absent);
     }
 }
 
@@ -450,7 +450,7 @@ proptest! {
             prop_assert_eq!(ledger.charged_bytes(), charged);
             // At most what is ours, and a packet that may be leaving.
             let most = own_bytes.min(queued_bytes) + PACKET_BYTES;
-            if ledger.foreign().presence() == Presence::Absent {
+            if ledger.cross_traffic().presence() == Presence::Absent {
                 prop_assert!(ledger.bytes_below(now) <= most, "{} of {most}", ledger.bytes_below(now));
             }
         }

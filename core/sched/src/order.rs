@@ -2,8 +2,8 @@
 
 use units::Nanos;
 
-use crate::carrier::Standing;
-use crate::job::{NO_CARRIER, OWN_RANK};
+use crate::connection::Standing;
+use crate::job::{NO_CONNECTION, OWN_RANK};
 use crate::jobs::Jobs;
 use crate::run_queue::{Key, RunQueue};
 use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
@@ -137,19 +137,21 @@ impl Order {
     /// The job is ready, or its rank has changed.
     pub(crate) fn enqueue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
-        if job.carrier != NO_CARRIER {
-            return self.enqueue_on_carrier(jobs, slot);
+        if job.connection != NO_CONNECTION {
+            return self.enqueue_on_connection(jobs, slot);
         }
         self.policy.enqueue(slot, job);
         self.wait(slot, job.waits_since, job.number);
     }
 
-    fn enqueue_on_carrier(&mut self, jobs: &mut Jobs, slot: u32) {
+    fn enqueue_on_connection(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
-        let (key, size, at) = (self.policy.within(slot, job), self.policy.size_rank(slot, job), job.carrier);
-        let carrier = jobs.carrier_at_mut(at);
-        carrier.set(slot, Some(Standing { key, size }));
-        if size.is_some() || carrier.offered.is_none_or(|offered| offered == slot || carrier.best() != Some(offered)) {
+        let (key, size, at) = (self.policy.within(slot, job), self.policy.size_rank(slot, job), job.connection);
+        let connection = jobs.connection_at_mut(at);
+        connection.set(slot, Some(Standing { key, size }));
+        if size.is_some()
+            || connection.offered.is_none_or(|offered| offered == slot || connection.best() != Some(offered))
+        {
             self.offer(jobs, at);
         }
     }
@@ -157,20 +159,20 @@ impl Order {
     /// The job is not ready; a no-op if it is not in the order.
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
-        if job.carrier != NO_CARRIER {
-            let at = job.carrier;
-            jobs.carrier_at_mut(at).set(slot, None);
+        if job.connection != NO_CONNECTION {
+            let at = job.connection;
+            jobs.connection_at_mut(at).set(slot, None);
             return self.offer(jobs, at);
         }
         self.policy.dequeue(slot, job);
         self.wait_no_more(slot);
     }
 
-    /// Puts the carrier's best job at its place in the order, and takes out the one that stood there for it.
+    /// Puts the connection's best job at its place in the order, and takes out the one that stood there for it.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
-        let carrier = jobs.carrier_at_mut(at);
-        let (before, offer, waits_since) = (carrier.offered, carrier.offer(), carrier.waits_since);
-        carrier.offered = offer.map(|(slot, _)| slot);
+        let connection = jobs.connection_at_mut(at);
+        let (before, offer, waits_since) = (connection.offered, connection.offer(), connection.waits_since);
+        connection.offered = offer.map(|(slot, _)| slot);
         if let Some((slot, rank)) = offer {
             let job = jobs.at_mut(slot);
             job.carried_rank = rank.unwrap_or(OWN_RANK);

@@ -19,7 +19,7 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 pub struct Pace {
     /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
     pub rate: Option<Rate>,
-    /// The link time of one grant (at least one segment is granted), shortened by the drain where newcomers wait for its end; without a rate only [`Nanos::MAX`] means anything, a
+    /// The link time of one grant (at least one segment is granted), shortened by the scheduler where newcomers wait for its end; without a rate only [`Nanos::MAX`] means anything, a
     /// grant without end. Raised: fewer wake-ups, coarser order.
     pub grant_for: Nanos,
     /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up jitter:

@@ -1,4 +1,4 @@
-//! The link as the drain sees it: when it takes the next grant, and what left that no grant covered.
+//! The link as the scheduler sees it: when it takes the next grant, and what left that no grant covered.
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
@@ -31,8 +31,8 @@ impl Pacer {
         }
     }
 
-    pub(crate) fn with_foreign_share(self, permille: u32) -> Pacer {
-        Pacer { ledger: self.ledger.with_foreign_share(permille), ..self }
+    pub(crate) fn with_cross_share(self, permille: u32) -> Pacer {
+        Pacer { ledger: self.ledger.with_cross_share(permille), ..self }
     }
 
     pub fn pace(&self) -> &Pace {

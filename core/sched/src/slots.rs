@@ -23,7 +23,7 @@ pub enum Sharing {
 
 /// Levels at most.
 pub const LEVELS_MAX: usize = 10_000;
-/// Slots of all levels together at most: jobs of a drain.
+/// Slots of all levels together at most: jobs of a scheduler.
 pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
 
 /// What has to happen to a job. A job that runs is sent by the policy's order, one that sleeps not at all.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{ClientShare, Order};
-use sched::{Arrival, CarrierId, Drain, Guard, JobId, Pace, Precedence, Sharing, Size, Why};
+use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Sharing, Size, Why};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -24,9 +24,9 @@ fn table(classes: &[ClassSpec]) -> ClassTable {
     ClassTable { classes: classes.to_vec(), slot_sharing: Sharing::Own }
 }
 
-/// A drain of the link with these classes, in simulated time.
+/// A scheduler of the link with these classes, in simulated time.
 struct Link {
-    drain: Drain,
+    scheduler: Scheduler,
     now: Nanos,
     /// By slot: class and size.
     jobs: Vec<(u16, u64)>,
@@ -43,21 +43,21 @@ fn framing() -> Framing {
 impl Link {
     fn new(table: &ClassTable) -> Link {
         let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
-        let drain = Drain::new(Box::new(policy), Pace::of_line(rate(LINK))).with_classes(table);
-        Link { drain, now: Nanos::from_secs(1), jobs: Vec::new(), had: vec![0; table.classes.len()] }
+        let scheduler = Scheduler::new(Box::new(policy), Pace::of_line(rate(LINK))).with_classes(table);
+        Link { scheduler, now: Nanos::from_secs(1), jobs: Vec::new(), had: vec![0; table.classes.len()] }
     }
 
     fn arrive(&mut self, class: u16, bytes: u64) -> JobId {
         let arrival = Arrival { class, framing: framing(), ..Arrival::of(Size::Known(bytes)) };
-        let id = self.drain.arrive(self.now, arrival);
+        let id = self.scheduler.arrive(self.now, arrival);
         self.jobs.resize(self.jobs.len().max(id.slot() + 1), (0, 0));
         self.jobs[id.slot()] = (class, bytes);
         id
     }
 
-    fn arrive_on(&mut self, carrier: CarrierId, class: u16, bytes: u64) -> Option<JobId> {
+    fn arrive_on(&mut self, connection: ConnectionId, class: u16, bytes: u64) -> Option<JobId> {
         let arrival = Arrival { class, ..Arrival::of(Size::Known(bytes)) };
-        let id = self.drain.arrive_on(self.now, carrier, arrival, Precedence::default())?;
+        let id = self.scheduler.arrive_on(self.now, connection, arrival, Precedence::default())?;
         self.jobs.resize(self.jobs.len().max(id.slot() + 1), (0, 0));
         self.jobs[id.slot()] = (class, bytes);
         Some(id)
@@ -69,15 +69,15 @@ impl Link {
         match change {
             Change::Block => {
                 blocked.insert(id.number);
-                self.drain.on_wait(id, Why::Carrier);
+                self.scheduler.on_wait(id, Why::Connection);
             }
             Change::Writable => {
                 blocked.remove(&id.number);
-                self.drain.on_wait_over(self.now, id, Why::Carrier);
+                self.scheduler.on_wait_over(self.now, id, Why::Connection);
             }
             Change::Abort => {
                 live.remove(at);
-                self.drain.on_end(id);
+                self.scheduler.on_end(id);
             }
         }
     }
@@ -85,15 +85,15 @@ impl Link {
     /// The next grant, whenever that is: whose, and whether it departed.
     fn serve(&mut self) -> Option<(JobId, u16, bool)> {
         for _ in 0..1000 {
-            let Some(grant) = self.drain.poll_grant(self.now) else {
-                let at = self.drain.poll_timeout()?;
+            let Some(grant) = self.scheduler.poll_grant(self.now) else {
+                let at = self.scheduler.poll_timeout()?;
                 // A waiting loop wakes a little late.
                 self.now = at.max(self.now + Nanos::from_micros(10));
                 continue;
             };
             let class = self.jobs[grant.job.slot()].0;
             self.had[usize::from(class)] += grant.bytes_max;
-            let is_departed = self.drain.on_sent(self.now, grant.job, grant.bytes_max).is_departed();
+            let is_departed = self.scheduler.on_sent(self.now, grant.job, grant.bytes_max).is_departed();
             return Some((grant.job, class, is_departed));
         }
         panic!("it has been asked to wait a thousand times")
@@ -163,10 +163,10 @@ fn an_idle_class_saves_nothing_up() {
 fn a_class_past_the_last_is_the_last() {
     let mut link = Link::new(&table(&[plain(), ClassSpec { priority: 1, ..plain() }]));
     let [past, first] =
-        [200, 0].map(|class| link.drain.arrive(link.now, Arrival { class, ..Arrival::of(Size::Known(100)) }));
-    assert_eq!(link.drain.poll_grant(link.now).unwrap().job, first);
-    link.drain.on_end(first);
-    assert_eq!(link.drain.poll_grant(link.now).unwrap().job, past);
+        [200, 0].map(|class| link.scheduler.arrive(link.now, Arrival { class, ..Arrival::of(Size::Known(100)) }));
+    assert_eq!(link.scheduler.poll_grant(link.now).unwrap().job, first);
+    link.scheduler.on_end(first);
+    assert_eq!(link.scheduler.poll_grant(link.now).unwrap().job, past);
 }
 
 /// The guard's share goes to a job that waits even in the last class.
@@ -177,17 +177,17 @@ fn the_guard_works_beside_classes() {
     let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
     // One byte per grant, and time enough between grants that the pace is never what is measured.
     let pace = Pace { grant_for: Nanos::ZERO, ..Pace::of_line(rate(LINK)) };
-    let mut drain = Drain::new(Box::new(policy), pace).with_classes(&table).with_guard(Guard::new(100));
+    let mut scheduler = Scheduler::new(Box::new(policy), pace).with_classes(&table).with_guard(Guard::new(100));
     let job =
         |size, class| Arrival { framing: Framing::ETHERNET.with_segment(1), class, ..Arrival::of(Size::Known(size)) };
-    let waiting = drain.arrive(Nanos(0), job(5000, 1));
-    drain.arrive(Nanos(0), job(4000, 0));
+    let waiting = scheduler.arrive(Nanos(0), job(5000, 1));
+    scheduler.arrive(Nanos(0), job(4000, 0));
     let mut to_waiting = 0;
     for tick in 1..=1000 {
         let now = Nanos::from_secs(2 * tick);
-        let grant = drain.poll_grant(now).unwrap();
+        let grant = scheduler.poll_grant(now).unwrap();
         to_waiting += u64::from(grant.job == waiting);
-        let _ = drain.on_sent(now, grant.job, 1);
+        let _ = scheduler.on_sent(now, grant.job, 1);
     }
     // A tenth, less the byte still owed.
     assert!((99..=100).contains(&to_waiting), "{to_waiting}");
@@ -215,7 +215,7 @@ fn guarantees_beyond_the_link_are_scaled_down() {
 fn a_slower_line_keeps_guarantees() {
     let mut link =
         Link::new(&table(&[plain(), ClassSpec { priority: 1, guaranteed: Some(rate(LINK / 8)), ..plain() }]));
-    link.drain.set_pace(link.now, Some(rate(LINK / 4)));
+    link.scheduler.set_pace(link.now, Some(rate(LINK / 4)));
     for class in 0..2 {
         link.arrive(class, 50_000);
     }
@@ -266,34 +266,34 @@ fn clients_share_a_class() {
     let table = table(&[plain(), plain()]);
     let share = ClientShare { allowance_bytes: 10_000, idle_bytes_per_s: LINK / 8 };
     let policy = ByClass::new("classes".into(), &table.classes, Some(share), Some(rate(LINK)));
-    let mut drain = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
-    (0..3).for_each(|client| drain.on_client(client, 1));
+    let mut scheduler = Scheduler::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+    (0..3).for_each(|client| scheduler.on_client(client, 1));
     let (mut had, mut owners) = ([0u64; 3], vec![0; 64]);
-    let arrive = |drain: &mut Drain, owners: &mut [u32], client: u32| {
+    let arrive = |scheduler: &mut Scheduler, owners: &mut [u32], client: u32| {
         let arrival = Arrival {
             client,
             class: u16::from(client == 2),
             ..Arrival::of(Size::Known(5_000 + u64::from(client) * 40_000))
         };
-        let id = drain.arrive(Nanos::ZERO, arrival);
+        let id = scheduler.arrive(Nanos::ZERO, arrival);
         owners[id.slot()] = client;
     };
-    (0..20).for_each(|_| arrive(&mut drain, &mut owners, 0));
-    (1..3).for_each(|client| arrive(&mut drain, &mut owners, client));
+    (0..20).for_each(|_| arrive(&mut scheduler, &mut owners, 0));
+    (1..3).for_each(|client| arrive(&mut scheduler, &mut owners, client));
     for _ in 0..20_000 {
-        let grant = drain.poll_grant(Nanos::ZERO).unwrap();
+        let grant = scheduler.poll_grant(Nanos::ZERO).unwrap();
         let (client, bytes) = (owners[grant.job.slot()], grant.bytes_max.min(1448));
         had[client as usize] += bytes;
-        if drain.on_sent(Nanos::ZERO, grant.job, bytes).is_departed() {
-            arrive(&mut drain, &mut owners, client);
+        if scheduler.on_sent(Nanos::ZERO, grant.job, bytes).is_departed() {
+            arrive(&mut scheduler, &mut owners, client);
         }
     }
     let all = had.iter().sum::<u64>() as f64;
     let parts = had.map(|bytes| bytes as f64 / all);
     assert!((parts[2] - 0.5).abs() < 0.01 && (parts[1] - 0.25).abs() < 0.03, "{parts:?}");
-    assert!(drain.order().policy().ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
-    drain.on_client(0, 1);
-    assert_eq!(drain.order().policy().ahead_bytes(0), Some(0), "another client of that number");
+    assert!(scheduler.order().policy().ahead_bytes(0).is_some_and(|bytes| bytes > 5_000));
+    scheduler.on_client(0, 1);
+    assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(0), "another client of that number");
 }
 
 /// Almeida et al. 1998, section 3.1: a class of one slot sends one response at a time, in order of arrival.
@@ -314,9 +314,9 @@ fn a_sleeping_response_is_not_sent() {
 fn a_client_that_leaves_wakes_the_next() {
     let mut link = Link::new(&table(&[ClassSpec { concurrent_max: Some(1), ..plain() }]));
     let [first, asleep, last] = [9_000, 8_000, 7_000].map(|bytes| link.arrive(0, bytes));
-    link.drain.on_end(asleep);
-    link.drain.on_end(first);
-    assert!(link.drain.poll_timeout().is_some(), "somebody goes on");
+    link.scheduler.on_end(asleep);
+    link.scheduler.on_end(first);
+    assert!(link.scheduler.poll_timeout().is_some(), "somebody goes on");
     assert_eq!(link.serve().map(|(id, ..)| id), Some(last));
 }
 
@@ -388,16 +388,16 @@ proptest! {
         let order = [Order::Srpt, Order::Fcfs, Order::Las, Order::Fsp][order].clone();
         let table = table(&[ClassSpec::plain("c", order.clone())]);
         let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
-        let mut classes = Drain::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
-        let mut alone = Drain::new(sched::policy::PolicySpec::from(order).build(), Pace::UNLIMITED);
-        let serve = |drain: &mut Drain| {
-            let grant = drain.poll_grant(Nanos::ZERO)?;
-            let progress = drain.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(500));
+        let mut classes = Scheduler::new(Box::new(policy), Pace::UNLIMITED).with_classes(&table);
+        let mut alone = Scheduler::new(sched::policy::PolicySpec::from(order).build(), Pace::UNLIMITED);
+        let serve = |scheduler: &mut Scheduler| {
+            let grant = scheduler.poll_grant(Nanos::ZERO)?;
+            let progress = scheduler.on_sent(Nanos::ZERO, grant.job, grant.bytes_max.min(500));
             Some((grant, progress))
         };
         for (bytes, grants) in jobs {
-            for drain in [&mut classes, &mut alone] {
-                drain.arrive(Nanos::ZERO, Arrival::of(Size::Known(bytes)));
+            for scheduler in [&mut classes, &mut alone] {
+                scheduler.arrive(Nanos::ZERO, Arrival::of(Size::Known(bytes)));
             }
             for _ in 0..grants {
                 prop_assert_eq!(serve(&mut classes), serve(&mut alone));
@@ -410,12 +410,12 @@ proptest! {
     fn nobody_sleeps_for_ever(bits in any::<u64>(), sharing in 0usize..3, steps in steps()) {
         let slot_sharing = [Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted][sharing];
         let mut link = Link::new(&ClassTable { classes: classes_of(bits), slot_sharing });
-        let carrier = link.drain.open(framing());
+        let connection = link.scheduler.open(framing());
         let (mut live, mut blocked): (Vec<JobId>, BTreeSet<u64>) = Default::default();
         for step in steps {
             match step {
                 Step::Arrive { class, bytes, is_carried: false } => live.push(link.arrive(class, bytes)),
-                Step::Arrive { class, bytes, is_carried: true } => live.extend(link.arrive_on(carrier, class, bytes)),
+                Step::Arrive { class, bytes, is_carried: true } => live.extend(link.arrive_on(connection, class, bytes)),
                 Step::Serve => {
                     if let Some((id, _, is_departed)) = link.serve() {
                         prop_assert!(!blocked.contains(&id.number));
@@ -423,17 +423,17 @@ proptest! {
                     }
                 }
                 Step::Wait(micros) => link.now += Nanos::from_micros(micros),
-                Step::Replace(bits) => link.drain.replace_classes(link.now, &classes_of(bits)),
+                Step::Replace(bits) => link.scheduler.replace_classes(link.now, &classes_of(bits)),
                 Step::Change(at, change) if !live.is_empty() => link.change(&mut live, &mut blocked, at, change),
                 Step::Change(..) => {}
             }
         }
         for id in &live {
-            link.drain.on_wait_over(link.now, *id, Why::Carrier);
+            link.scheduler.on_wait_over(link.now, *id, Why::Connection);
         }
         while let Some((id, _, is_departed)) = link.serve() {
             live.retain(|job| *job != id || !is_departed);
         }
-        prop_assert!(live.is_empty() && link.drain.jobs().is_empty(), "{live:?} are left");
+        prop_assert!(live.is_empty() && link.scheduler.jobs().is_empty(), "{live:?} are left");
     }
 }

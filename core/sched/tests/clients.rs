@@ -2,15 +2,15 @@
 
 use proptest::prelude::*;
 use sched::policy::{ClientShare, NAMES, PolicySpec};
-use sched::{Arrival, Drain, JobId, Pace, Precedence, Size, Why};
+use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
 const PARTS: u64 = 16;
 
-fn shared(spec: &str, allowance_bytes: u64) -> Drain {
+fn shared(spec: &str, allowance_bytes: u64) -> Scheduler {
     let share = ClientShare { allowance_bytes, idle_bytes_per_s: 1_000_000_000 };
-    Drain::new(spec.parse::<PolicySpec>().unwrap().build_shared(share), Pace::UNLIMITED)
+    Scheduler::new(spec.parse::<PolicySpec>().unwrap().build_shared(share), Pace::UNLIMITED)
 }
 
 fn job(client: u32, bytes: u64) -> Arrival {
@@ -19,7 +19,7 @@ fn job(client: u32, bytes: u64) -> Arrival {
 
 /// Always so many responses of a size under way, for each client.
 struct Closed {
-    drain: Drain,
+    scheduler: Scheduler,
     /// By slot.
     owners: Vec<(u32, u64)>,
     /// Bytes by client.
@@ -28,8 +28,8 @@ struct Closed {
 }
 
 impl Closed {
-    fn new(drain: Drain, clients: &[(usize, u64)], grant_bytes: u64) -> Closed {
-        let mut closed = Closed { drain, owners: Vec::new(), had: vec![0; clients.len()], grant_bytes };
+    fn new(scheduler: Scheduler, clients: &[(usize, u64)], grant_bytes: u64) -> Closed {
+        let mut closed = Closed { scheduler, owners: Vec::new(), had: vec![0; clients.len()], grant_bytes };
         for (client, &(count, bytes)) in (0..).zip(clients) {
             (0..count).for_each(|_| closed.arrive(client, bytes));
         }
@@ -37,18 +37,18 @@ impl Closed {
     }
 
     fn arrive(&mut self, client: u32, bytes: u64) {
-        let id = self.drain.arrive(Nanos::ZERO, job(client, bytes));
+        let id = self.scheduler.arrive(Nanos::ZERO, job(client, bytes));
         self.owners.resize(self.owners.len().max(id.slot() + 1), (0, 0));
         self.owners[id.slot()] = (client, bytes);
     }
 
     /// Gives the client served.
     fn serve(&mut self) -> u32 {
-        let grant = self.drain.poll_grant(Nanos::ZERO).expect("somebody always waits");
+        let grant = self.scheduler.poll_grant(Nanos::ZERO).expect("somebody always waits");
         let (client, bytes) = self.owners[grant.job.slot()];
         let sent = grant.bytes_max.min(self.grant_bytes);
         self.had[client as usize] += sent;
-        if self.drain.on_sent(Nanos::ZERO, grant.job, sent).is_departed() {
+        if self.scheduler.on_sent(Nanos::ZERO, grant.job, sent).is_departed() {
             self.arrive(client, bytes);
         }
         client
@@ -106,19 +106,19 @@ impl Reference {
 
 impl Reference {
     /// Does the same to both, and compares their decisions.
-    fn step(&mut self, drain: &mut Drain, step: Step) {
+    fn step(&mut self, scheduler: &mut Scheduler, step: Step) {
         match step {
             Step::Arrive { client, bytes } => {
-                let id = drain.arrive(Nanos::ZERO, job(client, bytes));
+                let id = scheduler.arrive(Nanos::ZERO, job(client, bytes));
                 self.live.push(Live { id, client: client as usize, left: bytes, is_ready: true });
             }
             Step::Serve { bytes } => {
-                let first = drain.poll_grant(Nanos::ZERO).map(|grant| grant.job);
+                let first = scheduler.poll_grant(Nanos::ZERO).map(|grant| grant.job);
                 assert_eq!(first, self.first());
                 if let Some(id) = first {
-                    let bytes = bytes.min(drain.jobs().get(id).unwrap().remaining());
+                    let bytes = bytes.min(scheduler.jobs().get(id).unwrap().remaining());
                     self.on_sent(id, bytes);
-                    let _ = drain.on_sent(Nanos::ZERO, id, bytes);
+                    let _ = scheduler.on_sent(Nanos::ZERO, id, bytes);
                 }
             }
             Step::Block { nth } if !self.live.is_empty() => {
@@ -126,17 +126,17 @@ impl Reference {
                 let live = &mut self.live[at];
                 live.is_ready = !live.is_ready;
                 if live.is_ready {
-                    drain.on_wait_over(Nanos::ZERO, live.id, Why::Carrier);
+                    scheduler.on_wait_over(Nanos::ZERO, live.id, Why::Connection);
                 } else {
-                    drain.on_wait(live.id, Why::Carrier);
+                    scheduler.on_wait(live.id, Why::Connection);
                 }
             }
             Step::Abort { nth } if !self.live.is_empty() => {
                 let at = nth % self.live.len();
-                drain.on_end(self.live.remove(at).id);
+                scheduler.on_end(self.live.remove(at).id);
             }
             Step::Client { client, weight } => {
-                drain.on_client(client, weight);
+                scheduler.on_client(client, weight);
                 self.accounts[client as usize] = (0, weight.into());
             }
             Step::Block { .. } | Step::Abort { .. } => {}
@@ -183,7 +183,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn the_order_is_that_of_the_definition(steps in steps(), allowance in 0u64..60) {
-        let mut drain = shared("srpt", allowance);
+        let mut scheduler = shared("srpt", allowance);
         let mut reference = Reference {
             live: Vec::new(),
             accounts: vec![(0, 1); CLIENTS as usize],
@@ -192,10 +192,10 @@ proptest! {
             allowance: allowance * PARTS,
         };
         for step in steps {
-            reference.step(&mut drain, step);
+            reference.step(&mut scheduler, step);
             for live in &reference.live {
                 let ahead = reference.accounts[live.client].0.saturating_sub(reference.clock) / PARTS;
-                prop_assert_eq!(drain.order().policy().ahead_bytes(live.client as u32), Some(ahead));
+                prop_assert_eq!(scheduler.order().policy().ahead_bytes(live.client as u32), Some(ahead));
             }
         }
     }
@@ -206,7 +206,7 @@ proptest! {
         jobs in prop::collection::vec((1u64..200, 0u16..3, 1u64..20), 1..40),
         name in prop::sample::select(NAMES),
     ) {
-        let mut plain = Drain::new(sched::policy::parse(name).unwrap(), Pace::UNLIMITED);
+        let mut plain = Scheduler::new(sched::policy::parse(name).unwrap(), Pace::UNLIMITED);
         let mut shared = shared(name, 1 << 40);
         let mut arrivals = (0..).zip(&jobs);
         loop {
@@ -284,7 +284,7 @@ fn a_newcomer_goes_first_for_twice_the_allowance_at_most() {
 #[test]
 fn clients_that_want_more_than_there_is_share_by_weight() {
     let mut closed = Closed::new(shared("srpt", 1000), &[(3, 500), (1, 70), (2, 90_000)], 10);
-    closed.drain.on_client(0, 3);
+    closed.scheduler.on_client(0, 3);
     for _ in 0..100_000 {
         closed.serve();
     }
@@ -296,44 +296,51 @@ fn clients_that_want_more_than_there_is_share_by_weight() {
 
 #[test]
 fn an_idle_link_forgives() {
-    let mut drain = shared("srpt", 100);
-    let greedy = drain.arrive(Nanos::ZERO, job(0, 1000));
-    let _ = drain.on_sent(Nanos::ZERO, greedy, 400);
-    assert_eq!(drain.order().policy().ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
-    drain.on_wait(greedy, Why::Carrier);
+    let mut scheduler = shared("srpt", 100);
+    let greedy = scheduler.arrive(Nanos::ZERO, job(0, 1000));
+    let _ = scheduler.on_sent(Nanos::ZERO, greedy, 400);
+    assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
+    scheduler.on_wait(greedy, Why::Connection);
     // A byte in a nanosecond.
-    drain.on_wait_over(Nanos(150), greedy, Why::Carrier);
-    assert_eq!(drain.order().policy().ahead_bytes(0), Some(50));
+    scheduler.on_wait_over(Nanos(150), greedy, Why::Connection);
+    assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(50));
     // Time in which somebody waits forgives nothing.
-    drain.arrive(Nanos(150), job(1, 10));
-    drain.on_wait(greedy, Why::Carrier);
-    drain.on_wait_over(Nanos(9999), greedy, Why::Carrier);
-    assert_eq!((drain.order().policy().ahead_bytes(0), drain.order().policy().ahead_bytes(1)), (Some(50), Some(0)));
+    scheduler.arrive(Nanos(150), job(1, 10));
+    scheduler.on_wait(greedy, Why::Connection);
+    scheduler.on_wait_over(Nanos(9999), greedy, Why::Connection);
+    assert_eq!(
+        (scheduler.order().policy().ahead_bytes(0), scheduler.order().policy().ahead_bytes(1)),
+        (Some(50), Some(0))
+    );
 }
 
 /// In the kernel's bands too: it has the last.
 #[test]
 fn a_client_ahead_has_the_last_band() {
-    let mut drain = shared("srpt-bands:1000,50000", 100);
-    let job = drain.arrive(Nanos::ZERO, job(0, 1100));
-    assert_eq!(drain.order().band(drain.jobs(), job), 1);
-    let _ = drain.on_sent(Nanos::ZERO, job, 600);
-    assert_eq!((drain.order().policy().ahead_bytes(0), drain.order().band(drain.jobs(), job)), (Some(300), 2));
+    let mut scheduler = shared("srpt-bands:1000,50000", 100);
+    let job = scheduler.arrive(Nanos::ZERO, job(0, 1100));
+    assert_eq!(scheduler.order().band(scheduler.jobs(), job), 1);
+    let _ = scheduler.on_sent(Nanos::ZERO, job, 600);
+    assert_eq!(
+        (scheduler.order().policy().ahead_bytes(0), scheduler.order().band(scheduler.jobs(), job)),
+        (Some(300), 2)
+    );
 }
 
 #[test]
-fn streams_of_a_carrier_are_one_client() {
-    let mut drain = shared("srpt", 100);
-    let carrier = drain.open(Framing::ETHERNET.with_segment(1));
-    let on =
-        |drain: &mut Drain, bytes| drain.arrive_on(Nanos::ZERO, carrier, job(0, bytes), Precedence::default()).unwrap();
-    let streams = [300, 200, 100].map(|bytes| on(&mut drain, bytes));
-    let other = drain.arrive(Nanos::ZERO, job(1, 1000));
+fn streams_of_a_connection_are_one_client() {
+    let mut scheduler = shared("srpt", 100);
+    let connection = scheduler.open(Framing::ETHERNET.with_segment(1));
+    let on = |scheduler: &mut Scheduler, bytes| {
+        scheduler.arrive_on(Nanos::ZERO, connection, job(0, bytes), Precedence::default()).unwrap()
+    };
+    let streams = [300, 200, 100].map(|bytes| on(&mut scheduler, bytes));
+    let other = scheduler.arrive(Nanos::ZERO, job(1, 1000));
     let mut order = Vec::new();
     for _ in 0..3 {
-        let id = drain.poll_grant(Nanos::ZERO).unwrap().job;
-        let left = drain.jobs().get(id).unwrap().remaining();
-        assert!(drain.on_sent(Nanos::ZERO, id, left).is_departed());
+        let id = scheduler.poll_grant(Nanos::ZERO).unwrap().job;
+        let left = scheduler.jobs().get(id).unwrap().remaining();
+        assert!(scheduler.on_sent(Nanos::ZERO, id, left).is_departed());
         order.push(id);
     }
     assert_eq!(order, [streams[2], streams[1], other], "200 of 300 bytes are ahead of a third");

@@ -1,6 +1,6 @@
 //! The guard's promise under overload: an hour at a load of 1.05 beside five downloads.
 
-use sched::{Arrival, Drain, Guard, Job, JobId, Pace, Size, policy};
+use sched::{Arrival, Guard, Job, JobId, Pace, Scheduler, Size, policy};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -11,7 +11,7 @@ const DOWNLOAD_BYTES: u64 = 10_000_000;
 
 /// A link that is never idle, and what was promised about it.
 struct Overload {
-    drain: Drain,
+    scheduler: Scheduler,
     now: Nanos,
     /// When each job in the system last got a byte, or came; by slot.
     last_byte_at: Vec<(JobId, Nanos)>,
@@ -24,18 +24,18 @@ impl Overload {
     fn new(permille: u32) -> Overload {
         let rate: Rate = LINK.parse().unwrap();
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
-        let drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(permille));
+        let scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(permille));
         let (now, last_byte_at) = (Nanos::ZERO, vec![]);
-        Overload { drain, now, last_byte_at, most_ready: 0, longest: Nanos::ZERO, promised: Nanos::ZERO }
+        Overload { scheduler, now, last_byte_at, most_ready: 0, longest: Nanos::ZERO, promised: Nanos::ZERO }
     }
 
     fn arrive(&mut self, bytes: u64) {
-        let id = self.drain.arrive(self.now, Arrival::of(Size::Known(bytes)));
+        let id = self.scheduler.arrive(self.now, Arrival::of(Size::Known(bytes)));
         if self.last_byte_at.len() <= id.slot() {
             self.last_byte_at.resize(id.slot() + 1, (id, self.now));
         }
         self.last_byte_at[id.slot()] = (id, self.now);
-        self.most_ready = self.most_ready.max(self.drain.jobs().len() as u64);
+        self.most_ready = self.most_ready.max(self.scheduler.jobs().len() as u64);
     }
 
     fn wait_of(&self, id: JobId) -> Nanos {
@@ -43,11 +43,11 @@ impl Overload {
     }
 
     fn serve_one(&mut self) {
-        self.now = self.now.max(self.drain.poll_timeout().expect("the load is above one"));
-        let grant = self.drain.poll_grant(self.now).expect("the time has come");
+        self.now = self.now.max(self.scheduler.poll_timeout().expect("the load is above one"));
+        let grant = self.scheduler.poll_grant(self.now).expect("the time has come");
         self.longest = self.longest.max(self.wait_of(grant.job));
         self.last_byte_at[grant.job.slot()].1 = self.now;
-        let _ = self.drain.on_sent(self.now, grant.job, grant.bytes_max);
+        let _ = self.scheduler.on_sent(self.now, grant.job, grant.bytes_max);
     }
 
     /// Runs for so long at a load of 1.05; then whoever waits still counts too.
@@ -63,11 +63,12 @@ impl Overload {
             }
             self.serve_one();
         }
-        let waiting = self.last_byte_at.iter().filter(|(id, _)| self.drain.jobs().get(*id).is_some_and(Job::is_ready));
+        let waiting =
+            self.last_byte_at.iter().filter(|(id, _)| self.scheduler.jobs().get(*id).is_some_and(Job::is_ready));
         let longest_left = waiting.map(|(id, _)| self.wait_of(*id)).max().expect("the load is above one");
         self.longest = self.longest.max(longest_left);
         self.promised =
-            self.drain.wait_bound(Framing::ETHERNET).map_or(Nanos::MAX, |bound| bound.with(self.most_ready));
+            self.scheduler.wait_bound(Framing::ETHERNET).map_or(Nanos::MAX, |bound| bound.with(self.most_ready));
     }
 }
 
@@ -78,7 +79,8 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
         overload.run(3600);
         let (longest, promised) = (overload.longest, overload.promised);
         assert!(
-            overload.drain.order().longest_wait() <= longest && overload.drain.jobs().most() == overload.most_ready
+            overload.scheduler.order().longest_wait() <= longest
+                && overload.scheduler.jobs().most() == overload.most_ready
         );
         assert!(longest <= promised, "{permille}: {longest:?} of {promised:?}, {} ready", overload.most_ready);
     }
@@ -90,12 +92,12 @@ fn the_promise_is_tight() {
     let mut overload = Overload::new(20);
     (0..100).for_each(|_| overload.arrive(DOWNLOAD_BYTES));
     while overload.now < Nanos::from_secs(200) {
-        if overload.drain.jobs().len() == 100 {
+        if overload.scheduler.jobs().len() == 100 {
             overload.arrive(SMALL_BYTES);
         }
         overload.serve_one();
     }
-    let promised = overload.drain.wait_bound(Framing::ETHERNET).expect("the guard is on").with(overload.most_ready);
+    let promised = overload.scheduler.wait_bound(Framing::ETHERNET).expect("the guard is on").with(overload.most_ready);
     let longest = overload.longest;
     assert!(longest <= promised && longest.0 > promised.0 / 10 * 8, "{longest:?} of {promised:?}");
 }

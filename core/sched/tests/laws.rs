@@ -1,7 +1,7 @@
 //! What each policy promises, checked against the plainest statement of it: a scan of all jobs at every tick.
 
 use proptest::prelude::*;
-use sched::{Arrival, Drain, Guard, JobId, Pace, Path, Size, Why, policy};
+use sched::{Arrival, Guard, JobId, Pace, Path, Scheduler, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -20,21 +20,21 @@ struct Live {
 
 /// One byte per tick; tells `check` who is ready and who of them was served, and gives each job's last tick (after it).
 struct Bench {
-    drain: Drain,
+    scheduler: Scheduler,
     live: Vec<Live>,
     tick: u64,
 }
 
 impl Bench {
     fn new(spec: &str) -> Bench {
-        Bench { drain: Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED), live: Vec::new(), tick: 0 }
+        Bench { scheduler: Scheduler::new(policy::parse(spec).unwrap(), Pace::UNLIMITED), live: Vec::new(), tick: 0 }
     }
 
     fn arrive(&mut self, (size, _, class, throughput): Case) -> JobId {
         let path = Path { throughput_bps: Some(throughput), ..Path::default() };
         let arrival =
             Arrival { framing: Framing::ETHERNET.with_segment(1), class, path, ..Arrival::of(Size::Known(size)) };
-        let id = self.drain.arrive(Nanos(self.tick), arrival);
+        let id = self.scheduler.arrive(Nanos(self.tick), arrival);
         self.live.push(Live { id, size, remaining: size, throughput, is_ready: true });
         id
     }
@@ -43,11 +43,11 @@ impl Bench {
     fn serve(&mut self) -> Option<Live> {
         let now = Nanos(self.tick);
         self.tick += 1;
-        let grant = self.drain.poll_grant(now)?;
+        let grant = self.scheduler.poll_grant(now)?;
         let at = self.live.iter().position(|job| job.id == grant.job).expect("a granted job is in the system");
         let before = self.live[at];
         self.live[at].remaining -= 1;
-        let is_departed = self.drain.on_sent(now, grant.job, 1).is_departed();
+        let is_departed = self.scheduler.on_sent(now, grant.job, 1).is_departed();
         assert_eq!(is_departed, before.remaining == 1);
         if is_departed {
             self.live.remove(at);
@@ -152,31 +152,31 @@ proptest! {
     ) {
         for spec in policy::NAMES.iter().copied() {
             let mut bench = Bench::new(spec);
-            bench.drain = bench.drain.with_guard(Guard::new(guard));
+            bench.scheduler = bench.scheduler.with_guard(Guard::new(guard));
             for &(what, which, size, class) in &steps {
                 let at = which % bench.live.len().max(1);
                 match (what, bench.live.get_mut(at)) {
                     (0..=2, _) => { bench.arrive((size, 0, class, which as u64)); }
                     (3, Some(job)) => {
                         job.is_ready = false;
-                        bench.drain.on_wait(job.id, Why::Carrier);
+                        bench.scheduler.on_wait(job.id, Why::Connection);
                     }
                     (4, Some(job)) => {
                         job.is_ready = true;
-                        bench.drain.on_wait_over(Nanos(0), job.id, Why::Carrier);
+                        bench.scheduler.on_wait_over(Nanos(0), job.id, Why::Connection);
                     }
                     (5, Some(job)) => {
-                        bench.drain.on_end(job.id);
+                        bench.scheduler.on_end(job.id);
                         bench.live.remove(at);
                     }
-                    (6, Some(job)) => bench.drain.on_path(job.id, Path { rtt: Some(Nanos(size)), ..Path::default() }),
+                    (6, Some(job)) => bench.scheduler.on_path(job.id, Path { rtt: Some(Nanos(size)), ..Path::default() }),
                     _ => {}
                 }
                 let is_anybody_ready = bench.live.iter().any(|job| job.is_ready);
                 let served = bench.serve();
                 prop_assert_eq!(served.is_some(), is_anybody_ready, "{}", spec);
                 prop_assert!(served.is_none_or(|job| job.is_ready), "{} served a blocked job", spec);
-                prop_assert_eq!(bench.drain.jobs().len(), bench.live.len());
+                prop_assert_eq!(bench.scheduler.jobs().len(), bench.live.len());
             }
         }
     }
@@ -196,9 +196,9 @@ fn a_blocked_job_catches_up_on_nothing_in_either_half() {
     for (spec, size) in [("quick-fix:1", 100), ("quick-fix:1000", 100), ("fair", 100)] {
         let mut bench = Bench::new(spec);
         let ids = [0, 1].map(|_| bench.arrive((size, 0, 0, 0)));
-        bench.drain.on_wait(ids[0], Why::Carrier);
+        bench.scheduler.on_wait(ids[0], Why::Connection);
         (0..50).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[1]));
-        bench.drain.on_wait_over(Nanos(bench.tick), ids[0], Why::Carrier);
+        bench.scheduler.on_wait_over(Nanos(bench.tick), ids[0], Why::Connection);
         let to_first = (0..21).filter(|_| bench.serve().unwrap().id == ids[0]).count();
         assert_eq!(to_first, 11, "{spec}");
     }
@@ -209,7 +209,7 @@ fn a_blocked_job_catches_up_on_nothing_in_either_half() {
 fn fsp_forgets_what_was_aborted() {
     let mut bench = Bench::new("fsp");
     let [aborted, large] = [1000, 10].map(|size| bench.arrive((size, 0, 0, 0)));
-    bench.drain.on_end(aborted);
+    bench.scheduler.on_end(aborted);
     bench.live.remove(0);
     (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
     // Shared with nobody the large one is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
@@ -248,7 +248,7 @@ fn fsp_begins_anew_when_all_have_left() {
     let mut bench = Bench::new("fsp");
     let ids = [10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
     (0..10).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[0]));
-    bench.drain.on_end(ids[1]);
+    bench.scheduler.on_end(ids[1]);
     bench.live.clear();
     let first = bench.arrive((10, 0, 0, 0));
     (0..4).for_each(|_| assert_eq!(bench.serve().unwrap().id, first));
@@ -262,10 +262,10 @@ fn fsp_begins_anew_when_all_have_left() {
 fn fsp_lets_nobody_leave_twice() {
     let mut bench = Bench::new("fsp");
     let [blocked, large] = [5, 100].map(|size| bench.arrive((size, 0, 0, 0)));
-    bench.drain.on_wait(blocked, Why::Carrier);
+    bench.scheduler.on_wait(blocked, Why::Connection);
     bench.live[0].is_ready = false;
     (0..10).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
-    bench.drain.on_end(blocked);
+    bench.scheduler.on_end(blocked);
     bench.live.remove(0);
     let ids = [10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
     (0..9).for_each(|_| assert_eq!(bench.serve().unwrap().id, ids[0]));
@@ -277,20 +277,20 @@ fn fsp_lets_nobody_leave_twice() {
 /// A job of unknown size takes no more than an equal share under fsp, and the others are not later for it.
 #[test]
 fn fsp_shares_with_jobs_of_unknown_size() {
-    let mut drain = Drain::new(policy::parse("fsp").unwrap(), Pace::UNLIMITED);
-    let blind =
-        drain.arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::AtLeast(1)) });
-    let known =
-        drain.arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(50)) });
+    let mut scheduler = Scheduler::new(policy::parse("fsp").unwrap(), Pace::UNLIMITED);
+    let blind = scheduler
+        .arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::AtLeast(1)) });
+    let known = scheduler
+        .arrive(Nanos(0), Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(50)) });
     let mut ticks = 0;
-    while drain.jobs().get(known).is_some() {
-        let grant = drain.poll_grant(Nanos(ticks)).unwrap();
-        let _ = drain.on_sent(Nanos(ticks), grant.job, 1);
+    while scheduler.jobs().get(known).is_some() {
+        let grant = scheduler.poll_grant(Nanos(ticks)).unwrap();
+        let _ = scheduler.on_sent(Nanos(ticks), grant.job, 1);
         ticks += 1;
     }
     assert!((99..=101).contains(&ticks), "{ticks} bytes until a job of 50 that shared with one other");
-    drain.on_end(blind);
-    assert!(drain.jobs().is_empty());
+    scheduler.on_end(blind);
+    assert!(scheduler.jobs().is_empty());
 }
 
 /// When each job is complete if all in the system share the link equally, by following every arrival and completion.

@@ -1,45 +1,45 @@
-//! A drain above a line that serialises: what stands in front of a newcomer.
+//! A scheduler above a line that serialises: what stands in front of a newcomer.
 
-use sched::{Arrival, Correction, Drain, Pace, Size, Why, policy};
+use sched::{Arrival, Correction, Pace, Scheduler, Size, Why, policy};
 use units::Nanos;
 
 /// A full packet at 10 Mbit/s.
 const PACKET_FOR: Nanos = Nanos(1_211_200);
 const NOW: Nanos = Nanos::from_secs(1);
 
-fn drain(name: &str) -> Drain {
-    Drain::new(policy::parse(name).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
+fn drain(name: &str) -> Scheduler {
+    Scheduler::new(policy::parse(name).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
 }
 
 /// Hands down whatever may be; gives when to come again, from `NOW`.
-fn pump(drain: &mut Drain, now: Nanos) -> Option<Nanos> {
-    while let Some(grant) = drain.poll_grant(now) {
-        let _ = drain.on_sent(now, grant.job, grant.bytes_max);
+fn pump(scheduler: &mut Scheduler, now: Nanos) -> Option<Nanos> {
+    while let Some(grant) = scheduler.poll_grant(now) {
+        let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
     }
-    drain.poll_timeout().map(|at| at - NOW)
+    scheduler.poll_timeout().map(|at| at - NOW)
 }
 
 /// Two were, and stood below us until the queue had run empty: nobody could overtake the second.
 #[test]
 fn after_a_pause_one_packet_is_handed_down() {
-    let mut drain = drain("srpt");
-    let job = drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
-    assert_eq!(pump(&mut drain, NOW), Some(PACKET_FOR));
-    assert_eq!(drain.jobs().get(job).unwrap().attained, 1448);
+    let mut scheduler = drain("srpt");
+    let job = scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
+    assert_eq!(pump(&mut scheduler, NOW), Some(PACKET_FOR));
+    assert_eq!(scheduler.jobs().get(job).unwrap().attained, 1448);
     // A reader that takes no bytes for a second is a pause too.
-    drain.on_wait(job, Why::Carrier);
-    drain.on_wait_over(NOW + NOW, job, Why::Carrier);
-    assert_eq!(pump(&mut drain, NOW + NOW), Some(NOW + PACKET_FOR));
+    scheduler.on_wait(job, Why::Connection);
+    scheduler.on_wait_over(NOW + NOW, job, Why::Connection);
+    assert_eq!(pump(&mut scheduler, NOW + NOW), Some(NOW + PACKET_FOR));
 }
 
 /// Time in which somebody waited and we did not come is not the line's to lose: with a little more than our pace it catches up.
 #[test]
 fn what_we_are_late_by_is_caught_up() {
-    let mut drain = drain("srpt");
-    drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
-    pump(&mut drain, NOW);
+    let mut scheduler = drain("srpt");
+    scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
+    pump(&mut scheduler, NOW);
     let late = NOW + PACKET_FOR + Nanos::from_micros(500);
-    assert_eq!(pump(&mut drain, late), Some(Nanos(2 * PACKET_FOR.0)));
+    assert_eq!(pump(&mut scheduler, late), Some(Nanos(2 * PACKET_FOR.0)));
 }
 
 #[test]
@@ -56,13 +56,13 @@ fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue
     for (handshake, wire_bytes, waits) in
         [(NEAR, 66, true), (NEAR, 1514, false), (Nanos::from_millis(2), 66, false), (Nanos::from_millis(1), 66, true)]
     {
-        let mut drain = drain("srpt");
-        drain.pacer_mut().on_handshake(handshake);
-        drain.arrive(NOW, Arrival::of(Size::Known(100_000)));
-        drain.pacer_mut().on_foreseen(NOW, wire_bytes, true);
-        assert_eq!(drain.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
+        let mut scheduler = drain("srpt");
+        scheduler.pacer_mut().on_handshake(handshake);
+        scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
+        scheduler.pacer_mut().on_foreseen(NOW, wire_bytes, true);
+        assert_eq!(scheduler.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
         // What never comes is given back.
-        drain.pacer_mut().on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
-        assert!(drain.poll_grant(NOW).is_some());
+        scheduler.pacer_mut().on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
+        assert!(scheduler.poll_grant(NOW).is_some());
     }
 }

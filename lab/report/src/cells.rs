@@ -105,9 +105,9 @@ type Column = (&'static str, fn(&PointReport, usize) -> Cell);
 fn columns(point: &PointReport) -> Vec<Column> {
     let mut columns: Vec<Column> = vec![
         ("run", |point, at| Cell::Text(of(point, at).name.clone())),
-        ("server, policy, drain", |point, at| {
+        ("server, policy, shaping", |point, at| {
             let run = of(point, at);
-            Cell::Text(format!("{}, {}, {}", run.server, run.policy, run.drain))
+            Cell::Text(format!("{}, {}, {}", run.server, run.policy, run.shaping))
         }),
         ("completed", |point, at| Cell::Value(of(point, at).completed.to_string())),
         ("incomplete", |point, at| Cell::Value(incomplete(of(point, at)))),

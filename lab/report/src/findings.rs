@@ -145,7 +145,7 @@ impl Findings<'_> {
         }
         let of_run = |named: &Named| {
             let run = &point.summary.runs[named.run?];
-            let sought = Sought { name: &run.name, policy: &run.policy, drain: &run.drain };
+            let sought = Sought { name: &run.name, policy: &run.policy, shaping: &run.shaping };
             simulated.find(self.figure, &point.given.values, &sought, &expect.value)
         };
         match over {

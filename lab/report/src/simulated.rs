@@ -22,7 +22,7 @@ pub struct Simulated {
 pub(crate) struct Sought<'a> {
     pub name: &'a str,
     pub policy: &'a str,
-    pub drain: &'a str,
+    pub shaping: &'a str,
 }
 
 impl Simulated {
@@ -74,7 +74,7 @@ impl Simulated {
         if let Some(given) = figure.simulated_names.get(run.name) {
             return vec![given.clone()];
         }
-        let alike = match (run.policy, run.drain) {
+        let alike = match (run.policy, run.shaping) {
             ("fair", _) => "fair",
             (policy, "bands") if policy.starts_with("srpt") => "srpt-bands",
             ("srpt", "paced") => "weir-srpt",
@@ -121,10 +121,10 @@ mod tests {
         Described::parse(&text, std::path::Path::new("f.toml")).unwrap().figure.unwrap()
     }
 
-    fn find(figure: &Figure, rho: Option<&str>, name: &str, drain: &str, metric: &str) -> Option<Found> {
+    fn find(figure: &Figure, rho: Option<&str>, name: &str, shaping: &str, metric: &str) -> Option<Found> {
         let point: Vec<(String, String)> = rho.map(|rho| ("rho".into(), rho.into())).into_iter().collect();
         let policy = if name.ends_with("fair") { "fair" } else { "srpt" };
-        let sought = Sought { name, policy, drain };
+        let sought = Sought { name, policy, shaping };
         Simulated::parse(TABLE).unwrap().find(figure, &point, &sought, &metric.parse().unwrap())
     }
 

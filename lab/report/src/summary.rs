@@ -49,7 +49,7 @@ pub struct RunSummary {
     pub name: String,
     pub server: String,
     pub policy: String,
-    pub drain: String,
+    pub shaping: String,
     pub completed: usize,
     /// Jobs that ended in any other way; they count in every figure with the time they waited.
     pub incomplete: usize,
@@ -218,7 +218,7 @@ fn summarize_run(run: &Run, jobs: &Jobs) -> RunSummary {
         name: manifest.name.clone(),
         server: manifest.server.clone(),
         policy: manifest.policy.clone(),
-        drain: manifest.drain.clone(),
+        shaping: manifest.shaping.clone(),
         completed,
         incomplete: run.records.len() - completed,
         bytes: run.records.iter().map(|record| record.body_bytes).fold(0, u64::saturating_add),
@@ -366,7 +366,7 @@ mod tests {
         let run = &json["runs"][0];
         assert_eq!(
             keys(run),
-            "name server policy drain completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
+            "name server policy shaping completed incomplete bytes response_time_ms slowdown_mean bound_ratio \
              size_class_ms clock server_cpu client_lateness_p99_ms void outcomes attempts packet_bound_ratio beat_wire_time"
         );
         assert_eq!(keys(&run["response_time_ms"]), "mean p50 p90 p99 max");

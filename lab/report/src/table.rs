@@ -154,11 +154,12 @@ fn groups(summary: &Summary) -> Vec<Row> {
 }
 
 fn accounts(summary: &Summary) -> Vec<Row> {
-    let heading = row("run", &["policy", "drain", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
+    let heading =
+        row("run", &["policy", "shaping", "completed", "incomplete", "body MB", "server CPU", "late p99, ms"]);
     block(heading, summary, |run| {
         vec![
             cut(&run.policy, POLICY_CHARS_MAX),
-            cut(&run.drain, POLICY_CHARS_MAX),
+            cut(&run.shaping, POLICY_CHARS_MAX),
             run.completed.to_string(),
             run.incomplete.to_string(),
             format!("{:.3}", run.bytes as f64 / 1e6),
@@ -311,9 +312,9 @@ mean by size, ms      0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair              40.0     40.0     63.7       90.0       90.0
 weir-paced-srpt VOID    2.00     2.00     38.9       80.0       80.0
 
-run                   policy  drain  completed  incomplete  body MB  server CPU  late p99, ms
-nginx-fair              srpt  paced        400           0    1.460       0.250         0.050
-weir-paced-srpt VOID    srpt  paced        399           1    1.460       0.750         0.050
+run                   policy  shaping  completed  incomplete  body MB  server CPU  late p99, ms
+nginx-fair              srpt    paced        400           0    1.460       0.250         0.050
+weir-paced-srpt VOID    srpt    paced        399           1    1.460       0.750         0.050
 
 times sooner than 1st  mean    p50    p90   p99  0-50 %  50-80 %  80-99 %  99-99.5 %  top 0.5 %
 nginx-fair             1.00   1.00   1.00  1.00    1.00     1.00     1.00       1.00       1.00
@@ -355,7 +356,7 @@ VOID weir-paced-srpt: the server used 0.75 of a core, more than 0.5
     fn fits_the_width_whatever_the_names() {
         let mut long = run("a-name-of-more-than-twenty-characters", &[(0, 2_000_000, 3_600_000)]);
         long.manifest.policy = "shortest-remaining".into();
-        long.manifest.drain = "hierarchical-bands".into();
+        long.manifest.shaping = "hierarchical-bands".into();
         long.manifest.void = Some("many words ".repeat(40));
         long.manifest.baseline = Some("another-name-of-more-than-twenty".into());
         let text = table(&summarize("e", &[long.clone(), long]).unwrap());

@@ -12,7 +12,7 @@ pub fn manifest(name: &str) -> Manifest {
         name: name.into(),
         server: "weir".into(),
         policy: "srpt".into(),
-        drain: "paced".into(),
+        shaping: "paced".into(),
         link_bps: LINK_BPS,
         rho: 0.8,
         seed: 1,

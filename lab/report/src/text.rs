@@ -150,7 +150,7 @@ fn claims_csv(chapters: &[Chapter]) -> String {
 
 fn runs_csv(chapters: &[Chapter]) -> String {
     let mut text = String::from(
-        "experiment,point,run,server,policy,drain,completed,incomplete,bytes,mean_ms,mean_ci95_half_ms,p50_ms,p90_ms,p99_ms,p999_ms,\
+        "experiment,point,run,server,policy,shaping,completed,incomplete,bytes,mean_ms,mean_ci95_half_ms,p50_ms,p90_ms,p99_ms,p999_ms,\
          max_ms,variance_ms2,scv,slowdown_mean,bound_ratio,first_byte_ms,top_1_percent_ms,connections_max,syn_drops,accept_drops,server_cpu,\
          lateness_p99_ms,bound_ms,packet_bound_ms,packet_bound_ratio,beat_wire_time,baseline,void,not_a_wire\n",
     );
@@ -158,7 +158,7 @@ fn runs_csv(chapters: &[Chapter]) -> String {
     for (chapter, point) in points {
         for (run, extras) in point.summary.runs.iter().zip(&point.extras) {
             let numbers: Vec<String> = run_numbers(point, run, extras).into_iter().map(number).collect();
-            let names = [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.drain];
+            let names = [&chapter.name, &point.name, &run.name, &run.server, &run.policy, &run.shaping];
             let baseline = extras.baseline.map_or("", |base| point.summary.runs[base].name.as_str());
             let last = [baseline, run.void.as_deref().unwrap_or(""), run.not_a_wire.as_deref().unwrap_or("")];
             text.push_str(&line(

@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sim::Hooks;
-use sim::packet::{Config, Discipline, DrainKind, PathConfig, poisson, run};
+use sim::packet::{Config, Discipline, PathConfig, Shaping, poisson, run};
 use units::Nanos;
 use workload::{Distribution, Job, LoadProfile};
 
@@ -18,7 +18,7 @@ fn packets_per_second(criterion: &mut Criterion) {
         ("fq_codel", Config { bottleneck: Discipline::FqCodel(10_240), ..Config::default() }),
         (
             "paced-srpt",
-            Config { drain: DrainKind::Paced, policy: "srpt".parse().expect("a policy"), ..Config::default() },
+            Config { shaping: Shaping::Paced, policy: "srpt".parse().expect("a policy"), ..Config::default() },
         ),
     ] {
         let jobs: Vec<Job> = poisson(&sizes, load.clone(), config.link, 1, 1).take(20_000).collect();

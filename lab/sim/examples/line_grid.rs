@@ -18,7 +18,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use sched::line::Bounds;
 use sim::Hooks;
-use sim::packet::{self, Config, Discipline, DrainKind, Outcome, PathConfig, Server, Shape, Tcp};
+use sim::packet::{self, Config, Discipline, Outcome, PathConfig, Server, Shape, Shaping, Tcp};
 use units::{Nanos, Rate};
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 
@@ -205,7 +205,7 @@ fn config(cell: &Cell, told: &str) -> Config {
         "policer" => (Discipline::Fifo(1000), Shape::Policer(15_000.max(cell.link * 1_000_000 / 8 / 100))),
         packets => (Discipline::Fifo(packets.parse().expect("packets")), Shape::Wire),
     };
-    let (drain, policy) = if told == "off" { (DrainKind::Off, "fair") } else { (DrainKind::Paced, "srpt") };
+    let (shaping, policy) = if told == "off" { (Shaping::Off, "fair") } else { (Shaping::Paced, "srpt") };
     let told = match told {
         "told" | "off" => None,
         // It cannot be left.
@@ -218,14 +218,14 @@ fn config(cell: &Cell, told: &str) -> Config {
         link: link(cell),
         shape,
         bottleneck,
-        drain,
+        shaping,
         policy: policy.parse().expect("a policy"),
         sees_queue: false,
         rate_changes: cell.steps.iter().map(|(at, mbit)| (Nanos((at * 1e9) as u64), rate(*mbit))).collect(),
         told,
         tcp: Tcp::behind_router(),
         paths: paths(cell),
-        server: Server { acks_ride: drain == DrainKind::Paced, ..Server::default() },
+        server: Server { acks_ride: shaping == Shaping::Paced, ..Server::default() },
         ..Config::default()
     }
 }

@@ -1,5 +1,5 @@
 //! What cannot be measured on two cores can be simulated: three models of rising detail, all driving the same
-//! [`sched::Drain`] that the server runs on.
+//! [`sched::Scheduler`] that the server runs on.
 //!
 //! [`queue`] is one link and nothing else, the model of queueing theory, against which `theory` can be checked.
 //! [`server`] is a web server with a processor, a disk and a network interface (Murta & Corlassoli 2002). [`packet`] is

@@ -5,7 +5,7 @@
 //!
 //! | column | what it is |
 //! |---|---|
-//! | `server` | `fair` (nginx, or Weir with the drain off), `paced` (srpt), `paced-fair`, `bands` (srpt in thirteen bands); `-own-acks`: by a Weir that acknowledged requests at once |
+//! | `server` | `fair` (nginx, or Weir with the shaping off), `paced` (srpt), `paced-fair`, `bands` (srpt in thirteen bands); `-own-acks`: by a Weir that acknowledged requests at once |
 //! | `line` | `htb` (a token bucket on our interface), `htb-wire` (and a wire of its rate behind it), `router` (a wire one hop on; blind), `router-htb` (a token bucket there) |
 //! | `packets` | `gso` (up to 64 KB), `single` (one segment) |
 //! | `rho`, `rtt_ms`, `loss` | the load, the round trip beside the queue, the share of packets lost on the way to the client |
@@ -15,10 +15,10 @@
 //! All have 10 Mbit/s, a FIFO of 100 packets (bands: 100 each), CUBIC, a new connection for each request, and the first 60 s of the shipped
 //! trace. The model is `weirlab sim --model packet --trace traces/synthetic.csv.gz --seconds 60 --rho R --rtt T --loss L` with `--shaper`
 //! `htb`, `htb-wire` or `wire` by the line, `--tcp router` one hop on, `--gso-segments 1` for single packets, and
-//! `--drain off --policy fair`, `--drain paced --policy srpt`, `--drain paced --policy fair`, `--drain bands --policy srpt-bands:13`.
+//! `--shaping off --policy fair`, `--shaping paced --policy srpt`, `--shaping paced --policy fair`, `--shaping bands --policy srpt-bands:13`.
 
 use sim::Hooks;
-use sim::packet::{self, Config, Discipline, DrainKind, PathConfig, Server, Shape, Tcp};
+use sim::packet::{self, Config, Discipline, PathConfig, Server, Shape, Shaping, Tcp};
 use units::Nanos;
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 
@@ -42,11 +42,11 @@ fn row(line: &str) -> Row<'_> {
     let (server, acks_ride) =
         server.strip_suffix("-own-acks").map_or((server, server != "fair"), |server| (server, false));
     let number = |text: &str| text.parse::<f64>().unwrap_or_else(|error| panic!("{line}: `{text}`: {error}"));
-    let (drain, bottleneck, policy) = match server {
-        "fair" => (DrainKind::Off, Discipline::Fifo(100), "fair"),
-        "paced" => (DrainKind::Paced, Discipline::Fifo(100), "srpt"),
-        "paced-fair" => (DrainKind::Paced, Discipline::Fifo(100), "fair"),
-        "bands" => (DrainKind::Bands, Discipline::Bands(100), "srpt-bands:13"),
+    let (shaping, bottleneck, policy) = match server {
+        "fair" => (Shaping::Off, Discipline::Fifo(100), "fair"),
+        "paced" => (Shaping::Paced, Discipline::Fifo(100), "srpt"),
+        "paced-fair" => (Shaping::Paced, Discipline::Fifo(100), "fair"),
+        "bands" => (Shaping::Bands, Discipline::Bands(100), "srpt-bands:13"),
         _ => panic!("{line}: no server `{server}`"),
     };
     let (shape, is_router) = match at {
@@ -67,7 +67,7 @@ fn row(line: &str) -> Row<'_> {
     let tcp = Tcp { gso_segments, ..tcp };
     let paths = vec![path];
     let (sees_queue, policy) = (!is_router, policy.parse().unwrap());
-    let config = Config { drain, bottleneck, policy, shape, sees_queue, tcp, paths, ..Config::default() };
+    let config = Config { shaping, bottleneck, policy, shape, sees_queue, tcp, paths, ..Config::default() };
     let server = Server { acks_ride, ..Server::default() };
     let config = Config { server, ..config };
     let mean_ms = (!mean_ms.is_empty()).then(|| number(mean_ms));

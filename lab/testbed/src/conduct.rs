@@ -297,11 +297,11 @@ fn one_round(
 }
 
 fn kind(plan: &Plan<'_>, spec: &RunSpec) -> Kind {
-    let drain = plan.experiment.qdisc_of(spec).name();
+    let shaping = plan.experiment.qdisc_of(spec).name();
     Kind {
         server: spec.server.name().into(),
         policy: spec.attach.map_or_else(|| spec.policy.to_string(), |policy| policy.name().into()),
-        drain: format!("{}/{drain}", spec.drain),
+        shaping: format!("{}/{shaping}", spec.shaping),
         link_bps: plan.experiment.link.bits_per_s(),
         is_wide: plan.experiment.clients().any(|group| !group.path.is_plain()),
     }

@@ -172,7 +172,7 @@ fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<S
     environment.insert("runs_at_once".into(), runs_at_once.to_string());
     environment.insert("worker_slots".into(), plan.experiment.limits.slots_of(spec.server));
     environment.extend(spec.cold_reads_per_s.map(|reads| ("cold_reads_per_s".into(), reads.to_string())));
-    if spec.server == Server::Weir && spec.drain != "off" {
+    if spec.server == Server::Weir && spec.shaping != "off" {
         environment.insert("told".into(), plan.experiment.told_to(spec).to_string());
     }
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
@@ -295,12 +295,12 @@ fn load_command(plan: &Plan<'_>, spec: &RunSpec, address: SocketAddr, folder: &P
     flag("name", spec.name.clone());
     flag("server", spec.server.name().into());
     // What orders the bytes, whether the server does it or a program beside it.
-    let (policy, drain) = match spec.attach {
+    let (policy, shaping) = match spec.attach {
         Some(policy) => (policy.name().to_string(), experiment.qdisc_of(spec).name()),
-        None => (spec.policy.to_string(), spec.drain.as_str()),
+        None => (spec.policy.to_string(), spec.shaping.as_str()),
     };
     flag("policy", policy);
-    flag("drain", drain.into());
+    flag("shaping", shaping.into());
     flag("out", folder.display().to_string());
     Ok(command)
 }
@@ -380,7 +380,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn manifest() -> Manifest {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":1,"rho":0.8,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
         serde_json::from_str(text).unwrap()
@@ -427,7 +427,7 @@ mod tests {
         let load = r#"{"rho":0.8,"seconds":9,"repeat":false,"seed":1,"per_connection":1}"#;
         let want = format!(
             "weirlab load http://198.18.0.1:8080/ --json --load {load} --uplink 10mbit --name a --server nginx \
-             --policy fair --drain off --out out/a"
+             --policy fair --shaping off --out out/a"
         );
         assert_eq!(command, want);
     }

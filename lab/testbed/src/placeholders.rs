@@ -3,7 +3,7 @@
 //! A brace that begins anything else, as a table of TOML does, is text.
 
 /// Those that every run fills in.
-pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "drain", "access_log"];
+pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "shaping", "access_log"];
 
 /// The name in front, if the text begins with one between braces.
 fn first(text: &str) -> Option<&str> {

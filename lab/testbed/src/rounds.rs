@@ -26,7 +26,7 @@ const OVERHEAD_AT_FIRST: Duration = Duration::from_secs(6);
 pub(crate) struct Kind {
     pub(crate) server: String,
     pub(crate) policy: String,
-    pub(crate) drain: String,
+    pub(crate) shaping: String,
     pub(crate) link_bps: u64,
     /// Whether there are wide-area paths.
     pub(crate) is_wide: bool,
@@ -141,7 +141,7 @@ mod tests {
         let kind = Kind {
             server: "weir".into(),
             policy: "srpt".into(),
-            drain: "paced".into(),
+            shaping: "paced".into(),
             link_bps: 10_000_000,
             is_wide: false,
         };
@@ -164,7 +164,7 @@ mod tests {
         let mut experience = Experience::new(100, 2);
         let runs = due(&[0; 40]);
         assert_eq!(experience.round(&runs), 20, "a twentieth of a core each, one core for all");
-        let text = r#"{"name":"a","server":"weir","policy":"srpt","drain":"paced","link_bps":1,"rho":0.8,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"srpt","shaping":"paced","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":0.2,"client_cpu":0.1,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
         experience.learn(&serde_json::from_str(text).unwrap(), runs[0].kind.clone());
@@ -178,7 +178,7 @@ mod tests {
         runs.iter_mut().for_each(|run| run.kind.is_wide = true);
         let mut experience = Experience::new(100, 2);
         assert_eq!(experience.round(&runs), 10, "a tenth of a core each");
-        let text = r#"{"name":"a","server":"weir","policy":"srpt","drain":"paced","link_bps":1,"rho":0.8,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"srpt","shaping":"paced","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":0.02,"client_cpu":0.01,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,
             "environment":{"elapsed_s":"50","wan_counted":"{\"cpu_seconds\":8.5}"}}"#;

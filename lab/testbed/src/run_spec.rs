@@ -21,13 +21,13 @@ pub struct RunSpec {
     #[serde(default = "fair", deserialize_with = "policy")]
     pub policy: PolicySpec,
     #[serde(default = "off")]
-    pub drain: String,
+    pub shaping: String,
     /// What Weir is told of the uplink, instead of what the experiment says.
     pub told: Option<Told>,
     /// More flags for the server: of `weir serve`, or another's own (Apache's `-c DIRECTIVE`), with its configuration unchanged.
     #[serde(default)]
     pub flags: Vec<String>,
-    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{drain}`, `{access_log}` (a file in the
+    /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{shaping}`, `{access_log}` (a file in the
     /// run's folder) and the names of `fill` are replaced in it.
     pub config: Option<String>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.
@@ -216,15 +216,15 @@ impl RunSpec {
         if self.server != Server::Weir {
             return Err(format!("told is of weir alone: leave it out of {}", self.server.name()));
         }
-        if self.drain == "off" && self.config.is_none() {
-            return Err("told to a run with drain `off`, which paces nothing: write drain = \"paced\"".into());
+        if self.shaping == "off" && self.config.is_none() {
+            return Err("told to a run with shaping `off`, which paces nothing: write shaping = \"paced\"".into());
         }
         Ok(())
     }
 
-    /// What this run's keys say of the bottleneck: the qdisc named, else the one its drain or `attach` cannot do without.
+    /// What this run's keys say of the bottleneck: the qdisc named, else the one its shaping or `attach` cannot do without.
     pub(crate) fn qdisc_wanted(&self) -> Option<Qdisc> {
-        self.qdisc_given.or(match (self.drain.as_str(), self.attach) {
+        self.qdisc_given.or(match (self.shaping.as_str(), self.attach) {
             ("bands", _) | (_, Some(_)) => Some(Qdisc::Bands),
             _ => None,
         })
@@ -245,10 +245,10 @@ impl RunSpec {
         let (name, queue) = (&self.name, qdisc.name());
         let wrong = |reason: String| Err(format!("run `{name}`: {reason}"));
         self.check_protocol(per_connection).or_else(wrong)?;
-        let is_plain = self.policy.is_fair() && self.drain == "off";
+        let is_plain = self.policy.is_fair() && self.shaping == "off";
         if self.server != Server::Weir && !is_plain {
             let server = self.server.name();
-            return wrong(format!("{server} knows no policy or drain of ours: leave them out"));
+            return wrong(format!("{server} knows no policy or shaping of ours: leave them out"));
         }
         self.check_told().or_else(wrong)?;
         if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
@@ -256,8 +256,8 @@ impl RunSpec {
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),
             );
         }
-        if self.drain == "bands" && qdisc != Qdisc::Bands {
-            return wrong(format!("drain `bands` into qdisc `{queue}`: write qdisc = \"bands\" or leave it out"));
+        if self.shaping == "bands" && qdisc != Qdisc::Bands {
+            return wrong(format!("shaping `bands` into qdisc `{queue}`: write qdisc = \"bands\" or leave it out"));
         }
         if self.attach.is_some() && !qdisc.is_ours() {
             return wrong(format!("attach has nothing to order in qdisc `{queue}`: write \"bands\""));
@@ -373,8 +373,12 @@ mod tests {
     #[test]
     fn what_cannot_go_together_is_said() {
         for (more, run, says) in [
-            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or drain"),
-            ("", "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"", "run `a`: drain `bands` into qdisc `cake`"),
+            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or shaping"),
+            (
+                "",
+                "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"",
+                "run `a`: shaping `bands` into qdisc `cake`",
+            ),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),
             ("", "server = \"nginx\"\nattach = \"fifo\"", "unknown variant `fifo`, expected one of `las`"),
             ("", "server = \"weir\"\npolicy = \"sprt\"", "unknown policy `sprt`: choose one of fair, fcfs, srpt"),

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn classes_are_weighed_alike_and_probes_are_none() {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":1,"rho":0.8,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{},"clients":["A","B"]}"#;
         let manifest: Manifest = serde_json::from_str(text).unwrap();

@@ -89,7 +89,7 @@ mod tests {
     fn a_run_that_listens_to_nobody_cannot_be_told() {
         for (run, says) in [
             ("server = \"nginx\"\ntold = \"auto\"", "run `a`: told is of weir alone: leave it out of nginx"),
-            ("server = \"weir\"\ntold = \"auto\"", "run `a`: told to a run with drain `off`, which paces nothing"),
+            ("server = \"weir\"\ntold = \"auto\"", "run `a`: told to a run with shaping `off`, which paces nothing"),
         ] {
             let said = parse("", run).unwrap_err();
             assert!(said.contains(says), "{said}");

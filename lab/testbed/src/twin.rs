@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn run(jobs: &[(u64, u64)]) -> Run {
-        let text = r#"{"name":"a","server":"weir","policy":"srpt","drain":"paced","link_bps":1,"rho":0.8,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"srpt","shaping":"paced","link_bps":1,"rho":0.8,"seed":1,
             "per_connection":1,"seconds":1.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":null,"wire_bytes":null,"void":null,"environment":{}}"#;
         let record = |&(size_bytes, end_ms): &(u64, u64)| JobRecord {

@@ -22,7 +22,7 @@ pub(crate) fn start(
     server: u32,
     folder: &Path,
 ) -> Result<Option<Program>, LabError> {
-    let Some(weir) = weir.filter(|_| spec.server == Server::Weir && spec.drain == "paced") else { return Ok(None) };
+    let Some(weir) = weir.filter(|_| spec.server == Server::Weir && spec.shaping == "paced") else { return Ok(None) };
     let words = [&weir.display().to_string(), "uplink", "watch", &server.to_string(), "--json"].map(String::from);
     Program::start(place, "weir uplink watch", &words, &folder.join(LOG)).map(Some)
 }

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_void_run_calibrates_nothing() {
-        let text = r#"{"name":"a","server":"weir","policy":"fair","drain":"off","link_bps":10000000,"rho":1,"seed":1,
+        let text = r#"{"name":"a","server":"weir","policy":"fair","shaping":"off","link_bps":10000000,"rho":1,"seed":1,
             "per_connection":1,"seconds":9.0,"commit":"","kernel":"","command":[],"server_cpu":null,"client_cpu":null,
             "lateness_ns_p99":0,"wire_bytes":null,"void":null,"environment":{}}"#;
         let mut run = Run { manifest: serde_json::from_str(text).unwrap(), records: vec![], pages: vec![] };

@@ -90,9 +90,9 @@ pub struct Args {
     /// Policy of the server, for the manifest
     #[arg(long, default_value = "unknown")]
     policy: String,
-    /// Drain of the server, for the manifest
+    /// Scheduler of the server, for the manifest
     #[arg(long, default_value = "unknown")]
-    drain: String,
+    shaping: String,
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,

@@ -37,16 +37,16 @@ fn the_testbeds_figures_come_out_within_fifteen_per_cent() {
     let (synthetic, router) = ("2026-11-21-vm2-first-light-synthetic", "2026-11-21-vm2-first-light-router");
     let segments = "2026-11-21-vm2-first-light-segments";
     for (result, run, flags) in [
-        (synthetic, "nginx-fair", "--policy fair --drain off"),
-        (synthetic, "weir-paced-fair", "--policy fair --drain paced"),
-        (synthetic, "weir-paced-srpt", "--policy srpt --drain paced"),
-        (segments, "nginx-fair", "--policy fair --drain off --gso-segments 1"),
-        (segments, "weir-off", "--policy fair --drain off --gso-segments 1"),
-        (segments, "weir-paced-srpt", "--policy srpt --drain paced --gso-segments 1"),
-        (router, "nginx-fair", "--policy fair --drain off --tcp router"),
-        (router, "weir-off", "--policy fair --drain off --tcp router"),
-        (router, "weir-paced-fair", "--policy fair --drain paced --tcp router"),
-        (router, "weir-paced-srpt", "--policy srpt --drain paced --tcp router"),
+        (synthetic, "nginx-fair", "--policy fair --shaping off"),
+        (synthetic, "weir-paced-fair", "--policy fair --shaping paced"),
+        (synthetic, "weir-paced-srpt", "--policy srpt --shaping paced"),
+        (segments, "nginx-fair", "--policy fair --shaping off --gso-segments 1"),
+        (segments, "weir-off", "--policy fair --shaping off --gso-segments 1"),
+        (segments, "weir-paced-srpt", "--policy srpt --shaping paced --gso-segments 1"),
+        (router, "nginx-fair", "--policy fair --shaping off --tcp router"),
+        (router, "weir-off", "--policy fair --shaping off --tcp router"),
+        (router, "weir-paced-fair", "--policy fair --shaping paced --tcp router"),
+        (router, "weir-paced-srpt", "--policy srpt --shaping paced --tcp router"),
     ] {
         let simulated = json(&format!("{FIRST_LIGHT} {flags}"));
         assert_eq!(simulated["complete"], 12_245, "{flags}");
@@ -60,7 +60,7 @@ fn every_flag_reaches_the_model() {
     let base = "--policy fair --dist exponential:mean=5000 --rho 0.5 --seconds 5";
     let plain = json(base);
     for flags in [
-        "--drain paced",
+        "--shaping paced",
         "--bottleneck fq_codel:5",
         "--shaper wire",
         "--tcp 2003",
@@ -92,8 +92,8 @@ fn every_flag_reaches_the_model() {
 fn a_mistake_is_one_line_that_names_its_field() {
     let base = "--policy srpt --dist exponential:mean=5000 --rho 0.5 --seconds 1";
     for (flags, says) in [
-        ("--drain full", "--drain: unknown value `full`; expected one of off, paced, bands"),
-        ("--drain bands", "drain `bands` needs a policy with bands"),
+        ("--shaping full", "--shaping: unknown value `full`; expected one of off, paced, bands"),
+        ("--shaping bands", "shaping `bands` needs a policy with bands"),
         ("--bottleneck fifo:x", "--bottleneck: `fifo:x`"),
         ("--bottleneck red", "--bottleneck: unknown value `red`; expected fifo"),
         ("--shaper tbf", "--shaper: unknown value `tbf`; expected wire"),

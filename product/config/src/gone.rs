@@ -19,6 +19,8 @@ const GONE: &[(&str, &str)] = &[
     ("--into", "responses go into bands; leave it out"),
     ("--records", RECORDS),
     ("server.records", RECORDS),
+    ("--foreign-share", "write --cross-share"),
+    ("uplink.foreign_share", "write uplink.cross_share"),
     ("--ktls", "records are made in the process; leave it out"),
     ("server.ktls", "records are made in the process; leave it out"),
 ];

@@ -69,7 +69,7 @@ pub struct Uplink {
     pub shaping: Shaping,
     pub policy: PolicySpec,
     pub guard_permille: u32,
-    pub foreign_permille: u32,
+    pub cross_permille: u32,
     pub client_share: ClientShareSpec,
     /// Of the classes that have a `max_concurrent`.
     pub slot_sharing: SlotSharing,
@@ -186,7 +186,7 @@ impl Uplink {
             let said = "uplink.rate `off` beside shaping = \"paced\": expected one of the two";
             uplink.book.mistake(uplink.place_of("rate"), said);
         }
-        let (guard, foreign) = (uplink.whole_number("guard"), uplink.whole_number("foreign_share"));
+        let (guard, cross) = (uplink.whole_number("guard"), uplink.whole_number("cross_share"));
         let client_share = uplink.text("client_share");
         let (slot_sharing, default_class) = (uplink.text("slot_sharing"), uplink.text::<Name>("default_class"));
         Some(Uplink {
@@ -194,7 +194,7 @@ impl Uplink {
             shaping: shaping?.value,
             policy: policy?.value,
             guard_permille: guard?.try_into().ok()?,
-            foreign_permille: foreign?.try_into().ok()?,
+            cross_permille: cross?.try_into().ok()?,
             client_share: client_share?.value,
             slot_sharing: slot_sharing?.value,
             default_class: default_class.map(|name| Placed { value: name.value.0, at: name.at }),

@@ -70,7 +70,7 @@ mod tests {
     fn near_words_are_meant() {
         for (table, name, said) in [
             ("site", "lisitng", "unknown key `site.lisitng`: did you mean `site.listing`?"),
-            ("uplink", "foreign-share", "unknown key `uplink.foreign-share`: did you mean `uplink.foreign_share`?"),
+            ("uplink", "cross-share", "unknown key `uplink.cross-share`: did you mean `uplink.cross_share`?"),
             ("", "sites", "unknown key `sites`: did you mean `site`?"),
             ("", "policy", "unknown key `policy`: did you mean `uplink.policy`?"),
             ("server", "ktls", "`server.ktls` is gone: records are made in the process; leave it out"),

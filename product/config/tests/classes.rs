@@ -1,4 +1,4 @@
-//! Which class a request has, and what the drain is told of it.
+//! Which class a request has, and what the scheduler is told of it.
 
 use config::{Asked, FieldLines, Why, read};
 use sched::Sharing;

@@ -237,10 +237,10 @@ fn error_pages_and_redirects_of_a_site() {
         ),
     ];
     all_say("[[site]]\nroot='r'\n", "\n", &cases);
-    let foreign = "[[site]]\nhosts=['a.org']\nroot='r'\n[[site.redirect]]\nfrom_host='b.org'\nto='http://a.org*'";
+    let elsewhere = "[[site]]\nhosts=['a.org']\nroot='r'\n[[site.redirect]]\nfrom_host='b.org'\nto='http://a.org*'";
     let rootless = "[[site]]\n[[site.error_page]]\nstatus=404\nfile='/a'\n[[site.redirect]]\nto='http://a.org*'";
     assert_eq!(mistakes(rootless), ["f:2:1: site.error_page without site.root: expected a folder with its file"]);
-    assert_eq!(mistakes(foreign), ["f:4:1: site.redirect.from_host `b.org`: expected a host of the site"]);
+    assert_eq!(mistakes(elsewhere), ["f:4:1: site.redirect.from_host `b.org`: expected a host of the site"]);
 }
 
 /// Behind classes.

@@ -2,7 +2,7 @@
 //!
 //! It is the seam behind which nghttp2 is: no type of it is public, and all that is unsafe about it is in `ffi`. A session makes frames of
 //! a response when its caller has decided that so many bytes leave now, and of that response alone ([`Session::write`]): the order among
-//! streams, of one connection and of all, is the drain's. Header blocks are made then too, since their compression depends on the order in
+//! streams, of one connection and of all, is the scheduler's. Header blocks are made then too, since their compression depends on the order in
 //! which they leave.
 //!
 //! The rates of `budget` are HTTP/3's too.

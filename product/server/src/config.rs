@@ -7,11 +7,11 @@ use units::{Nanos, Rate};
 
 use crate::classes::ClassesConfig;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
-use crate::drain_choice::DrainChoice;
 use crate::kept::Keeper;
 use crate::log::LogConfig;
 use crate::memory::MemoryLimit;
 use crate::service::{PassedSocket, Privileges, Watchdog};
+use crate::shaping::ShapingChoice;
 use crate::sites::SiteConfig;
 use crate::transmit::Patience;
 
@@ -31,12 +31,12 @@ pub struct Config {
     /// Connections the kernel keeps on each listening socket before we accept them; it lowers this to net.core.somaxconn.
     pub backlog: u16,
     /// Event loops, each a thread with listening sockets of its own. One per core serves the most; one alone keeps the
-    /// other cores free. At most [`WORKERS_MAX`]; one with the drain paced, see [`crate::worker`](self).
+    /// other cores free. At most [`WORKERS_MAX`]; one with the shaping paced, see [`crate::worker`](self).
     pub workers: usize,
-    pub drain: DrainChoice,
+    pub shaping: ShapingChoice,
     /// Where the rate of the line is kept over a restart.
     pub keeper: Option<Keeper>,
-    /// The same by the rules of a file; the drain has their table.
+    /// The same by the rules of a file; the scheduler has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
     /// Of the sites without their own, and of requests for no site.
@@ -56,7 +56,7 @@ impl Config {
 
     /// One order of all responses, one count of a class's.
     pub fn has_one_loop(&self) -> bool {
-        self.drain.is_paced() || self.assigned.is_some()
+        self.shaping.is_paced() || self.assigned.is_some()
     }
 }
 

@@ -1,7 +1,7 @@
-//! The server: files, connections, limits, logs, and the write path that sends what the drain grants.
+//! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
 //! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
-//! file and builds head and body, [`transmit`] sends them as the drain grants, in the worker's own turn. With the drain `paced` there is one
+//! file and builds head and body, [`transmit`] sends them as the scheduler grants, in the worker's own turn. With the scheduler `paced` there is one
 //! worker, so that one order holds for all connections.
 
 mod classes;
@@ -9,7 +9,6 @@ mod clients;
 mod clock;
 mod config;
 mod conn;
-mod drain_choice;
 pub mod files;
 mod handler;
 mod kept;
@@ -22,6 +21,7 @@ mod places;
 mod poll;
 mod sandbox;
 pub mod service;
+mod shaping;
 #[cfg(test)]
 mod simulation;
 mod sites;
@@ -33,7 +33,6 @@ pub mod testing;
 mod threads;
 pub mod transmit;
 mod turns;
-#[cfg(feature = "http3")]
 mod udp;
 mod wake;
 mod worker;
@@ -41,10 +40,10 @@ mod worker;
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights};
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
-pub use drain_choice::{DrainChoice, DrainError, DrainKind, DrainOptions};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
+pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};
 pub use threads::ThreadError;
@@ -52,7 +51,7 @@ pub use threads::ThreadError;
 /// Whose bytes leave first, and how it is written, for help texts.
 pub use sched::line::{Bounds, Limit, Status as LineStatus};
 pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
-pub use sched::{FOREIGN_SHARE_PERMILLE, WaitBound};
+pub use sched::{CROSS_SHARE_PERMILLE, WaitBound};
 
 /// The guard's share unless told otherwise, in thousandths: at 10 Mbit/s no response waits longer for a byte than 1.1 s and 0.12 s for
 /// each that is ready. At rho 0.8 and 0.95 it costs the mean nothing, at 1.05 beside five downloads 9 % (2 cost 4 %).

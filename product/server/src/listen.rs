@@ -6,7 +6,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
-#[cfg(feature = "http3")]
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -16,7 +15,6 @@ use crate::config::{Config, Listen};
 use crate::net::{Net, Os};
 use crate::service::PassedSocket;
 use crate::start::StartError;
-#[cfg(feature = "http3")]
 use crate::udp::{Group, Udp};
 
 /// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
@@ -32,7 +30,6 @@ pub struct Listener<N: Net = Os> {
     /// Its clients speak TLS.
     pub(crate) is_secure: bool,
     /// Where they speak HTTP/3.
-    #[cfg(feature = "http3")]
     pub(crate) udp: Option<Arc<N::Udp>>,
     /// At this port.
     pub(crate) http3_port: Option<NonZeroU16>,
@@ -43,14 +40,7 @@ pub struct Listener<N: Net = Os> {
 impl<N: Net> Listener<N> {
     /// Its clients speak HTTP without TLS.
     pub fn new(socket: N::Listener) -> Listener<N> {
-        Listener {
-            socket,
-            is_secure: false,
-            #[cfg(feature = "http3")]
-            udp: None,
-            http3_port: None,
-            is_passed: false,
-        }
+        Listener { socket, is_secure: false, udp: None, http3_port: None, is_passed: false }
     }
 
     /// What epoll is asked for.
@@ -100,7 +90,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
         };
         of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
     }
-    if config.drain.is_paced() {
+    if config.shaping.is_paced() {
         remarks.extend(of_workers[0].first().and_then(|listener| untold(&listener.socket)));
     }
     Ok(Listening { of_workers, remarks })
@@ -122,28 +112,22 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
         let socket = passed.socket.try_clone()?;
         Ok(Listener { is_secure: passed.is_secure, is_passed: true, ..socket.into() })
     };
-    #[cfg_attr(not(feature = "http3"), allow(unused_mut))]
     let mut listeners = (0..config.workers).map(share).collect::<io::Result<Vec<_>>>()?;
-    #[cfg(feature = "http3")]
     if speaks_http3(config, passed.is_secure, passed.has_http3) {
         let remark = add_passed_udp(config, passed, &mut listeners)?;
         return Ok((listeners, remark));
     }
-    #[cfg(feature = "http3")]
-    return Ok((listeners, unread_datagrams(config, passed)));
-    #[cfg(not(feature = "http3"))]
-    Ok((listeners, None))
+    Ok((listeners, unread_datagrams(config, passed)))
 }
 
 /// Of a datagram socket that was passed for nothing. It stays open: the service manager has it too, and would pass it again.
-#[cfg(feature = "http3")]
 fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let PassedSocket { address, .. } = passed;
     passed.datagrams.as_ref()?;
     let why = match passed {
         PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
         PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
-        _ if !config.drain.orders_http3() => "with bands HTTP/3 would have no order",
+        _ if !config.shaping.orders_http3() => "with bands HTTP/3 would have no order",
         _ => return None,
     };
     Some(format!(
@@ -154,10 +138,8 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
 /// Those of one address, one for each worker.
 fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartError> {
     let sockets = listen(config, asked.address)?.into_iter();
-    #[cfg_attr(not(feature = "http3"), allow(unused_mut))]
     let mut listeners: Vec<_> =
         sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
-    #[cfg(feature = "http3")]
     if speaks_http3(config, asked.is_secure, asked.has_http3) {
         let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
         add_udp(config, address, &mut listeners).map_err(|error| StartError::Udp(address, error))?;
@@ -165,18 +147,16 @@ fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartErro
     Ok(listeners)
 }
 
-#[cfg(feature = "http3")]
 fn speaks_http3(config: &Config, is_secure: bool, is_wanted: bool) -> bool {
-    is_secure && is_wanted && config.drain.orders_http3()
+    is_secure && is_wanted && config.shaping.orders_http3()
 }
 
 /// Where clients speak HTTP/3: a socket beside each, at the same address.
-#[cfg(feature = "http3")]
 fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> io::Result<()> {
     let group = Group {
         count: listeners.len(),
         only_v6: has_ipv4_of_its_own(config, address.port()),
-        control_priority: config.drain.control_priority.unwrap_or(0),
+        control_priority: config.shaping.control_priority.unwrap_or(0),
     };
     if group.count > 1 {
         // One that shares with nobody finds another program.
@@ -191,7 +171,6 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
 
 /// The datagram socket that the service manager passed beside this one is the first worker's, since nothing steers among several that have
 /// it; without one ours are bound. Where that is not allowed there is no HTTP/3: the service manager's is what may be missing.
-#[cfg(feature = "http3")]
 fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
     let Some(socket) = &passed.datagrams else {
         let bound = add_udp(config, passed.address, listeners);
@@ -200,7 +179,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
             format!("HTTP/3 is off at {address}: UDP: {error}; expected ListenDatagram={address} beside ListenStream=")
         }));
     };
-    let control_priority = config.drain.control_priority.unwrap_or(0);
+    let control_priority = config.shaping.control_priority.unwrap_or(0);
     listeners[0].udp = Some(Arc::new(Udp::adopt(socket.try_clone()?, control_priority)?));
     listeners.iter_mut().for_each(|listener| listener.http3_port = NonZeroU16::new(passed.address.port()));
     Ok(None)
@@ -260,10 +239,10 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
 fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
-    if let Some(bytes) = config.drain.unsent_bytes_max() {
+    if let Some(bytes) = config.shaping.unsent_bytes_max() {
         socket.set_tcp_notsent_lowat(bytes)?;
     }
-    if let Some(priority) = config.drain.control_priority {
+    if let Some(priority) = config.shaping.control_priority {
         // Of what the kernel sends for this socket itself: SYN-ACKs wait behind no response.
         socket.set_priority(priority)?;
     }

@@ -14,7 +14,6 @@ use units::Nanos;
 use crate::clock;
 use crate::poll::{Poll, Ready};
 use crate::transmit::{Stream, TcpSocket};
-#[cfg(feature = "http3")]
 use crate::udp::{DatagramSocket, Udp};
 use crate::wake::Wake;
 
@@ -22,7 +21,6 @@ use crate::wake::Wake;
 pub trait Net: Debug + Sized {
     type Listener: Debug;
     type Tcp: Stream;
-    #[cfg(feature = "http3")]
     type Udp: DatagramSocket;
 
     /// The monotonic clock.
@@ -32,7 +30,6 @@ pub trait Net: Debug + Sized {
 
     /// Announces the readiness of a source under a token.
     fn add(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
-    #[cfg(feature = "http3")]
     fn modify(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn remove(&self, source: Source<'_, Self>) -> io::Result<()>;
     /// As [`Poll::wait`].
@@ -61,7 +58,6 @@ pub enum Source<'a, N: Net> {
     Files(BorrowedFd<'a>),
     Listener(&'a N::Listener),
     Tcp(&'a N::Tcp),
-    #[cfg(feature = "http3")]
     Udp(&'a N::Udp),
 }
 
@@ -83,7 +79,6 @@ impl Os {
 impl Net for Os {
     type Listener = OwnedFd;
     type Tcp = TcpSocket;
-    #[cfg(feature = "http3")]
     type Udp = Udp;
 
     fn now(&self) -> Nanos {
@@ -98,7 +93,6 @@ impl Net for Os {
         self.0.add(source, token, flags)
     }
 
-    #[cfg(feature = "http3")]
     fn modify(&self, source: Source<'_, Os>, token: u64, flags: EventFlags) -> io::Result<()> {
         self.0.modify(source, token, flags)
     }
@@ -146,7 +140,6 @@ impl AsFd for Source<'_, Os> {
             Source::Files(watch) => *watch,
             Source::Listener(listener) => listener.as_fd(),
             Source::Tcp(socket) => socket.as_fd(),
-            #[cfg(feature = "http3")]
             Source::Udp(socket) => socket.as_fd(),
         }
     }

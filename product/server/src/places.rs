@@ -47,7 +47,6 @@ impl Places {
     }
 
     /// Among how many workers.
-    #[cfg(feature = "http3")]
     pub fn workers(&self) -> usize {
         self.waiting.len()
     }

@@ -56,7 +56,6 @@ impl Poll {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }
 
-    #[cfg(feature = "http3")]
     pub fn modify(&self, source: impl AsFd, token: u64, flags: epoll::EventFlags) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }

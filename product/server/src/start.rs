@@ -14,7 +14,6 @@ use thiserror::Error;
 use crate::classes::{ClassesChange, ClassesConfig};
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
-use crate::drain_choice::DrainChoice;
 use crate::files::{Cache, CacheLimits, Lookups};
 use crate::handler::Handler;
 use crate::kept::Keeping;
@@ -25,6 +24,7 @@ use crate::objectives::{Status, StatusChannel};
 use crate::places::Places;
 use crate::sandbox;
 use crate::service::PrivilegeError;
+use crate::shaping::ShapingChoice;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
@@ -133,9 +133,9 @@ impl Server {
         let connections_max = room(&config);
         let mut server = Server {
             addresses,
-            why: std::mem::take(&mut config.drain.why),
-            wait_bound: config.drain.wait_bound(),
-            client_allowance_bytes: config.drain.client_allowance_bytes(),
+            why: std::mem::take(&mut config.shaping.why),
+            wait_bound: config.shaping.wait_bound(),
+            client_allowance_bytes: config.shaping.client_allowance_bytes(),
             places: Arc::new(Places::new(connections_max, &wakes)),
             clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
             stop: Arc::new(AtomicBool::new(false)),
@@ -147,7 +147,7 @@ impl Server {
             current,
             status_channel: Arc::default(),
             is_confined,
-            keeping: Keeping::new(config.keeper.take(), config.drain.place.take()),
+            keeping: Keeping::new(config.keeper.take(), config.shaping.place.take()),
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -167,7 +167,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Which drain, and why, in one line.
+    /// Which shaping, and why, in one line.
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -270,7 +270,7 @@ impl Server {
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
         let connections_bytes = config.limits.memory.connections_bytes(config.workers);
-        let order = order(&config.drain);
+        let order = order(&config.shaping);
         let parts = Parts {
             listeners,
             admission: Admission::new(number, places, clients, connections_bytes, &config.limits),
@@ -280,7 +280,7 @@ impl Server {
                 .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
             setup: Setup {
                 number,
-                is_direct: config.drain.is_memoryless() && order != Order::Marks,
+                is_direct: config.shaping.is_memoryless() && order != Order::Marks,
                 order,
                 limits: config.limits.clone(),
                 wake: Arc::clone(wake),
@@ -328,17 +328,17 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     let listening = listen_all(config)?;
     let addresses = local_addresses(&listening.of_workers[0])?;
     if let Some(account) = &config.privileges.account {
-        account.assume(config.drain.capabilities())?;
+        account.assume(config.shaping.capabilities())?;
     }
     Ok((listening, addresses))
 }
 
 /// Where we pace that decides, whatever else marks packets below.
-fn order(drain: &DrainChoice) -> Order {
-    match &drain.marker {
-        _ if drain.is_paced() => Order::Pace,
+fn order(shaping: &ShapingChoice) -> Order {
+    match &shaping.marker {
+        _ if shaping.is_paced() => Order::Pace,
         Some(_) => Order::Marks,
-        None if drain.policy.is_fair() && drain.classes.is_none() => Order::Arrival,
+        None if shaping.policy.is_fair() && shaping.classes.is_none() => Order::Arrival,
         None => Order::Turn,
     }
 }
@@ -346,9 +346,9 @@ fn order(drain: &DrainChoice) -> Order {
 /// A worker's write path. The gauge is for the one that paces.
 fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Transport> {
     let woken = Arc::clone(wake);
-    Transmitter::new(config.drain.drain(), config.drain.gauge.take(), config.limits.patience)
-        .with_bounds(config.drain.bounds)
-        .with_marker(config.drain.marker.clone())
+    Transmitter::new(config.shaping.scheduler(), config.shaping.gauge.take(), config.limits.patience)
+        .with_bounds(config.shaping.bounds)
+        .with_marker(config.shaping.marker.clone())
         .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It is the seam behind which rustls is: no type of rustls is public, but in `testing`, for tests, and for the seam of QUIC. A session
 //! seals what its caller has decided to send, no sooner, so that a protocol above it, be it HTTP/1.1 or HTTP/2, keeps the order that the
-//! drain gives.
+//! scheduler gives.
 
 mod acceptor;
 mod first_bytes;

@@ -83,7 +83,6 @@ pub struct Args {
     #[arg(long, conflicts_with = "cert", help_heading = HTTPS, verbatim_doc_comment)]
     tls_dev: bool,
     /// Speak no HTTP/3: with HTTPS it is spoken over UDP at the same addresses
-    #[cfg(feature = "http3")]
     #[arg(long, help_heading = HTTPS)]
     no_http3: bool,
     /// Rate of the uplink: auto (weir finds it, or takes that of a shaper), off (no order),
@@ -115,9 +114,9 @@ pub struct Args {
     guard: u32,
     /// Share of the uplink for other programs' traffic while it waits in the same queue,
     /// in thousandths (0 to 900)
-    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::FOREIGN_SHARE_PERMILLE,
+    #[arg(hide_short_help = true, long, value_name = "PERMILLE", default_value_t = server::CROSS_SHARE_PERMILLE,
           value_parser = clap::value_parser!(u32).range(0..=900), help_heading = ORDER, verbatim_doc_comment)]
-    foreign_share: u32,
+    cross_share: u32,
     /// Event loops (1 to 256); with paced shaping there is one [default: one per core]
     #[arg(hide_short_help = true, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64), help_heading = LIMITS)]
     workers: Option<u16>,
@@ -214,7 +213,7 @@ pub struct Args {
 /// Where nobody says otherwise: for this machine alone.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// One response a connection, and `sched::Drain` takes this many (rounded down from 2^20).
+/// One response a connection, and `sched::Scheduler` takes this many (rounded down from 2^20).
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
 /// A second's worth of them is counted in thousandths.
@@ -247,14 +246,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     serve(args, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
 }
 
-#[cfg(feature = "http3")]
 fn wants_http3(args: &Args) -> bool {
     !args.no_http3
-}
-
-#[cfg(not(feature = "http3"))]
-fn wants_http3(_args: &Args) -> bool {
-    false
 }
 
 /// What the flags say of TLS.
@@ -386,12 +379,12 @@ fn config(
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
-    let drain = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
+    let shaping = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
     let privileges = privileges(&args, &sites)?;
     let limits = limits(&args);
     Ok(Config {
         assigned,
-        drain,
+        shaping,
         keeper,
         sites,
         passed,

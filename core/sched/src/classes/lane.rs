@@ -9,7 +9,7 @@ use crate::{Job, Path, grow};
 /// Clients that are remembered without a job, at least, before those that are owed nothing are forgotten.
 const REMEMBERED_MIN: usize = 64;
 
-/// Those who share a class: clients, or, where clients do not share the link, the responses or carriers themselves.
+/// Those who share a class: clients, or, where clients do not share the link, the responses or connections themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sharer {
     pub number: u32,
@@ -58,7 +58,7 @@ impl Lane {
         }
     }
 
-    /// The best ready job, by its slot in the drain.
+    /// The best ready job, by its slot in the scheduler.
     pub fn first(&self) -> Option<u32> {
         self.inner.first().map(|local| self.slots[local as usize])
     }

@@ -6,7 +6,7 @@
 //! 3. Within a class its own order, fair between its clients where clients share the link.
 //!
 //! Beside that a class may have a greatest rate, which it never exceeds, and a greatest number of responses at a time
-//! ([`crate::Slots`]). [`ByClass`] is the order; the [`crate::Drain`] keeps the two limits, since they need a clock.
+//! ([`crate::Slots`]). [`ByClass`] is the order; the [`crate::Scheduler`] keeps the two limits, since they need a clock.
 //!
 //! Sources: Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, for classes by
 //! document and their slots; guaranteed and greatest rates are those of hierarchical token buckets (Devera's HTB: `rate` and `ceil`);

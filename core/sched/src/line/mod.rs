@@ -74,7 +74,7 @@ const BEYOND_PERMILLE: u64 = 1080;
 const STEP_PERMILLE: u64 = 40;
 /// What the line carried so long ago says little of now.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
-/// A drain ends after this, however long the queue.
+/// A scheduler ends after this, however long the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
 /// What loses packets may have a queue that was there before any client came: then none has seen less.
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);

@@ -70,7 +70,7 @@ struct World {
 #[derive(Debug, Default)]
 struct Queue {
     ours: f64,
-    foreign: f64,
+    cross: f64,
     /// Of ours, dropped and not yet found out.
     lost: f64,
 }
@@ -78,13 +78,13 @@ struct Queue {
 impl Queue {
     /// First come, first served: both leave, or find no room, in proportion to what is there. Gives ours that left.
     fn pass(&mut self, line: f64, room: f64) -> f64 {
-        let total = self.ours + self.foreign;
+        let total = self.ours + self.cross;
         let out = total.min(line);
         let share = if total > 0.0 { self.ours / total } else { 0.0 };
         let over = (total - out - room).max(0.0);
         self.lost += over * share;
         self.ours -= (out + over) * share;
-        self.foreign -= (out + over) * (1.0 - share);
+        self.cross -= (out + over) * (1.0 - share);
         out * share
     }
 }
@@ -148,16 +148,16 @@ impl World {
             let line = (self.line)(at) / 1000.0;
             let room = (self.room_ms * line).max(0.0);
             let pace = self.estimator.pace().map(|pace| pace.bits_per_s() as f64);
-            let sent = self.sent(at, pace, line, room - queue.ours - queue.foreign);
+            let sent = self.sent(at, pace, line, room - queue.ours - queue.cross);
             charged += sent / 8.0;
             queue.ours += sent;
-            queue.foreign += match self.others {
+            queue.cross += match self.others {
                 Others::None => 0.0,
                 Others::Steady { bits_per_s } => bits_per_s / 1000.0,
-                Others::Elastic => (room * 0.9 - queue.ours - queue.foreign).clamp(0.0, line),
+                Others::Elastic => (room * 0.9 - queue.ours - queue.cross).clamp(0.0, line),
             };
             let delivered = queue.pass(line, room);
-            let delay_ms = (queue.ours + queue.foreign) / line;
+            let delay_ms = (queue.ours + queue.cross) / line;
             shared_ms.push_front(delay_ms);
             shared_ms.truncate(2000);
             self.on_its_way(ms, sent, delivered);

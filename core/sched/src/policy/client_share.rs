@@ -14,7 +14,7 @@
 //! - A client is never more than `2 A` ahead, but for a grant: the clock keeps up with the least of those that wait. What a client is held back for is
 //!   bounded, then, and forgiven at the clock's pace. Nobody is ever behind: an idle client earns no credit but its allowance.
 //! - Of `k` clients that always wait, each gets `1 / (k + 1)` of the link at least, but for `k A` once, whatever the others do.
-//! - Bytes alone count. Splitting a response into requests, connections or carriers changes nothing of the account.
+//! - Bytes alone count. Splitting a response into requests, connections or connections changes nothing of the account.
 //!
 //! All this is of an allowance of a grant or more. With less than half a grant clients take turns, a grant each, however short it is.
 //!
@@ -175,7 +175,7 @@ impl Waiting {
     }
 }
 
-/// A ready job as the inner policy sees it: its client is its carrier, so that a policy that goes round goes round by client.
+/// A ready job as the inner policy sees it: its client is its connection, so that a policy that goes round goes round by client.
 #[derive(Debug, Clone)]
 struct Held {
     slot: u32,
@@ -243,7 +243,7 @@ impl ByClient {
     }
 
     fn as_inner_sees(job: &Job) -> Job {
-        Job { carrier: job.client, ..job.clone() }
+        Job { connection: job.client, ..job.clone() }
     }
 
     /// Holds a ready job; the place it had before.

@@ -9,7 +9,7 @@
 //! nothing at all may be preferred; bad in the mean: a short response pays for every long one in the system.
 //! A size that is not known makes no difference.
 
-use crate::job::NO_CARRIER;
+use crate::job::NO_CONNECTION;
 use crate::run_queue::{Key, RunQueue};
 use crate::virtual_time::VirtualTime;
 use crate::{Job, Policy};
@@ -29,7 +29,7 @@ impl Policy for Fair {
         self.queue.first()
     }
 
-    /// A carrier's turn is one for all its jobs.
+    /// A connection's turn is one for all its jobs.
     fn on_open(&mut self, turn: u32) {
         self.turns.join(turn);
     }
@@ -52,7 +52,7 @@ impl Policy for Fair {
     }
 
     fn on_arrival(&mut self, slot: u32, job: &Job) {
-        if job.carrier == NO_CARRIER {
+        if job.connection == NO_CONNECTION {
             self.turns.join(slot);
         }
     }
@@ -66,7 +66,7 @@ impl Policy for Fair {
     }
 }
 
-/// Those that take turns, each with the job it offers: itself, or one of a carrier's.
+/// Those that take turns, each with the job it offers: itself, or one of a connection's.
 #[derive(Default)]
 pub(super) struct TurnQueue {
     queue: RunQueue,

@@ -87,10 +87,10 @@ impl Policy for Fsp {
 /// Who is on the virtual link.
 #[derive(Default)]
 struct VirtualLink {
-    /// Those of known size, by completion. Their slots are not the drain's, since they may outlive the jobs.
+    /// Those of known size, by completion. Their slots are not the scheduler's, since they may outlive the jobs.
     places: RunQueue,
     vacant: Vec<u32>,
-    /// By the drain's slot: the place of the job that had it last, and whose place that is now.
+    /// By the scheduler's slot: the place of the job that had it last, and whose place that is now.
     place_of: Vec<u32>,
     tenants: Vec<u64>,
     /// How many there are of unknown size.

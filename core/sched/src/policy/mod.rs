@@ -46,7 +46,7 @@ use units::{Nanos, Rate};
 
 /// An order of the ready jobs, and what it has to know for it.
 ///
-/// The [`crate::Drain`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
+/// The [`crate::Scheduler`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
 /// order. A job is named by its slot, a small integer no other job in the system has. Nothing here reads a clock:
 /// waiting alone never changes the order.
 pub trait Policy: Send {
@@ -56,15 +56,15 @@ pub trait Policy: Send {
     /// The slot of the job that is served next.
     fn first(&self) -> Option<u32>;
 
-    /// A carrier of jobs was opened; its jobs have this as their turn.
+    /// A connection of jobs was opened; its jobs have this as their turn.
     fn on_open(&mut self, _turn: u32) {}
 
-    /// The job's key among those of its carrier, least first: the policy's own order, as far as a number can say it.
+    /// The job's key among those of its connection, least first: the policy's own order, as far as a number can say it.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.expected_left().unwrap_or_else(|| blind_rank(job))
     }
 
-    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a carrier stands by all that its client
+    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a connection stands by all that its client
     /// wants as urgently as the first.
     fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
@@ -74,7 +74,7 @@ pub trait Policy: Send {
     /// service or its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job);
 
-    /// The job is not ready, or gone, or its carrier offers another, which was enqueued before; a no-op if it is not in the order.
+    /// The job is not ready, or gone, or its connection offers another, which was enqueued before; a no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
     /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the four calls below are

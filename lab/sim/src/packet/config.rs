@@ -10,22 +10,22 @@ use units::{Nanos, Rate, wire};
 use super::bottleneck::{Discipline, Shape};
 use super::tcp::{Congestion, Settings};
 
-/// One run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, the drain off, a FIFO of 100.
+/// One run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, the shaping off, a FIFO of 100.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub link: Rate,
     pub shape: Shape,
     pub bottleneck: Discipline,
-    pub drain: DrainKind,
+    pub shaping: Shaping,
     pub policy: PolicySpec,
-    /// Thousandths of the bytes that the drain gives to the oldest response, if paced; at most 1000.
+    /// Thousandths of the bytes that the shaping gives to the oldest response, if paced; at most 1000.
     pub guard_permille: u32,
     /// Whether a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
     /// as the server does it.
     pub promotes_at_once: bool,
-    /// Whether a paced drain can read the queue below; if not it keeps to 98 % of the link, as the server does.
+    /// Whether a paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
-    /// What a paced drain is told of the rate that cannot read the queue below; `None` tells it the link's.
+    /// What a paced shaping is told of the rate that cannot read the queue below; `None` tells it the link's.
     pub told: Option<Bounds>,
     /// The link's rate changes to these, in order of time.
     pub rate_changes: Vec<(Nanos, Rate)>,
@@ -49,10 +49,10 @@ pub struct Config {
 /// How responses reach the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum DrainKind {
+pub enum Shaping {
     /// Socket buffers take all at once: TCP and the bottleneck's queue decide.
     Off,
-    /// Weir's writer: a drain at the pace of the link hands bytes to sockets that hold two unsent segments at most.
+    /// Weir's writer: a shaping at the pace of the link hands bytes to sockets that hold two unsent segments at most.
     Paced,
     /// Socket buffers take all at once; every packet is marked with the band its response has then.
     Bands,
@@ -206,7 +206,7 @@ impl Default for Config {
             link: Rate::from_bits_per_s(10_000_000).expect("a rate above 0"),
             shape: Shape::Wire,
             bottleneck: Discipline::Fifo(100),
-            drain: DrainKind::Off,
+            shaping: Shaping::Off,
             policy: "fair".parse().expect("a policy"),
             guard_permille: 10,
             promotes_at_once: false,
@@ -258,7 +258,7 @@ impl Config {
         }
         in_range("sample_every", self.sample_every.unwrap_or(Nanos::MAX), Nanos::from_millis(1)..=Nanos::MAX)?;
         self.check_paths()?;
-        self.check_drain()
+        self.check_scheduler()
     }
 
     fn check_paths(&self) -> Result<(), ConfigError> {
@@ -273,16 +273,18 @@ impl Config {
         Ok(())
     }
 
-    fn check_drain(&self) -> Result<(), ConfigError> {
+    fn check_scheduler(&self) -> Result<(), ConfigError> {
         let error = |what: &str| Err(ConfigError(what.to_owned()));
-        match (self.drain, self.bottleneck) {
-            (DrainKind::Bands, Discipline::Bands(_)) if self.policy.bands() == 1 => Err(ConfigError(format!(
-                "drain `bands` needs a policy with bands, such as srpt-bands:5 or quick-fix: `{}` has none",
+        match (self.shaping, self.bottleneck) {
+            (Shaping::Bands, Discipline::Bands(_)) if self.policy.bands() == 1 => Err(ConfigError(format!(
+                "shaping `bands` needs a policy with bands, such as srpt-bands:5 or quick-fix: `{}` has none",
                 self.policy
             ))),
-            (DrainKind::Bands, Discipline::Bands(_)) => Ok(()),
-            (DrainKind::Bands, _) => error("drain `bands` marks packets for a bottleneck of `bands`: choose that"),
-            (_, Discipline::Bands(_)) => error("bottleneck `bands` needs packets with bands: choose drain `bands` too"),
+            (Shaping::Bands, Discipline::Bands(_)) => Ok(()),
+            (Shaping::Bands, _) => error("shaping `bands` marks packets for a bottleneck of `bands`: choose that"),
+            (_, Discipline::Bands(_)) => {
+                error("bottleneck `bands` needs packets with bands: choose shaping `bands` too")
+            }
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! From the socket buffer to the link: what TCP may send, what the queue takes, what the drain grants.
+//! From the socket buffer to the link: what TCP may send, what the queue takes, what the scheduler grants.
 
 use sched::JobId;
 use units::{Nanos, wire};
@@ -7,7 +7,7 @@ use workload::Job;
 use super::bottleneck::{Load, Packet, Queue};
 use super::tcp::Segments;
 use super::world::{Down, Event, World};
-use super::{ConnId, DrainKind};
+use super::{ConnId, Shaping};
 
 /// Timeouts in a row after which an end gives up (Linux's tcp_retries2): a quarter of an hour and more.
 pub const RETRIES_MAX: u32 = 15;
@@ -77,10 +77,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let wire_bytes = segments.bytes + count * wire::PACKET_OVERHEAD_BYTES as u32;
         let conn = self.conns.get(id).expect("it sends");
         if let Some(job) = conn.job
-            && self.config.drain == DrainKind::Bands
+            && self.config.shaping == Shaping::Bands
             && !segments.again
         {
-            let band = 1 + self.drain.order().band(self.drain.jobs(), job);
+            let band = 1 + self.scheduler.order().band(self.scheduler.jobs(), job);
             // A better band waits until there is nothing of the connection to overtake.
             if band >= conn.band || self.config.promotes_at_once || conn.sender.has_nothing_below() {
                 conn.band = band;
@@ -169,7 +169,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The response has its job: what the drain's kind makes of it.
+    /// The response has its job: what the scheduler's kind makes of it.
     pub fn dispatch(&mut self, id: ConnId, job: JobId, bytes: u64) {
         if self.by_job.len() <= job.slot() {
             self.by_job.resize(job.slot() + 1, id);
@@ -178,7 +178,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let conn = self.conns.get(id).expect("the caller's connection");
         conn.job = Some(job);
         conn.is_blocked = false;
-        if self.config.drain == DrainKind::Paced {
+        if self.config.shaping == Shaping::Paced {
             self.settle_account(id);
             return self.pump();
         }
@@ -190,11 +190,11 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn mark_sent(&mut self, id: ConnId, segments: Segments) {
         let conn = self.conns.get(id).expect("it just sent");
         let Some(job) = conn.job else { return };
-        match self.config.drain {
-            DrainKind::Off | DrainKind::Paced => {}
-            DrainKind::Bands if segments.again => {}
-            DrainKind::Bands => {
-                if self.drain.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
+        match self.config.shaping {
+            Shaping::Off | Shaping::Paced => {}
+            Shaping::Bands if segments.again => {}
+            Shaping::Bands => {
+                if self.scheduler.on_sent(self.now, job, u64::from(segments.bytes)).is_departed() {
                     conn.job = None;
                 }
             }

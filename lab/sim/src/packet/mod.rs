@@ -3,8 +3,8 @@
 //! What a fluid link cannot show is here: the handshake and its queues, a window that has to grow, packets that are lost
 //! and waited for, bytes that stand in a queue below the decision. One link at the server's egress is shared; the way
 //! back, and the way beyond the link, only take time and lose packets. The server is the paper's or ours: a SYN queue,
-//! an accept queue, workers, and responses that reach the link by one of four drains ([`DrainKind`]), of which `paced` is
-//! Weir's writer with the very [`sched::Drain`] it runs on. The processor takes no time.
+//! an accept queue, workers, and responses that reach the link by one of four drains ([`Shaping`]), of which `paced` is
+//! Weir's writer with the very [`sched::Scheduler`] it runs on. The processor takes no time.
 //!
 //! Everything random (loss, jitter) comes from one seeded generator and time is integer nanoseconds, so a run can be
 //! repeated to the byte. Per packet nothing is allocated.
@@ -27,7 +27,7 @@ mod world;
 
 pub use arrivals::{at_load, poisson};
 pub use bottleneck::{Discipline, Shape};
-pub use config::{Config, ConfigError, DrainKind, PathConfig, Server, Tcp, User};
+pub use config::{Config, ConfigError, PathConfig, Server, Shaping, Tcp, User};
 use conn::ConnId;
 pub use outcome::{Outcome, Sample};
 pub use tcp::Congestion;

@@ -1,29 +1,29 @@
-//! Weir's writer: the same [`sched::Drain`] asked in the same way as the server's `transmit` does, on a socket that takes no time.
+//! Weir's writer: the same [`sched::Scheduler`] asked in the same way as the server's `transmit` does, on a socket that takes no time.
 //!
 //! What is done here and there: a response's account is settled when it begins, after each grant, when its socket takes bytes again,
 //! behind its last byte, when it is given up, and when its connection ends; the queue below and the interface's counters are read
 //! when a grant could be made; where no queue is seen, round trips and losses set the pace.
 
 use sched::line::{Bounds, Change, Estimator, Look, Seen};
-use sched::{Drain, Guard, JobId, Pace, Progress, Reading, Why};
+use sched::{Guard, JobId, Pace, Progress, Reading, Scheduler, Why};
 use units::Nanos;
 use workload::Job;
 
 use super::bottleneck::Queue;
 use super::conn::Ring;
 use super::world::{Event, World};
-use super::{Config, ConnId, DrainKind};
+use super::{Config, ConnId, Shaping};
 
 /// Two unsent segments: what the server sets TCP_NOTSENT_LOWAT to.
 const UNSENT_SEGMENTS_MAX: u64 = 2;
 /// The kernel looks at that limit once per packet of at most this size while it takes bytes in.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
-/// How often the drain reads what is below it, as in the server.
+/// How often the scheduler reads what is below it, as in the server.
 /// All connections with unacknowledged bytes are looked at this often, at least.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
-/// What a paced drain has beside itself.
+/// What a paced scheduler has beside itself.
 #[derive(Default)]
 pub struct Writer {
     /// When it last read the queue below.
@@ -34,38 +34,38 @@ pub struct Writer {
     estimator: Option<Estimator>,
 }
 
-/// The drain, as the server makes it (`drain_choice` there), and what belongs to it.
-pub fn drain(config: &Config) -> (Drain, Writer) {
-    if config.drain != DrainKind::Paced {
-        return (Drain::new(config.policy.build(), Pace::UNLIMITED), Writer::default());
+/// The scheduler, as the server makes it (`shaping.rs` there), and what belongs to it.
+pub fn scheduler(config: &Config) -> (Scheduler, Writer) {
+    if config.shaping != Shaping::Paced {
+        return (Scheduler::new(config.policy.build(), Pace::UNLIMITED), Writer::default());
     }
     let bounds = config.told.unwrap_or(Bounds::told(config.link));
     let pace = Pace { rate: bounds.first, ..Pace::of_line(config.link) };
     let pace = if config.sees_queue { Pace::of_line(config.link) } else { pace };
     let estimator = (!config.sees_queue).then(|| Estimator::new(bounds));
-    let drain = Drain::new(config.policy.build(), pace).with_guard(Guard::new(config.guard_permille));
-    (drain, Writer { estimator, ..Writer::default() })
+    let scheduler = Scheduler::new(config.policy.build(), pace).with_guard(Guard::new(config.guard_permille));
+    (scheduler, Writer { estimator, ..Writer::default() })
 }
 
 impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// Writes what is granted until nothing is.
     pub fn pump(&mut self) {
-        if self.config.drain != DrainKind::Paced {
+        if self.config.shaping != Shaping::Paced {
             return;
         }
         loop {
             self.read_queue();
             self.follow();
-            let Some(grant) = self.drain.poll_grant(self.now) else { break };
+            let Some(grant) = self.scheduler.poll_grant(self.now) else { break };
             self.write(grant.job, grant.bytes_max);
             self.serve();
         }
-        if self.drain.jobs().is_empty()
+        if self.scheduler.jobs().is_empty()
             && let Some(estimator) = &mut self.writer.estimator
         {
             estimator.on_idle();
         }
-        if let Some(at) = self.grant.set(self.drain.poll_timeout().map(|at| at.max(self.now))) {
+        if let Some(at) = self.grant.set(self.scheduler.poll_timeout().map(|at| at.max(self.now))) {
             self.calendar.push(at, Event::Grant);
         }
     }
@@ -80,20 +80,20 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     /// Whether a grant could be made now.
     fn is_due(&self) -> bool {
-        self.drain.poll_timeout().is_some_and(|at| at <= self.now)
+        self.scheduler.poll_timeout().is_some_and(|at| at <= self.now)
     }
 
-    /// Lets the queue below correct the drain's idea of it.
+    /// Lets the queue below correct the scheduler's idea of it.
     fn read_queue(&mut self) {
         if !self.config.sees_queue || self.now - self.writer.read_at < READ_EVERY || !self.is_due() {
             return;
         }
         self.writer.read_at = self.now;
         let queued_bytes = self.queue.bytes();
-        let is_explained = self.drain.pacer().ledger().is_explained(self.now, queued_bytes);
+        let is_explained = self.scheduler.pacer().ledger().is_explained(self.now, queued_bytes);
         let own_bytes = if is_explained { queued_bytes } else { self.queue.data_bytes() };
         let drops = self.counts.queue_drops;
-        self.drain.pacer_mut().on_reading(self.now, Reading { own_bytes, drops, ..Reading::own(queued_bytes) });
+        self.scheduler.pacer_mut().on_reading(self.now, Reading { own_bytes, drops, ..Reading::own(queued_bytes) });
     }
 
     /// Sets the pace that the line allows.
@@ -107,10 +107,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         self.writer.looked_at = now;
         let unacked: Vec<ConnId> = self.conns.unacknowledged().collect();
         unacked.into_iter().for_each(|id| self.look(id));
-        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
+        let charged_bytes = self.scheduler.pacer().ledger().charged_bytes();
         let Some(estimator) = self.writer.estimator.as_mut().filter(|_| is_due) else { return };
         if let Some(Change { pace, .. }) = estimator.judge(now, charged_bytes) {
-            self.drain.set_pace(now, pace);
+            self.scheduler.set_pace(now, pace);
         }
     }
 
@@ -118,7 +118,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     fn write(&mut self, job: JobId, bytes_max: u64) {
         let id = self.by_job[job.slot()];
         let limit = UNSENT_SEGMENTS_MAX * u64::from(self.settings.segment_bytes);
-        let remaining = self.drain.jobs().get(job).map_or(0, sched::Job::remaining);
+        let remaining = self.scheduler.jobs().get(job).map_or(0, sched::Job::remaining);
         let mut written = 0;
         let mut is_blocked = false;
         while written < bytes_max && !is_blocked {
@@ -133,18 +133,18 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         let framing = self.settings.framing();
         self.conns.get(id).expect("just written to").account.on_charged(framing.wire_bytes(written));
-        let progress = self.drain.on_sent(self.now, job, written);
+        let progress = self.scheduler.on_sent(self.now, job, written);
         self.settle_account(id);
         let conn = self.conns.get(id).expect("just written to");
         match progress {
             Progress::Departed => {
                 conn.job = None;
                 let rest = conn.account.foresee(conn.sender.unsent_bytes(), u64::from(conn.closes));
-                self.drain.pacer_mut().on_foreseen(self.now, rest, self.config.sees_queue);
+                self.scheduler.pacer_mut().on_foreseen(self.now, rest, self.config.sees_queue);
             }
             Progress::Remains if is_blocked => {
                 conn.is_blocked = true;
-                self.drain.on_wait(job, Why::Carrier);
+                self.scheduler.on_wait(job, Why::Connection);
             }
             Progress::Remains => {}
         }
@@ -155,7 +155,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         let now = self.now;
         let conn = self.conns.get(id).expect("the caller's connection");
         let correction = conn.account.settle(conn.sent);
-        self.drain.pacer_mut().on_correction(now, correction, self.config.sees_queue);
+        self.scheduler.pacer_mut().on_correction(now, correction, self.config.sees_queue);
         self.look(id);
     }
 
@@ -177,9 +177,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
 
     fn learn(&mut self, look: Look, client: u64) {
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.pacer_mut().on_handshake(rtt);
+            self.scheduler.pacer_mut().on_handshake(rtt);
         }
-        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
+        let charged_bytes = self.scheduler.pacer().ledger().charged_bytes();
         if let Some(estimator) = &mut self.writer.estimator {
             estimator.on_look(self.now, charged_bytes, || client, look);
         }
@@ -194,7 +194,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         conn.is_blocked = false;
         if let Some(job) = conn.job {
-            self.drain.on_wait_over(self.now, job, Why::Carrier);
+            self.scheduler.on_wait_over(self.now, job, Why::Connection);
             self.settle_account(id);
             self.pump();
         }
@@ -203,7 +203,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
     /// The connection ends, maybe in the middle of its response: what it sent since it was last looked at is charged, and what was
     /// foreseen and never came is given back.
     pub fn close_account(&mut self, id: ConnId) {
-        if self.config.drain != DrainKind::Paced {
+        if self.config.shaping != Shaping::Paced {
             return;
         }
         self.look(id);
@@ -212,10 +212,10 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         // A SYN that nobody finished is on nobody's account.
         let closed = (conn.seen > 0).then(|| conn.account.close(conn.sent, 0, 0));
         if let Some(job) = job {
-            self.drain.on_end(job);
+            self.scheduler.on_end(job);
         }
         if let Some(correction) = closed {
-            self.drain.pacer_mut().on_closed(self.now, correction, self.config.sees_queue);
+            self.scheduler.pacer_mut().on_closed(self.now, correction, self.config.sees_queue);
         }
     }
 }

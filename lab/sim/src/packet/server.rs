@@ -10,7 +10,7 @@ use super::bottleneck::Load;
 use super::conn::{ClientState, Conn, ServerState};
 use super::tcp::{Acked, Settings};
 use super::world::{Event, Up, World};
-use super::{ConnId, DrainKind};
+use super::{ConnId, Shaping};
 
 /// Linux's TCP_DELACK_MIN.
 const ACK_RIDES_FOR: Nanos = Nanos::from_millis(40);
@@ -198,13 +198,14 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.response = (start, start + bytes);
         let _ = conn.server_timer.set(None);
         let closes = conn.closes;
-        if self.config.drain == DrainKind::Off {
+        if self.config.shaping == Shaping::Off {
             conn.sender.write(self.now, bytes, closes, &self.settings);
             return self.transmit(id);
         }
         let path = path_of(conn, &self.settings);
         let framing = self.settings.framing();
-        let job = self.drain.arrive(self.now, Arrival { size: Size::Known(bytes), framing, class: 0, client: 0, path });
+        let job =
+            self.scheduler.arrive(self.now, Arrival { size: Size::Known(bytes), framing, class: 0, client: 0, path });
         self.dispatch(id, job, bytes);
     }
 
@@ -217,9 +218,9 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         conn.acked_at = now;
         conn.sender.on_ack(self.now, acked, &self.settings);
         if let Some(job) = conn.job
-            && self.drain.order().policy().needs_path()
+            && self.scheduler.order().policy().needs_path()
         {
-            self.drain.on_path(job, path_of(conn, &self.settings));
+            self.scheduler.on_path(job, path_of(conn, &self.settings));
         }
         if fin && conn.sender.is_done() {
             self.send_control(id, Load::Ack, wire::PACKET_OVERHEAD_BYTES);
@@ -254,7 +255,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
         self.counts.resent_bytes += conn.sender.resent_bytes;
         if let Some(job) = conn.job.take() {
-            self.drain.on_end(job);
+            self.scheduler.on_end(job);
         }
         self.conns.close(id);
         self.accept();

@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::JobRecord;
-use sched::Drain;
+use sched::Scheduler;
 use units::Nanos;
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
@@ -32,7 +32,7 @@ pub enum Event {
     ToClient(ConnId, Down),
     /// The link can take another packet.
     LinkIdle,
-    /// The drain may grant.
+    /// The scheduler may grant.
     Grant,
     /// The sender's alarm.
     Alarm(ConnId),
@@ -106,9 +106,9 @@ pub struct World<'c, 'h, J: Iterator> {
     pub link: Link,
     /// An event for the instant the link falls idle is in the calendar.
     pub is_link_awaited: bool,
-    pub drain: Drain,
+    pub scheduler: Scheduler,
     pub grant: Timer,
-    /// Whose job is in which slot of the drain.
+    /// Whose job is in which slot of the scheduler.
     pub by_job: Vec<ConnId>,
     pub writer: Writer,
     /// Connections that may have more to send now.
@@ -133,7 +133,7 @@ pub struct World<'c, 'h, J: Iterator> {
 
 impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
     pub fn new(config: &'c Config, jobs: J, hooks: Hooks<'h>) -> World<'c, 'h, J> {
-        let (drain, writer) = paced::drain(config);
+        let (scheduler, writer) = paced::scheduler(config);
         World {
             config,
             settings: config.tcp.settings(),
@@ -145,7 +145,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             queue: Queue::new(config.bottleneck),
             link: Link::new(config.link, config.shape),
             is_link_awaited: false,
-            drain,
+            scheduler,
             grant: Timer::default(),
             by_job: Vec::new(),
             writer,
@@ -329,7 +329,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             completed: counts.completed,
             response_time_ms_mean: mean_ms(counts.response_ns),
             first_byte_ms_mean: mean_ms(counts.first_byte_ns),
-            pace_bps: self.drain.pacer().pace().rate.map(units::Rate::bits_per_s),
+            pace_bps: self.scheduler.pacer().pace().rate.map(units::Rate::bits_per_s),
             link_bytes: self.link.sent_bytes,
             queue_bytes: self.queue.bytes(),
         });
@@ -361,7 +361,7 @@ impl<'c, 'h, J: Iterator<Item = Job>> World<'c, 'h, J> {
             packets: self.counts.packets,
             link_bytes: self.link.sent_bytes,
             resent_bytes: self.counts.resent_bytes + open_resent_bytes,
-            charged_bytes: self.drain.pacer().pace().rate.map(|_| self.drain.pacer().ledger().charged_bytes()),
+            charged_bytes: self.scheduler.pacer().pace().rate.map(|_| self.scheduler.pacer().ledger().charged_bytes()),
             utilisation: busy.0 as f64 / self.now.0.max(1) as f64,
             simulated_s: self.now.as_secs_f64(),
             rho_offered: offered.0 as f64 / self.last_arrival.0.max(1) as f64,

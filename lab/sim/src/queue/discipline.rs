@@ -1,7 +1,7 @@
 //! From the policy's spec to the discipline of the link.
 //!
 //! `ps`, and `las` where service is fluid, are exact disciplines of the simulator. Everything else is a
-//! [`PolicySpec`], whose sizes are turned into link time, the drain's unit here ([`super::drained`]).
+//! [`PolicySpec`], whose sizes are turned into link time, the scheduler's unit here ([`super::scheduled`]).
 
 use sched::classes::{ByClass, ClassSpec, ClassTable};
 use sched::policy::{self, BandSpec, Order, PolicySpec};
@@ -109,7 +109,7 @@ fn classes(config: &Config, table: &ClassTable, quantile: &dyn Fn(f64) -> f64, l
 /// What stands for the policy where a table of classes says the order.
 pub const CLASSES: &str = "classes";
 
-/// The link in the drain's unit: a nanosecond of it, as a byte, each nanosecond.
+/// The link in the scheduler's unit: a nanosecond of it, as a byte, each nanosecond.
 const LINK_TIME_BITS_PER_S: u64 = 8_000_000_000;
 
 /// A rate in that unit, to a billionth of the link; at least that.

@@ -1,4 +1,4 @@
-//! Exact least attained service, which a drain only approaches as its grants shrink: the jobs that have had least share
+//! Exact least attained service, which a scheduler only approaches as its grants shrink: the jobs that have had least share
 //! the link equally.
 //!
 //! Jobs of equal attained service form a level. Only the lowest level is served; when it has caught up with the next the
@@ -95,7 +95,7 @@ impl Station for LeastAttained {
         }
     }
 
-    /// Slots that are taken back make it a policy of the drain (`super::discipline`).
+    /// Slots that are taken back make it a policy of the scheduler (`super::discipline`).
     fn pause(&mut self, _at: Nanos, _number: u64) {
         unreachable!("exact least attained service pauses nobody");
     }

@@ -1,4 +1,4 @@
-//! One link and nothing else: the model of queueing theory, with the server's own [`sched::Drain`] as its queue.
+//! One link and nothing else: the model of queueing theory, with the server's own [`sched::Scheduler`] as its queue.
 //!
 //! Service is fluid and preemptive unless chunks are asked for, so what theory says of a discipline can be checked to as
 //! many digits as there is patience for ([`run`]). Time and service are integer nanoseconds. Memory is that of the jobs
@@ -6,7 +6,6 @@
 
 mod customers;
 mod discipline;
-mod drained;
 mod engine;
 mod las;
 mod line;
@@ -15,6 +14,7 @@ mod owners;
 mod pages;
 mod ps;
 mod relaxation;
+mod scheduled;
 mod slotted;
 mod source;
 mod station;
@@ -67,7 +67,7 @@ pub struct Config {
     pub class_of: ClassOf,
     /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
     pub class_table: Option<ClassTable>,
-    /// Jobs come on so many connections in turn, each a carrier of the drain and its own share of a policy that takes turns; a job that
+    /// Jobs come on so many connections in turn, each a carrier of the scheduler and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
     /// Connections that carry several jobs stand in the order as carriers; else each job stands by itself, whatever it comes on.
@@ -175,12 +175,12 @@ pub fn run(config: &Config, hooks: Hooks) -> Result<Outcome, Error> {
     match discipline {
         Discipline::ProcessorSharing => feed(&mut engine, ps::ProcessorSharing::default(), config, &mut pages),
         Discipline::LeastAttained => feed(&mut engine, las::LeastAttained::default(), config, &mut pages),
-        Discipline::Fluid(policy) => feed(&mut engine, drained::Fluid::new(policy, connections), config, &mut pages),
+        Discipline::Fluid(policy) => feed(&mut engine, scheduled::Fluid::new(policy, connections), config, &mut pages),
         Discipline::Chunked(policy, chunk) => {
-            feed(&mut engine, drained::Chunked::new(policy, connections, chunk), config, &mut pages)
+            feed(&mut engine, scheduled::Chunked::new(policy, connections, chunk), config, &mut pages)
         }
         Discipline::Classes(classes, chunk) => {
-            feed(&mut engine, drained::Chunked::of_classes(classes, chunk), config, &mut pages)
+            feed(&mut engine, scheduled::Chunked::of_classes(classes, chunk), config, &mut pages)
         }
     }?;
     let Engine { tally, counts, numbering, closed, customers, .. } = engine;
@@ -325,8 +325,8 @@ impl Config {
         if let Arrivals::Pages(load) = &self.arrivals { Some(load) } else { None }
     }
 
-    fn connections_in_turn(&self) -> drained::Connections {
-        drained::Connections { in_turn: self.connections }
+    fn connections_in_turn(&self) -> scheduled::Connections {
+        scheduled::Connections { in_turn: self.connections }
     }
 
     /// Whether connections carry several jobs each.

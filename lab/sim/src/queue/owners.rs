@@ -67,7 +67,7 @@ impl ClientSpec {
             || !self.closed.is_empty()
     }
 
-    /// In the drain's unit: an idle second of the link forgives a second of it.
+    /// In the scheduler's unit: an idle second of the link forgives a second of it.
     pub(super) fn share_of(&self, link: Rate, line: &Line) -> Option<ClientShare> {
         let ClientShare { allowance_bytes, .. } = self.share?.of_link(Some(link))?;
         Some(ClientShare { allowance_bytes: line.time_for(allowance_bytes).0, idle_bytes_per_s: 1_000_000_000 })

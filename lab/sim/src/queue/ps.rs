@@ -1,4 +1,4 @@
-//! Exact processor sharing, which a drain only approaches as its grants shrink: every job in the system has 1/n of the link.
+//! Exact processor sharing, which a scheduler only approaches as its grants shrink: every job in the system has 1/n of the link.
 //!
 //! Virtual time is the service that each job present has had. A job departs when virtual time has advanced by its own
 //! service, whatever comes in between, so the only state is a heap of those points, and an event costs O(log n). 1/n of

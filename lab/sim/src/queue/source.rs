@@ -89,7 +89,7 @@ pub struct Clients {
     class_of: ClassOf,
     seed: u64,
     random: ChaCha8Rng,
-    /// Windows are told in the drain's unit, link time.
+    /// Windows are told in the scheduler's unit, link time.
     line: Line,
 }
 

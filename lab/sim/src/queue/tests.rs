@@ -207,7 +207,7 @@ proptest! {
         }
     }
 
-    /// What a drain approaches as its chunks shrink is processor sharing: 1000 ns to a byte here.
+    /// What a scheduler approaches as its chunks shrink is processor sharing: 1000 ns to a byte here.
     #[test]
     fn fair_by_small_chunks_is_processor_sharing(jobs in arrivals()) {
         let slow: Vec<Job> = jobs.iter().map(|job| Job { arrival: Nanos(job.arrival.0 * 1000), ..*job }).collect();

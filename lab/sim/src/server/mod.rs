@@ -3,7 +3,7 @@
 //!
 //! A request needs the processor (FIFO admission, then processor sharing), and then its connection goes back and forth
 //! between the disk, which reads a block into the socket buffer, and the network interface, which sends what the windows
-//! of TCP let out, until all is sent. Disk and network are each a queue in the order of a [`sched::Drain`]. The socket
+//! of TCP let out, until all is sent. Disk and network are each a queue in the order of a [`sched::Scheduler`]. The socket
 //! buffer couples them to the client: the next block is read when the last one has gone out and there is room, so a slow
 //! client asks the disk for little at a time. Clients are SURGE user equivalents: closed, so whoever is served sooner
 //! asks more often. The sizes asked for are the same, in the same order, whatever the policy; users and their paths too,

@@ -1,18 +1,18 @@
 use sched::policy::PolicySpec;
-use sched::{Arrival, Drain, JobId, Path, Size};
+use sched::{Arrival, JobId, Path, Scheduler, Size};
 use units::Nanos;
 
 /// One thing that serves one connection at a time (the disk, the interface) and the queue before it, in the order of a
-/// [`Drain`].
+/// [`Scheduler`].
 ///
 /// A visit, one block or one window's worth of segments, is a job of its own with what is then left of the request as its
 /// size: connections go back and forth, and whoever comes back is behind those who waited (001, section 3.1: a FIFO holds
 /// visits). Service is not interrupted: a block is a block.
 pub(super) struct Station {
-    drain: Drain,
+    scheduler: Scheduler,
     /// The visit of each client that waits.
     visits: Vec<Option<Visit>>,
-    /// Who has which place in the drain.
+    /// Who has which place in the scheduler.
     clients: Vec<u32>,
     serving: Option<u32>,
     pub busy: Nanos,
@@ -27,7 +27,7 @@ struct Visit {
 impl Station {
     pub fn new(policy: &PolicySpec, clients: usize) -> Station {
         Station {
-            drain: Drain::new(policy.build(), sched::Pace::UNLIMITED),
+            scheduler: Scheduler::new(policy.build(), sched::Pace::UNLIMITED),
             visits: vec![None; clients],
             clients: vec![0; clients],
             serving: None,
@@ -43,7 +43,7 @@ impl Station {
     /// The client waits, with this much left to do.
     pub fn enter(&mut self, now: Nanos, client: u32, left_bytes: u64, path: Path) {
         debug_assert!(!self.holds(client));
-        let job = self.drain.arrive(now, Arrival { path, ..Arrival::of(Size::Known(left_bytes.max(1))) });
+        let job = self.scheduler.arrive(now, Arrival { path, ..Arrival::of(Size::Known(left_bytes.max(1))) });
         self.clients[job.slot()] = client;
         self.visits[client as usize] = Some(Visit { job, since: now });
     }
@@ -53,10 +53,10 @@ impl Station {
         if self.serving.is_some() {
             return None;
         }
-        let job = self.drain.poll_grant(now)?.job;
+        let job = self.scheduler.poll_grant(now)?.job;
         let client = self.clients[job.slot()];
         let visit = self.visits[client as usize].take().expect("a client in the order waits");
-        self.drain.on_end(job);
+        self.scheduler.on_end(job);
         self.serving = Some(client);
         Some((client, now - visit.since))
     }
@@ -70,7 +70,7 @@ impl Station {
     /// The client waits no longer; one being served is served to the end.
     pub fn leave(&mut self, client: u32) {
         if let Some(visit) = self.visits[client as usize].take() {
-            self.drain.on_end(visit.job);
+            self.scheduler.on_end(visit.job);
         }
     }
 }

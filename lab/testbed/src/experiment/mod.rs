@@ -263,7 +263,7 @@ server = "nginx"
 name = "weir-paced-srpt"
 server = "weir"
 policy = "srpt"
-drain = "paced"
+shaping = "paced"
 "#;
 
     fn parse(text: &str) -> Result<Experiment, String> {
@@ -282,7 +282,7 @@ drain = "paced"
         assert_eq!(experiment.congestion_control, "cubic");
         assert_eq!((experiment.network, experiment.shaper), (Network::Namespaces, Shaper::Htb));
         let runs: Vec<_> =
-            experiment.runs().map(|run| (run.server, run.policy.to_string(), run.drain.as_str())).collect();
+            experiment.runs().map(|run| (run.server, run.policy.to_string(), run.shaping.as_str())).collect();
         assert_eq!(runs, [(Server::Nginx, "fair".into(), "off"), (Server::Weir, "srpt".into(), "paced")]);
     }
 
@@ -333,10 +333,10 @@ drain = "paced"
     #[test]
     fn an_unknown_name_between_braces_is_refused() {
         let with = |line: &str| {
-            wrong("drain = \"paced\"\n", &format!("config = \"\"\"\n[server]\n{line}\n\"\"\"\n[fill]\nmax_a = 1\n"))
+            wrong("shaping = \"paced\"\n", &format!("config = \"\"\"\n[server]\n{line}\n\"\"\"\n[fill]\nmax_a = 1\n"))
         };
         let said = with("access_log = '{log}'");
-        let names = "expected one of {address}, {site}, {link}, {policy}, {drain}, {access_log}, {max_a}";
+        let names = "expected one of {address}, {site}, {link}, {policy}, {shaping}, {access_log}, {max_a}";
         assert_eq!(said, format!("x.toml:10: run `weir-paced-srpt`: config: unknown `{{log}}`, {names}"));
     }
 

@@ -174,7 +174,7 @@ fn filled(
             "site" => absolute(site)?,
             "link" => experiment.told_to(spec).to_string(),
             "policy" => spec.policy.to_string(),
-            "drain" => spec.drain.clone(),
+            "shaping" => spec.shaping.clone(),
             "access_log" => access_log(folder)?,
             given => experiment.fill[given].to_string(),
         })
@@ -192,8 +192,8 @@ fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, si
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());
-    flag("shaping", spec.drain.clone());
-    if spec.drain != "off" {
+    flag("shaping", spec.shaping.clone());
+    if spec.shaping != "off" {
         flag("uplink", experiment.told_to(spec).to_string());
     }
     if !spec.flags.iter().any(|flag| flag.starts_with("--client-connections")) {
@@ -315,7 +315,7 @@ mod tests {
     fn a_configuration_is_filled_in_and_run() {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
             [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
-            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{drain}\"\n[server]\naccess_log = \"{access_log}\"\n\
+            config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{shaping}\"\n[server]\naccess_log = \"{access_log}\"\n\
             [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();
         let spec = experiment.runs().next().unwrap();

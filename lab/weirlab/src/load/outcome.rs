@@ -23,7 +23,7 @@ pub(crate) fn manifest(args: &Args, wanted: &Wanted, server: String, outcome: &l
         name: args.name.clone(),
         server,
         policy: args.policy.clone(),
-        drain: args.drain.clone(),
+        shaping: args.shaping.clone(),
         link_bps: wanted.uplink.bits_per_s(),
         rho: rho(&args.load).unwrap_or(wanted.schedule.rho_measured),
         seed: args.load.seed,

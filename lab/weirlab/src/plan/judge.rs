@@ -1,4 +1,4 @@
-//! What a setting does, by simulation: the drain that serves, behind one link, once for each seed.
+//! What a setting does, by simulation: the shaping that serves, behind one link, once for each seed.
 
 use cli::Failure;
 use config::Objective;

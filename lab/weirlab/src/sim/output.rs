@@ -99,7 +99,7 @@ fn manifest(spec: &SimSpec, outcome: &SimOutcome, written: &Written) -> Result<M
         name: "sim".into(),
         server: format!("sim-{:?}", spec.model).to_lowercase(),
         policy: spec.policy.clone(),
-        drain: "simulated".into(),
+        shaping: "simulated".into(),
         link_bps: outcome.link_bps,
         rho: spec.rho.unwrap_or(number("rho_offered")),
         seed: spec.seed,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cli::Failure;
 use serde_json::{Map, Value};
 use sim::Hooks;
-use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, DrainKind, PathConfig, Server, Shape, Tcp, User};
+use sim::packet::{self, ClosedLoad, Config, Congestion, Discipline, PathConfig, Server, Shape, Shaping, Tcp, User};
 use units::{Nanos, Rate};
 use workload::{Distribution, Job, LoadProfile, Scaling};
 
@@ -56,15 +56,15 @@ fn config(spec: &SimSpec) -> Result<Config, Failure> {
     let packet = &spec.packet;
     let base = Config::default();
     let link: Rate = spec.link().parse().map_err(wrong("link"))?;
-    let drain = one_of("drain", packet.drain.as_deref().unwrap_or("off"), &DRAINS)?;
+    let shaping = one_of("shaping", packet.shaping.as_deref().unwrap_or("off"), &SHAPINGS)?;
     // The papers' bands are of another server.
-    let is_weir = drain == DrainKind::Paced || (drain != DrainKind::Off && packet.tcp.as_deref() != Some("2003"));
+    let is_weir = shaping == Shaping::Paced || (shaping != Shaping::Off && packet.tcp.as_deref() != Some("2003"));
     let is_router = packet.tcp.as_deref() == Some("router");
     Ok(Config {
         link,
         shape: shape(packet.shaper.as_deref().unwrap_or("htb"), link)?,
-        bottleneck: bottleneck(packet.bottleneck.as_deref(), drain)?,
-        drain,
+        bottleneck: bottleneck(packet.bottleneck.as_deref(), shaping)?,
+        shaping,
         policy: spec.policy.parse().map_err(wrong("policy"))?,
         guard_permille: packet.guard.unwrap_or(base.guard_permille),
         promotes_at_once: promotes_at_once(packet)?,
@@ -96,8 +96,7 @@ fn promotes_at_once(packet: &PacketSpec) -> Result<bool, Failure> {
     one_of("promotion", packet.promotion.as_deref().unwrap_or(usual), &[("idle", false), ("plain", true)])
 }
 
-const DRAINS: [(&str, DrainKind); 3] =
-    [("off", DrainKind::Off), ("paced", DrainKind::Paced), ("bands", DrainKind::Bands)];
+const SHAPINGS: [(&str, Shaping); 3] = [("off", Shaping::Off), ("paced", Shaping::Paced), ("bands", Shaping::Bands)];
 
 fn one_of<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> Result<T, Failure> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -126,10 +125,10 @@ fn shape(text: &str, link: Rate) -> Result<Shape, Failure> {
     }
 }
 
-fn bottleneck(text: Option<&str>, drain: DrainKind) -> Result<Discipline, Failure> {
-    let usual = match drain {
-        DrainKind::Off | DrainKind::Paced => "fifo",
-        DrainKind::Bands => "bands",
+fn bottleneck(text: Option<&str>, shaping: Shaping) -> Result<Discipline, Failure> {
+    let usual = match shaping {
+        Shaping::Off | Shaping::Paced => "fifo",
+        Shaping::Bands => "bands",
     };
     let text = text.unwrap_or(usual);
     // Limits: the papers' FIFO; Linux's fq_codel.

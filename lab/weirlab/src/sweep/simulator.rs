@@ -281,7 +281,7 @@ mod tests {
             ),
             ("queue", json!({ "policy": "srpt-bands:5", "rho": 1.2, "dist": "exponential:mean=5000", "seconds": 5 })),
             ("server", json!({ "policy": "fcf", "users": 50, "jobs": 2000 })),
-            ("packet", json!({ "policy": "srpt", "rho": 0.8, "dist": "surge", "seconds": 5, "drain": "paced" })),
+            ("packet", json!({ "policy": "srpt", "rho": 0.8, "dist": "surge", "seconds": 5, "shaping": "paced" })),
         ];
         for (model, fields) in cases {
             let simulator = Simulator::new(model, Path::new(""), Path::new("x.toml")).unwrap();

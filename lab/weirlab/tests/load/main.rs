@@ -88,7 +88,7 @@ fn records_and_prints_what_came_of_every_job() {
     let url = format!("http://{}/files/", server());
     let (trace, out) = (folder.path("trace.csv"), folder.path("run"));
     let words = ["--trace", &trace, "--rho", "0.5", "--uplink", "10mbit", "--json", "--out", &out];
-    let labels = ["--name", "n", "--policy", "srpt", "--drain", "paced", "--seed", "7"];
+    let labels = ["--name", "n", "--policy", "srpt", "--shaping", "paced", "--seed", "7"];
     let output = run(&[&[url.as_str()][..], &words, &labels].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stderr.is_empty(), "quiet with --json");
@@ -102,7 +102,7 @@ fn records_and_prints_what_came_of_every_job() {
 
     let Run { manifest, records, .. } = Run::read(out.as_ref()).unwrap();
     assert_eq!((manifest.name.as_str(), manifest.server.as_str()), ("n", "tiny"));
-    assert_eq!((manifest.policy.as_str(), manifest.drain.as_str(), manifest.seed), ("srpt", "paced", 7));
+    assert_eq!((manifest.policy.as_str(), manifest.shaping.as_str(), manifest.seed), ("srpt", "paced", 7));
     assert_eq!((manifest.link_bps, manifest.rho, manifest.per_connection), (10_000_000, 0.5, 1));
     assert!(manifest.client_cpu.is_some() && manifest.lateness_ns_p99.is_some());
     let seen: Vec<_> = records.iter().map(|record| (record.size_bytes, record.body_bytes, record.outcome)).collect();

@@ -18,7 +18,7 @@ fn manifest(name: &str) -> Manifest {
         name: name.into(),
         server: "weir".into(),
         policy: "srpt".into(),
-        drain: "paced".into(),
+        shaping: "paced".into(),
         link_bps: 10_000_000,
         rho: 0.5,
         seed: 1,

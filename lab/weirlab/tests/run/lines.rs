@@ -35,7 +35,7 @@ kind = "lte"
 name = "both"
 server = "weir"
 policy = "srpt"
-drain = "paced"
+shaping = "paced"
 told = "3mbit"
 "#;
 

@@ -30,17 +30,17 @@ congestion_control = "cubic"
 name = "fifo"
 server = "weir"
 policy = "fair"
-drain = "off"
+shaping = "off"
 [[run]]
 name = "bands"
 server = "weir"
 policy = "srpt"
-drain = "bands"
+shaping = "bands"
 [[run]]
 name = "paced"
 server = "weir"
 policy = "srpt"
-drain = "paced"
+shaping = "paced"
 "#;
 
 /// One run of a server that a test makes up; see [`VirtualBench::serve_by`].
@@ -52,7 +52,7 @@ seconds = 1
 name = "only"
 server = "weir"
 policy = "fair"
-drain = "off"
+shaping = "off"
 "#;
 
 /// A bench whose machines have their folders in one of its own.

@@ -95,7 +95,7 @@ impl Class {
         })
     }
 
-    /// For the drain; its order is that of the uplink where it has none of its own.
+    /// For the scheduler; its order is that of the uplink where it has none of its own.
     pub fn spec(&self, uplink: &Uplink) -> ClassSpec {
         let order = self.policy.as_ref().unwrap_or(&uplink.policy).order().clone();
         ClassSpec {

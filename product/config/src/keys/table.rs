@@ -3,7 +3,7 @@
 use super::{Form, Key, Kind, Unset};
 use Unset::{Absent, Is, Required};
 
-/// One response a connection, and the drain takes this many.
+/// One response a connection, and the scheduler takes this many.
 const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
 
 const REDIRECT_STATUS: Kind = Kind::Code(&[301, 302, 307, 308]);
@@ -129,7 +129,7 @@ pub static KEYS: &[Key] = &[
         "20",
     ),
     key(
-        "uplink.foreign_share",
+        "uplink.cross_share",
         whole(0, 900),
         Is("500"),
         "Thousandths of the uplink for other programs' traffic while it waits in the same queue.",

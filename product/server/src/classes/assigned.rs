@@ -99,7 +99,7 @@ impl Assigned {
         &self.specs[usize::from(number)].name
     }
 
-    /// By number, for the drain.
+    /// By number, for the scheduler.
     pub fn specs(&self) -> &[ClassSpec] {
         &self.specs
     }

@@ -92,7 +92,6 @@ impl Clients {
     }
 
     /// Whether the client of this address has half of the connections that it may have.
-    #[cfg(feature = "http3")]
     pub fn has_half(&self, address: IpAddr) -> bool {
         let (prefix, max) = (self.limits.prefix.of(address), self.limits.connections_max);
         let mut state = self.state();

@@ -31,7 +31,6 @@ pub struct PassedSocket {
     pub has_http3: bool,
     pub(crate) socket: OwnedFd,
     /// The datagram socket of the same address, for HTTP/3.
-    #[cfg(feature = "http3")]
     pub(crate) datagrams: Option<OwnedFd>,
     /// An IPv6 socket for all addresses that takes IPv4 too.
     is_dual: bool,
@@ -136,23 +135,16 @@ impl PassedSocket {
             is_secure: name == SECURE_NAME,
             has_http3: true,
             socket,
-            #[cfg(feature = "http3")]
             datagrams: None,
             is_dual,
         })
     }
 
-    #[cfg(feature = "http3")]
     fn take_datagrams(&mut self, socket: OwnedFd) -> Result<(), String> {
         match self.datagrams.replace(socket) {
             None => Ok(()),
             Some(_) => Err(format!("a second datagram socket of {}", self.address)),
         }
-    }
-
-    #[cfg(not(feature = "http3"))]
-    fn take_datagrams(&mut self, _socket: OwnedFd) -> Result<(), String> {
-        Err(format!("a datagram socket of {}, and this weir is built without HTTP/3", self.address))
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
@@ -207,7 +199,7 @@ mod tests {
         assert_eq!(add_datagrams(&mut listening, unix.into()).unwrap_err(), "no socket of the internet");
         let beside = udp(listening[1].address);
         let added = add_datagrams(&mut listening, beside);
-        assert_eq!(added.is_ok(), cfg!(feature = "http3"), "{added:?}");
+        assert!(added.is_ok(), "{added:?}");
     }
 
     #[test]

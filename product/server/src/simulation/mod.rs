@@ -12,7 +12,6 @@ mod plan;
 pub(crate) mod planted;
 mod random;
 mod server;
-#[cfg(feature = "http3")]
 mod udp;
 mod wire;
 mod world;

@@ -50,7 +50,6 @@ impl fmt::Debug for SimulatedTcp {
 impl Net for SimulatedNet {
     type Listener = usize;
     type Tcp = SimulatedTcp;
-    #[cfg(feature = "http3")]
     type Udp = super::udp::SimulatedUdp;
 
     fn now(&self) -> Nanos {
@@ -71,13 +70,11 @@ impl Net for SimulatedNet {
                 world.wires[socket.at].server.token = Some(token);
                 world.mark(socket.at);
             }
-            #[cfg(feature = "http3")]
             Source::Udp(_) => {}
         }
         Ok(())
     }
 
-    #[cfg(feature = "http3")]
     fn modify(&self, _: Source<'_, SimulatedNet>, _: u64, _: EventFlags) -> io::Result<()> {
         Ok(())
     }

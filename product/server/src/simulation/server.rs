@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use record::Run;
 use sched::policy::PolicySpec;
-use sched::{Drain, Guard, Pace};
+use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
 
 use super::Report;
@@ -93,7 +93,7 @@ impl Server {
         let (logs, writer) = Unthreaded::new();
         let log_path = plan.is_logged.then(|| site.folder.path("secret/log.json"));
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)));
-        let drain = Drain::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
+        let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
         let storage = disk.storage(&plan, &mut random);
         let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
@@ -105,7 +105,7 @@ impl Server {
             admission: Admission::new(0, Arc::clone(&places), clients, u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
-            transmitter: Transmitter::new(drain, None, limits.patience).with_storage(storage),
+            transmitter: Transmitter::new(scheduler, None, limits.patience).with_storage(storage),
             setup: Setup {
                 number: 0,
                 order: order(&plan, &policy),

@@ -33,8 +33,8 @@ fn wait(disk: &mut Disk, wakes: &Receiver<()>) -> ReadDone {
 }
 
 fn job() -> JobId {
-    let mut drain = sched::Drain::new(sched::policy::parse("fcfs").unwrap(), sched::Pace::UNLIMITED);
-    drain.arrive(Nanos::ZERO, sched::Arrival::of(sched::Size::Known(1)))
+    let mut scheduler = sched::Scheduler::new(sched::policy::parse("fcfs").unwrap(), sched::Pace::UNLIMITED);
+    scheduler.arrive(Nanos::ZERO, sched::Arrival::of(sched::Size::Known(1)))
 }
 
 /// Reads a file to its end as a response does, dropping its pages first where the file system does that.

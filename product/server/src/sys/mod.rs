@@ -29,7 +29,6 @@ pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
 
 /// Has the kernel give each datagram of QUIC to one of `count` sockets of this port, by the first byte of its connection ID, divided by their
 /// number (`quic::Steering`). One that is too short to have an ID goes wherever. Needs no privilege.
-#[cfg(feature = "http3")]
 pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()> {
     let line = |code: u32, jump_true, jump_false, value: u32| libc::sock_filter {
         code: u16::try_from(code).expect("codes are two bytes"),
@@ -64,7 +63,6 @@ pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()>
 }
 
 /// Has the kernel give each datagram as it came, rather than several of one sender in one piece (UDP_GRO).
-#[cfg(feature = "http3")]
 pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the pointer and the length describe `off`, which lives through the call and is only read; the descriptor is borrowed, so it is

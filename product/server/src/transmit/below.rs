@@ -11,7 +11,7 @@ use super::connections::OpenConnections;
 use super::socket::Shared;
 
 /// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
-/// count as foreign until they have left.
+/// count as cross traffic until they have left.
 const REMEMBERED_MAX: usize = 256;
 
 /// Wire bytes of packets whose memory is this much, as near as can be said: 1,514 bytes of a full segment occupy 2,304 to

@@ -1,5 +1,5 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
-//! is a carrier in the drain, which offers one of its responses to the order.
+//! offers one of its responses to the order.
 
 use sched::{Arrival, JobId, Path, Precedence, Why};
 use tls::Session;
@@ -62,8 +62,8 @@ impl<S: Socket> Transmitter<S> {
 
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        let carrier = self.link.drain.open(self.connections[at].framing());
-        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, carrier)));
+        let framed_id = self.link.scheduler.open(self.connections[at].framing());
+        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, framed_id)));
         self.link.settle_if_it_may(now, &mut self.connections[at]);
         self.say(at);
     }
@@ -73,7 +73,7 @@ impl<S: Socket> Transmitter<S> {
         self.abandon(now, at);
         self.say_last(now, at);
         if let Load::Framed(framed) = std::mem::replace(&mut self.connections[at].load, Load::Single(None)) {
-            self.link.drain.close(framed.carrier);
+            self.link.scheduler.close(framed.id);
         }
     }
 
@@ -84,7 +84,7 @@ impl<S: Socket> Transmitter<S> {
             self.end_framed(now, at);
         }
         let untold_bytes = self.connections[at].load.single().map_or(0, |job| {
-            self.link.drain.on_end(job);
+            self.link.scheduler.on_end(job);
             self.sendings.take(job).tell()
         });
         self.link.settle_closed(now, &mut self.connections[at]);
@@ -113,7 +113,7 @@ impl<S: Socket> Transmitter<S> {
         self.connections[at].framing()
     }
 
-    /// Takes over a response, whose first byte leaves when the drain says so. `None` if its connection has as many as it may have.
+    /// Takes over a response, whose first byte leaves when the scheduler says so. `None` if its connection has as many as it may have.
     pub fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
         let id = self.admit(now, at, dispatch, 0)?;
         if !self.connections[at].is_known() && self.connections[at].load.framed().is_none() {
@@ -126,20 +126,21 @@ impl<S: Socket> Transmitter<S> {
     fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
         let Dispatch { outgoing, class, stream, precedence } = dispatch;
         let connection = &mut self.connections[at];
-        let path = if self.link.drain.order().needs_path() { connection.socket.status().path } else { Path::default() };
+        let path =
+            if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
         let arrival = Arrival { size, framing: connection.framing(), class, client: connection.client, path };
         let id = match &mut connection.load {
             Load::Single(Some(_)) => return None,
             Load::Single(job) => {
-                let id = *job.insert(self.link.drain.arrive(now, arrival));
+                let id = *job.insert(self.link.scheduler.arrive(now, arrival));
                 connection.watch(now);
                 // What was said since the last one is nobody's.
                 connection.newly_sent_bytes();
                 id
             }
             Load::Framed(framed) => {
-                let id = self.link.drain.arrive_on(now, framed.carrier, arrival, precedence)?;
+                let id = self.link.scheduler.arrive_on(now, framed.id, arrival, precedence)?;
                 framed.on_dispatch();
                 id
             }
@@ -185,23 +186,25 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         match &self.connections[at].load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait_over(now, *job, Why::Carrier)),
-            Load::Framed(framed) => self.link.drain.on_wait_over(now, framed.carrier, Why::Carrier),
+            Load::Single(job) => {
+                job.iter().for_each(|job| self.link.scheduler.on_wait_over(now, *job, Why::Connection))
+            }
+            Load::Framed(framed) => self.link.scheduler.on_wait_over(now, framed.id, Why::Connection),
         }
-        if self.link.drain.order().needs_path() {
+        if self.link.scheduler.order().needs_path() {
             self.jobs_on(at).collect::<Vec<_>>().into_iter().for_each(|job| self.ask_path(job));
         }
     }
 
     /// Its socket takes no more, of what several responses are to send.
     pub(super) fn is_blocked(&self, at: usize) -> bool {
-        self.connections[at].load.framed().is_some_and(|framed| self.link.drain.jobs().is_blocked(framed.carrier))
+        self.connections[at].load.framed().is_some_and(|framed| self.link.scheduler.jobs().is_blocked(framed.id))
     }
 
     /// The responses on a connection.
     pub(super) fn jobs_on(&self, at: usize) -> impl Iterator<Item = JobId> {
         let load = &self.connections[at].load;
-        let several = load.framed().map(|framed| self.link.drain.jobs().on(framed.carrier));
+        let several = load.framed().map(|framed| self.link.scheduler.jobs().on(framed.id));
         load.single().into_iter().chain(several.into_iter().flatten())
     }
 
@@ -209,7 +212,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn abort(&mut self, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
         self.link.settle(now, &mut self.connections[at]);
-        self.link.drain.on_end(id);
+        self.link.scheduler.on_end(id);
         self.depart(now, id, Some(failure));
     }
 
@@ -224,7 +227,7 @@ impl<S: Socket> Transmitter<S> {
         if matches!(self.connections[at].load, Load::Single(None)) {
             return;
         }
-        let awaited = self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).collect::<Vec<_>>();
+        let awaited = self.jobs_on(at).filter(|job| is_awaited(&self.link.scheduler, *job)).collect::<Vec<_>>();
         awaited.into_iter().for_each(|job| Producer::of(self, job).look(now));
         let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
         if self.connections[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
@@ -236,11 +239,11 @@ impl<S: Socket> Transmitter<S> {
     pub fn waits_for_reader(&self, at: usize) -> bool {
         match &self.connections[at].load {
             Load::Single(job) => {
-                job.and_then(|job| self.link.drain.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
+                job.and_then(|job| self.link.scheduler.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
             }
             Load::Framed(framed) => {
-                let is_blocked = || self.link.drain.jobs().is_blocked(framed.carrier);
-                let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.drain, *job)).count();
+                let is_blocked = || self.link.scheduler.jobs().is_blocked(framed.id);
+                let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.scheduler, *job)).count();
                 framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
             }
         }
@@ -252,11 +255,11 @@ impl<S: Socket> Transmitter<S> {
         if !jobs.is_empty() {
             self.link.settle(now, &mut self.connections[at]);
             if let Some(framed) = self.connections[at].load.framed() {
-                self.link.drain.on_wait(framed.carrier, Why::Carrier);
+                self.link.scheduler.on_wait(framed.id, Why::Connection);
             }
         }
         for job in jobs {
-            self.link.drain.on_end(job);
+            self.link.scheduler.on_end(job);
             self.depart(now, job, Some(failure()));
         }
         self.cut_framed(at, failure);

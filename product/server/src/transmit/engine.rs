@@ -3,13 +3,11 @@
 use mux::{Broken, Event, Priority};
 use sched::Precedence;
 
-#[cfg(feature = "http3")]
 use super::http3::Quic;
 
 /// Who makes the frames of a connection.
 pub enum Engine {
     Http2(mux::Session),
-    #[cfg(feature = "http3")]
     Http3(Box<Quic>),
 }
 
@@ -18,7 +16,6 @@ macro_rules! ask {
     ($engine:expr, $session:ident => $answer:expr) => {
         match $engine {
             Engine::Http2($session) => $answer,
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => {
                 let $session = &mut quic.session;
                 $answer
@@ -46,7 +43,6 @@ impl Engine {
     pub fn broken(&mut self) -> Option<Broken> {
         match self {
             Engine::Http2(_) => None,
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => quic.broken.take(),
         }
     }
@@ -55,7 +51,6 @@ impl Engine {
     pub fn is_handshaking(&self) -> bool {
         match self {
             Engine::Http2(_) => false,
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => quic.session.is_handshaking(),
         }
     }
@@ -64,7 +59,6 @@ impl Engine {
     pub fn is_acknowledged(&self) -> bool {
         match self {
             Engine::Http2(_) => true,
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => quic.session.is_acknowledged() || quic.session.is_closing(),
         }
     }
@@ -91,7 +85,6 @@ impl Engine {
     pub fn has_ended(&mut self) -> bool {
         match self {
             Engine::Http2(session) => session.has_ended(),
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => quic.session.is_closing(),
         }
     }
@@ -100,7 +93,6 @@ impl Engine {
     pub fn datagram_bytes(&self) -> Option<u64> {
         match self {
             Engine::Http2(_) => None,
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => Some(quic.session.datagram_bytes()),
         }
     }
@@ -109,12 +101,10 @@ impl Engine {
     pub fn http2(&mut self) -> Option<&mut mux::Session> {
         match self {
             Engine::Http2(session) => Some(session),
-            #[cfg(feature = "http3")]
             Engine::Http3(_) => None,
         }
     }
 
-    #[cfg(feature = "http3")]
     pub fn http3(&mut self) -> Option<&mut Quic> {
         match self {
             Engine::Http2(_) => None,
@@ -122,7 +112,6 @@ impl Engine {
         }
     }
 
-    #[cfg(feature = "http3")]
     pub fn is_http3(&self) -> bool {
         matches!(self, Engine::Http3(_))
     }
@@ -134,7 +123,6 @@ impl From<mux::Session> for Engine {
     }
 }
 
-#[cfg(feature = "http3")]
 impl From<quic::Session> for Engine {
     fn from(session: quic::Session) -> Engine {
         Engine::Http3(Box::new(Quic::new(session)))

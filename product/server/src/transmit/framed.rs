@@ -9,7 +9,7 @@ use std::mem::take;
 
 use mux::{Broken, Flood};
 use sched::grow::reserve_one;
-use sched::{CarrierId, JobId, Precedence, Why};
+use sched::{ConnectionId, JobId, Precedence, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
@@ -23,7 +23,7 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// What such a connection has besides.
 pub(super) struct Framed {
     pub engine: Engine,
-    pub carrier: CarrierId,
+    pub id: ConnectionId,
     /// Frames that were made and not handed down, nor sealed.
     pub out: Vec<u8>,
     /// Responses whose last bytes are among those.
@@ -60,7 +60,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// The client wishes otherwise.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        self.link.drain.on_precedence(id, precedence);
+        self.link.scheduler.on_precedence(id, precedence);
     }
 
     /// No new requests are taken, and the client learns so.
@@ -129,7 +129,7 @@ impl<S: Socket> Transmitter<S> {
         if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
             return;
         }
-        open.into_iter().for_each(|job| self.link.drain.on_wait_over(now, job, Why::Stream));
+        open.into_iter().for_each(|job| self.link.scheduler.on_wait_over(now, job, Why::Stream));
     }
 
     /// The window of the response's stream, or its connection, is shut.
@@ -137,14 +137,12 @@ impl<S: Socket> Transmitter<S> {
         let shut = &mut framed(&mut self.connections[at]).shut;
         reserve_one(shut);
         shut.push(id);
-        self.link.drain.on_wait(id, Why::Stream);
+        self.link.scheduler.on_wait(id, Why::Stream);
     }
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
     /// is left.
-    #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        #[cfg(feature = "http3")]
         if framed(&mut self.connections[at]).engine.is_http3() {
             let is_all = self.hand_down_datagrams(now, at, room_bytes);
             return self.on_handed_down(now, at, is_all);
@@ -162,14 +160,14 @@ impl<S: Socket> Transmitter<S> {
         let has_left = is_all && self.has_left(at);
         let connection = &mut self.connections[at];
         let framed = framed(connection);
-        let (carrier, has_jobs) = (framed.carrier, framed.jobs > 0);
+        let (framed_id, has_jobs) = (framed.id, framed.jobs > 0);
         if has_left {
             framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
         }
         if !is_all {
-            self.link.drain.on_wait(carrier, Why::Carrier);
+            self.link.scheduler.on_wait(framed_id, Why::Connection);
         }
         self.charge_control(now, at);
         self.connections[at].was_full |= !is_all;
@@ -188,16 +186,6 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
-    #[cfg(not(feature = "http3"))]
-    fn has_left(&self, _at: usize) -> bool {
-        true
-    }
-
-    #[cfg(not(feature = "http3"))]
-    pub(super) fn timer(&self) -> Option<Nanos> {
-        None
-    }
-
     /// Responses whose last bytes were made and have not left are cut.
     pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
         let Some(framed) = self.connections[at].load.framed_mut() else { return };
@@ -210,10 +198,8 @@ impl<S: Socket> Transmitter<S> {
         if let Some(framed) = self.connections[at].load.framed_mut() {
             framed.borrow(&mut self.spare);
             framed.control();
-            #[cfg(feature = "http3")]
             self.close_datagrams(now, at);
             self.hand_down(now, at, u64::MAX);
-            #[cfg(feature = "http3")]
             self.forget_datagrams(at);
         }
     }
@@ -224,9 +210,9 @@ pub(super) fn framed<S>(connection: &mut Connection<S>) -> &mut Framed {
 }
 
 impl Framed {
-    pub fn new(engine: Engine, carrier: CarrierId) -> Framed {
+    pub fn new(engine: Engine, id: ConnectionId) -> Framed {
         let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
-        Framed { engine, carrier, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Another response is on it.

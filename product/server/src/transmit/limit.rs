@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use sched::{Drain, JobId, Why};
+use sched::{JobId, Scheduler, Why};
 use units::Nanos;
 
 use super::{Socket, Transmitter};
@@ -43,9 +43,9 @@ impl Limit {
     }
 
     /// The job is about to be sent: whether it has to wait.
-    pub fn holds(&mut self, drain: &mut Drain, id: JobId, client: u32, now: Nanos) -> bool {
+    pub fn holds(&mut self, scheduler: &mut Scheduler, id: JobId, client: u32, now: Nanos) -> bool {
         let Some(until) = self.rate.as_ref().and_then(|rate| rate.spend(client, 0, now)) else { return false };
-        drain.on_wait(id, Why::Limit);
+        scheduler.on_wait(id, Why::Limit);
         if self.jobs.len() <= id.slot() {
             self.jobs.resize(id.slot() + 1, None);
         }
@@ -55,12 +55,12 @@ impl Limit {
     }
 
     /// Lets those go on whose time has come.
-    pub fn release(&mut self, drain: &mut Drain, now: Nanos) {
+    pub fn release(&mut self, scheduler: &mut Scheduler, now: Nanos) {
         while let Some(Reverse((_, number, slot))) = self.waiting.peek().copied().filter(|Reverse((at, ..))| *at <= now)
         {
             self.waiting.pop();
             if let Some(id) = self.jobs[slot].take_if(|id| id.number == number) {
-                drain.on_wait_over(now, id, Why::Limit);
+                scheduler.on_wait_over(now, id, Why::Limit);
             }
         }
     }

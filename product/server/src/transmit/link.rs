@@ -1,8 +1,8 @@
-//! The link: the drain that shares it out, and all that corrects the drain's idea of it. That is the queue below where it can be read, what TCP
+//! The link: the scheduler that shares it out, and all that corrects the scheduler's idea of it. That is the queue below where it can be read, what TCP
 //! says it has sent on each connection, and where we pace blind what is acknowledged.
 
 use sched::line::{Bounds, Change, Look, Status as LineStatus};
-use sched::{Correction, Drain, Presence, Reading};
+use sched::{Correction, Presence, Reading, Scheduler};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -13,11 +13,11 @@ use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, Socket, is_fast};
 
-/// A line about foreign traffic is logged at most this often.
-const FOREIGN_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
+/// A line about cross traffic is logged at most this often.
+const CROSS_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
 pub struct Link {
-    pub(super) drain: Drain,
+    pub(super) scheduler: Scheduler,
     pub(super) gauge: Option<Gauge>,
     /// The connections whose packets the gauge may see; empty without one.
     pub(super) below: Below,
@@ -25,7 +25,7 @@ pub struct Link {
     pub(super) observer: Option<Observer>,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) notices: Vec<Notice>,
-    foreign_noticed_at: Option<Nanos>,
+    cross_noticed_at: Option<Nanos>,
 }
 
 /// Where nothing else is said of it.
@@ -34,15 +34,15 @@ fn told(rate: Rate) -> Bounds {
 }
 
 impl Link {
-    pub(super) fn new(drain: Drain, gauge: Option<Gauge>) -> Link {
+    pub(super) fn new(scheduler: Scheduler, gauge: Option<Gauge>) -> Link {
         Link {
-            observer: drain.pacer().pace().rate.map(|rate| Observer::new(told(rate))),
-            drain,
+            observer: scheduler.pacer().pace().rate.map(|rate| Observer::new(told(rate))),
+            scheduler,
             gauge,
             below: Below::new(),
             unacknowledged: Unacknowledged::new(),
             notices: Vec::new(),
-            foreign_noticed_at: None,
+            cross_noticed_at: None,
         }
     }
 
@@ -52,7 +52,7 @@ impl Link {
     }
 
     pub(super) fn has_pace(&self) -> bool {
-        self.drain.pacer().pace().rate.is_some()
+        self.scheduler.pacer().pace().rate.is_some()
     }
 
     /// The line's rate is not known yet: bytes leave as fast as sockets take them.
@@ -74,44 +74,46 @@ impl Link {
     pub fn line(&self, now: Nanos) -> Option<Line> {
         let observer = self.observer.as_ref()?;
         match self.gauge.as_ref().filter(|_| !self.is_blind()) {
-            Some(gauge) => Some(Line::Read { interface: gauge.name().into(), rate: self.drain.pacer().pace().rate }),
+            Some(gauge) => {
+                Some(Line::Read { interface: gauge.name().into(), rate: self.scheduler.pacer().pace().rate })
+            }
             None => Some(Line::Found(observer.status(now))),
         }
     }
 
     /// How the guard kept its promise; `None` where nothing was promised, or sent.
     pub fn longest_wait(&self) -> Option<Notice> {
-        let (wait, responses) = (self.drain.order().longest_wait(), self.drain.jobs().most());
-        let promised = self.drain.wait_bound(Framing::ETHERNET)?.with(responses);
+        let (wait, responses) = (self.scheduler.order().longest_wait(), self.scheduler.jobs().most());
+        let promised = self.scheduler.wait_bound(Framing::ETHERNET)?.with(responses);
         (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
     pub(super) fn check(&mut self, now: Nanos, connections: &OpenConnections<impl Socket>) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
-            self.drain.set_pace(now, Some(rate));
+            self.scheduler.set_pace(now, Some(rate));
             self.observer = self.observer.take().map(|observer| observer.from(rate));
             self.notices.push(notice);
         }
         self.below.bytes(connections);
-        self.notice_foreign(now);
+        self.notice_cross(now);
     }
 
-    fn notice_foreign(&mut self, now: Nanos) {
-        let (foreign, rate) = (self.drain.pacer().ledger().foreign(), self.drain.pacer().ledger().rate());
-        let is_due = self.foreign_noticed_at.is_none_or(|at| now - at >= FOREIGN_NOTICE_EVERY);
-        if foreign.presence() != Presence::Shared || !is_due {
+    fn notice_cross(&mut self, now: Nanos) {
+        let (cross, rate) = (self.scheduler.pacer().ledger().cross_traffic(), self.scheduler.pacer().ledger().rate());
+        let is_due = self.cross_noticed_at.is_none_or(|at| now - at >= CROSS_NOTICE_EVERY);
+        if cross.presence() != Presence::Shared || !is_due {
             return;
         }
         if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
-            self.foreign_noticed_at = Some(now);
-            let (bytes, share_permille) = (foreign.bytes(), foreign.share_permille());
+            self.cross_noticed_at = Some(now);
+            let (bytes, share_permille) = (cross.bytes(), cross.share_permille());
             let interface = gauge.name().to_string();
-            self.notices.push(Notice::ForeignTraffic { interface, bytes, share_permille, rate });
+            self.notices.push(Notice::CrossTraffic { interface, bytes, share_permille, rate });
         }
     }
 
-    /// Lets the queue below correct the drain's idea of it, when that is about to matter.
+    /// Lets the queue below correct the scheduler's idea of it, when that is about to matter.
     pub(super) fn measure(
         &mut self,
         now: Nanos,
@@ -119,17 +121,17 @@ impl Link {
         connections: &OpenConnections<impl Socket>,
     ) {
         let Some(gauge) = &mut self.gauge else { return };
-        if self.drain.poll_timeout().is_none_or(|at| at > now) {
+        if self.scheduler.poll_timeout().is_none_or(|at| at > now) {
             return;
         }
         let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
-        let reading = if self.drain.pacer().ledger().is_explained(now, bytes) {
+        let reading = if self.scheduler.pacer().ledger().is_explained(now, bytes) {
             Reading { drops, ..Reading::own(bytes) }
         } else {
             let own_bytes = self.below.bytes(connections);
             Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
         };
-        self.drain.pacer_mut().on_reading(now, reading);
+        self.scheduler.pacer_mut().on_reading(now, reading);
     }
 
     /// Ends the interval where one is over, and sets the pace that the line allows.
@@ -141,11 +143,11 @@ impl Link {
         }
         self.look_around(now, connections);
         self.unacknowledged.rearm(now);
-        let charged_bytes = self.drain.pacer().ledger().charged_bytes();
+        let charged_bytes = self.scheduler.pacer().ledger().charged_bytes();
         let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
         if let Some(Change { pace, notice }) = change {
             let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
-            self.drain.set_pace(now, kept_to);
+            self.scheduler.set_pace(now, kept_to);
             self.notices.extend(notice.filter(|_| kept_to == pace).map(Notice::Pace));
         }
     }
@@ -185,7 +187,7 @@ impl Link {
 
     /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
     pub(super) fn note_idle(&mut self) {
-        if self.drain.jobs().is_empty()
+        if self.scheduler.jobs().is_empty()
             && let Some(observer) = &mut self.observer
         {
             observer.on_idle();
@@ -204,12 +206,12 @@ impl Link {
         }
         let payload_bytes = connections[at].newly_sent_bytes();
         self.below.on_written(at, connections);
-        if self.drain.pacer().ledger().foreign().presence() == Presence::Absent || payload_bytes == 0 {
+        if self.scheduler.pacer().ledger().cross_traffic().presence() == Presence::Absent || payload_bytes == 0 {
             return;
         }
         self.below.look(payload_bytes, connections);
-        if self.drain.pacer().ledger().wants_watch() && self.below.watch() {
-            self.drain.pacer_mut().on_watched(now);
+        if self.scheduler.pacer().ledger().wants_watch() && self.below.watch() {
+            self.scheduler.pacer_mut().on_watched(now);
         }
     }
 
@@ -235,9 +237,9 @@ impl Link {
         }
         let (correction, look) = connection.settle(now);
         let is_gauged = self.is_gauged();
-        self.drain.pacer_mut().on_correction(now, correction, is_gauged);
+        self.scheduler.pacer_mut().on_correction(now, correction, is_gauged);
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
-            self.drain.pacer_mut().on_handshake(rtt);
+            self.scheduler.pacer_mut().on_handshake(rtt);
         }
         self.observe(now, connection.client, look);
     }
@@ -253,8 +255,8 @@ impl Link {
     pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
         let is_read = self.is_gauged();
         let (correction, foreseen_bytes, look) = connection.settle_last(now, ends_connection);
-        self.drain.pacer_mut().on_correction(now, correction, is_read);
-        self.drain.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
+        self.scheduler.pacer_mut().on_correction(now, correction, is_read);
+        self.scheduler.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
         self.observe(now, connection.client, look);
     }
 
@@ -272,7 +274,7 @@ impl Link {
         if self.is_paced() && self.may_look(connection) {
             let (correction, look) = connection.settle_closed(now);
             let is_gauged = self.is_gauged();
-            self.drain.pacer_mut().on_closed(now, correction, is_gauged);
+            self.scheduler.pacer_mut().on_closed(now, correction, is_gauged);
             self.observe(now, connection.client, look);
         }
     }
@@ -281,12 +283,12 @@ impl Link {
     pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
         if self.is_paced() {
             let is_gauged = self.is_gauged();
-            self.drain.pacer_mut().on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, is_gauged);
+            self.scheduler.pacer_mut().on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, is_gauged);
         }
     }
 
     fn observe(&mut self, now: Nanos, client: u32, look: Look) {
-        let (is_blind, charged_bytes) = (self.is_blind(), self.drain.pacer().ledger().charged_bytes());
+        let (is_blind, charged_bytes) = (self.is_blind(), self.scheduler.pacer().ledger().charged_bytes());
         if let Some(observer) = self.observer.as_mut().filter(|_| is_blind) {
             observer.on_look(now, charged_bytes, client, look);
         }

@@ -1,6 +1,6 @@
-//! The response write path: what is sent is what the drain grants.
+//! The response write path: what is sent is what the scheduler grants.
 //!
-//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Drain`] for grants. With the drain
+//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Scheduler`] for grants. With the scheduler
 //! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
 //! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
@@ -11,11 +11,9 @@ mod connection;
 mod connections;
 mod dispatch;
 mod engine;
-#[cfg(feature = "http3")]
 mod flow;
 mod framed;
 mod gauge;
-#[cfg(feature = "http3")]
 mod http3;
 mod limit;
 mod line_feedback;
@@ -42,7 +40,6 @@ pub use body::{Available, Body, Piece};
 pub use connection::BYTES as CONNECTION_BYTES;
 pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
-#[cfg(feature = "http3")]
 pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::ClientRate;
@@ -55,7 +52,6 @@ pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use pipe::{PIPE_BYTES_MAX, Pipe};
 pub use producing::Producer;
 pub use secure::Down;
-#[cfg(feature = "http3")]
 pub use socket::{Shared, has_room};
 pub use socket::{Sink, Socket, Status, Stream, TcpSocket, Transport};
 
@@ -69,7 +65,7 @@ use line_feedback::Observer;
 use reads::Reads;
 use sched::classes::ClassSpec;
 use sched::line::Bounds;
-use sched::{Drain, JobId};
+use sched::{JobId, Scheduler};
 use sending::Sending;
 use sendings::Sendings;
 use units::Nanos;
@@ -122,15 +118,14 @@ pub struct Transmitter<S: Socket> {
     unsaid: VecDeque<usize>,
     /// Memory for frames.
     spare: Vec<u8>,
-    #[cfg(feature = "http3")]
     shared: http3::Shared,
     departures: Vec<Departure>,
 }
 
 impl<S: Socket> Transmitter<S> {
-    pub fn new(drain: Drain, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
+    pub fn new(scheduler: Scheduler, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
         Transmitter {
-            link: Link::new(drain, gauge),
+            link: Link::new(scheduler, gauge),
             marker: None,
             patience,
             limit: Limit::default(),
@@ -139,7 +134,6 @@ impl<S: Socket> Transmitter<S> {
             connections: OpenConnections::new(),
             unsaid: VecDeque::new(),
             spare: Vec::new(),
-            #[cfg(feature = "http3")]
             shared: http3::Shared::default(),
             departures: Vec::new(),
         }
@@ -169,14 +163,14 @@ impl<S: Socket> Transmitter<S> {
         &self.link
     }
 
-    pub fn drain(&self) -> &Drain {
-        &self.link.drain
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.link.scheduler
     }
 
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
         let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
-        self.link.drain.jobs().is_empty()
+        self.link.scheduler.jobs().is_empty()
             && self.departures.is_empty()
             && self.reads.is_idle()
             && self.unsaid.is_empty()
@@ -185,11 +179,11 @@ impl<S: Socket> Transmitter<S> {
 
     /// From now on this index is another client's, of this weight.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
-        self.link.drain.replace_classes(now, specs);
+        self.link.scheduler.replace_classes(now, specs);
     }
 
     pub fn on_client(&mut self, client: u32, weight: u8) {
-        self.link.drain.on_client(client, weight);
+        self.link.scheduler.on_client(client, weight);
     }
 
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
@@ -197,9 +191,8 @@ impl<S: Socket> Transmitter<S> {
     pub fn run(&mut self, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(began_at);
-        #[cfg(feature = "http3")]
         self.tell_time(began_at, clock);
-        self.limit.release(&mut self.link.drain, began_at);
+        self.limit.release(&mut self.link.scheduler, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
             if now - began_at >= TURN_FOR {
@@ -207,7 +200,7 @@ impl<S: Socket> Transmitter<S> {
             }
             self.link.measure(now, clock, &self.connections);
             self.link.follow(now, &mut self.connections);
-            let Some(grant) = self.link.drain.poll_grant(now) else { break };
+            let Some(grant) = self.link.scheduler.poll_grant(now) else { break };
             self.send(now, grant);
         }
         self.link.note_idle();
@@ -225,7 +218,7 @@ impl<S: Socket> Transmitter<S> {
     /// The same without looks at what is acknowledged.
     fn send_timeout(&self) -> Option<Nanos> {
         let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
-        let times = [self.link.drain.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
+        let times = [self.link.scheduler.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
         times.into_iter().flatten().min()
     }
 
@@ -261,11 +254,11 @@ impl<S: Socket> Transmitter<S> {
 
     /// Tells a policy that looks at paths how this one is now.
     fn ask_path(&mut self, id: JobId) {
-        if !self.link.drain.order().needs_path() {
+        if !self.link.scheduler.order().needs_path() {
             return;
         }
         if let Some(sending) = self.sendings.get_mut(id) {
-            self.link.drain.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
+            self.link.scheduler.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
         }
     }
 

@@ -12,7 +12,7 @@ const OLD: Nanos = Nanos::from_secs(600);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Other programs' bytes wait in the queue our responses take.
-    ForeignTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
+    CrossTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
     /// How the guard's promise was kept, at the end.
     LongestWait { wait: Nanos, responses: u64, promised: Nanos },
     /// The queue below can no longer be read.
@@ -29,10 +29,10 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::Pace(notice) => say_pace(f, *notice),
-            Notice::ForeignTraffic { interface, bytes, share_permille, rate } => write!(
+            Notice::CrossTraffic { interface, bytes, share_permille, rate } => write!(
                 f,
                 "{interface}: {} KB of other traffic in the same queue; it keeps {} % of the link, responses get {rate} \
-                 (--foreign-share)",
+                 (--cross-share)",
                 bytes.div_ceil(1000),
                 f64::from(*share_permille) / 10.0,
             ),

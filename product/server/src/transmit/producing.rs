@@ -2,7 +2,7 @@
 //! come leaves the order until more comes. Its producer learns that the reader has left by the response's [`super::Departure`], and by what a push
 //! gives.
 
-use sched::{Drain, JobId, Size, Why};
+use sched::{JobId, Scheduler, Size, Why};
 use units::Nanos;
 
 use super::pipe::Pipe;
@@ -70,16 +70,16 @@ impl<S: Socket> Producer<'_, S> {
     fn on_produced(&mut self, now: Nanos) {
         let sending = &self.transmitter.sendings[self.job];
         let size = sending.outgoing.size(sending.sent_bytes);
-        let drain = &mut self.transmitter.link.drain;
+        let scheduler = &mut self.transmitter.link.scheduler;
         // Where nothing but its end is left, that is told when it has left.
         if size != Size::Known(sending.sent_bytes) {
-            drain.on_size(self.job, size);
+            scheduler.on_size(self.job, size);
         }
-        drain.on_wait_over(now, self.job, Why::Source);
+        scheduler.on_wait_over(now, self.job, Why::Source);
     }
 }
 
 /// A response has sent all that has come.
-pub(super) fn is_awaited(drain: &Drain, job: JobId) -> bool {
-    drain.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
+pub(super) fn is_awaited(scheduler: &Scheduler, job: JobId) -> bool {
+    scheduler.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
 }

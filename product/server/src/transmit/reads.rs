@@ -46,7 +46,7 @@ impl<S: Socket> Transmitter<S> {
     pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
         let sending = &self.sendings[id];
         match self.reads.begin(sending, self.connections[sending.connection()].client) {
-            Ok(()) => self.link.drain.on_wait(id, Why::Disk),
+            Ok(()) => self.link.scheduler.on_wait(id, Why::Disk),
             Err(failure) => self.abort(now, id, failure),
         }
     }
@@ -62,7 +62,7 @@ impl<S: Socket> Transmitter<S> {
         for read in done.drain(..) {
             let id = read.job;
             match self.sendings.get_mut(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => self.link.drain.on_wait_over(now, id, Why::Disk),
+                Some(Ok(())) => self.link.scheduler.on_wait_over(now, id, Why::Disk),
                 Some(Err(failure)) => self.abort(now, id, failure),
                 None => {}
             }

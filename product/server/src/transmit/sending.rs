@@ -38,7 +38,7 @@ impl Sending {
         let asked_at_bytes = sent_bytes as u32;
         Sending {
             id,
-            connection: u32::try_from(connection).expect("no more connections than carriers and jobs"),
+            connection: u32::try_from(connection).expect("no more connections than jobs may be"),
             stream: 0,
             outgoing,
             sent_bytes,

@@ -6,7 +6,7 @@ use sched::grow::grow_to;
 use super::sending::Sending;
 
 /// The responses that are being sent, by their jobs. Nobody can go through all of them: what happens to one connection costs its own
-/// responses, which the drain knows ([`sched::Jobs::on`]), and not those of others.
+/// responses, which the scheduler knows ([`sched::Jobs::on`]), and not those of others.
 #[derive(Default)]
 pub(super) struct Sendings {
     by_slot: Vec<Option<Sending>>,

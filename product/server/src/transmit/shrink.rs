@@ -25,12 +25,12 @@ impl<S: Socket> Transmitter<S> {
 
     /// Responses that its tables have room for.
     pub fn slots(&self) -> usize {
-        self.link.drain.jobs().slots().max(self.sendings.capacity())
+        self.link.scheduler.jobs().slots().max(self.sendings.capacity())
     }
 
     /// Gives back what tables have behind the last one in use.
     pub fn shrink(&mut self) {
-        let slots = self.link.drain.shrink();
+        let slots = self.link.scheduler.shrink();
         self.sendings.truncate(slots);
         self.connections.shrink();
         self.link.unacknowledged.shrink();

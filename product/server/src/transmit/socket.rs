@@ -12,7 +12,6 @@ use socket2::SockRef;
 use units::Nanos;
 use uplink::TcpInfo;
 
-#[cfg(feature = "http3")]
 use super::flow::{Flow, Seen};
 use crate::net::{Net, Os};
 
@@ -22,10 +21,8 @@ pub type Shared = Arc<dyn AsFd + Send + Sync>;
 /// Where a client is reached, as the write path sees it: TCP takes bytes, QUIC datagrams, and either says how its connection is.
 pub trait Socket {
     type Tcp: Sink;
-    #[cfg(feature = "http3")]
     type Quic: DatagramSink;
     fn tcp(&self) -> Option<&Self::Tcp>;
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut Self::Quic>;
     /// The socket that it shares with others, if it does, and the number of that among all owners.
     fn shared(&self) -> Option<(u64, Shared)> {
@@ -78,7 +75,6 @@ pub trait Stream: Sink + Debug {
 }
 
 /// One connection's part of a socket of datagrams.
-#[cfg(feature = "http3")]
 pub trait DatagramSink {
     /// Sends them from the front; an error leaves the rest.
     fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()>;
@@ -112,7 +108,6 @@ pub struct Status {
 #[derive(Debug)]
 pub enum Transport<N: Net = Os> {
     Tcp(N::Tcp),
-    #[cfg(feature = "http3")]
     Quic(Box<Flow<N::Udp>>),
 }
 
@@ -209,18 +204,15 @@ pub fn has_room(socket: &impl AsFd) -> bool {
 
 impl<N: Net> Socket for Transport<N> {
     type Tcp = N::Tcp;
-    #[cfg(feature = "http3")]
     type Quic = Flow<N::Udp>;
 
     fn tcp(&self) -> Option<&N::Tcp> {
         match self {
             Transport::Tcp(socket) => Some(socket),
-            #[cfg(feature = "http3")]
             Transport::Quic(_) => None,
         }
     }
 
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut Flow<N::Udp>> {
         match self {
             Transport::Tcp(_) => None,
@@ -231,7 +223,6 @@ impl<N: Net> Socket for Transport<N> {
     fn shared(&self) -> Option<(u64, Shared)> {
         match self {
             Transport::Tcp(_) => None,
-            #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.shared(),
         }
     }
@@ -239,7 +230,6 @@ impl<N: Net> Socket for Transport<N> {
     fn status(&self) -> Status {
         match self {
             Transport::Tcp(socket) => socket.status(),
-            #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.status(),
         }
     }
@@ -247,7 +237,6 @@ impl<N: Net> Socket for Transport<N> {
     fn has_room(&self) -> bool {
         match self {
             Transport::Tcp(socket) => socket.has_room(),
-            #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.has_room(),
         }
     }
@@ -255,7 +244,6 @@ impl<N: Net> Socket for Transport<N> {
     fn queued_below_bytes(&self) -> Option<u64> {
         match self {
             Transport::Tcp(socket) => socket.queued_below_bytes(),
-            #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.queued_below_bytes(),
         }
     }
@@ -263,7 +251,6 @@ impl<N: Net> Socket for Transport<N> {
     fn set_priority(&mut self, priority: u32) {
         match self {
             Transport::Tcp(socket) => socket.set_priority(priority),
-            #[cfg(feature = "http3")]
             Transport::Quic(flow) => flow.set_priority(priority),
         }
     }
@@ -379,7 +366,6 @@ mod tests {
     }
 
     /// It takes bytes, and no datagrams.
-    #[cfg(feature = "http3")]
     #[test]
     fn a_connection_of_tcp_is_none_of_quic() {
         let (_client, mut connection) = connection();

@@ -80,19 +80,19 @@ impl<S: Socket> Transmitter<S> {
             return;
         }
         let mut room = self.room(at, grant);
-        let carrier = self.connections[at].load.framed().map(|framed| framed.carrier);
+        let framed_id = self.connections[at].load.framed().map(|framed| framed.id);
         let mut next = Some(grant.job);
         while let Some(id) = next.take() {
             let frames_bytes = self.send_some(now, id, at, room);
-            if let (Some(carrier), Some(bytes)) = (carrier, frames_bytes) {
+            if let (Some(framed_id), Some(bytes)) = (framed_id, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
                 let filling =
-                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.drain.jobs().filling(carrier, left_bytes));
+                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(framed_id, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }
-        if carrier.is_some() {
+        if framed_id.is_some() {
             self.hand_down(now, at, room.carried_bytes_max);
         }
     }
@@ -107,7 +107,7 @@ impl<S: Socket> Transmitter<S> {
         sending.on_sent(now, &sent);
         let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
         self.reads.refills.extend(has_room_again.then_some(id));
-        let is_path_old = self.link.drain.order().needs_path() && sending.is_path_old();
+        let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
         let progress = self.charge(now, id, &sent);
         let has_room = sent.has_room;
         if self.connections[at].load.framed().is_none() {
@@ -118,7 +118,7 @@ impl<S: Socket> Transmitter<S> {
             _ if progress.is_departed() && self.connections[at].load.framed().is_some() => self.depart(now, id, None),
             Some(Failure::Blocked) => self.on_full(at),
             Some(Failure::Absent) => self.read_aside(now, id),
-            Some(Failure::Pending) => self.link.drain.on_wait(id, Why::Source),
+            Some(Failure::Pending) => self.link.scheduler.on_wait(id, Why::Source),
             Some(Failure::Shut) => self.on_shut(id, at),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),
@@ -165,12 +165,12 @@ impl<S: Socket> Transmitter<S> {
     /// So much was handed down of a job, and the link is charged for it.
     pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
         let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        let progress = self.link.drain.on_sent(now, id, carried);
+        let progress = self.link.scheduler.on_sent(now, id, carried);
         if !sent.is_whole || progress.is_departed() {
             return progress;
         }
         // How much it would be was not known.
-        self.link.drain.on_end(id);
+        self.link.scheduler.on_end(id);
         Progress::Departed
     }
 
@@ -181,11 +181,15 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         let connection = &mut self.connections[at];
-        if self.limit.holds(&mut self.link.drain, id, connection.client, now) {
+        if self.limit.holds(&mut self.link.scheduler, id, connection.client, now) {
             return false;
         }
         if let Some(marker) = &self.marker {
-            self.sendings[id].mark(connection, &marker.bands, self.link.drain.order().band(self.link.drain.jobs(), id));
+            self.sendings[id].mark(
+                connection,
+                &marker.bands,
+                self.link.scheduler.order().band(self.link.scheduler.jobs(), id),
+            );
         }
         true
     }
@@ -195,8 +199,8 @@ impl<S: Socket> Transmitter<S> {
         let connection = &mut self.connections[at];
         connection.was_full = true;
         match &connection.load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.drain.on_wait(*job, Why::Carrier)),
-            Load::Framed(framed) => self.link.drain.on_wait(framed.carrier, Why::Carrier),
+            Load::Single(job) => job.iter().for_each(|job| self.link.scheduler.on_wait(*job, Why::Connection)),
+            Load::Framed(framed) => self.link.scheduler.on_wait(framed.id, Why::Connection),
         }
     }
 
@@ -221,7 +225,7 @@ impl<S: Socket> Transmitter<S> {
             return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.link.drain.pacer().pace().grant_bytes(connection.framing()).min(burst_bytes);
+        let most_bytes = self.link.scheduler.pacer().pace().grant_bytes(connection.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
         match self.link.has_pace() || burst.is_some() {

@@ -24,7 +24,6 @@ impl<N: Net> Acceptor<N> {
         Acceptor { listeners, is_accepting: false, last: 0, is_short: false }
     }
 
-    #[cfg(feature = "http3")]
     pub fn listeners(&self) -> &[Listener<N>] {
         &self.listeners
     }

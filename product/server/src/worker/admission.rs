@@ -40,7 +40,6 @@ pub(super) struct Admitted {
 }
 
 /// What a client that found no place has to do.
-#[cfg(feature = "http3")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
     /// Another worker may give one up in a moment.
@@ -98,7 +97,6 @@ impl Admission {
     }
 
     /// What one that could not wait in its socket has to do without a place.
-    #[cfg(feature = "http3")]
     pub(super) fn without_place(&self) -> NoPlace {
         if self.places.workers() > 1 && !self.holds_places { NoPlace::Wait } else { NoPlace::Refused }
     }
@@ -146,13 +144,11 @@ impl Admission {
     }
 
     /// Workers that share the places.
-    #[cfg(feature = "http3")]
     pub(super) fn workers(&self) -> usize {
         self.places.workers()
     }
 
     /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
-    #[cfg(feature = "http3")]
     pub(super) fn is_scarce(&self, address: IpAddr) -> bool {
         !self.places.has_room() || self.clients.has_half(address)
     }

@@ -17,7 +17,6 @@ pub(super) struct Budget {
     handshakes: usize,
     /// Connections of QUIC that were begun in this turn: counted apart, since who begins them may forge addresses, and no handshake over
     /// TCP is to wait for that.
-    #[cfg(feature = "http3")]
     quic_handshakes: usize,
     /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
     pub to_come: usize,
@@ -26,7 +25,6 @@ pub(super) struct Budget {
 impl Budget {
     pub fn begin_turn(&mut self) {
         self.handshakes = 0;
-        #[cfg(feature = "http3")]
         {
             self.quic_handshakes = 0;
         }
@@ -67,13 +65,11 @@ impl Budget {
         self.handshakes < HANDSHAKES_PER_TURN_MAX
     }
 
-    #[cfg(feature = "http3")]
     pub fn on_quic_handshake(&mut self) {
         self.quic_handshakes += 1;
     }
 
     /// A handshake of QUIC costs as much as one over TCP.
-    #[cfg(feature = "http3")]
     pub fn has_quic_handshake_left(&self) -> bool {
         self.quic_handshakes < HANDSHAKES_PER_TURN_MAX
     }

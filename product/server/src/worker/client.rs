@@ -97,8 +97,8 @@ impl<N: Net> Worker<N> {
 
     /// Writes the busiest clients to the error log, if that was asked of this worker.
     pub(super) fn log_busiest(&self) {
-        let drain = self.transmitter.drain();
-        let lines = self.admission.busiest(self.timers.now(), |client| drain.order().policy().ahead_bytes(client));
+        let scheduler = self.transmitter.scheduler();
+        let lines = self.admission.busiest(self.timers.now(), |client| scheduler.order().policy().ahead_bytes(client));
         lines.iter().for_each(|line| self.journal.error(line));
     }
 }

@@ -132,7 +132,6 @@ impl Connections {
     }
 
     /// Something has happened to a connection that its turn is to see.
-    #[cfg(feature = "http3")]
     pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);

@@ -59,7 +59,6 @@ pub struct Streams {
     /// The connection ends when its last stream has.
     pub is_leaving: bool,
     /// Of one over datagrams whose client has not acknowledged everything: it ends then at the latest.
-    #[cfg(feature = "http3")]
     pub ends_at: Option<Nanos>,
 }
 
@@ -110,13 +109,7 @@ impl Exchanges {
     }
 
     pub fn several(deadline: Nanos) -> Exchanges {
-        Exchanges::Several(Box::new(Streams {
-            open: Vec::new(),
-            deadline,
-            is_leaving: false,
-            #[cfg(feature = "http3")]
-            ends_at: None,
-        }))
+        Exchanges::Several(Box::new(Streams { open: Vec::new(), deadline, is_leaving: false, ends_at: None }))
     }
 
     /// All that are under way or could be.

@@ -1,5 +1,5 @@
 //! HTTP/3: datagrams in, each to its connection. A connection of QUIC is one like any other from there on: its streams are those of
-//! `streams.rs`, its responses jobs on its carrier.
+//! `streams.rs`, its responses jobs on one connection of the scheduler.
 //!
 //! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
 

@@ -20,7 +20,7 @@ impl<N: Net> Worker<N> {
             ("connections to be read", self.conns.queued()),
             ("open streams", self.conns.held().streams()),
             ("bytes of memory", self.conns.held().bytes() as usize),
-            ("jobs", self.transmitter.drain().jobs().len()),
+            ("jobs", self.transmitter.scheduler().jobs().len()),
             ("answers", self.replies.found()),
         ];
         let left: Vec<String> =
@@ -33,8 +33,8 @@ impl<N: Net> Worker<N> {
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.transmitter.drain().pacer().pace().rate,
-            self.transmitter.drain().jobs().most()
+            self.transmitter.scheduler().pacer().pace().rate,
+            self.transmitter.scheduler().jobs().most()
         )
     }
 

@@ -39,7 +39,7 @@ fn under_way<N: Net>(
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
     for exchange in conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
         let Task::Sending(job) = exchange.task else { continue };
-        if let Some(job) = transmitter.drain().jobs().get(job) {
+        if let Some(job) = transmitter.scheduler().jobs().get(job) {
             classes.entry(exchange.class).or_default().add(job.is_asleep(), now - job.arrived_at);
         }
     }

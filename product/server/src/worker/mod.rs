@@ -2,7 +2,7 @@
 //!
 //! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the worker's own
 //! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An order over
-//! all connections wants one place that decides, so with the drain paced there is one worker, which reads, decides and sends. (A second
+//! all connections wants one place that decides, so with the scheduler paced there is one worker, which reads, decides and sends. (A second
 //! thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its order was no better:
 //! docs/notebook/shape.md.)
 //!
@@ -22,7 +22,6 @@ mod exchange;
 mod failures;
 mod flight;
 mod held;
-#[cfg(feature = "http3")]
 mod http3;
 mod idle;
 mod input;
@@ -43,7 +42,6 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod timers;
-#[cfg(feature = "http3")]
 mod udp_endpoints;
 
 use std::io;
@@ -69,13 +67,11 @@ use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
 use timers::Timers;
-#[cfg(feature = "http3")]
 use udp_endpoints::UdpEndpoints;
 
 const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
-#[cfg(feature = "http3")]
 const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
@@ -135,7 +131,6 @@ pub struct Worker<N: Net = Os> {
     replies: Replies,
     journal: Journal,
     transmitter: Transmitter<Transport<N>>,
-    #[cfg(feature = "http3")]
     udp: UdpEndpoints<N>,
     buffers: Buffers,
 }
@@ -210,12 +205,10 @@ impl<N: Net> Worker<N> {
             replies,
             journal,
             transmitter,
-            #[cfg(feature = "http3")]
             udp: UdpEndpoints::default(),
             buffers: Buffers::new(),
         };
         worker.accept_again()?;
-        #[cfg(feature = "http3")]
         worker.open_udp_endpoints()?;
         Ok(worker)
     }
@@ -289,7 +282,6 @@ impl<N: Net> Worker<N> {
                 }
             }
             LISTENER | FILES => {}
-            #[cfg(feature = "http3")]
             DATAGRAMS => self.on_datagrams(ready.flags),
             token => self.on_connection(token, ready.flags),
         }
@@ -301,7 +293,6 @@ impl<N: Net> Worker<N> {
             self.transmitter.replace_classes(self.timers.now(), assigned.specs());
             self.journal.replace_classes(assigned);
         }
-        #[cfg(feature = "http3")]
         self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
@@ -334,7 +325,6 @@ impl<N: Net> Worker<N> {
         if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        #[cfg(feature = "http3")]
         self.udp.forget(self.conns[at].owner);
         self.detach_streams(at);
         self.end_sealed(at);

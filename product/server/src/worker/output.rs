@@ -62,10 +62,10 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Whether the response being built is the only one that is ready in this turn: then the drain would give it the first
+    /// Whether the response being built is the only one that is ready in this turn: then the scheduler would give it the first
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
-        let is_drained = || self.transmitter.drain().poll_timeout().is_none();
+        let is_drained = || self.transmitter.scheduler().poll_timeout().is_none();
         let transmitter = &self.transmitter;
         let is_unpaced = !transmitter.link().is_paced() || transmitter.link().is_searching();
         self.setup.is_direct && is_unpaced && self.budget.to_come == 0 && self.conns.queued() == 0 && is_drained()
@@ -121,7 +121,6 @@ impl<N: Net> Worker<N> {
     pub(super) fn transmit(&mut self) {
         if self.transmitter.is_idle(self.timers.now()) {
             // Those that waited for room may have closed.
-            #[cfg(feature = "http3")]
             self.look_after_datagrams();
             return;
         }
@@ -134,7 +133,6 @@ impl<N: Net> Worker<N> {
             self.read_clock(Some(Nanos::ZERO));
         }
         self.take_departures();
-        #[cfg(feature = "http3")]
         self.look_after_datagrams();
     }
 

@@ -5,7 +5,6 @@
 use units::Nanos;
 
 use super::Worker;
-#[cfg(feature = "http3")]
 use super::admission::NoPlace;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream, Transport};
@@ -34,7 +33,6 @@ impl<N: Net> Worker<N> {
     }
 
     /// The same for one that has knocked already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
-    #[cfg(feature = "http3")]
     pub(super) fn take_place_beside(&mut self) -> Option<bool> {
         if self.admission.shortage.is_near(self.conns.held().bytes()) {
             return Some(false);

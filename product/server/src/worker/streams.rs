@@ -44,16 +44,6 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    #[cfg(not(feature = "http3"))]
-    fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        self.transmitter.receive(self.timers.now(), at, bytes)
-    }
-
-    #[cfg(not(feature = "http3"))]
-    fn is_closing_over(&self, _at: usize) -> bool {
-        false
-    }
-
     /// Those of a turn: a connection that asks for more waits for the next.
     fn take_events(&mut self, at: usize) {
         while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
@@ -174,7 +164,6 @@ impl<N: Net> Worker<N> {
         if !self.conns[at].exchanges.streams().is_some_and(|streams| streams.is_idle()) {
             return self.abandon(at);
         }
-        #[cfg(feature = "http3")]
         if self.conns[at].channel.is_quic() {
             return self.end_http3(at);
         }

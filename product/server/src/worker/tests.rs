@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use sched::policy::PolicySpec;
-use sched::{Drain, Pace};
+use sched::{Pace, Scheduler};
 
 use super::*;
 use crate::clients::{ClientLimits, Clients};
@@ -83,7 +83,7 @@ impl Bench {
         let wake = Arc::new(Wake::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
-        let drain = Drain::new(policy.build(), pace);
+        let scheduler = Scheduler::new(policy.build(), pace);
         let log = is_logged.then(|| logs.open(&log_in(&folder)).unwrap());
         let current = current(log);
         let lookups = Lookups::new(Arc::clone(&pool), move || woken.set());
@@ -96,7 +96,7 @@ impl Bench {
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
-            transmitter: Transmitter::new(drain, None, limits.patience),
+            transmitter: Transmitter::new(scheduler, None, limits.patience),
             setup: Setup {
                 number: 0,
                 order,
@@ -166,12 +166,10 @@ impl Client {
 
 mod handshakes;
 mod http2;
-#[cfg(feature = "http3")]
 mod http3;
 mod logged;
 mod lookups;
 mod memory;
-#[cfg(feature = "http3")]
 mod newcomers;
 mod producing;
 mod shortage;
@@ -246,7 +244,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
-        || !bench.worker.transmitter.drain().jobs().is_empty()
+        || !bench.worker.transmitter.scheduler().jobs().is_empty()
     {
         bench.turn();
     }
@@ -298,7 +296,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
     let framing = bench.worker.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.transmitter.drain().pacer().ledger().charged_bytes();
+    let charged = |bench: &Bench| bench.worker.transmitter.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -331,7 +329,7 @@ fn a_paced_worker_sends_while_it_reads() {
     }
     assert!(
         bench.worker.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.transmitter.drain().pacer().ledger().charged_bytes() > 0
+            && bench.worker.transmitter.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -345,7 +343,7 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.transmitter.drain().jobs().is_empty());
+    assert!(!bench.worker.transmitter.scheduler().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
@@ -401,7 +399,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
         bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let transmitter = Transmitter::new(
-            Drain::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
+            Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
             None,
             limits.patience,
         );
@@ -414,7 +412,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.transmitter.drain().jobs().is_empty() {
+        while bench.worker.transmitter.scheduler().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());

@@ -148,7 +148,6 @@ impl Timers {
         self.now = now;
     }
 
-    #[cfg(feature = "http3")]
     /// However much time passes, this turn goes on.
     pub fn hold_turn(&mut self) {
         self.turn_began_at = Nanos::MAX;

@@ -21,7 +21,7 @@ pub enum Found {
     Ours(Tree),
     /// Of ours and not whole: somebody took parts away, or `up` was killed half way.
     Broken,
-    Foreign(Qdisc),
+    Others(Qdisc),
 }
 
 pub fn look(interface: &Interface) -> Result<Found, Error> {
@@ -37,7 +37,7 @@ fn inspect(interface: &Interface) -> io::Result<Found> {
         return Ok(Found::Default);
     }
     if root.handle != ROOT || root.kind != "htb" {
-        return Ok(Found::Foreign(root.clone()));
+        return Ok(Found::Others(root.clone()));
     }
     let classes = tc::classes(&mut netlink, interface.index)?;
     Ok(match plan(&qdiscs, &classes) {

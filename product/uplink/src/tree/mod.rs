@@ -192,7 +192,7 @@ impl Tree {
 pub fn find(interface: &Interface) -> Result<Option<Tree>, Error> {
     match found::look(interface)? {
         found::Found::Ours(tree) => Ok(Some(tree)),
-        found::Found::Default | found::Found::Foreign(_) => Ok(None),
+        found::Found::Default | found::Found::Others(_) => Ok(None),
         found::Found::Broken => {
             let name = &interface.name;
             Err(Error::new(format!(

@@ -41,8 +41,8 @@ pub fn check_root(interface: &Interface, replace: bool) -> Result<(), Error> {
 
 fn look_at_root(interface: &Interface, replace: bool) -> Result<Found, Error> {
     let found = look(interface)?;
-    if let Found::Foreign(qdisc) = &found {
-        check_foreign(&interface.name, qdisc, replace)?;
+    if let Found::Others(qdisc) = &found {
+        check_cross(&interface.name, qdisc, replace)?;
     }
     Ok(found)
 }
@@ -79,9 +79,9 @@ fn put_up(
     match found {
         Found::Ours(tree) if same(&tree.plan, plan) => return Ok(Change::Nothing),
         Found::Ours(tree) if same_queues(&tree.plan, plan) => return site.change_rates(&tree, plan),
-        Found::Foreign(qdisc) => {
+        Found::Others(qdisc) => {
             keep::keep(interface, &qdisc)?;
-            if let Err(error) = site.build(plan, Before::Foreign(qdisc)) {
+            if let Err(error) = site.build(plan, Before::Others(qdisc)) {
                 keep::forget(interface);
                 return Err(error);
             }
@@ -116,8 +116,8 @@ fn take_down(interface: &Interface) -> Result<bool, Error> {
             Ok(true)
         }
         Found::Default => put_back(interface),
-        Found::Foreign(_) if put_back(interface)? => Ok(true),
-        Found::Foreign(Qdisc { kind, .. }) => Err(Error::new(format!(
+        Found::Others(_) if put_back(interface)? => Ok(true),
+        Found::Others(Qdisc { kind, .. }) => Err(Error::new(format!(
             "the {kind} on {name} is not weir's: run `tc qdisc del dev {name} root` to remove it"
         ))),
     }
@@ -144,7 +144,7 @@ pub fn put_back(interface: &Interface) -> Result<bool, Error> {
 /// What was there before, to be put back if the new tree cannot be made.
 enum Before {
     Default,
-    Foreign(Qdisc),
+    Others(Qdisc),
     Ours(Plan),
     /// A tree of ours that was not whole: better none.
     Broken,
@@ -179,7 +179,7 @@ impl Site<'_> {
         }
         match before {
             Before::Default | Before::Broken => Ok(()),
-            Before::Foreign(qdisc) => {
+            Before::Others(qdisc) => {
                 keep::restore(self.netlink, self.interface, &qdisc).map_err(|error| Error::kernel(doing, error))
             }
             Before::Ours(plan) => self.put(&plan),
@@ -233,7 +233,7 @@ fn check_device(interface: &Interface, plan: &Plan) -> Result<Device, Error> {
     }
 }
 
-fn check_foreign(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
+fn check_cross(name: &str, qdisc: &Qdisc, replace: bool) -> Result<(), Error> {
     let kind = &qdisc.kind;
     if !keep::is_restorable(qdisc) {
         return Err(Error::new(format!(

@@ -17,7 +17,7 @@ pub struct Line {
 impl Line {
     pub fn of(config: &Config, served: String, asked_loops: u16) -> Line {
         let loops = if config.has_one_loop() && asked_loops > 1 {
-            let reason = if config.drain.is_paced() { "paced shaping has" } else { "classes have" };
+            let reason = if config.shaping.is_paced() { "paced shaping has" } else { "classes have" };
             format!("; one event loop for {asked_loops}: {reason} one order")
         } else {
             String::new()
@@ -82,7 +82,7 @@ pub fn served(sites: &[SiteConfig]) -> String {
 }
 
 fn account_of(account: &Account, config: &Config) -> String {
-    let kept = if config.drain.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
+    let kept = if config.shaping.capabilities().is_empty() { "" } else { " with CAP_NET_ADMIN, to mark packets" };
     format!("; as user {account}{kept}")
 }
 
@@ -90,8 +90,7 @@ fn http3_off(config: &Config) -> String {
     let is_wanted = config.listen.iter().any(|listen| listen.is_secure && listen.has_http3)
         || config.passed.iter().any(|socket| socket.is_secure && socket.has_http3);
     match is_wanted {
-        true if !cfg!(feature = "http3") => "; HTTP/3 off: this weir is built without it".to_string(),
-        true if !config.drain.orders_http3() => "; HTTP/3 off: with bands it would have no order".to_string(),
+        true if !config.shaping.orders_http3() => "; HTTP/3 off: with bands it would have no order".to_string(),
         _ => String::new(),
     }
 }

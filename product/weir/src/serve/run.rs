@@ -122,7 +122,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
         guard: uplink.guard_permille,
-        foreign_share: uplink.foreign_permille,
+        cross_share: uplink.cross_permille,
         client_share: uplink.client_share,
         workers: process.workers,
         connections: process.connections,
@@ -208,12 +208,12 @@ mod tests {
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
-[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\nforeign_share = 2\nclient_share = 'strict'
+[uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\ncross_share = 2\nclient_share = 'strict'
 [limits]\nmemory = '64MiB'\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --uplink 10mbit \
-            --shaping paced --policy las --guard 1 --foreign-share 2 --client-share strict --memory 64MiB --body-rate-min 3 --send-rate-min 4 \
+            --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), of_flags(&["--slots", "3"]));

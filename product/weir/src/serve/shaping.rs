@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
 use server::service::Account;
-use server::{ClassesConfig, DrainChoice, DrainKind, DrainOptions, Keeper};
+use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
 use super::{Args, Shaping, state};
 
@@ -28,23 +28,23 @@ pub fn found(
     classes: Option<&ClassesConfig>,
     listen: &[SocketAddr],
     keeper: Option<&Keeper>,
-) -> Result<DrainChoice, Failure> {
-    let asked = DrainOptions {
+) -> Result<ShapingChoice, Failure> {
+    let asked = ShapingOptions {
         kind: match args.shaping {
-            Shaping::Auto => DrainKind::Auto,
-            Shaping::Paced => DrainKind::Paced,
-            Shaping::Bands => DrainKind::Bands,
-            Shaping::Off => DrainKind::Off,
+            Shaping::Auto => ShapingKind::Auto,
+            Shaping::Paced => ShapingKind::Paced,
+            Shaping::Bands => ShapingKind::Bands,
+            Shaping::Off => ShapingKind::Off,
         },
         policy: args.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
         client_share: args.client_share,
         guard_permille: args.guard,
-        foreign_permille: args.foreign_share,
+        cross_permille: args.cross_share,
         uplink: args.uplink,
         kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
     };
-    DrainChoice::find_for_all(&asked, listen).map_err(|error| {
+    ShapingChoice::find_for_all(&asked, listen).map_err(|error| {
         let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
         let said = format!("--shaping {name}: {error}");
         if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }

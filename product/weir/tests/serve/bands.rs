@@ -266,7 +266,6 @@ fn a_classifier_that_sorts_them_already_is_told() {
 }
 
 /// It would have no order there; clients are not told of it.
-#[cfg(feature = "http3")]
 #[test]
 fn there_is_no_http3_where_the_kernel_orders() {
     let Some(bench) = Bench::new("50mbit") else { return };

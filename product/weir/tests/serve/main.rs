@@ -16,7 +16,6 @@ mod common;
 mod conditions;
 mod connections;
 mod http2;
-#[cfg(feature = "http3")]
 mod http3;
 mod https;
 mod limits;

@@ -9,7 +9,6 @@ use rustix::process::Signal;
 use socket2::SockRef;
 
 use crate::common::{Client, Server, Site, WEIR, WRITE_PATHS, content, get};
-#[cfg(feature = "http3")]
 use crate::{common::wait_until, http3::Asking};
 
 /// Beyond those that the shell uses.
@@ -169,7 +168,6 @@ fn what_does_not_listen_is_named() {
 }
 
 /// Whatever the number of event loops: nothing steers among those that would share the socket.
-#[cfg(feature = "http3")]
 #[test]
 fn a_datagram_socket_beside_a_listening_one_has_http3() {
     let site = Site::of_sizes(&[10, 300_000]);
@@ -195,7 +193,6 @@ fn a_datagram_socket_beside_a_listening_one_has_http3() {
     }
 }
 
-#[cfg(feature = "http3")]
 #[test]
 fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
     let site = Site::of_sizes(&[10]);
@@ -217,7 +214,6 @@ fn without_a_passed_datagram_socket_one_is_bound_or_missed_aloud() {
 }
 
 /// It would stand open, and its clients wait for nothing.
-#[cfg(feature = "http3")]
 #[test]
 fn a_passed_datagram_socket_that_nobody_reads_is_named() {
     let site = Site::of_sizes(&[10]);
@@ -232,7 +228,6 @@ fn a_passed_datagram_socket_that_nobody_reads_is_named() {
     }
 }
 
-#[cfg(feature = "http3")]
 #[test]
 fn a_second_datagram_socket_is_named() {
     let site = Site::new();

@@ -71,9 +71,9 @@ fn a_run_that_ends_early_counts_what_is_left() {
 fn under_overload_srpt_has_few_connections_and_fair_drops_syns() {
     let server = Server { syn_queue: 512, accept_queue: 512, workers: Some(350), ..Server::default() };
     let jobs = pareto_jobs(1.2, 14_000, (900.0, 2_000_000.0));
-    let run = |drain, bottleneck, policy: &str| {
+    let run = |shaping, bottleneck, policy: &str| {
         let config = Config {
-            drain,
+            shaping,
             bottleneck,
             policy: policy.parse().unwrap(),
             server,
@@ -84,8 +84,8 @@ fn under_overload_srpt_has_few_connections_and_fair_drops_syns() {
         };
         outcome(&config, &jobs)
     };
-    let fair = run(DrainKind::Off, Discipline::Fifo(100), "fair");
-    let bands = run(DrainKind::Bands, Discipline::Bands(100), "srpt-bands:1000,2000,5000,50000");
+    let fair = run(Shaping::Off, Discipline::Fifo(100), "fair");
+    let bands = run(Shaping::Bands, Discipline::Bands(100), "srpt-bands:1000,2000,5000,50000");
     assert!(fair.syn_drops > 50 && bands.syn_drops == 0, "{} and {}", fair.syn_drops, bands.syn_drops);
     let at_server = |sample: &crate::packet::Sample| sample.syn_queue + sample.accept_queue + sample.active;
     let most = |outcome: &Outcome| outcome.samples.iter().map(at_server).max().unwrap();

@@ -12,7 +12,7 @@ use record::{JobRecord, Outcome as JobOutcome};
 use units::{Nanos, wire};
 use workload::{HEAD_BYTES_NOMINAL, Job};
 
-use super::{Config, Discipline, DrainKind, Outcome, PathConfig, Tcp, User, run};
+use super::{Config, Discipline, Outcome, PathConfig, Shaping, Tcp, User, run};
 use crate::Hooks;
 
 /// Jobs of these sizes at these milliseconds.
@@ -62,13 +62,13 @@ fn delay(ms: u64) -> PathConfig {
 }
 
 /// The drains with the bottleneck each of them needs.
-fn drains() -> [(DrainKind, Discipline, &'static str); 5] {
+fn shapings() -> [(Shaping, Discipline, &'static str); 5] {
     [
-        (DrainKind::Off, Discipline::Fifo(20), "fair"),
-        (DrainKind::Off, Discipline::FqCodel(4), "fair"),
-        (DrainKind::Paced, Discipline::Fifo(100), "srpt"),
-        (DrainKind::Paced, Discipline::Fifo(5), "fair"),
-        (DrainKind::Bands, Discipline::Bands(20), "srpt-bands:1000,5000"),
+        (Shaping::Off, Discipline::Fifo(20), "fair"),
+        (Shaping::Off, Discipline::FqCodel(4), "fair"),
+        (Shaping::Paced, Discipline::Fifo(100), "srpt"),
+        (Shaping::Paced, Discipline::Fifo(5), "fair"),
+        (Shaping::Bands, Discipline::Bands(20), "srpt-bands:1000,5000"),
     ]
 }
 
@@ -97,7 +97,7 @@ fn a_lone_response_takes_what_slow_start_takes() {
 fn the_link_carries_what_was_asked_for_and_nothing_else() {
     let jobs = heavy_jobs(0.7, 3000);
     let expected: u64 = jobs.iter().map(|job| workload::wire_bytes(job.size_bytes) + wire::CONNECTION_BYTES).sum();
-    for (drain, bottleneck, policy) in drains() {
+    for (shaping, bottleneck, policy) in shapings() {
         // Queues without end and a window that fits in them: nothing is lost.
         let bottleneck = match bottleneck {
             Discipline::FqCodel(_) => continue,
@@ -106,15 +106,15 @@ fn the_link_carries_what_was_asked_for_and_nothing_else() {
         };
         let tcp = Tcp { gso_segments: 1, tail_loss_probe: false, initial_rto: Nanos::from_secs(60), ..Tcp::default() };
         let tcp = Tcp { min_rto: Nanos::from_secs(60), ..tcp };
-        let config = Config { drain, bottleneck, policy: policy.parse().unwrap(), tcp, ..Config::default() };
+        let config = Config { shaping, bottleneck, policy: policy.parse().unwrap(), tcp, ..Config::default() };
         let outcome = outcome(&config, &jobs);
-        assert_eq!((outcome.complete, outcome.queue_drops), (3000, 0), "{drain:?}");
+        assert_eq!((outcome.complete, outcome.queue_drops), (3000, 0), "{shaping:?}");
         // The last acknowledgement of a FIN may still be in the queue when the last job is complete; and a packet that
         // moves to a better band overtakes its predecessors, which looks like a loss.
         let excess = outcome.link_bytes as i64 - expected as i64;
         let again = (outcome.resent_bytes as i64) * 1514 / 1448 + 66;
-        assert!((-66..=again).contains(&excess), "{drain:?}: {excess}, sent again {}", outcome.resent_bytes);
-        assert!(outcome.resent_bytes == 0 || drain == DrainKind::Bands, "{drain:?}");
+        assert!((-66..=again).contains(&excess), "{shaping:?}: {excess}, sent again {}", outcome.resent_bytes);
+        assert!(outcome.resent_bytes == 0 || shaping == Shaping::Bands, "{shaping:?}");
     }
 }
 
@@ -132,12 +132,11 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn paced_srpt_beats_fair_and_both_beat_a_fifo_of_the_kernels() {
     let jobs = heavy_jobs(0.8, 4000);
-    let mean = |drain, policy: &str| {
-        let config = Config { drain, policy: policy.parse().unwrap(), ..Config::default() };
+    let mean = |shaping, policy: &str| {
+        let config = Config { shaping, policy: policy.parse().unwrap(), ..Config::default() };
         outcome(&config, &jobs).summary.response_time_ms.mean
     };
-    let (off, fair, srpt) =
-        (mean(DrainKind::Off, "fair"), mean(DrainKind::Paced, "fair"), mean(DrainKind::Paced, "srpt"));
+    let (off, fair, srpt) = (mean(Shaping::Off, "fair"), mean(Shaping::Paced, "fair"), mean(Shaping::Paced, "srpt"));
     assert!(srpt * 1.3 < fair && fair * 1.3 < off, "srpt {srpt}, fair {fair}, off {off}");
 }
 
@@ -153,7 +152,7 @@ fn nonsense_is_refused_with_its_name() {
         (Config { per_connection: 0, ..base() }, "per_connection of 0"),
         (
             Config {
-                drain: DrainKind::Bands,
+                shaping: Shaping::Bands,
                 bottleneck: Discipline::Bands(9),
                 policy: "srpt".parse().unwrap(),
                 ..base()
@@ -180,7 +179,7 @@ proptest! {
     #[test]
     fn every_job_ends_once_and_whole(
         sizes in prop::collection::vec((0u64..400, 1u64..60_000), 1..25),
-        drain in prop::sample::select(drains().to_vec()),
+        shaping in prop::sample::select(shapings().to_vec()),
         (loss, loss_back) in (0.0f64..0.2, 0.0f64..0.2),
         (rtt_ms, jitter_ms) in (0u64..50, 0u64..20),
         per_connection in 1u32..4,
@@ -188,7 +187,7 @@ proptest! {
         (workers, tight, cookies, of_2003) in (prop::option::of(1u32..4), any::<bool>(), any::<bool>(), any::<bool>()),
         segment_bytes in 200u32..1448,
     ) {
-        let (drain, bottleneck, policy) = drain;
+        let (shaping, bottleneck, policy) = shaping;
         let mut jobs = jobs(&sizes);
         jobs.sort_by_key(|job| job.arrival);
         let path = PathConfig { loss, loss_back, jitter: Nanos::from_millis(jitter_ms), ..delay(rtt_ms / 2) };
@@ -196,7 +195,7 @@ proptest! {
         let server = super::Server { syn_queue: queue, accept_queue: queue, workers, syn_cookies: cookies, ..Default::default() };
         let tcp = if of_2003 { Tcp::of_2003() } else { Tcp::default() };
         let config = Config {
-            drain,
+            shaping,
             bottleneck,
             policy: policy.parse().unwrap(),
             paths: vec![path, delay(1)],

@@ -1,4 +1,4 @@
-//! The paced drain on a line that takes its time.
+//! The paced shaping on a line that takes its time.
 
 use super::*;
 use crate::packet::Shape;
@@ -8,7 +8,7 @@ const PACKET_MS: f64 = 1.2112;
 /// A line at 10 Mbit/s where Weir paces, seen by it or one hop on.
 fn paced(shape: Shape, sees_queue: bool) -> Config {
     let tcp = if sees_queue { Tcp::default() } else { Tcp::behind_router() };
-    Config { drain: DrainKind::Paced, policy: "srpt".parse().unwrap(), shape, sees_queue, tcp, ..Config::default() }
+    Config { shaping: Shaping::Paced, policy: "srpt".parse().unwrap(), shape, sees_queue, tcp, ..Config::default() }
 }
 
 const BUCKET_BYTES: u64 = 1600;

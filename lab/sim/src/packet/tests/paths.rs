@@ -51,7 +51,7 @@ fn a_lost_segment_in_the_middle_costs_a_round_trip_not_a_timeout() {
 fn delay_adds_two_round_trips_and_loss_adds_timeouts() {
     let mean = |path: PathConfig| {
         let config =
-            Config { drain: DrainKind::Paced, policy: "srpt".parse().unwrap(), paths: vec![path], ..Config::default() };
+            Config { shaping: Shaping::Paced, policy: "srpt".parse().unwrap(), paths: vec![path], ..Config::default() };
         outcome(&config, &heavy_jobs(0.5, 2000)).summary.response_time_ms.mean
     };
     let near = mean(PathConfig::default());

@@ -1,11 +1,11 @@
-//! Tables of classes behind the link: the drain keeps their promises in its own unit, so each is held against the link's time.
+//! Tables of classes behind the link: the scheduler keeps their promises in its own unit, so each is held against the link's time.
 
 use sched::Sharing;
 use sched::policy::PolicySpec;
 
 use super::*;
 
-/// A byte takes a nanosecond. The drain counts packet headers for each chunk towards a greatest rate: less than a percent here.
+/// A byte takes a nanosecond. The scheduler counts packet headers for each chunk towards a greatest rate: less than a percent here.
 const CHUNK: u64 = 10_000;
 const SIZE: u64 = 1_000_000;
 

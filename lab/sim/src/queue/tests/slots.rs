@@ -41,7 +41,7 @@ fn shared_slots_that_are_enough_change_nothing() {
     for sharing in [Sharing::Any, Sharing::AnyUntilWanted] {
         for policy in ["ps", "srpt", "fair", "las"] {
             let with = webstone(policy, spec([29, 1], sharing));
-            // Exact las has no slots taken back: it is one of the drain then.
+            // Exact las has no slots taken back: it is one of the scheduler then.
             let chunk_bytes = (policy == "las" && sharing == Sharing::AnyUntilWanted).then_some(CHUNK_BYTES_USUAL);
             let without = Config { slots: None, chunk_bytes, ..with.clone() };
             assert_eq!(departures(&with), departures(&without), "{policy}, {sharing:?}");

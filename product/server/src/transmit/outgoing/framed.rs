@@ -52,7 +52,6 @@ impl Outgoing {
                 self.make_http2(session, stream, storage, bytes_max(left_bytes), out)
             }
             // Content for datagrams of so many bytes in all, those of responses before it included.
-            #[cfg(feature = "http3")]
             Engine::Http3(quic) => {
                 self.give_http3(&mut quic.session, stream, storage, bytes_max(room.carried_bytes_max))
             }
@@ -85,7 +84,6 @@ impl Outgoing {
         Sent::stopped(head_bytes + written.bytes, frame_bytes, stop, failure)
     }
 
-    #[cfg(feature = "http3")]
     fn give_http3(&mut self, session: &mut quic::Session, stream: u32, storage: &mut dyn Storage, room: usize) -> Sent {
         if let Some(head) = &self.fields {
             if !session.respond(stream, head, !self.body.is_empty()) {

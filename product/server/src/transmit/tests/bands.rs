@@ -101,14 +101,12 @@ impl Sink for KernelSocket {
 
 impl Socket for KernelSocket {
     type Tcp = KernelSocket;
-    #[cfg(feature = "http3")]
     type Quic = super::super::Flow;
 
     fn tcp(&self) -> Option<&KernelSocket> {
         Some(self)
     }
 
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut super::super::Flow> {
         None
     }
@@ -149,7 +147,7 @@ impl Bench {
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
         let marker = Marker { bands: Bands { priorities: priorities.into() }, burst_bytes: burst };
-        let transmitter = Transmitter::new(Drain::new(policy, Pace::UNLIMITED), None, patience);
+        let transmitter = Transmitter::new(Scheduler::new(policy, Pace::UNLIMITED), None, patience);
         let transmitter = transmitter.with_marker(Some(marker));
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), burst }
     }

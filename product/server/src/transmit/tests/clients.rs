@@ -17,7 +17,7 @@ impl Bench {
         let policy = "srpt".parse::<PolicySpec>().unwrap().build_among_clients(share);
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
         let patience = Patience { rate_bytes_per_s_min: 1, window: Nanos::from_secs(1000) };
-        let transmitter = Transmitter::new(Drain::new(policy, pace), None, patience);
+        let transmitter = Transmitter::new(Scheduler::new(policy, pace), None, patience);
         Bench { transmitter, ..Bench::new("srpt", Some("10mbit")) }
     }
 
@@ -129,7 +129,7 @@ fn a_response_that_waits_for_its_rate_can_be_aborted() {
     let job = bench.dispatch(&socket, 100_000);
     bench.transmitter.run(&|| bench.now.get());
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
-    assert!(bench.transmitter.drain().jobs().is_empty());
+    assert!(bench.transmitter.scheduler().jobs().is_empty());
     // Its slot goes to another, which the instant at which it was to go on does not concern.
     let other = bench.socket('B', u64::MAX);
     bench.dispatch(&other, 5_000);

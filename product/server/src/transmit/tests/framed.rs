@@ -218,7 +218,7 @@ fn a_client_that_vanishes_frees_every_response() {
         let ended = bench.ended();
         assert_eq!(ended.len(), 3, "{room}: {ended:?}");
         bench.transmitter.close(bench.now.get(), id);
-        assert!(bench.transmitter.drain().jobs().is_empty() && bench.ended().is_empty());
+        assert!(bench.transmitter.scheduler().jobs().is_empty() && bench.ended().is_empty());
         bench.drive();
     }
 }
@@ -254,7 +254,7 @@ fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
     let id = bench.framed(&socket, None, &[], false);
     bench.transmitter.run(&|| bench.now.get());
     let (charged, sent) =
-        (bench.transmitter.drain().pacer().ledger().charged_bytes(), socket.received.borrow().len() as u64);
+        (bench.transmitter.scheduler().pacer().ledger().charged_bytes(), socket.received.borrow().len() as u64);
     assert_eq!(charged, Framing::ETHERNET.syn_ack_bytes + Framing::ETHERNET.wire_bytes(sent));
     bench.hear(id, &frame(PING, 0, 0, &[9; 8]));
     assert!(!bench.transmitter.is_idle(bench.now.get()));

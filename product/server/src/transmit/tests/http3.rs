@@ -207,7 +207,7 @@ fn wire_bytes(journal: &Journal) -> u64 {
 fn paced_datagrams_are_full_and_no_faster_than_the_link() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
-    let (began, charged) = (net.bench.now.get(), net.bench.transmitter.drain().pacer().ledger().charged_bytes());
+    let (began, charged) = (net.bench.now.get(), net.bench.transmitter.scheduler().pacer().ledger().charged_bytes());
     net.bench.journal.borrow_mut().clear();
     let (stream, job) = net.ask(at, 200_000);
     net.run();
@@ -220,7 +220,7 @@ fn paced_datagrams_are_full_and_no_faster_than_the_link() {
     let took = net.bench.now.get() - began;
     assert!(took.0 >= left * 800 - 3_000_000, "{left} bytes in {took:?}");
     assert_eq!(
-        net.bench.transmitter.drain().pacer().ledger().charged_bytes() - charged,
+        net.bench.transmitter.scheduler().pacer().ledger().charged_bytes() - charged,
         left,
         "all that left is charged, once"
     );
@@ -260,7 +260,7 @@ fn what_is_lost_is_sent_again_and_charged() {
     for rate in [Some("10mbit"), None] {
         let mut net = Net::new("srpt", rate);
         let at = net.connect('A');
-        let charged = net.bench.transmitter.drain().pacer().ledger().charged_bytes();
+        let charged = net.bench.transmitter.scheduler().pacer().ledger().charged_bytes();
         net.bench.journal.borrow_mut().clear();
         net.peers[at].passes = |number| !number.is_multiple_of(7);
         let (stream, _) = net.ask(at, 200_000);
@@ -269,7 +269,7 @@ fn what_is_lost_is_sent_again_and_charged() {
         let left = wire_bytes(&net.bench.journal);
         assert!(left > 200_000 * 8 / 7, "{left}");
         if rate.is_some() {
-            assert_eq!(net.bench.transmitter.drain().pacer().ledger().charged_bytes() - charged, left);
+            assert_eq!(net.bench.transmitter.scheduler().pacer().ledger().charged_bytes() - charged, left);
         }
         assert!(net.ended()[0].2);
     }
@@ -403,7 +403,7 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
     let (stream, _) = net.ask(at, 10_000);
-    net.run_until(|net| net.bench.transmitter.drain().jobs().is_empty());
+    net.run_until(|net| net.bench.transmitter.scheduler().jobs().is_empty());
     let connection = net.peers[at].connection.unwrap();
     assert!(!net.bench.transmitter.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000));
     net.run();
@@ -443,7 +443,7 @@ fn what_is_acknowledged_is_told_once() {
         let observer = net.bench.transmitter.link.observer.as_ref().unwrap();
         let looks = &observer.script.as_ref().unwrap().looks;
         let delivered: u64 = looks.iter().map(|(_, look)| look.delivered_bytes).sum();
-        let charged = net.bench.transmitter.drain().pacer().ledger().charged_bytes();
+        let charged = net.bench.transmitter.scheduler().pacer().ledger().charged_bytes();
         // Datagrams of acknowledgements alone are never acknowledged.
         assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
         let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();

@@ -55,7 +55,7 @@ impl Bench {
     }
 
     fn rate(&self) -> String {
-        self.transmitter.drain().pacer().ledger().rate().unwrap().to_string()
+        self.transmitter.scheduler().pacer().ledger().rate().unwrap().to_string()
     }
 
     /// Gives when the bytes were sent.
@@ -314,6 +314,6 @@ proptest! {
             let sent = client.socket.sent();
             left += sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
         }
-        prop_assert_eq!(bench.transmitter.drain().pacer().ledger().charged_bytes(), left);
+        prop_assert_eq!(bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left);
     }
 }

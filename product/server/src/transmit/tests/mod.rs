@@ -4,7 +4,6 @@ mod bands;
 mod body;
 mod clients;
 mod framed;
-#[cfg(feature = "http3")]
 mod http3;
 mod ledger;
 mod line_feedback;
@@ -71,9 +70,7 @@ struct FakeSocket {
     /// What becomes of a write, unless it is taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
     /// Datagrams that it took.
-    #[cfg(feature = "http3")]
     datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
-    #[cfg(feature = "http3")]
     seen: Rc<Cell<flow::Seen>>,
 }
 
@@ -128,7 +125,6 @@ impl Sink for FakeSocket {
     }
 }
 
-#[cfg(feature = "http3")]
 impl socket::DatagramSink for FakeSocket {
     fn send(&mut self, datagrams: &mut quic::Datagrams) -> io::Result<()> {
         while let Some(first) = datagrams.first() {
@@ -154,14 +150,12 @@ impl socket::DatagramSink for FakeSocket {
 
 impl Socket for FakeSocket {
     type Tcp = FakeSocket;
-    #[cfg(feature = "http3")]
     type Quic = FakeSocket;
 
     fn tcp(&self) -> Option<&FakeSocket> {
         Some(self)
     }
 
-    #[cfg(feature = "http3")]
     fn quic(&mut self) -> Option<&mut FakeSocket> {
         Some(self)
     }
@@ -231,10 +225,10 @@ impl Bench {
     fn new(policy: &str, rate: Option<&str>) -> Bench {
         let rate: Option<Rate> = rate.map(|rate| rate.parse().unwrap());
         let pace = Pace { rate, ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
-        let drain = Drain::new(policy::parse(policy).unwrap(), pace).with_guard(Guard::new(0));
+        let scheduler = Scheduler::new(policy::parse(policy).unwrap(), pace).with_guard(Guard::new(0));
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
         Bench {
-            transmitter: Transmitter::new(drain, None, patience),
+            transmitter: Transmitter::new(scheduler, None, patience),
             journal: Journal::default(),
             now: Cell::new(Nanos::from_secs(1)),
             opened: 0,
@@ -266,9 +260,7 @@ impl Bench {
             priorities: Rc::default(),
             writes: Rc::default(),
             fails: Rc::default(),
-            #[cfg(feature = "http3")]
             datagrams: Rc::default(),
-            #[cfg(feature = "http3")]
             seen: Rc::default(),
         }
     }
@@ -567,9 +559,9 @@ fn a_pause_of_ours_is_not_held_against_a_reader() {
 fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     let guarded = |rate| {
         let mut bench = Bench::new("srpt", rate);
-        let pace = *bench.transmitter.drain().pacer().pace();
-        let drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
-        bench.transmitter = Transmitter::new(drain, None, bench.transmitter.patience);
+        let pace = *bench.transmitter.scheduler().pacer().pace();
+        let scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
+        bench.transmitter = Transmitter::new(scheduler, None, bench.transmitter.patience);
         bench
     };
     let mut bench = guarded(Some("10mbit"));
@@ -578,8 +570,8 @@ fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     bench.dispatch(&first, 1_448);
     bench.dispatch(&second, 1_448);
     bench.drive();
-    let promised = bench.transmitter.drain().wait_bound(Framing::ETHERNET).unwrap().with(2);
-    let wait = bench.transmitter.drain().order().longest_wait();
+    let promised = bench.transmitter.scheduler().wait_bound(Framing::ETHERNET).unwrap().with(2);
+    let wait = bench.transmitter.scheduler().order().longest_wait();
     assert!(wait > Nanos::from_millis(1), "{wait:?}");
     assert_eq!(bench.transmitter.link().longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
     let mut unpaced = guarded(None);
@@ -630,7 +622,7 @@ fn an_aborted_response_departs_once() {
 }
 
 proptest! {
-    /// The write path adds nothing to the order: the bytes leave exactly as a drain alone would grant them.
+    /// The write path adds nothing to the order: the bytes leave exactly as a scheduler alone would grant them.
     #[test]
     fn writes_are_the_drains_grants(
         sizes in prop::collection::vec(1u64..30_000, 1..12),
@@ -638,7 +630,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(name, Some("10mbit"));
         let sockets: Vec<_> = (0..sizes.len()).map(|at| bench.socket((b'a' + at as u8) as char, u64::MAX)).collect();
-        let mut alone = Drain::new(policy::parse(name).unwrap(), *bench.transmitter.drain().pacer().pace());
+        let mut alone = Scheduler::new(policy::parse(name).unwrap(), *bench.transmitter.scheduler().pacer().pace());
         let mut ids = Vec::new();
         for (socket, &size) in sockets.iter().zip(&sizes) {
             bench.dispatch(socket, size);

@@ -51,7 +51,7 @@ fn what_tcp_sends_again_is_charged_once_for_all_responses() {
         bench.transmitter.close(bench.now.get(), at);
         let (framing, sent) = (socket.framing, socket.sent());
         let left = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
-        assert_eq!(bench.transmitter.drain().pacer().ledger().charged_bytes(), left, "{responses}");
+        assert_eq!(bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left, "{responses}");
     }
 }
 

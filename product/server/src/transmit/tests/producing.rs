@@ -156,7 +156,7 @@ impl Produced {
     fn check(mut self) -> Produced {
         let (way, departures) = (self.way, std::mem::take(&mut self.departures));
         assert_eq!(departures.len(), 1, "{way:?} departs once");
-        assert!(self.bench.transmitter.drain().jobs().is_empty(), "{way:?}: no job is left");
+        assert!(self.bench.transmitter.scheduler().jobs().is_empty(), "{way:?}: no job is left");
         assert_eq!(self.push(1), None, "{way:?}: the producer learns that its reader has left");
         assert_eq!(self.room(), None);
         let departure = &departures[0];
@@ -187,7 +187,7 @@ impl Produced {
         self.bench.transmitter.close(self.now(), self.at);
         let (framing, sent) = (self.socket.framing, self.socket.sent());
         let left = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
-        assert_eq!(self.bench.transmitter.drain().pacer().ledger().charged_bytes(), left, "{:?}", self.way);
+        assert_eq!(self.bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left, "{:?}", self.way);
     }
 }
 
@@ -489,7 +489,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
 fn what_is_known_of_the_size_grows_with_the_body() {
     let mut produced = Produced::new(Way::Close, None);
     produced.socket.room.set(0);
-    let size = |produced: &Produced| produced.bench.transmitter.drain().jobs().get(produced.job).unwrap().size;
+    let size = |produced: &Produced| produced.bench.transmitter.scheduler().jobs().get(produced.job).unwrap().size;
     assert_eq!(size(&produced), Size::AtLeast(4));
     produced.push(100);
     produced.push(10);

@@ -65,7 +65,7 @@ impl Bench {
     }
 
     fn charged_bytes(&self) -> u64 {
-        self.transmitter.drain().pacer().ledger().charged_bytes()
+        self.transmitter.scheduler().pacer().ledger().charged_bytes()
     }
 }
 

@@ -194,7 +194,7 @@ fn a_flood_ends_its_connection_and_no_other() {
     assert_eq!(other.body(1).unwrap(), FILE);
 }
 
-/// 10,486 connections with 100 stalled streams ended the worker: more jobs than the drain may have.
+/// 10,486 connections with 100 stalled streams ended the worker: more jobs than the scheduler may have.
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");

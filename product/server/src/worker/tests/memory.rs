@@ -18,8 +18,8 @@ impl Bench {
         let mut bench = self;
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
-        let drain = Drain::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        bench.worker.transmitter = Transmitter::new(drain, None, Limits::default().patience);
+        let scheduler = Scheduler::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
+        bench.worker.transmitter = Transmitter::new(scheduler, None, Limits::default().patience);
         bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
         std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench
@@ -63,7 +63,6 @@ fn a_stalled_connection_of_http2_is_small() {
     assert!(held <= HELD_BYTES_MAX, "{held} bytes");
 }
 
-#[cfg(feature = "http3")]
 #[test]
 fn a_stalled_connection_of_http3_is_small() {
     const HELD_BYTES_MAX: usize = 160 << 10;

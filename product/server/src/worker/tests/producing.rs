@@ -150,7 +150,6 @@ fn frames_carry_it_and_a_failure_resets_the_stream() {
     bench.turn_until_came(&mut client, |client| client.body(5).is_some());
 }
 
-#[cfg(feature = "http3")]
 #[test]
 fn datagrams_carry_it_and_a_failure_resets_the_stream() {
     let mut bench = Bench::of_datagrams("pipe-http3");
@@ -175,7 +174,6 @@ fn datagrams_carry_it_and_a_failure_resets_the_stream() {
     }
 }
 
-#[cfg(feature = "http3")]
 impl Bench {
     fn turn_until_heard(
         &mut self,

@@ -45,7 +45,7 @@ const TCX_NEXT: i32 = -1;
 const TCX_PASS: i32 = 0;
 
 /// A program of somebody else's that returns this.
-fn foreign_program(returned: i32) -> OwnedFd {
+fn cross_program(returned: i32) -> OwnedFd {
     let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
     // r0 = returned; exit
     let program = [instruction(0xb7, returned), instruction(0x95, 0)];
@@ -53,7 +53,7 @@ fn foreign_program(returned: i32) -> OwnedFd {
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
-            c"foreign".as_ptr(),
+            c"another".as_ptr(),
             c"GPL".as_ptr(),
             program.as_ptr(),
             program.len() as libbpf_sys::size_t,
@@ -75,7 +75,7 @@ fn seen(interface: &Interface) -> u64 {
 #[test]
 fn the_classifier_is_first_at_tcx() {
     at_tcx(|interface| {
-        let (pass, next) = (foreign_program(TCX_PASS), foreign_program(TCX_NEXT));
+        let (pass, next) = (cross_program(TCX_PASS), cross_program(TCX_NEXT));
         tcx::attach_first(pass.as_fd(), interface.index).unwrap();
         attach(&interface, &wanted(Policy::Las)).unwrap();
         assert_eq!(seen(&interface), 1);
@@ -106,7 +106,7 @@ fn those_after_the_classifier_still_run() {
         assert!(stats >= 0);
         // SAFETY: as above; while it is open, runs are counted.
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
-        let (program, last) = (foreign_program(TCX_NEXT), foreign_program(TCX_PASS));
+        let (program, last) = (cross_program(TCX_NEXT), cross_program(TCX_PASS));
         tcx::attach_first(program.as_fd(), interface.index).unwrap();
         attach(&interface, &wanted(Policy::Las)).unwrap();
         run("tc qdisc add dev lo clsact");
@@ -202,7 +202,7 @@ fn two_classifiers_at_tcx_become_one_or_none() {
 fn at_tcx_an_ingress_qdisc_is_no_hindrance_and_stays() {
     at_tcx(|interface| {
         run("tc qdisc add dev lo handle ffff: ingress");
-        foreign_filter("ingress", 7);
+        cross_filter("ingress", 7);
         attach(&interface, &wanted(Policy::Las)).unwrap();
         assert_eq!(seen(&interface), 1);
         assert!(detach(&interface).unwrap());
@@ -250,7 +250,7 @@ fn attaching_again_replaces_and_detaching_leaves_nothing() {
 }
 
 /// A filter of somebody else's that matches nothing.
-fn foreign_filter(side: &str, priority: u32) {
+fn cross_filter(side: &str, priority: u32) {
     let priority = priority.to_string();
     let args = ["filter", "add", "dev", "lo", side, "pref", &priority, "bpf", "bytecode", "1,6 0 0 0"];
     assert!(std::process::Command::new("tc").args(args).status().unwrap().success());
@@ -262,7 +262,7 @@ fn the_filters_and_trees_of_others_stay() {
         let interface = lo();
         tree::up(&interface, &tree::Plan::new(Kind::Htb, "1gbit".parse().unwrap()), false).unwrap();
         run("tc qdisc add dev lo clsact");
-        foreign_filter("ingress", 7);
+        cross_filter("ingress", 7);
         let settings = attach(&interface, &Classify { rate: None, ..wanted(Policy::Las) }).unwrap();
         assert!(!settings.made_tree && !settings.made_clsact);
         assert!(detach(&interface).unwrap());
@@ -270,7 +270,7 @@ fn the_filters_and_trees_of_others_stay() {
         assert!(left.has_clsact && left.has_others && left.ours().is_none());
         assert!(tree::find(&interface).unwrap().is_some());
         // Somebody else in our place is not pushed out.
-        foreign_filter("egress", filter::PRIORITY);
+        cross_filter("egress", filter::PRIORITY);
         match attach(&interface, &wanted(Policy::Las)) {
             Err(error) if place == Place::Clsact => {
                 assert!(error.to_string().contains("the place of weir's"), "{error}")
@@ -428,10 +428,10 @@ fn other_filters_are_named() {
         if place == Place::Tcx {
             run("tc qdisc add dev lo clsact");
         }
-        foreign_filter("ingress", 7);
+        cross_filter("ingress", 7);
         assert_eq!(warned(), Vec::<String>::new());
-        foreign_filter("egress", 7);
-        foreign_filter("egress", 0xc000);
+        cross_filter("egress", 7);
+        cross_filter("egress", 0xc000);
         let said = warned();
         match place {
             Place::Clsact => {

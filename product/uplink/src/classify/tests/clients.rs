@@ -2,7 +2,7 @@
 
 use libbpf_rs::{Object, ProgramInput};
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Arrival, Drain, Pace, Size};
+use sched::{Arrival, Pace, Scheduler, Size};
 use units::Nanos;
 
 use super::*;
@@ -55,7 +55,7 @@ fn the_account_is_that_of_sched() {
     let share = ClientShare { allowance_bytes: 3 * MB, idle_bytes_per_s: LINK_BYTES_PER_S };
     let Some(mut kernel) = Kernel::new(share.allowance_bytes) else { return };
     let policy = "las".parse::<PolicySpec>().unwrap().build_shared(share);
-    let mut sched = Drain::new(policy, Pace::UNLIMITED);
+    let mut sched = Scheduler::new(policy, Pace::UNLIMITED);
     let owners = [0, 0, 0, 0, 0, 0, 1, 1, 2, 3];
     for client in owners {
         sched.arrive(Nanos::ZERO, Arrival { client, ..Arrival::of(Size::Known(1 << 40)) });

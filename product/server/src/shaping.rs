@@ -1,4 +1,4 @@
-//! Which drain this machine allows, found once at the start.
+//! Which shaping this machine allows, found once at the start.
 
 mod bands;
 mod error;
@@ -11,13 +11,13 @@ use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Drain, Guard, Pace, WaitBound};
+use sched::{Guard, Pace, Scheduler, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree;
 use uplink::{Interface, Shaper};
 
-pub use error::{DrainError, Misfit};
+pub use error::{Misfit, ShapingError};
 
 use queue::ShaperQueue;
 
@@ -26,7 +26,7 @@ use crate::transmit::{Gauge, Marker, in_words, is_fast, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainKind {
+pub enum ShapingKind {
     /// The best there is.
     Auto,
     /// At the pace of the uplink, exact order.
@@ -39,22 +39,22 @@ pub enum DrainKind {
 
 /// All that was asked for.
 #[derive(Debug, Clone)]
-pub struct DrainOptions {
-    pub kind: DrainKind,
+pub struct ShapingOptions {
+    pub kind: ShapingKind,
     pub policy: PolicySpec,
     /// Of a file; their orders stand in place of the policy.
     pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
     /// How connections that carry several responses stand among others.
     pub guard_permille: u32,
-    /// What foreign traffic in the same queue keeps of the link, in thousandths.
-    pub foreign_permille: u32,
+    /// What cross traffic in the same queue keeps of the link, in thousandths.
+    pub cross_permille: u32,
     pub uplink: UplinkRate,
     /// Rates that were found before.
     pub kept: Vec<KeptLine>,
 }
 
-impl DrainOptions {
+impl ShapingOptions {
     /// The order as an operator reads it.
     fn order(&self) -> String {
         let classes = self.classes.as_ref().map(|table| format!(" in {} classes", table.classes.len()));
@@ -63,7 +63,7 @@ impl DrainOptions {
 }
 
 /// What was found.
-pub struct DrainChoice {
+pub struct ShapingChoice {
     pub policy: PolicySpec,
     pub classes: Option<ClassTable>,
     pub pace: Pace,
@@ -76,14 +76,14 @@ pub struct DrainChoice {
     /// How clients share the link, where the order is over time: not with shaping off.
     pub client_share: ClientShareSpec,
     pub guard_permille: u32,
-    pub foreign_permille: u32,
+    pub cross_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
     /// Marks packets, where a queueing discipline below sorts them.
     pub marker: Option<Marker>,
     /// The priority of what belongs to no response, for the listening socket.
     pub control_priority: Option<u32>,
-    /// One line for the operator: which drain, and why.
+    /// One line for the operator: which shaping, and why.
     pub why: String,
 }
 
@@ -100,55 +100,55 @@ const KNOWN_PERMILLE: u32 = 900;
 /// longer be overtaken.
 const UNSENT_BYTES: u64 = 2 * 1460 + 1;
 
-impl DrainChoice {
+impl ShapingChoice {
     /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then it is searched.
-    pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+    pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
         if options.uplink == UplinkRate::Off {
             match options.kind {
-                DrainKind::Paced => return Err(DrainError::Policy(Misfit::Off)),
-                DrainKind::Auto => return Ok(DrainChoice::off(options, "as requested")),
-                DrainKind::Bands | DrainKind::Off => {}
+                ShapingKind::Paced => return Err(ShapingError::Policy(Misfit::Off)),
+                ShapingKind::Auto => return Ok(ShapingChoice::off(options, "as requested")),
+                ShapingKind::Bands | ShapingKind::Off => {}
             }
         }
         if options.classes.is_some() {
-            return DrainChoice::find_with_classes(options, listen);
+            return ShapingChoice::find_with_classes(options, listen);
         }
         match options.kind {
-            DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
+            ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
             // Bands know but a few sizes.
-            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
-            DrainKind::Bands => bands::find(options, listen),
+            ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
+            ShapingKind::Bands => bands::find(options, listen),
         }
     }
 
     /// Classes need every response and its time: the kernel's queues know neither.
-    fn find_with_classes(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+    fn find_with_classes(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
         match options.kind {
-            DrainKind::Off => Ok(DrainChoice::off(options, "as requested")),
-            DrainKind::Auto | DrainKind::Paced => Ok(DrainChoice::paced(options, listen.ip())),
-            DrainKind::Bands => Err(DrainError::Policy(Misfit::Classes)),
+            ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
+            ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
+            ShapingKind::Bands => Err(ShapingError::Policy(Misfit::Classes)),
         }
     }
 
     /// The same for several addresses. Where the kernel orders, it has to for all of them; what paces goes by the first.
-    pub fn find_for_all(options: &DrainOptions, listen: &[SocketAddr]) -> Result<DrainChoice, DrainError> {
+    pub fn find_for_all(options: &ShapingOptions, listen: &[SocketAddr]) -> Result<ShapingChoice, ShapingError> {
         let (first, others) = listen.split_first().expect("at least one address");
-        let choice = DrainChoice::find(options, *first)?;
+        let choice = ShapingChoice::find(options, *first)?;
         if choice.marker.is_none() {
             return Ok(choice);
         }
         for &other in others {
-            let is_marked = DrainChoice::find(options, other)?.marker.is_some();
+            let is_marked = ShapingChoice::find(options, other)?.marker.is_some();
             if !is_marked {
                 // Only what was not asked for by name can be absent.
-                return Ok(DrainChoice::paced(options, first.ip()));
+                return Ok(ShapingChoice::paced(options, first.ip()));
             }
         }
         Ok(choice)
     }
 
-    fn off(options: &DrainOptions, reason: &str) -> DrainChoice {
-        DrainChoice {
+    fn off(options: &ShapingOptions, reason: &str) -> ShapingChoice {
+        ShapingChoice {
             policy: options.policy.clone(),
             classes: options.classes.clone(),
             pace: Pace::UNLIMITED,
@@ -157,7 +157,7 @@ impl DrainChoice {
             link: options.uplink.most(),
             client_share: options.client_share,
             guard_permille: options.guard_permille,
-            foreign_permille: options.foreign_permille,
+            cross_permille: options.cross_permille,
             gauge: None,
             marker: None,
             control_priority: None,
@@ -165,14 +165,14 @@ impl DrainChoice {
         }
     }
 
-    fn paced(options: &DrainOptions, ip: IpAddr) -> DrainChoice {
+    fn paced(options: &ShapingOptions, ip: IpAddr) -> ShapingChoice {
         let policy = options.order();
         let interface = Interface::serving(ip);
         let tree = interface.as_ref().ok().and_then(|found| tree::find(found.as_ref()?).ok().flatten());
         let found = interface.as_ref().ok().cloned().flatten();
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
-        let paced = |pace, why| DrainChoice { pace, ..DrainChoice::off(options, "") }.because(why);
+        let paced = |pace, why| ShapingChoice { pace, ..ShapingChoice::off(options, "") }.because(why);
         let uplink = options.uplink;
         let place = interface.as_ref().map(|found| place(found, ip));
         let known = place.as_ref().filter(|_| uplink == UplinkRate::Auto).and_then(|place| known(&options.kept, place));
@@ -186,23 +186,23 @@ impl DrainChoice {
                 let queue = ShaperQueue::of(shaper, options.uplink.most());
                 let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink.most()));
                 let link = Some(rate);
-                DrainChoice { gauge, link, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
+                ShapingChoice { gauge, link, ..paced(Pace { ahead, ..Pace::of_line(rate) }, why) }
             }
             _ => {
                 let missing =
                     |found| Gauge::missing(Box::new(ShaperQueue::missing(found, options.uplink.most())), most);
                 let pace = Pace { rate: first_pace(bounds), ..Pace::UNKNOWN };
                 let why = said(uplink, &policy) + &known.map_or(String::new(), remembered);
-                DrainChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
+                ShapingChoice { gauge: interface.map(missing), link: most, ..paced(pace, why) }
             }
         };
-        let choice = DrainChoice { bounds: Some(bounds), place, ..choice };
+        let choice = ShapingChoice { bounds: Some(bounds), place, ..choice };
         let Some((marker, control)) = tree.as_ref().and_then(bands::single) else { return choice };
-        DrainChoice { marker: Some(marker), control_priority: Some(control), ..choice }
+        ShapingChoice { marker: Some(marker), control_priority: Some(control), ..choice }
     }
 
-    fn because(self, why: String) -> DrainChoice {
-        DrainChoice { why, ..self }
+    fn because(self, why: String) -> ShapingChoice {
+        ShapingChoice { why, ..self }
     }
 
     /// As it is asked for by name.
@@ -242,7 +242,7 @@ impl DrainChoice {
 
     /// How long a waiting response can go without a byte; `None` where nothing is promised: without a rate, or a guard.
     pub fn wait_bound(&self) -> Option<WaitBound> {
-        self.drain().wait_bound(Framing::ETHERNET)
+        self.scheduler().wait_bound(Framing::ETHERNET)
     }
 
     /// How far ahead of its share a client may be, where clients share the link.
@@ -264,19 +264,19 @@ impl DrainChoice {
         self.client_share.of_link(self.link).filter(|_| is_ordered)
     }
 
-    /// A drain as chosen.
-    pub fn drain(&self) -> Drain {
-        let drain = match &self.classes {
-            None => Drain::new(self.policy.build_among_clients(self.client_share()), self.pace),
-            Some(table) => self.drain_of(table),
+    /// A shaping as chosen.
+    pub fn scheduler(&self) -> Scheduler {
+        let scheduler = match &self.classes {
+            None => Scheduler::new(self.policy.build_among_clients(self.client_share()), self.pace),
+            Some(table) => self.scheduler_of(table),
         };
-        drain.with_guard(Guard::new(self.guard_permille)).with_foreign_share(self.foreign_permille)
+        scheduler.with_guard(Guard::new(self.guard_permille)).with_cross_share(self.cross_permille)
     }
 
-    fn drain_of(&self, table: &ClassTable) -> Drain {
+    fn scheduler_of(&self, table: &ClassTable) -> Scheduler {
         let name = format!("{} classes", table.classes.len());
         let policy = ByClass::new(name, &table.classes, self.client_share(), self.pace.rate);
-        Drain::new(Box::new(policy), self.pace).with_classes(table)
+        Scheduler::new(Box::new(policy), self.pace).with_classes(table)
     }
 }
 
@@ -334,21 +334,21 @@ fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
 mod tests {
     use super::*;
 
-    fn options(kind: DrainKind, uplink: &str) -> DrainOptions {
-        DrainOptions {
+    fn options(kind: ShapingKind, uplink: &str) -> ShapingOptions {
+        ShapingOptions {
             kind,
             policy: "srpt".parse().unwrap(),
             classes: None,
             client_share: ClientShareSpec::On,
             guard_permille: 0,
-            foreign_permille: 500,
+            cross_permille: 500,
             uplink: uplink.parse().unwrap(),
             kept: vec![],
         }
     }
 
-    fn find(kind: DrainKind, uplink: &str) -> DrainChoice {
-        DrainChoice::find(&options(kind, uplink), "127.0.0.1:0".parse().unwrap()).unwrap()
+    fn find(kind: ShapingKind, uplink: &str) -> ShapingChoice {
+        ShapingChoice::find(&options(kind, uplink), "127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
     fn rate(text: &str) -> Rate {
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_given_rate_is_paced_with_a_margin() {
-        let choice = find(DrainKind::Auto, "10mbit");
+        let choice = find(ShapingKind::Auto, "10mbit");
         let first = Some(rate("9.8mbit"));
         assert_eq!((choice.pace.rate, choice.bounds), (first, Some(Bounds { least: None, first, most: first })));
         assert_eq!((choice.link, choice.name()), (Some(rate("10mbit")), "paced"));
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn between_two_rates_it_begins_at_the_greater() {
-        let choice = find(DrainKind::Paced, "2mbit..20mbit");
+        let choice = find(ShapingKind::Paced, "2mbit..20mbit");
         assert_eq!((choice.pace.rate, choice.link), (Some(rate("20mbit")), Some(rate("20mbit"))));
         assert_eq!(choice.bounds.unwrap().least, Some(rate("2mbit")));
         assert!(choice.why.contains("searched from 2mbit to 20mbit"), "{}", choice.why);
@@ -382,7 +382,7 @@ mod tests {
     /// It was off, and no response overtook another.
     #[test]
     fn without_a_rate_it_is_paced_and_the_rate_is_searched() {
-        for kind in [DrainKind::Auto, DrainKind::Paced] {
+        for kind in [ShapingKind::Auto, ShapingKind::Paced] {
             let choice = find(kind, "auto");
             assert!(choice.is_paced() && choice.pace.rate.is_none() && choice.wait_bound().is_none());
             assert_eq!((choice.link, choice.name(), choice.bounds), (None, "paced", Some(Bounds::default())));
@@ -400,8 +400,8 @@ mod tests {
             keeper.keep(place, rate("10mbit"), std::time::Duration::from_secs(age_s)).unwrap();
             let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
             let find = |uplink: &str| {
-                let options = DrainOptions { kept: kept.clone(), ..options(DrainKind::Auto, uplink) };
-                DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
+                let options = ShapingOptions { kept: kept.clone(), ..options(ShapingKind::Auto, uplink) };
+                ShapingChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap()
             };
             (find("auto"), find("20mbit"))
         };
@@ -418,21 +418,24 @@ mod tests {
         let keeper = crate::kept::Keeper::open(&folder.path("state"), None).unwrap();
         keeper.keep("lo 127.0.0.1", rate("10gbit"), std::time::Duration::ZERO).unwrap();
         let kept = crate::kept::Keeper::open(&folder.path("state"), None).unwrap().lines().to_vec();
-        let options = DrainOptions { kept, ..options(DrainKind::Auto, "auto") };
-        let fast = DrainChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let options = ShapingOptions { kept, ..options(ShapingKind::Auto, "auto") };
+        let fast = ShapingChoice::find(&options, "127.0.0.1:0".parse().unwrap()).unwrap();
         assert_eq!((fast.pace.rate, fast.bounds.unwrap().first), (None, Some(rate("9gbit"))), "no reason to pace");
     }
 
     #[test]
     fn off_is_off_whoever_says_it() {
-        for (kind, uplink, link) in
-            [(DrainKind::Off, "auto", None), (DrainKind::Auto, "off", None), (DrainKind::Off, "10mbit", Some("10mbit"))]
-        {
+        for (kind, uplink, link) in [
+            (ShapingKind::Off, "auto", None),
+            (ShapingKind::Auto, "off", None),
+            (ShapingKind::Off, "10mbit", Some("10mbit")),
+        ] {
             let choice = find(kind, uplink);
             assert!(!choice.is_paced() && choice.why.starts_with("shaping off"), "{}", choice.why);
             assert_eq!((choice.link, choice.name()), (link.map(rate), "off"));
         }
-        let Err(error) = DrainChoice::find(&options(DrainKind::Paced, "off"), "127.0.0.1:0".parse().unwrap()) else {
+        let Err(error) = ShapingChoice::find(&options(ShapingKind::Paced, "off"), "127.0.0.1:0".parse().unwrap())
+        else {
             panic!("paced and off")
         };
         assert!(error.is_usage() && error.to_string().contains("--uplink off"), "{error}");

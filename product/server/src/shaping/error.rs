@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use sched::policy::PolicySpec;
 use thiserror::Error;
 
-/// Why the drain that was asked for cannot be had: what is missing, where, and what would be right.
+/// Why the shaping that was asked for cannot be had: what is missing, where, and what would be right.
 #[derive(Debug, Error)]
-pub enum DrainError {
+pub enum ShapingError {
     #[error("no interface has address {0}; expected an address of this host in --listen")]
     NoInterface(IpAddr),
     #[error("cannot list the interfaces of this host: {0}")]
@@ -29,7 +29,7 @@ pub enum DrainError {
     Policy(Misfit),
 }
 
-/// Why the policy is none for this drain.
+/// Why the policy is none for this shaping.
 #[derive(Debug, Error)]
 pub enum Misfit {
     #[error("policy `{policy}` has no bands; expected one of {}", super::bands::POLICIES)]
@@ -45,9 +45,9 @@ pub enum Misfit {
     Off,
 }
 
-impl DrainError {
+impl ShapingError {
     /// Whether another command line would do on this machine as it is.
     pub fn is_usage(&self) -> bool {
-        matches!(self, DrainError::Policy(_))
+        matches!(self, ShapingError::Policy(_))
     }
 }

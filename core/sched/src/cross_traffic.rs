@@ -1,4 +1,4 @@
-//! Foreign traffic in the queue below us: an upload, a backup, another server behind the same shaper.
+//! Cross traffic in the queue below us: an upload, a backup, another server behind the same shaper.
 //!
 //! A queue that holds others' bytes says nothing about ours. Where they stand in *our* FIFO, whoever sends less loses:
 //! then we hand down at the link's rate less a named share, and TCP on the other side finds that share by itself. Where
@@ -14,15 +14,15 @@ use units::{Nanos, Rate};
 
 use crate::ledger::{PACKET_BYTES, Reading, Watched};
 
-/// The share of the link that foreign traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
+/// The share of the link that cross traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
 /// half, what two equals would get.
-pub const FOREIGN_SHARE_PERMILLE: u32 = 500;
+pub const CROSS_SHARE_PERMILLE: u32 = 500;
 
-/// Foreign bytes below this are not a backlog: acknowledgements, a shell's keystrokes.
+/// Bytes of cross traffic below this are not a backlog: acknowledgements, a shell's keystrokes.
 const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
 /// On faster links, so much time of the link instead: what a burst of a millisecond's grant leaves behind.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);
-/// A backlog counts as foreign traffic once it has stood this long without a gap, and as gone after such a gap.
+/// A backlog counts as cross traffic once it has stood this long without a gap, and as gone after such a gap.
 const STANDS_AFTER: Nanos = Nanos::from_millis(25);
 /// What we use of the rest, in thousandths: a little less, so that a queue of our own would run empty now and then, which is
 /// how it is found out.
@@ -32,7 +32,7 @@ const PROBES_MIN: u32 = 3;
 /// What we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
 const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// Where foreign traffic stands.
+/// Where cross traffic stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
     /// Nowhere, or never for long.
@@ -45,17 +45,17 @@ pub enum Presence {
 }
 
 #[derive(Debug)]
-pub struct Foreign {
+pub struct CrossTraffic {
     share_permille: u32,
     presence: Presence,
-    /// Foreign bytes at the last reading, at least.
+    /// Bytes of cross traffic at the last reading, at least.
     bytes: u64,
     /// Since when every reading has agreed with the other presence: with a backlog while absent, with none while present.
     differs_since: Option<Nanos>,
     /// The last reading, and what was handed down since.
     last: Option<Reading>,
     probe: Option<Probe>,
-    /// Probes in a row that spoke against [`Foreign::presence`].
+    /// Probes in a row that spoke against [`CrossTraffic::presence`].
     against: u32,
 }
 
@@ -68,17 +68,17 @@ struct Probe {
     drops: u64,
 }
 
-impl Default for Foreign {
-    fn default() -> Foreign {
-        Foreign::new(FOREIGN_SHARE_PERMILLE)
+impl Default for CrossTraffic {
+    fn default() -> CrossTraffic {
+        CrossTraffic::new(CROSS_SHARE_PERMILLE)
     }
 }
 
-impl Foreign {
+impl CrossTraffic {
     /// `share_permille` of the link, at most 900.
-    pub fn new(share_permille: u32) -> Foreign {
-        assert!(share_permille <= 900, "a foreign share of {share_permille} per mille");
-        Foreign {
+    pub fn new(share_permille: u32) -> CrossTraffic {
+        assert!(share_permille <= 900, "a share of cross traffic of {share_permille} per mille");
+        CrossTraffic {
             share_permille,
             presence: Presence::Absent,
             bytes: 0,
@@ -93,7 +93,7 @@ impl Foreign {
         self.presence
     }
 
-    /// Foreign bytes in the queue at the last reading, at least.
+    /// Bytes of cross traffic in the queue at the last reading, at least.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -137,7 +137,7 @@ impl Foreign {
         self.probe = Some(Probe { at: now, fifo_for: rate.time_for(last.queued_bytes), drops: last.drops });
     }
 
-    /// The queue was measured on a link of this rate; gives [`Foreign::holding_bytes`].
+    /// The queue was measured on a link of this rate; gives [`CrossTraffic::holding_bytes`].
     pub(crate) fn on_reading(&mut self, now: Nanos, reading: Reading, rate: Rate) -> u64 {
         let own = reading.own_bytes.min(reading.queued_bytes);
         self.bytes = reading.queued_bytes - own;
@@ -225,13 +225,13 @@ mod tests {
     const FIFO_FOR: Nanos = Nanos::from_micros(11 * PACKET_BYTES);
 
     struct Bench {
-        foreign: Foreign,
+        cross: CrossTraffic,
         now: Nanos,
     }
 
     impl Bench {
         fn new(share_permille: u32) -> Bench {
-            Bench { foreign: Foreign::new(share_permille), now: Nanos::from_secs(1) }
+            Bench { cross: CrossTraffic::new(share_permille), now: Nanos::from_secs(1) }
         }
 
         /// Where a backlog has stood for long enough.
@@ -239,37 +239,37 @@ mod tests {
             let mut bench = Bench::new(share_permille);
             bench.read(Nanos::ZERO, BACKLOG, 0);
             bench.read(STANDS_AFTER, BACKLOG, 0);
-            assert_eq!(bench.foreign.presence(), Presence::Shared);
+            assert_eq!(bench.cross.presence(), Presence::Shared);
             bench
         }
 
         /// Reads so much of others' and of ours, after a while; gives what should hold us back.
-        fn read(&mut self, after: Nanos, foreign_bytes: u64, own_bytes: u64) -> u64 {
+        fn read(&mut self, after: Nanos, cross_bytes: u64, own_bytes: u64) -> u64 {
             let watched = if own_bytes > 0 { Watched::Waits } else { Watched::Left };
-            self.read_with(after, Reading { queued_bytes: foreign_bytes + own_bytes, own_bytes, drops: 0, watched })
+            self.read_with(after, Reading { queued_bytes: cross_bytes + own_bytes, own_bytes, drops: 0, watched })
         }
 
         fn read_with(&mut self, after: Nanos, reading: Reading) -> u64 {
             self.now += after;
-            self.foreign.on_reading(self.now, reading, LINK.parse().unwrap())
+            self.cross.on_reading(self.now, reading, LINK.parse().unwrap())
         }
 
         fn hand_down(&mut self) {
-            self.foreign.on_charged(PACKET_BYTES);
-            self.foreign.on_watched(self.now, LINK.parse().unwrap());
+            self.cross.on_charged(PACKET_BYTES);
+            self.cross.on_watched(self.now, LINK.parse().unwrap());
         }
 
         /// Hands a packet down behind others' bytes, and reads after a while what is left of both.
-        fn watch(&mut self, foreign_bytes: u64, waited: Nanos, left: (u64, u64)) {
-            self.read(Nanos::ZERO, foreign_bytes, 0);
+        fn watch(&mut self, cross_bytes: u64, waited: Nanos, left: (u64, u64)) {
+            self.read(Nanos::ZERO, cross_bytes, 0);
             self.hand_down();
             self.read(waited, left.0, left.1);
         }
 
         /// What is believed after as many hand-downs as it takes to change the belief.
-        fn after_probes(mut self, foreign_bytes: u64, waited: Nanos, left: (u64, u64)) -> Presence {
-            (0..PROBES_MIN).for_each(|_| self.watch(foreign_bytes, waited, left));
-            self.foreign.presence()
+        fn after_probes(mut self, cross_bytes: u64, waited: Nanos, left: (u64, u64)) -> Presence {
+            (0..PROBES_MIN).for_each(|_| self.watch(cross_bytes, waited, left));
+            self.cross.presence()
         }
     }
 
@@ -279,19 +279,19 @@ mod tests {
     fn an_operator_is_told_the_others_bytes_and_their_share() {
         let mut bench = Bench::new(300);
         bench.read(Nanos::ZERO, BACKLOG, 3 * PACKET_BYTES);
-        assert_eq!((bench.foreign.bytes(), bench.foreign.share_permille()), (BACKLOG, 300));
+        assert_eq!((bench.cross.bytes(), bench.cross.share_permille()), (BACKLOG, 300));
     }
 
     #[test]
     fn two_packets_or_half_a_millisecond_of_the_link_are_a_backlog() {
         for (rate, bytes) in [(LINK, 2 * PACKET_BYTES), ("1gbit", 62_500)] {
             let presence_of = |bytes| {
-                let mut foreign = Foreign::default();
+                let mut cross = CrossTraffic::default();
                 let reading = Reading { own_bytes: 0, ..Reading::own(bytes) };
                 for at in [Nanos::ZERO, STANDS_AFTER] {
-                    foreign.on_reading(at, reading, rate.parse().unwrap());
+                    cross.on_reading(at, reading, rate.parse().unwrap());
                 }
-                foreign.presence()
+                cross.presence()
             };
             assert_eq!((presence_of(bytes - 1), presence_of(bytes)), (Presence::Absent, Presence::Shared), "{rate}");
         }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn others_in_our_queue_cost_their_share_of_the_rate() {
-        let rate = Bench::shared(300).foreign.rate_left("10mbit".parse().unwrap());
+        let rate = Bench::shared(300).cross.rate_left("10mbit".parse().unwrap());
         assert_eq!(rate, "6.86mbit".parse().unwrap(), "98 % of seven tenths");
     }
 
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(bench.read(AT_ONCE, 20 * PACKET_BYTES, 80 * PACKET_BYTES), 8 * PACKET_BYTES);
         assert_eq!(bench.read(AT_ONCE, 30 * PACKET_BYTES, 70 * PACKET_BYTES), 0);
         (0..PROBES_MIN).for_each(|_| bench.watch(BACKLOG, AT_ONCE, (BACKLOG, 0)));
-        assert_eq!(bench.foreign.presence(), Presence::Apart);
+        assert_eq!(bench.cross.presence(), Presence::Apart);
         assert_eq!(bench.read(AT_ONCE, BACKLOG, 5 * PACKET_BYTES), 4 * PACKET_BYTES);
     }
 

@@ -1,4 +1,4 @@
-//! The drain `bands`: which priorities the tree on the interface offers, and which of them a policy's bands get.
+//! The shaping `bands`: which priorities the tree on the interface offers, and which of them a policy's bands get.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,27 +10,27 @@ use uplink::Interface;
 use uplink::tree::{self, CONTROL_BAND, Tree};
 
 use super::error::Misfit;
-use super::{BURST_FOR, DrainChoice, DrainError, DrainOptions, UNSENT_BYTES};
+use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
 use crate::transmit::{Bands, Marker};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
-pub fn find(options: &DrainOptions, listen: SocketAddr) -> Result<DrainChoice, DrainError> {
+pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
     let (interface, tree) = tree_at(listen.ip())?;
     let is_sorted = is_sorted(&interface, listen.port());
     let name = interface.name;
-    let Some(tree) = tree else { return Err(DrainError::NoTree { interface: name }) };
+    let Some(tree) = tree else { return Err(ShapingError::NoTree { interface: name }) };
     if is_sorted {
-        return Err(DrainError::Sorted { interface: name, port: listen.port() });
+        return Err(ShapingError::Sorted { interface: name, port: listen.port() });
     }
     let (policy, bands) = fit(&options.policy, &name, tree.data_bands())?;
     try_mark(tree.priority(CONTROL_BAND))?;
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
     let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
     let (marker, control) = (marker(&tree, bands), tree.priority(CONTROL_BAND));
-    let choice = DrainChoice::off(options, "").because(why);
-    Ok(DrainChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
+    let choice = ShapingChoice::off(options, "").because(why);
+    Ok(ShapingChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 
 /// Whether a classifier sorts this server's packets into bands, whatever we mark them with.
@@ -46,9 +46,9 @@ fn is_sorted(_: &Interface, _: u16) -> bool {
 }
 
 /// The interface that serves this address, and the tree on it.
-fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), DrainError> {
-    let interface = Interface::serving(ip).map_err(DrainError::Interface)?.ok_or(DrainError::NoInterface(ip))?;
-    let tree = tree::find(&interface).map_err(DrainError::Kernel)?;
+fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), ShapingError> {
+    let interface = Interface::serving(ip).map_err(ShapingError::Interface)?.ok_or(ShapingError::NoInterface(ip))?;
+    let tree = tree::find(&interface).map_err(ShapingError::Kernel)?;
     Ok((interface, tree))
 }
 
@@ -57,7 +57,7 @@ fn burst_bytes(tree: &Tree) -> u64 {
     tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES)
 }
 
-/// For a drain that keeps the order itself above a tree of bands: all responses go to the first band for them, and the
+/// For a shaping that keeps the order itself above a tree of bands: all responses go to the first band for them, and the
 /// listening socket to the one for control, by its priority. Without the privilege there is none, and they go
 /// where all goes that is not marked.
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
@@ -72,7 +72,7 @@ fn marker(tree: &Tree, bands: u8) -> Marker {
 }
 
 /// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
-fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), DrainError> {
+fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), ShapingError> {
     let all = || BandSpec::learned(bands_max.into());
     let policy = match asked.order() {
         Order::Srpt => Order::SrptBands(all()).into(),
@@ -82,11 +82,11 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
     // At most [`sched::policy::BANDS_MAX`].
     let bands = policy.bands() as u8;
     if bands == 1 && !is_one_queue(&policy) {
-        return Err(DrainError::Policy(Misfit::NoBands { policy }));
+        return Err(ShapingError::Policy(Misfit::NoBands { policy }));
     }
     if bands > bands_max {
         let interface = interface.to_string();
-        return Err(DrainError::Policy(Misfit::TooManyBands { policy, bands, interface, bands_max }));
+        return Err(ShapingError::Policy(Misfit::TooManyBands { policy, bands, interface, bands_max }));
     }
     Ok((policy, bands))
 }
@@ -98,12 +98,12 @@ fn is_one_queue(policy: &PolicySpec) -> bool {
 }
 
 /// Priorities above 6 need a privilege, which is found out on a socket of no use.
-fn try_mark(priority: u32) -> Result<(), DrainError> {
+fn try_mark(priority: u32) -> Result<(), ShapingError> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
-    let socket = socket.map_err(|error| DrainError::Mark(error.into()))?;
+    let socket = socket.map_err(|error| ShapingError::Mark(error.into()))?;
     SockRef::from(&socket).set_priority(priority).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => DrainError::NotAllowed,
-        _ => DrainError::Mark(error),
+        io::ErrorKind::PermissionDenied => ShapingError::NotAllowed,
+        _ => ShapingError::Mark(error),
     })
 }
 

@@ -1,11 +1,11 @@
-//! A carrier: one connection, the jobs on it, and which of them it offers.
+//! A connection: one connection, the jobs on it, and which of them it offers.
 //!
-//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order is then one of two levels: a carrier offers its best ready job,
+//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order is then one of two levels: a connection offers its best ready job,
 //! and the policy orders what is offered. The least of the leasts is the least, so for a policy by rank nothing is lost by that; and what a
-//! client wishes (urgency and incremental, RFC 9218) is settled within its carrier, where nobody can buy the link from another client by
+//! client wishes (urgency and incremental, RFC 9218) is settled within its connection, where nobody can buy the link from another client by
 //! calling everything urgent.
 //!
-//! Within a carrier: urgency first (RFC 9218 section 10), then the policy's own order. Incremental responses whose keys are alike (the same power
+//! Within a connection: urgency first (RFC 9218 section 10), then the policy's own order. Incremental responses whose keys are alike (the same power
 //! of two) take turns, for each is of use in parts.
 
 use units::Nanos;
@@ -13,8 +13,8 @@ use units::wire::Framing;
 
 use crate::grow::reserve_one;
 
-/// Jobs on one carrier: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
-pub const JOBS_PER_CARRIER_MAX: usize = 128;
+/// Jobs on one connection: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
+pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
 /// What a client wishes of a response among its own others (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,11 @@ impl Default for Precedence {
     }
 }
 
-/// Why a job or a carrier is not ready. It is ready when the last reason is gone.
+/// Why a job or a connection is not ready. It is ready when the last reason is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Its socket is full, or the connection's window is shut.
-    Carrier = 1,
+    Connection = 1,
     /// Its bytes are not in memory yet.
     Disk = 2,
     /// Its source, an upstream server, has sent no more.
@@ -79,14 +79,14 @@ impl Waits {
     }
 }
 
-/// A carrier in the system. Given out by [`crate::Drain::open`] only; an id of a closed one is recognised.
+/// A connection in the system. Given out by [`crate::Scheduler::open`] only; an id of a closed one is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CarrierId {
+pub struct ConnectionId {
     pub(crate) slot: u32,
     pub(crate) number: u64,
 }
 
-/// A ready job's place within its carrier, least first.
+/// A ready job's place within its connection, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     urgency: u8,
@@ -107,7 +107,7 @@ struct Member {
     size: u64,
     has_size: bool,
     is_ready: bool,
-    /// The turn it had last, counted by grants of the carrier.
+    /// The turn it had last, counted by grants of the connection.
     had_turn: u64,
 }
 
@@ -136,7 +136,7 @@ pub struct Standing {
 }
 
 #[derive(Debug)]
-pub struct Carrier {
+pub struct Connection {
     pub number: u64,
     pub framing: Framing,
     pub waits: Waits,
@@ -152,9 +152,9 @@ pub struct Carrier {
     members: Vec<Member>,
 }
 
-impl Carrier {
-    pub fn new(number: u64, framing: Framing) -> Carrier {
-        Carrier {
+impl Connection {
+    pub fn new(number: u64, framing: Framing) -> Connection {
+        Connection {
             number,
             framing,
             waits: Waits::default(),
@@ -229,10 +229,10 @@ impl Carrier {
 
     /// The same, and the rank of what it stands for, where that is not the job itself.
     ///
-    /// A carrier stands by what is left of all that its client wants as urgently as the first, together (its stage): a page is shown when all
+    /// A connection stands by what is left of all that its client wants as urgently as the first, together (its stage): a page is shown when all
     /// its style sheets are there, and no client is helped by one of ten. This is SRPT of such stages, and has the least times of first view and whole
     /// page (docs/notebook/carriers.md). Responses of a client that has never wished anything are taken for independent, and stand by the first. By
-    /// its stage a carrier stands no further forward than by its first: wishes buy nothing from others. In an order that is not by size it stands
+    /// its stage a connection stands no further forward than by its first: wishes buy nothing from others. In an order that is not by size it stands
     /// by the job that it offers.
     pub fn offer(&self) -> Option<(u32, Option<u64>)> {
         let first = self.first()?;
@@ -275,14 +275,14 @@ mod tests {
 
     const INCREMENTAL: Precedence = Precedence { urgency: 3, is_incremental: true };
 
-    /// A carrier of ready jobs with these wishes and keys, in slots from 0.
-    fn carrier(jobs: &[(Precedence, u64)]) -> Carrier {
-        let mut carrier = Carrier::new(0, Framing::ETHERNET);
+    /// A connection of ready jobs with these wishes and keys, in slots from 0.
+    fn connection(jobs: &[(Precedence, u64)]) -> Connection {
+        let mut connection = Connection::new(0, Framing::ETHERNET);
         for (slot, (precedence, key)) in (0..).zip(jobs) {
-            carrier.add(slot, u64::from(slot), 0, *precedence);
-            carrier.set(slot, Some(Standing { key: *key, size: Some(*key) }));
+            connection.add(slot, u64::from(slot), 0, *precedence);
+            connection.set(slot, Some(Standing { key: *key, size: Some(*key) }));
         }
-        carrier
+        connection
     }
 
     fn plain(urgency: u8) -> Precedence {
@@ -291,45 +291,46 @@ mod tests {
 
     #[test]
     fn urgency_goes_before_size_and_size_before_arrival() {
-        assert_eq!(carrier(&[(plain(3), 10), (plain(1), 1000), (plain(1), 900)]).best(), Some(2));
-        assert_eq!(carrier(&[(plain(3), 10), (plain(3), 10)]).best(), Some(0));
-        assert_eq!(carrier(&[]).best(), None);
+        assert_eq!(connection(&[(plain(3), 10), (plain(1), 1000), (plain(1), 900)]).best(), Some(2));
+        assert_eq!(connection(&[(plain(3), 10), (plain(3), 10)]).best(), Some(0));
+        assert_eq!(connection(&[]).best(), None);
     }
 
     #[test]
     fn incremental_jobs_of_like_size_take_turns() {
-        let mut carrier = carrier(&[(INCREMENTAL, 700), (INCREMENTAL, 1000), (INCREMENTAL, 5000), (plain(3), 600)]);
+        let mut connection =
+            connection(&[(INCREMENTAL, 700), (INCREMENTAL, 1000), (INCREMENTAL, 5000), (plain(3), 600)]);
         let mut served = Vec::new();
         for _ in 0..4 {
-            let slot = carrier.best().unwrap();
-            carrier.on_turn(slot);
+            let slot = connection.best().unwrap();
+            connection.on_turn(slot);
             served.push(slot);
         }
         assert_eq!(served, [0, 1, 0, 1], "512 each; 600 and 5000 come after");
-        carrier.set(0, None);
-        carrier.set(1, None);
-        assert_eq!(carrier.best(), Some(3));
+        connection.set(0, None);
+        connection.set(1, None);
+        assert_eq!(connection.best(), Some(3));
     }
 
     #[test]
-    fn a_carrier_that_waits_offers_nothing() {
-        let mut carrier = carrier(&[(plain(3), 1)]);
-        carrier.waits.insert(Why::Carrier);
-        assert_eq!(carrier.best(), None);
-        assert!(carrier.waits.remove(Why::Carrier));
-        assert_eq!(carrier.best(), Some(0));
-        carrier.remove(0);
-        assert_eq!((carrier.best(), carrier.len()), (None, 0));
+    fn a_connection_that_waits_offers_nothing() {
+        let mut connection = connection(&[(plain(3), 1)]);
+        connection.waits.insert(Why::Connection);
+        assert_eq!(connection.best(), None);
+        assert!(connection.waits.remove(Why::Connection));
+        assert_eq!(connection.best(), Some(0));
+        connection.remove(0);
+        assert_eq!((connection.best(), connection.len()), (None, 0));
     }
 
     #[test]
     fn a_stage_is_all_that_is_as_urgent() {
-        let stage = |jobs: &[(Precedence, u64)]| carrier(jobs).offer().and_then(|offer| offer.1);
+        let stage = |jobs: &[(Precedence, u64)]| connection(jobs).offer().and_then(|offer| offer.1);
         assert_eq!(stage(&[]), None);
         assert_eq!(stage(&[(plain(3), 10), (plain(3), 20)]), None, "nobody wished anything");
         assert_eq!(stage(&[(plain(1), 10), (plain(1), 20), (plain(3), 5)]), Some(30));
         assert_eq!(stage(&[(INCREMENTAL, 10), (plain(3), 20)]), Some(30));
-        let mut jobs = carrier(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
+        let mut jobs = connection(&[(plain(3), 10), (plain(3), 20), (plain(3), 40)]);
         jobs.set_precedence(1, plain(2));
         assert_eq!(jobs.offer().and_then(|offer| offer.1), Some(20));
         jobs.set(1, None);
@@ -343,11 +344,11 @@ mod tests {
     #[test]
     fn the_last_reason_makes_ready() {
         let mut waits = Waits::default();
-        assert!(!waits.remove(Why::Carrier), "it was ready");
-        waits.insert(Why::Carrier);
+        assert!(!waits.remove(Why::Connection), "it was ready");
+        waits.insert(Why::Connection);
         waits.insert(Why::Disk);
-        assert!(!waits.remove(Why::Carrier) && !waits.remove(Why::Carrier));
-        assert!(!waits.is_for(Why::Carrier) && waits.is_for(Why::Disk));
+        assert!(!waits.remove(Why::Connection) && !waits.remove(Why::Connection));
+        assert!(!waits.is_for(Why::Connection) && waits.is_for(Why::Disk));
         assert!(waits.remove(Why::Disk) && waits.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! The drain: whose bytes are handed down next, and when.
+//! The scheduler: whose bytes are handed down next, and when.
 //!
 //! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
 //! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
@@ -6,24 +6,24 @@
 //! later decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at
 //! that instant ([`Ledger`] is how the pace is kept).
 //!
-//! The caller asks [`Drain::poll_grant`], writes up to that many bytes, says how many it wrote
-//! ([`Drain::on_sent`]) and, when the connection would take no more, [`Drain::on_wait`]: a slow reader is then out
-//! of the order until [`Drain::on_wait_over`], however good its rank, and never holds the link. One grant is
+//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, says how many it wrote
+//! ([`Scheduler::on_sent`]) and, when the connection would take no more, [`Scheduler::on_wait`]: a slow reader is then out
+//! of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 //!
-//! A connection that carries many responses at once is a carrier ([`Drain::open`]); one that carries one at a time needs none, and its jobs
-//! stand in the order by themselves: a carrier opened and closed around each would take a microsecond more.
+//! A connection that carries many responses at once is a connection ([`Scheduler::open`]); one that carries one at a time needs none, and its jobs
+//! stand in the order by themselves: a connection opened and closed around each would take a microsecond more.
 //!
-//! Three owners do the work: [`Jobs`] has the jobs and carriers, [`Order`] the ready ones, [`Pacer`] the link.
+//! Three owners do the work: [`Jobs`] has the jobs and connections, [`Order`] the ready ones, [`Pacer`] the link.
 
 mod limits;
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use crate::carrier::{CarrierId, Precedence, Why};
 use crate::classes::{ClassSpec, ClassTable};
-use crate::job::NO_CARRIER;
+use crate::connection::{ConnectionId, Precedence, Why};
+use crate::job::NO_CONNECTION;
 use crate::jobs::Jobs;
 use crate::order::Order;
 use crate::pacer::Pacer;
@@ -72,11 +72,11 @@ impl Progress {
     }
 }
 
-/// What can be held up: a job alone, or a carrier and all that is on it.
+/// What can be held up: a job alone, or a connection and all that is on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
-    Carrier(CarrierId),
+    Connection(ConnectionId),
 }
 
 impl From<JobId> for Waiter {
@@ -85,13 +85,13 @@ impl From<JobId> for Waiter {
     }
 }
 
-impl From<CarrierId> for Waiter {
-    fn from(carrier: CarrierId) -> Waiter {
-        Waiter::Carrier(carrier)
+impl From<ConnectionId> for Waiter {
+    fn from(connection: ConnectionId) -> Waiter {
+        Waiter::Connection(connection)
     }
 }
 
-pub struct Drain {
+pub struct Scheduler {
     jobs: Jobs,
     order: Order,
     pacer: Pacer,
@@ -99,27 +99,27 @@ pub struct Drain {
     limits: Option<Box<Limits>>,
 }
 
-impl Drain {
-    pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Drain {
-        Drain { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
+impl Scheduler {
+    pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Scheduler {
+        Scheduler { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
     }
 
-    /// The same drain with a guard beside its ranks; a policy that starves nobody goes without.
-    pub fn with_guard(self, guard: Guard) -> Drain {
+    /// The same scheduler with a guard beside its ranks; a policy that starves nobody goes without.
+    pub fn with_guard(self, guard: Guard) -> Scheduler {
         assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
-        Drain { order: self.order.with_guard(guard), ..self }
+        Scheduler { order: self.order.with_guard(guard), ..self }
     }
 
-    /// The same drain with another share of the link for foreign traffic in the queue below, in thousandths.
-    pub fn with_foreign_share(self, permille: u32) -> Drain {
-        assert!(self.jobs.is_empty(), "the foreign share is set before the first job arrives");
-        Drain { pacer: self.pacer.with_foreign_share(permille), ..self }
+    /// The same scheduler with another share of the link for cross traffic in the queue below, in thousandths.
+    pub fn with_cross_share(self, permille: u32) -> Scheduler {
+        assert!(self.jobs.is_empty(), "the share of cross traffic is set before the first job arrives");
+        Scheduler { pacer: self.pacer.with_cross_share(permille), ..self }
     }
 
-    /// The same drain with the limits of these classes.
-    pub fn with_classes(self, table: &ClassTable) -> Drain {
+    /// The same scheduler with the limits of these classes.
+    pub fn with_classes(self, table: &ClassTable) -> Scheduler {
         assert!(self.jobs.is_empty(), "classes are set before the first job arrives");
-        Drain { limits: Some(Box::new(Limits::new(table))), ..self }
+        Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
     /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
@@ -128,7 +128,7 @@ impl Drain {
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
     }
 
-    /// The jobs in the system and their carriers.
+    /// The jobs in the system and their connections.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
     }
@@ -154,36 +154,42 @@ impl Drain {
     }
 
     /// A connection that may carry several responses at once.
-    pub fn open(&mut self, framing: Framing) -> CarrierId {
-        let carrier = self.jobs.open(framing);
-        self.order.policy_mut().on_open(carrier.slot);
-        carrier
+    pub fn open(&mut self, framing: Framing) -> ConnectionId {
+        let connection = self.jobs.open(framing);
+        self.order.policy_mut().on_open(connection.slot);
+        connection
     }
 
-    /// A response is to be sent on this carrier, in its framing; it is ready at once. `None` if the carrier has been closed, or has as
+    /// A response is to be sent on this connection, in its framing; it is ready at once. `None` if the connection has been closed, or has as
     /// many as it may have.
-    pub fn arrive_on(&mut self, now: Nanos, on: CarrierId, arrival: Arrival, precedence: Precedence) -> Option<JobId> {
+    pub fn arrive_on(
+        &mut self,
+        now: Nanos,
+        on: ConnectionId,
+        arrival: Arrival,
+        precedence: Precedence,
+    ) -> Option<JobId> {
         self.jobs.has_room_on(on).then(|| self.admit(now, arrival, Some((on, precedence))))
     }
 
     /// The connection has ended; what was left on it is aborted. A no-op for a closed one.
-    pub fn close(&mut self, id: CarrierId) {
-        if self.jobs.carrier(id).is_some() {
+    pub fn close(&mut self, id: ConnectionId) {
+        if self.jobs.connection(id).is_some() {
             let left: Vec<JobId> = self.jobs.on(id).collect();
             left.into_iter().for_each(|job| self.depart(job.slot));
             self.jobs.close(id);
         }
     }
 
-    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a carrier.
+    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a connection.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        let Some(at) = self.jobs.get(id).map(|job| job.carrier).filter(|at| *at != NO_CARRIER) else { return };
-        self.jobs.carrier_at_mut(at).set_precedence(id.slot, precedence);
+        let Some(at) = self.jobs.get(id).map(|job| job.connection).filter(|at| *at != NO_CONNECTION) else { return };
+        self.jobs.connection_at_mut(at).set_precedence(id.slot, precedence);
         self.order.offer(&mut self.jobs, at);
     }
 
     /// The job is in the system, and in the order unless its class has as many as it may have.
-    fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(CarrierId, Precedence)>) -> JobId {
+    fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         self.on_ready(now);
         let id = self.jobs.add(now, &arrival, on);
         self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
@@ -208,7 +214,7 @@ impl Drain {
         id
     }
 
-    /// Who may send now. `None` while nobody is ready or the link has enough ([`Drain::poll_timeout`] says until when).
+    /// Who may send now. `None` while nobody is ready or the link has enough ([`Scheduler::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -258,7 +264,7 @@ impl Drain {
         Progress::Remains
     }
 
-    /// The job, or all of a carrier, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
+    /// The job, or all of a connection, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
     pub fn on_wait(&mut self, who: impl Into<Waiter>, why: Why) {
         match who.into() {
             Waiter::Job(id) => {
@@ -267,9 +273,9 @@ impl Drain {
                     self.order.dequeue(&mut self.jobs, id.slot);
                 }
             }
-            Waiter::Carrier(id) => {
-                if self.jobs.carrier(id).is_some() {
-                    self.jobs.carrier_at_mut(id.slot).waits.insert(why);
+            Waiter::Connection(id) => {
+                if self.jobs.connection(id).is_some() {
+                    self.jobs.connection_at_mut(id.slot).waits.insert(why);
                     self.order.offer(&mut self.jobs, id.slot);
                 }
             }
@@ -287,14 +293,14 @@ impl Drain {
                     self.order.enqueue(&mut self.jobs, id.slot);
                 }
             }
-            Waiter::Carrier(id) => {
-                if self.jobs.carrier(id).is_none() {
+            Waiter::Connection(id) => {
+                if self.jobs.connection(id).is_none() {
                     return;
                 }
                 self.on_ready(now);
-                let carrier = self.jobs.carrier_at_mut(id.slot);
-                if carrier.waits.remove(why) {
-                    carrier.waits_since = now;
+                let connection = self.jobs.connection_at_mut(id.slot);
+                if connection.waits.remove(why) {
+                    connection.waits_since = now;
                     self.order.offer(&mut self.jobs, id.slot);
                 }
             }
@@ -302,7 +308,7 @@ impl Drain {
     }
 
     /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
-    /// size is known: an end that comes sooner is told by [`Drain::on_end`].
+    /// size is known: an end that comes sooner is told by [`Scheduler::on_end`].
     pub fn on_size(&mut self, id: JobId, size: Size) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| !matches!(job.size, Size::Known(_))) else { return };
         let before = job.clone();

@@ -1,12 +1,12 @@
-//! The link behind a [`Drain`], the very one the server runs on.
+//! The link behind a [`Scheduler`], the very one the server runs on.
 //!
-//! The drain's unit of size is here a nanosecond of the link, not a byte: what was sent by the time of an arrival is then
+//! The scheduler's unit of size is here a nanosecond of the link, not a byte: what was sent by the time of an arrival is then
 //! a difference of two instants, exact and without a division. Every policy orders nanoseconds of one link as it orders
 //! bytes; cut points and windows have to be given in the same unit ([`super::discipline`] does).
 
 use std::num::NonZeroU32;
 
-use sched::{Arrival, CarrierId, Drain, JobId, Pace, Path, Policy, Precedence, Size, Why};
+use sched::{Arrival, ConnectionId, JobId, Pace, Path, Policy, Precedence, Scheduler, Size, Why};
 use units::Nanos;
 use units::wire::Framing;
 
@@ -20,15 +20,15 @@ fn framing() -> Framing {
     Framing::ETHERNET.with_segment(NO_SEGMENTS)
 }
 
-/// The drain and what the simulator keeps beside its jobs.
+/// The scheduler and what the simulator keeps beside its jobs.
 struct Jobs {
-    drain: Drain,
+    scheduler: Scheduler,
     /// By slot; of a vacant one, the last that was there. Carriers have slots too, and no flight.
     flights: Vec<Option<(JobId, Flight)>>,
     /// On which jobs come in turn; none: each has a connection of its own.
-    carriers: Vec<CarrierId>,
+    carriers: Vec<ConnectionId>,
     /// Those that jobs come on by number ([`Flight::stream`]), and stay open.
-    streams: Vec<Option<CarrierId>>,
+    streams: Vec<Option<ConnectionId>>,
 }
 
 /// The connections of a run.
@@ -40,16 +40,16 @@ pub struct Connections {
 
 impl Jobs {
     fn new(policy: Box<dyn Policy>, connections: Connections) -> Jobs {
-        Jobs::of(Drain::new(policy, Pace::WHOLE), connections)
+        Jobs::of(Scheduler::new(policy, Pace::WHOLE), connections)
     }
 
-    fn of(mut drain: Drain, connections: Connections) -> Jobs {
-        let carriers = (0..connections.in_turn.map_or(0, NonZeroU32::get)).map(|_| drain.open(framing())).collect();
-        Jobs { drain, flights: Vec::new(), carriers, streams: Vec::new() }
+    fn of(mut scheduler: Scheduler, connections: Connections) -> Jobs {
+        let carriers = (0..connections.in_turn.map_or(0, NonZeroU32::get)).map(|_| scheduler.open(framing())).collect();
+        Jobs { scheduler, flights: Vec::new(), carriers, streams: Vec::new() }
     }
 
     /// The carrier that the job comes on, and its client's wish.
-    fn carrier_of(&mut self, flight: &Flight) -> Option<(CarrierId, Precedence)> {
+    fn carrier_of(&mut self, flight: &Flight) -> Option<(ConnectionId, Precedence)> {
         let Some(Stream { connection, precedence }) = flight.stream else {
             let turn = flight.number.checked_rem(self.carriers.len() as u64)?;
             return Some((self.carriers[turn as usize], Precedence::default()));
@@ -58,7 +58,7 @@ impl Jobs {
         if self.streams.len() <= at {
             self.streams.resize(at + 1, None);
         }
-        let carrier = *self.streams[at].get_or_insert_with(|| self.drain.open(framing()));
+        let carrier = *self.streams[at].get_or_insert_with(|| self.scheduler.open(framing()));
         Some((carrier, precedence))
     }
 
@@ -67,8 +67,8 @@ impl Jobs {
         let arrival =
             Arrival { framing: framing(), class: flight.class, client: flight.client, path, ..Arrival::of(size) };
         let carrier = self.carrier_of(&flight);
-        let carried = carrier.and_then(|(on, wish)| self.drain.arrive_on(flight.arrival, on, arrival, wish));
-        let id = carried.unwrap_or_else(|| self.drain.arrive(flight.arrival, arrival));
+        let carried = carrier.and_then(|(on, wish)| self.scheduler.arrive_on(flight.arrival, on, arrival, wish));
+        let id = carried.unwrap_or_else(|| self.scheduler.arrive(flight.arrival, arrival));
         if self.flights.len() <= id.slot() {
             self.flights.resize(id.slot() + 1, None);
         }
@@ -85,31 +85,31 @@ impl Jobs {
             .flights
             .iter()
             .flatten()
-            .find(|(id, flight)| flight.number == number && self.drain.jobs().get(*id).is_some());
+            .find(|(id, flight)| flight.number == number && self.scheduler.jobs().get(*id).is_some());
         found.map(|(id, _)| *id)
     }
 
     /// Out of the order, what it has had is kept. The simulator has no disk, so the reason is free.
     fn pause(&mut self, number: u64) {
         if let Some(id) = self.find(number) {
-            self.drain.on_wait(id, Why::Disk);
+            self.scheduler.on_wait(id, Why::Disk);
         }
     }
 
     fn resume(&mut self, at: Nanos, number: u64) {
         if let Some(id) = self.find(number) {
-            self.drain.on_wait_over(at, id, Why::Disk);
+            self.scheduler.on_wait_over(at, id, Why::Disk);
         }
     }
 
     /// And what each has had.
     fn present(&self) -> Vec<(Flight, Nanos)> {
-        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.drain.jobs().get(*id)?.attained)));
+        let had = |(id, flight): &(JobId, Flight)| Some((*flight, Nanos(self.scheduler.jobs().get(*id)?.attained)));
         self.flights.iter().flatten().filter_map(had).collect()
     }
 }
 
-/// Preemptive: a job is served until it departs or another arrives, then the drain is asked again.
+/// Preemptive: a job is served until it departs or another arrives, then the scheduler is asked again.
 ///
 /// Exact for every policy whose order changes at arrivals and departures only, and all do but those that take turns.
 pub struct Fluid {
@@ -131,11 +131,11 @@ impl Fluid {
         Fluid { jobs: Jobs::new(policy, connections), serving: None, wall: Nanos::ZERO }
     }
 
-    /// Ends the grant under way, so that the drain is asked again.
+    /// Ends the grant under way, so that the scheduler is asked again.
     fn interrupt(&mut self, now: Nanos) {
         if let Some(serving) = self.serving.take() {
             // Less than the grant, or it would have ended: never the last byte.
-            let _ = self.jobs.drain.on_sent(now, serving.job, (now - serving.from).0);
+            let _ = self.jobs.scheduler.on_sent(now, serving.job, (now - serving.from).0);
         }
         self.wall = now;
     }
@@ -143,7 +143,7 @@ impl Fluid {
 
 impl Station for Fluid {
     fn len(&self) -> usize {
-        self.jobs.drain.jobs().len()
+        self.jobs.scheduler.jobs().len()
     }
 
     fn arrive(&mut self, flight: Flight, path: Path) {
@@ -166,7 +166,7 @@ impl Station for Fluid {
             let serving = match &self.serving {
                 Some(serving) => serving,
                 None => {
-                    let grant = self.jobs.drain.poll_grant(self.wall)?;
+                    let grant = self.jobs.scheduler.poll_grant(self.wall)?;
                     let ends = self.wall + Nanos(grant.bytes_max);
                     self.serving.insert(Serving { job: grant.job, from: self.wall, until: ends })
                 }
@@ -177,7 +177,7 @@ impl Station for Fluid {
             let (job, at, sent) = (serving.job, serving.until, serving.until - serving.from);
             self.serving = None;
             self.wall = at;
-            if self.jobs.drain.on_sent(at, job, sent.0).is_departed() {
+            if self.jobs.scheduler.on_sent(at, job, sent.0).is_departed() {
                 return Some((self.jobs.flight(job), at));
             }
         }
@@ -201,7 +201,7 @@ pub struct Chunked {
     wall: Nanos,
 }
 
-/// A chunk under way; the drain was told when it was handed down.
+/// A chunk under way; the scheduler was told when it was handed down.
 struct Sending {
     until: Nanos,
     /// The job, if it was its last chunk.
@@ -213,10 +213,10 @@ impl Chunked {
         Chunked { jobs: Jobs::new(policy, connections), chunk, sending: None, wall: Nanos::ZERO }
     }
 
-    /// With the classes of a table, their greatest rates and slots in the drain.
+    /// With the classes of a table, their greatest rates and slots in the scheduler.
     pub fn of_classes(Classes { policy, table }: Classes, chunk: Nanos) -> Chunked {
-        let drain = Drain::new(policy, Pace::WHOLE).with_classes(&table);
-        Chunked { jobs: Jobs::of(drain, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }
+        let scheduler = Scheduler::new(policy, Pace::WHOLE).with_classes(&table);
+        Chunked { jobs: Jobs::of(scheduler, Connections::default()), chunk, sending: None, wall: Nanos::ZERO }
     }
 
     fn present(&self) -> Vec<(Flight, Nanos)> {
@@ -228,7 +228,7 @@ impl Chunked {
 
 impl Station for Chunked {
     fn len(&self) -> usize {
-        self.jobs.drain.jobs().len()
+        self.jobs.scheduler.jobs().len()
             + usize::from(self.sending.as_ref().is_some_and(|sending| sending.departs.is_some()))
     }
 
@@ -262,14 +262,15 @@ impl Station for Chunked {
             if self.wall >= until {
                 return None;
             }
-            let Some(grant) = self.jobs.drain.poll_grant(self.wall) else {
+            let Some(grant) = self.jobs.scheduler.poll_grant(self.wall) else {
                 // All that are ready are of classes at their greatest rate, and go on by the clock.
-                let on = self.jobs.drain.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
+                let on =
+                    self.jobs.scheduler.poll_timeout().filter(|at| (self.wall..until).contains(at) && *at > self.wall);
                 self.wall = on?;
                 continue;
             };
             let sent = self.chunk.0.min(grant.bytes_max);
-            let progress = self.jobs.drain.on_sent(self.wall, grant.job, sent);
+            let progress = self.jobs.scheduler.on_sent(self.wall, grant.job, sent);
             self.wall += Nanos(sent);
             let departs = progress.is_departed().then(|| self.jobs.flight(grant.job));
             self.sending = Some(Sending { until: self.wall, departs });

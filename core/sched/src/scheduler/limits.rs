@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use units::Nanos;
 
 use crate::classes::{Ceilings, ClassSpec, ClassTable};
-use crate::job::NO_CARRIER;
+use crate::job::NO_CONNECTION;
 use crate::jobs::Jobs;
 use crate::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
@@ -21,7 +21,7 @@ pub struct Limits {
     slots: Option<Slots>,
     sharing: Sharing,
     is_limited: Vec<bool>,
-    /// The slots of the drain by the numbers of limited classes' jobs.
+    /// The slots of the scheduler by the numbers of limited classes' jobs.
     jobs: HashMap<u64, u32>,
     /// Jobs that go on at the next look, in place of one that has ended.
     woken: Vec<u64>,
@@ -153,7 +153,7 @@ impl Limits {
     pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
         for id in self.parked.remove(&class).into_iter().flatten() {
             let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };
-            if job.carrier == NO_CARRIER || jobs.carrier_at(job.carrier).offered == Some(id.slot) {
+            if job.connection == NO_CONNECTION || jobs.connection_at(job.connection).offered == Some(id.slot) {
                 order.wait(id.slot, jobs.waits_since(job), id.number);
             }
         }

@@ -1,11 +1,11 @@
-//! The laws of how carriers stand among others: by their stage, all that is as urgent as the first.
+//! The laws of how connections stand among others: by their stage, all that is as urgent as the first.
 
 use proptest::prelude::*;
-use sched::{Arrival, Drain, JobId, Pace, Precedence, Size, policy};
+use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, policy};
 use units::Nanos;
 use units::wire::Framing;
 
-/// A job of a carrier: carrier, size, urgency.
+/// A job of a connection: connection, size, urgency.
 type Stream = (usize, u64, u8);
 
 fn streams(urgencies: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Stream>> {
@@ -14,9 +14,9 @@ fn streams(urgencies: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Stream>>
 
 /// Which jobs are served, a unit each tick, while one arrives every third.
 fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
-    let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
+    let mut scheduler = Scheduler::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
     let framing = Framing::ETHERNET.with_segment(1);
-    let carriers: Vec<_> = (0..4).map(|_| drain.open(framing)).collect();
+    let connections: Vec<_> = (0..4).map(|_| scheduler.open(framing)).collect();
     let (mut jobs, mut order): (Vec<JobId>, Vec<usize>) = (Vec::new(), Vec::new());
     for tick in 0.. {
         if tick % 3 == 0
@@ -24,12 +24,12 @@ fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
         {
             let precedence = Precedence { urgency: *urgency, is_incremental: false };
             let arrival = Arrival::of(Size::Known(*bytes));
-            jobs.push(drain.arrive_on(Nanos(tick), carriers[*at], arrival, precedence).unwrap());
+            jobs.push(scheduler.arrive_on(Nanos(tick), connections[*at], arrival, precedence).unwrap());
         }
-        match drain.poll_grant(Nanos(tick)) {
+        match scheduler.poll_grant(Nanos(tick)) {
             Some(grant) => {
                 order.push(jobs.iter().position(|job| *job == grant.job).unwrap());
-                let _ = drain.on_sent(Nanos(tick), grant.job, 1);
+                let _ = scheduler.on_sent(Nanos(tick), grant.job, 1);
             }
             None if jobs.len() == streams.len() => return order,
             None => {}
@@ -39,7 +39,7 @@ fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
 }
 
 proptest! {
-    /// The carrier with the least stage is served, and of it what its client wants first: by the definition, at every tick.
+    /// The connection with the least stage is served, and of it what its client wants first: by the definition, at every tick.
     #[test]
     fn the_least_is_served(streams in streams(0..8)) {
         let mut left: Vec<u64> = streams.iter().map(|stream| stream.1).collect();
@@ -49,12 +49,12 @@ proptest! {
         while left.iter().any(|left| *left > 0) {
             let present = (tick / 3 + 1).min(streams.len());
             tick += 1;
-            let stage_of = |carrier: usize| {
-                let own = (0..present).filter(|at| streams[*at].0 == carrier && left[*at] > 0);
+            let stage_of = |connection: usize| {
+                let own = (0..present).filter(|at| streams[*at].0 == connection && left[*at] > 0);
                 let mut own: Vec<_> = own.map(|at| (streams[at].2, left[at], at)).collect();
                 own.sort_unstable();
                 let first = own.first()?;
-                let has_wishes = (0..present).any(|at| streams[at].0 == carrier && streams[at].2 != 3);
+                let has_wishes = (0..present).any(|at| streams[at].0 == connection && streams[at].2 != 3);
                 let stage = || own.iter().filter(|job| job.0 == first.0).map(|job| job.1).sum();
                 Some((if has_wishes { stage() } else { first.1 }, first.2))
             };
@@ -64,11 +64,11 @@ proptest! {
         }
     }
 
-    /// Where nothing is wished, whose carrier a job is on changes nothing: the order is SRPT's.
+    /// Where nothing is wished, whose connection a job is on changes nothing: the order is SRPT's.
     #[test]
     fn without_wishes_it_is_srpt(streams in streams(3..4), spec in prop::sample::select(&["srpt", "psjf", "srrt"][..])) {
         let mut alone = streams.clone();
-        // Nobody shares a carrier with others.
+        // Nobody shares a connection with others.
         alone.truncate(4);
         alone.iter_mut().enumerate().for_each(|(at, stream)| stream.0 = at);
         let mut together = alone.clone();
@@ -77,19 +77,19 @@ proptest! {
     }
 }
 
-/// The jobs in order of their ends, all there at 0: size and urgency on one carrier, and one of `other` on another.
+/// The jobs in order of their ends, all there at 0: size and urgency on one connection, and one of `other` on another.
 fn ends(spec: &str, jobs: &[(u64, u8)], other: u64) -> Vec<usize> {
-    let mut drain = Drain::new(policy::parse(spec).unwrap(), Pace::WHOLE);
-    let [mine, yours] = [(); 2].map(|()| drain.open(Framing::ETHERNET.with_segment(1 << 62)));
+    let mut scheduler = Scheduler::new(policy::parse(spec).unwrap(), Pace::WHOLE);
+    let [mine, yours] = [(); 2].map(|()| scheduler.open(Framing::ETHERNET.with_segment(1 << 62)));
     let all = jobs.iter().map(|job| (mine, *job)).chain([(yours, (other, 0))]);
-    let arrive = |(carrier, (bytes, urgency))| {
+    let arrive = |(connection, (bytes, urgency))| {
         let precedence = Precedence { urgency, is_incremental: false };
-        drain.arrive_on(Nanos(0), carrier, Arrival::of(Size::Known(bytes)), precedence).unwrap()
+        scheduler.arrive_on(Nanos(0), connection, Arrival::of(Size::Known(bytes)), precedence).unwrap()
     };
     let ids: Vec<JobId> = all.map(arrive).collect();
     let mut order = Vec::new();
-    while let Some(grant) = drain.poll_grant(Nanos(0)) {
-        let _ = drain.on_sent(Nanos(0), grant.job, grant.bytes_max);
+    while let Some(grant) = scheduler.poll_grant(Nanos(0)) {
+        let _ = scheduler.on_sent(Nanos(0), grant.job, grant.bytes_max);
         order.push(ids.iter().position(|id| *id == grant.job).unwrap());
     }
     order
@@ -111,16 +111,16 @@ fn clients_that_share_the_link_stand_by_it() {
     let share = policy::ClientShare { allowance_bytes: 1 << 40, idle_bytes_per_s: 1 };
     for client in [0, 1] {
         let spec: policy::PolicySpec = "srpt".parse().unwrap();
-        let mut drain = Drain::new(spec.build_shared(share), Pace::WHOLE);
-        let [mine, yours] = [(); 2].map(|()| drain.open(Framing::ETHERNET.with_segment(1 << 62)));
-        let mut arrive = |carrier, client, bytes, urgency| {
+        let mut scheduler = Scheduler::new(spec.build_shared(share), Pace::WHOLE);
+        let [mine, yours] = [(); 2].map(|()| scheduler.open(Framing::ETHERNET.with_segment(1 << 62)));
+        let mut arrive = |connection, client, bytes, urgency| {
             let arrival = Arrival { client, ..Arrival::of(Size::Known(bytes)) };
-            drain.arrive_on(Nanos(0), carrier, arrival, Precedence { urgency, is_incremental: false }).unwrap()
+            scheduler.arrive_on(Nanos(0), connection, arrival, Precedence { urgency, is_incremental: false }).unwrap()
         };
         // Two of 4 are wanted together: another's 7 is less than both.
         arrive(mine, 0, 4, 0);
         arrive(mine, 0, 4, 0);
         let other = arrive(yours, client, 7, 0);
-        assert_eq!(drain.poll_grant(Nanos(0)).map(|grant| grant.job), Some(other), "of client {client}");
+        assert_eq!(scheduler.poll_grant(Nanos(0)).map(|grant| grant.job), Some(other), "of client {client}");
     }
 }

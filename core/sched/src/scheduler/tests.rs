@@ -6,8 +6,8 @@ use crate::{Correction, Reading, policy};
 
 /// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waiting is long enough for the
 /// guard.
-fn unit_drain(name: &str) -> Drain {
-    Drain::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
+fn unit_scheduler(name: &str) -> Scheduler {
+    Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
 }
 
 /// A job on a connection whose segments are a byte.
@@ -30,30 +30,30 @@ fn script(text: &str) -> Vec<Case> {
 }
 
 /// Serves one byte per tick and gives, tick by tick, who was served (`.` nobody) and how many jobs were left.
-fn serve(drain: &mut Drain, cases: &[Case]) -> (String, Vec<usize>) {
+fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> (String, Vec<usize>) {
     let mut names = Vec::new();
     let (mut order, mut counts) = (String::new(), Vec::new());
     let last = cases.iter().map(|case| case.2).max().unwrap_or(0);
     for tick in 0.. {
         let now = Nanos::from_secs(tick);
         for case in cases.iter().filter(|case| case.2 == tick) {
-            names.push((drain.arrive(now, unit_job(case.1)), case.0));
+            names.push((scheduler.arrive(now, unit_job(case.1)), case.0));
         }
-        if drain.jobs().is_empty() && tick > last {
+        if scheduler.jobs().is_empty() && tick > last {
             break;
         }
-        let name = drain.poll_grant(now).map_or('.', |grant| {
-            let _ = drain.on_sent(now, grant.job, 1);
+        let name = scheduler.poll_grant(now).map_or('.', |grant| {
+            let _ = scheduler.on_sent(now, grant.job, 1);
             names.iter().find(|(id, _)| *id == grant.job).unwrap().1
         });
         order.push(name);
-        counts.push(drain.jobs().len());
+        counts.push(scheduler.jobs().len());
     }
     (order, counts)
 }
 
 fn check_order(policy: &str, cases: &str, want: &str) {
-    assert_eq!(serve(&mut unit_drain(policy), &script(cases)).0, want, "{policy}: {cases}");
+    assert_eq!(serve(&mut unit_scheduler(policy), &script(cases)).0, want, "{policy}: {cases}");
 }
 
 mod order {
@@ -111,7 +111,7 @@ mod shares {
     /// The fair policy gives exactly equal shares, and the guard exactly its share.
     #[test]
     fn fair_is_exact() {
-        let (order, _) = serve(&mut unit_drain("fair"), &script("A:100@0 B:100@0 C:100@0 D:100@0"));
+        let (order, _) = serve(&mut unit_scheduler("fair"), &script("A:100@0 B:100@0 C:100@0 D:100@0"));
         for name in "ABCD".chars() {
             assert_eq!(order[..200].matches(name).count(), 50);
         }
@@ -121,18 +121,18 @@ mod shares {
     #[test]
     fn the_guard_gives_a_waiting_job_its_share() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(100));
-        let waiting = drain.arrive(Nanos(0), unit_job(1_000_000));
+        let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(100));
+        let waiting = scheduler.arrive(Nanos(0), unit_job(1_000_000));
         let (mut to_waiting, mut helped) = (0, false);
         for tick in 1..=1000 {
             let now = Nanos::from_secs(2 * tick);
             if !helped {
-                drain.arrive(now, unit_job(1));
+                scheduler.arrive(now, unit_job(1));
             }
-            let grant = drain.poll_grant(now).unwrap();
+            let grant = scheduler.poll_grant(now).unwrap();
             helped = grant.job == waiting;
             to_waiting += u64::from(helped);
-            let _ = drain.on_sent(now, grant.job, 1);
+            let _ = scheduler.on_sent(now, grant.job, 1);
         }
         assert_eq!(to_waiting, 99, "a tenth of a thousand grants, less the one still owed");
     }
@@ -141,34 +141,35 @@ mod shares {
     #[test]
     fn the_guard_leaves_the_order_alone_while_nobody_waits_long() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(500));
-        let large = drain.arrive(Nanos(0), unit_job(1_000_000));
+        let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(500));
+        let large = scheduler.arrive(Nanos(0), unit_job(1_000_000));
         for tick in 1..900 {
             let now = Nanos::from_millis(tick);
-            drain.arrive(now, unit_job(1));
-            let grant = drain.poll_grant(now).unwrap();
+            scheduler.arrive(now, unit_job(1));
+            let grant = scheduler.poll_grant(now).unwrap();
             assert_ne!(grant.job, large, "after {tick} ms");
-            let _ = drain.on_sent(now, grant.job, 1);
+            let _ = scheduler.on_sent(now, grant.job, 1);
         }
     }
 
     /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes came each 2 ms.
     fn segments_granted(policy: &str, newcomer: u64) -> (u64, Option<WaitBound>) {
         let rate: Rate = "100mbit".parse().unwrap();
-        let mut drain = Drain::new(policy::parse(policy).unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
-        let download = drain.arrive(Nanos(0), Arrival::of(Size::Known(1 << 30)));
+        let mut scheduler =
+            Scheduler::new(policy::parse(policy).unwrap(), Pace::of_line(rate)).with_guard(Guard::new(10));
+        let download = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(1 << 30)));
         let (mut now, mut next) = (Nanos(0), Nanos(0));
         loop {
-            now = now.max(drain.poll_timeout().expect("the download is ready")).min(next.max(now));
+            now = now.max(scheduler.poll_timeout().expect("the download is ready")).min(next.max(now));
             if next <= now {
-                drain.arrive(now, Arrival::of(Size::Known(newcomer)));
+                scheduler.arrive(now, Arrival::of(Size::Known(newcomer)));
                 next += Nanos::from_millis(2);
             }
-            let Some(grant) = drain.poll_grant(now) else { continue };
+            let Some(grant) = scheduler.poll_grant(now) else { continue };
             if grant.job == download && now > Nanos::from_secs(1) {
-                return (grant.bytes_max / 1448, drain.wait_bound(Framing::ETHERNET));
+                return (grant.bytes_max / 1448, scheduler.wait_bound(Framing::ETHERNET));
             }
-            let _ = drain.on_sent(now, grant.job, grant.bytes_max);
+            let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
         }
     }
 
@@ -185,18 +186,18 @@ mod shares {
     /// Who was blocked comes back to its turn, not to all the turns it missed.
     #[test]
     fn a_blocked_job_catches_up_on_nothing() {
-        let mut drain = unit_drain("fair");
-        let ids = [0, 1].map(|_| drain.arrive(Nanos(0), unit_job(100)));
-        drain.on_wait(ids[0], Why::Carrier);
+        let mut scheduler = unit_scheduler("fair");
+        let ids = [0, 1].map(|_| scheduler.arrive(Nanos(0), unit_job(100)));
+        scheduler.on_wait(ids[0], Why::Connection);
         for _ in 0..50 {
-            let _ = drain.on_sent(Nanos(0), ids[1], 1);
+            let _ = scheduler.on_sent(Nanos(0), ids[1], 1);
         }
-        drain.on_wait_over(Nanos(0), ids[0], Why::Carrier);
+        scheduler.on_wait_over(Nanos(0), ids[0], Why::Connection);
         let mut granted = [0, 0];
         for _ in 0..21 {
-            let grant = drain.poll_grant(Nanos(0)).unwrap();
+            let grant = scheduler.poll_grant(Nanos(0)).unwrap();
             granted[usize::from(grant.job == ids[1])] += 1;
-            let _ = drain.on_sent(Nanos(0), grant.job, 1);
+            let _ = scheduler.on_sent(Nanos(0), grant.job, 1);
         }
         // One turn ahead at the most: it rejoins where the last grant began.
         assert_eq!(granted, [11, 10]);
@@ -205,179 +206,180 @@ mod shares {
     /// A slow reader that blocks is passed over and comes back at its rank.
     #[test]
     fn a_blocked_job_never_holds_the_link() {
-        let mut drain = unit_drain("srpt");
-        let best = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
-        let other = drain.arrive(Nanos(0), Arrival::of(Size::Known(100)));
-        drain.on_wait(best, Why::Carrier);
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, other);
-        drain.on_wait_over(Nanos(0), best, Why::Carrier);
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, best);
-        drain.on_wait(best, Why::Carrier);
-        drain.on_wait(other, Why::Carrier);
-        assert_eq!(drain.poll_grant(Nanos(0)), None);
-        assert_eq!(drain.poll_timeout(), None);
+        let mut scheduler = unit_scheduler("srpt");
+        let best = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(10)));
+        let other = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(100)));
+        scheduler.on_wait(best, Why::Connection);
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, other);
+        scheduler.on_wait_over(Nanos(0), best, Why::Connection);
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, best);
+        scheduler.on_wait(best, Why::Connection);
+        scheduler.on_wait(other, Why::Connection);
+        assert_eq!(scheduler.poll_grant(Nanos(0)), None);
+        assert_eq!(scheduler.poll_timeout(), None);
     }
 
     #[test]
     fn a_stale_id_is_a_no_op() {
-        let mut drain = unit_drain("srpt");
-        let gone = drain.arrive(Nanos(0), Arrival::of(Size::Known(10)));
-        assert!(drain.on_sent(Nanos(0), gone, 10).is_departed());
-        let next = drain.arrive(Nanos(0), Arrival::of(Size::Known(20)));
-        drain.on_end(gone);
-        drain.on_wait(gone, Why::Carrier);
-        assert!(drain.on_sent(Nanos(0), gone, 5).is_departed());
-        assert_eq!(drain.jobs().get(next).unwrap().attained, 0);
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, next);
+        let mut scheduler = unit_scheduler("srpt");
+        let gone = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(10)));
+        assert!(scheduler.on_sent(Nanos(0), gone, 10).is_departed());
+        let next = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(20)));
+        scheduler.on_end(gone);
+        scheduler.on_wait(gone, Why::Connection);
+        assert!(scheduler.on_sent(Nanos(0), gone, 5).is_departed());
+        assert_eq!(scheduler.jobs().get(next).unwrap().attained, 0);
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
     /// Only a byte ends a wait: the grant that a full socket took nothing of does not.
     #[test]
     fn the_longest_wait_is_from_byte_to_byte() {
-        let mut drain = unit_drain("srpt");
+        let mut scheduler = unit_scheduler("srpt");
         let at = Nanos::from_secs;
-        let [job, _] = [0, 1].map(|_| drain.arrive(at(1), unit_job(10)));
-        assert!(!drain.on_sent(at(3), job, 0).is_departed());
-        assert_eq!(drain.order().longest_wait(), Nanos::ZERO);
-        let _ = drain.on_sent(at(5), job, 1);
-        let _ = drain.on_sent(at(8), job, 1);
-        assert_eq!(drain.order().longest_wait(), at(4));
-        drain.on_end(job);
-        assert_eq!((drain.jobs().most(), drain.jobs().len()), (2, 1));
+        let [job, _] = [0, 1].map(|_| scheduler.arrive(at(1), unit_job(10)));
+        assert!(!scheduler.on_sent(at(3), job, 0).is_departed());
+        assert_eq!(scheduler.order().longest_wait(), Nanos::ZERO);
+        let _ = scheduler.on_sent(at(5), job, 1);
+        let _ = scheduler.on_sent(at(8), job, 1);
+        assert_eq!(scheduler.order().longest_wait(), at(4));
+        scheduler.on_end(job);
+        assert_eq!((scheduler.jobs().most(), scheduler.jobs().len()), (2, 1));
     }
 
     /// What a job is marked with; it moves up as it sends.
     #[test]
     fn a_band_is_that_of_what_is_left() {
-        let mut drain = unit_drain("srpt-bands:1000,2000");
-        let ids = [500, 1500, 5000].map(|size| drain.arrive(Nanos(0), Arrival::of(Size::Known(size))));
-        assert_eq!(ids.map(|id| drain.order().band(drain.jobs(), id)), [0, 1, 2]);
-        let _ = drain.on_sent(Nanos(0), ids[2], 3500);
-        drain.on_end(ids[1]);
-        assert_eq!(ids.map(|id| drain.order().band(drain.jobs(), id)), [0, 0, 1]);
+        let mut scheduler = unit_scheduler("srpt-bands:1000,2000");
+        let ids = [500, 1500, 5000].map(|size| scheduler.arrive(Nanos(0), Arrival::of(Size::Known(size))));
+        assert_eq!(ids.map(|id| scheduler.order().band(scheduler.jobs(), id)), [0, 1, 2]);
+        let _ = scheduler.on_sent(Nanos(0), ids[2], 3500);
+        scheduler.on_end(ids[1]);
+        assert_eq!(ids.map(|id| scheduler.order().band(scheduler.jobs(), id)), [0, 0, 1]);
     }
 
     #[test]
     fn a_path_counts_from_when_it_is_known() {
         let path = |bits_per_s| Path { throughput_bps: Some(bits_per_s), ..Path::default() };
-        let mut drain = unit_drain("fcf");
-        let [slow, fast] = [1000, 2000].map(|bps| drain.arrive(Nanos(0), Arrival { path: path(bps), ..unit_job(100) }));
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, fast);
-        drain.on_path(slow, path(3000));
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, slow);
+        let mut scheduler = unit_scheduler("fcf");
+        let [slow, fast] =
+            [1000, 2000].map(|bps| scheduler.arrive(Nanos(0), Arrival { path: path(bps), ..unit_job(100) }));
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, fast);
+        scheduler.on_path(slow, path(3000));
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, slow);
     }
 
     #[test]
     fn unknown_sizes_rank_by_attained() {
-        let mut drain = unit_drain("srpt");
-        let blind = drain.arrive(Nanos(0), Arrival::of(Size::AtLeast(0)));
-        let known = drain.arrive(Nanos(0), Arrival::of(Size::Known(3000)));
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, blind);
-        let _ = drain.on_sent(Nanos(0), blind, 1448 * 3);
-        assert_eq!(drain.poll_grant(Nanos(0)).unwrap().job, known);
-        drain.on_end(blind);
-        assert_eq!(drain.jobs().len(), 1);
+        let mut scheduler = unit_scheduler("srpt");
+        let blind = scheduler.arrive(Nanos(0), Arrival::of(Size::AtLeast(0)));
+        let known = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(3000)));
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, blind);
+        let _ = scheduler.on_sent(Nanos(0), blind, 1448 * 3);
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, known);
+        scheduler.on_end(blind);
+        assert_eq!(scheduler.jobs().len(), 1);
     }
 }
 
 mod pacing {
     use super::*;
 
-    fn paced(rate: &str) -> Drain {
+    fn paced(rate: &str) -> Scheduler {
         let rate: Rate = rate.parse().unwrap();
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
-        Drain::new(policy::parse("srpt").unwrap(), pace)
+        Scheduler::new(policy::parse("srpt").unwrap(), pace)
     }
 
     #[test]
     fn hands_down_one_segment_at_a_time_at_the_links_pace() {
-        let mut drain = paced("10mbit");
-        let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        let grant = drain.poll_grant(Nanos(0)).unwrap();
+        let mut scheduler = paced("10mbit");
+        let job = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        let grant = scheduler.poll_grant(Nanos(0)).unwrap();
         assert_eq!(grant, Grant { job, bytes_max: 1448, room_bytes: 1448 });
-        let _ = drain.on_sent(Nanos(0), job, 1448);
+        let _ = scheduler.on_sent(Nanos(0), job, 1448);
         // 1,514 bytes on the wire take 1,211,200 ns, and we may be 300 µs ahead.
-        assert_eq!(drain.poll_grant(Nanos(0)), None);
-        assert_eq!(drain.poll_timeout(), Some(Nanos(911_200)));
-        assert!(drain.poll_grant(Nanos(911_200)).is_some());
+        assert_eq!(scheduler.poll_grant(Nanos(0)), None);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos(911_200)));
+        assert!(scheduler.poll_grant(Nanos(911_200)).is_some());
     }
 
     #[test]
     fn a_grant_ends_where_a_segment_does() {
         for size in [Size::Known(4000), Size::AtLeast(4000)] {
-            let mut drain = paced("10mbit");
-            let job = drain.arrive(Nanos(0), Arrival::of(size));
-            let _ = drain.on_sent(Nanos(0), job, 300);
-            assert_eq!(drain.poll_grant(Nanos::from_secs(1)).unwrap().bytes_max, 1148, "{size:?}");
+            let mut scheduler = paced("10mbit");
+            let job = scheduler.arrive(Nanos(0), Arrival::of(size));
+            let _ = scheduler.on_sent(Nanos(0), job, 300);
+            assert_eq!(scheduler.poll_grant(Nanos::from_secs(1)).unwrap().bytes_max, 1148, "{size:?}");
         }
     }
 
     #[test]
     fn what_is_foreseen_is_waited_for() {
-        let mut drain = paced("10mbit");
-        drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.pacer_mut().on_foreseen(Nanos(0), 1250, false);
-        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
-        assert_eq!(drain.pacer().ledger().charged_bytes(), 1250);
+        let mut scheduler = paced("10mbit");
+        scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        scheduler.pacer_mut().on_foreseen(Nanos(0), 1250, false);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos::from_micros(700)));
+        assert_eq!(scheduler.pacer().ledger().charged_bytes(), 1250);
     }
 
     #[test]
     fn what_was_foreseen_and_never_came_is_waited_for_no_longer() {
         for (is_read, grant_us) in [(false, 0), (true, 700)] {
-            let mut drain = paced("10mbit");
-            drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-            drain.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
+            let mut scheduler = paced("10mbit");
+            scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+            scheduler.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
             assert_eq!(
-                (drain.poll_timeout(), drain.pacer().ledger().charged_bytes()),
+                (scheduler.poll_timeout(), scheduler.pacer().ledger().charged_bytes()),
                 (Some(Nanos::from_micros(700)), 1250)
             );
-            drain.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
+            scheduler.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
             // Where the queue is read nobody waited for it.
-            let grant_at = drain.poll_timeout().map(|at| at.0 / 1000);
-            assert_eq!((grant_at, drain.pacer().ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
+            let grant_at = scheduler.poll_timeout().map(|at| at.0 / 1000);
+            assert_eq!((grant_at, scheduler.pacer().ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
         }
     }
 
     #[test]
     fn a_new_rate_is_paced_at() {
-        let (mut drain, rate) = (paced("10mbit"), "5mbit".parse().ok());
-        drain.set_pace(Nanos(0), rate);
-        assert_eq!((drain.pacer().pace().rate, drain.pacer().ledger().rate()), (rate, rate));
-        let job = drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        let _ = drain.on_sent(Nanos(0), job, 1448);
-        assert_eq!(drain.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
+        let (mut scheduler, rate) = (paced("10mbit"), "5mbit".parse().ok());
+        scheduler.set_pace(Nanos(0), rate);
+        assert_eq!((scheduler.pacer().pace().rate, scheduler.pacer().ledger().rate()), (rate, rate));
+        let job = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        let _ = scheduler.on_sent(Nanos(0), job, 1448);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
         // Without one, whatever is asked for leaves, and is charged.
-        drain.set_pace(Nanos(0), None);
-        assert_eq!(drain.poll_timeout(), Some(Nanos(0)));
-        let _ = drain.on_sent(Nanos(0), job, 1448);
-        assert_eq!((drain.poll_timeout(), drain.pacer().ledger().charged_bytes()), (Some(Nanos(0)), 2 * 1514));
+        scheduler.set_pace(Nanos(0), None);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos(0)));
+        let _ = scheduler.on_sent(Nanos(0), job, 1448);
+        assert_eq!((scheduler.poll_timeout(), scheduler.pacer().ledger().charged_bytes()), (Some(Nanos(0)), 2 * 1514));
     }
 
     #[test]
     fn a_queue_longer_than_what_was_handed_down_is_looked_at() {
-        let drain = paced("10mbit");
-        assert_eq!([0, 100_000].map(|bytes| drain.pacer().ledger().is_explained(Nanos(0), bytes)), [true, false]);
+        let scheduler = paced("10mbit");
+        assert_eq!([0, 100_000].map(|bytes| scheduler.pacer().ledger().is_explained(Nanos(0), bytes)), [true, false]);
     }
 
     #[test]
     fn the_share_of_others_and_the_promise_are_as_set() {
-        let drain = paced("8mbit").with_foreign_share(300).with_guard(Guard::new(10));
-        assert_eq!(drain.pacer().ledger().foreign().share_permille(), 300);
+        let scheduler = paced("8mbit").with_cross_share(300).with_guard(Guard::new(10));
+        assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 300);
         let bound = Guard::new(10).wait_bound("8mbit".parse().unwrap(), 1514);
-        assert_eq!(drain.wait_bound(Framing::ETHERNET), bound);
+        assert_eq!(scheduler.wait_bound(Framing::ETHERNET), bound);
         assert_eq!(paced("8mbit").wait_bound(Framing::ETHERNET), None);
     }
 
     #[test]
     fn overhead_is_paid_for() {
-        let mut drain = paced("10mbit");
-        drain.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
-        drain.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
-        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(700)));
-        drain.pacer_mut().on_reading(Nanos(0), Reading::own(12_500));
-        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(9_700)));
-        drain.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, false);
-        assert_eq!(drain.poll_timeout(), Some(Nanos::from_micros(8_700)));
+        let mut scheduler = paced("10mbit");
+        scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
+        scheduler.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 1250, refund_bytes: 0 }, false);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos::from_micros(700)));
+        scheduler.pacer_mut().on_reading(Nanos(0), Reading::own(12_500));
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos::from_micros(9_700)));
+        scheduler.pacer_mut().on_correction(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, false);
+        assert_eq!(scheduler.poll_timeout(), Some(Nanos::from_micros(8_700)));
     }
 }
 
@@ -393,10 +395,10 @@ proptest! {
     fn every_byte_is_served_and_no_tick_is_wasted(cases in cases(), guard in 0u32..=1000) {
         let total: u64 = cases.iter().map(|case| case.1).sum();
         for name in policy::NAMES {
-            let mut drain = unit_drain(name).with_guard(Guard::new(guard));
-            let (order, counts) = serve(&mut drain, &cases);
+            let mut scheduler = unit_scheduler(name).with_guard(Guard::new(guard));
+            let (order, counts) = serve(&mut scheduler, &cases);
             prop_assert_eq!(order.matches('x').count() as u64, total);
-            prop_assert!(drain.jobs().is_empty());
+            prop_assert!(scheduler.jobs().is_empty());
             for (tick, served) in order.char_indices() {
                 let arrived: u64 = cases.iter().filter(|c| c.2 <= tick as u64).map(|c| c.1).sum();
                 let sent = order[..tick].matches('x').count() as u64;
@@ -408,9 +410,9 @@ proptest! {
     /// Schrage 1968: at every instant SRPT has no more jobs in the system than any other policy. No tolerance.
     #[test]
     fn srpt_never_has_more_jobs_than_any_other(cases in cases(), guard in 0u32..=1000) {
-        let (_, least) = serve(&mut unit_drain("srpt"), &cases);
+        let (_, least) = serve(&mut unit_scheduler("srpt"), &cases);
         for name in policy::NAMES {
-            let mut other = unit_drain(name).with_guard(Guard::new(guard));
+            let mut other = unit_scheduler(name).with_guard(Guard::new(guard));
             let (_, counts) = serve(&mut other, &cases);
             prop_assert_eq!(least.len(), counts.len());
             for (tick, (srpt, other)) in least.iter().zip(&counts).enumerate() {
@@ -423,8 +425,8 @@ proptest! {
     #[test]
     fn the_same_facts_give_the_same_schedule(cases in cases()) {
         for name in policy::NAMES {
-            let first = serve(&mut unit_drain(name), &cases);
-            prop_assert_eq!(&first, &serve(&mut unit_drain(name), &cases));
+            let first = serve(&mut unit_scheduler(name), &cases);
+            prop_assert_eq!(&first, &serve(&mut unit_scheduler(name), &cases));
         }
     }
 
@@ -437,17 +439,17 @@ proptest! {
     ) {
         let rate = Rate::from_bits_per_s(mbit * 1_000_000).unwrap();
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), behind: Nanos::from_millis(1), ..Pace::UNLIMITED };
-        let mut drain = Drain::new(policy::parse("srpt").unwrap(), pace);
+        let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace);
         for size in sizes {
-            drain.arrive(Nanos(0), Arrival::of(Size::Known(size)));
+            scheduler.arrive(Nanos(0), Arrival::of(Size::Known(size)));
         }
         let grant_max = rate.time_for(Framing::ETHERNET.wire_bytes(pace.grant_bytes(Framing::ETHERNET)));
         let mut now = Nanos::from_secs(1);
         for step in steps {
             now += Nanos(step);
-            while let Some(grant) = drain.poll_grant(now) {
-                let _ = drain.on_sent(now, grant.job, grant.bytes_max);
-                prop_assert!(drain.pacer().ledger().below(now) <= pace.ahead + grant_max);
+            while let Some(grant) = scheduler.poll_grant(now) {
+                let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
+                prop_assert!(scheduler.pacer().ledger().below(now) <= pace.ahead + grant_max);
             }
         }
     }
