@@ -35,39 +35,38 @@ impl Kind {
 pub(super) enum Protocol {
     #[default]
     Http1,
+    Http1OverTls,
     Http2,
+    Http2OverTls,
     Http3,
 }
 
-/// Of one connection.
+/// What waits for a connection is counted in pieces of so much.
+const PIECE_BYTES: usize = 64;
+
+/// Of one connection, in 4 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Holding {
     pub(super) protocol: Protocol,
-    pub(super) is_tls: bool,
     /// Requests and responses under way.
-    pub(super) streams: u16,
-    pub(super) buffered_bytes: u32,
+    pub(super) streams: u8,
+    pub(super) buffered_pieces: u16,
 }
 
 impl Holding {
     fn of(self, kind: Kind) -> u64 {
         let (engine_bytes, stream_bytes) = match self.protocol {
-            Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
-            Protocol::Http2 => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
+            Protocol::Http1 | Protocol::Http1OverTls => (0, HTTP1_STREAM_BYTES),
+            Protocol::Http2 | Protocol::Http2OverTls => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
             Protocol::Http3 => (HTTP3_BYTES, HTTP3_STREAM_BYTES),
         };
         match kind {
             Kind::Tables => TABLES_BYTES,
-            Kind::Tls => {
-                if self.is_tls {
-                    TLS_BYTES
-                } else {
-                    0
-                }
-            }
+            Kind::Tls if matches!(self.protocol, Protocol::Http1OverTls | Protocol::Http2OverTls) => TLS_BYTES,
+            Kind::Tls => 0,
             Kind::Engines => engine_bytes,
             Kind::Streams => u64::from(self.streams) * stream_bytes,
-            Kind::Buffers => self.buffered_bytes.into(),
+            Kind::Buffers => u64::from(self.buffered_pieces) * PIECE_BYTES as u64,
         }
     }
 
@@ -105,26 +104,31 @@ impl Held {
 }
 
 fn multiplexed(holding: Holding) -> usize {
-    if holding.protocol == Protocol::Http1 { 0 } else { holding.streams.into() }
+    match holding.protocol {
+        Protocol::Http1 | Protocol::Http1OverTls => 0,
+        Protocol::Http2 | Protocol::Http2OverTls | Protocol::Http3 => holding.streams.into(),
+    }
 }
 
 impl Conn {
     /// What it holds now, with so many bytes that were made for it and not taken.
     pub(super) fn holds(&self, unsent_bytes: usize) -> Holding {
-        let protocol = match () {
-            () if self.channel.is_quic() => Protocol::Http3,
-            () if self.is_multiplexed() => Protocol::Http2,
-            () => Protocol::Http1,
+        let protocol = match (self.is_multiplexed(), self.channel.is_tls()) {
+            _ if self.channel.is_quic() => Protocol::Http3,
+            (false, false) => Protocol::Http1,
+            (false, true) => Protocol::Http1OverTls,
+            (true, false) => Protocol::Http2,
+            (true, true) => Protocol::Http2OverTls,
         };
         let streams = match self.exchanges.streams() {
             Some(streams) => streams.count(),
             None => self.http1.is_answering().into(),
         };
+        let buffered_pieces = (self.http1.kept_bytes() + unsent_bytes).div_ceil(PIECE_BYTES);
         Holding {
             protocol,
-            is_tls: self.channel.is_tls(),
-            streams: u16::try_from(streams).unwrap_or(u16::MAX),
-            buffered_bytes: u32::try_from(self.http1.kept_bytes() + unsent_bytes).unwrap_or(u32::MAX),
+            streams: u8::try_from(streams).unwrap_or(u8::MAX),
+            buffered_pieces: u16::try_from(buffered_pieces).unwrap_or(u16::MAX),
         }
     }
 }
@@ -136,9 +140,18 @@ mod tests {
     use super::*;
 
     fn holding() -> impl Strategy<Value = Holding> {
-        let protocol = prop_oneof![Just(Protocol::Http1), Just(Protocol::Http2), Just(Protocol::Http3)];
-        (protocol, any::<bool>(), any::<u16>(), any::<u32>()).prop_map(|(protocol, is_tls, streams, buffered_bytes)| {
-            Holding { protocol, is_tls, streams, buffered_bytes }
+        let protocol = prop::sample::select(vec![
+            Protocol::Http1,
+            Protocol::Http1OverTls,
+            Protocol::Http2,
+            Protocol::Http2OverTls,
+            Protocol::Http3,
+        ]);
+        let counts = (any::<u8>(), any::<u16>());
+        (protocol, counts).prop_map(|(protocol, (streams, buffered_pieces))| Holding {
+            protocol,
+            streams,
+            buffered_pieces,
         })
     }
 
@@ -160,6 +173,7 @@ mod tests {
     fn a_stalled_connection_costs_as_measured() {
         let of = |protocol, streams| Holding { protocol, streams, ..Holding::default() }.bytes() >> 10;
         assert_eq!([of(Protocol::Http1, 0), of(Protocol::Http2, 100), of(Protocol::Http3, 100)], [1, 114, 229]);
-        assert_eq!(size_of::<Holding>(), 8);
+        assert_eq!(size_of::<Holding>(), 4);
+        const { assert!(mux::STREAMS_MAX <= u8::MAX as _) };
     }
 }
