@@ -114,11 +114,6 @@ impl Http1 {
         self.deadline = deadline;
     }
 
-    /// The client can ask from now on.
-    pub fn begin_waiting(&mut self, now: Nanos, limits: &Limits) {
-        self.deadline = now + limits.head_timeout;
-    }
-
     /// No whole request has come since the last answer.
     pub fn is_unasked(&self) -> bool {
         matches!(self.phase, Phase::Head) && self.answer == Answer::None && !self.closes

@@ -65,7 +65,7 @@ impl<N: Net> Worker<N> {
         let Some(session) = self.transmitter.session(at).filter(|_| conn.channel.is_handshaking) else { return };
         if !session.is_handshaking() {
             conn.channel.is_handshaking = false;
-            conn.http1.begin_waiting(self.timers.now(), &self.setup.limits);
+            conn.http1.wait_until(self.timers.now() + self.setup.limits.head_timeout);
             if session.speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(at);
