@@ -9,8 +9,8 @@ use super::accept::SEGMENT_BYTES_MIN;
 use super::exchange::{Exchange, Exchanges, Task};
 use super::timers::later;
 use crate::config::Limits;
-use crate::conn::Http1;
 use crate::handler::Reply;
+use crate::http1::Http1;
 use crate::storage::Storage;
 use crate::transmit::{Body, End};
 
