@@ -24,7 +24,7 @@ pub struct Args {
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--locked", "--profile", PROFILE, "--package", "server", "--features", "http3", "--lib"]);
+    command.args(["test", "--locked", "--profile", PROFILE, "--package", "server", "--lib"]);
     command.args(["--", "--exact", TEST, "--nocapture"]);
     command.env("WEIR_SEEDS", args.seeds.to_string()).env("WEIR_SEED", args.seed.to_string());
     // What panics is told with its seed.

@@ -1,4 +1,4 @@
-//! The scheduler: whose bytes are handed down next, and when.
+//! Whose bytes are handed down next, and when.
 //!
 //! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
 //! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
@@ -11,22 +11,29 @@
 //! of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is
 //! outstanding at a time.
 //!
-//! A connection that carries many responses at once is a connection ([`Scheduler::open`]); one that carries one at a time needs none, and its jobs
-//! stand in the order by themselves: a connection opened and closed around each would take a microsecond more.
+//! A connection of many responses at once is opened ([`Scheduler::open`]); one of HTTP/1.1 need not be, and its jobs stand in the order by
+//! themselves: opening and closing one around each would take a microsecond more.
 //!
 //! Three owners do the work: [`Jobs`] has the jobs and connections, [`Order`] the ready ones, [`Pacer`] the link.
 
+pub(crate) mod connection;
+pub(crate) mod guard;
+pub(crate) mod job;
+pub(crate) mod jobs;
 mod limits;
+pub(crate) mod order;
+pub(crate) mod path;
+pub(crate) mod run_queue;
 
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
 use crate::classes::{ClassSpec, ClassTable};
-use crate::connection::{ConnectionId, Precedence, Why};
-use crate::job::NO_CONNECTION;
-use crate::jobs::Jobs;
-use crate::order::Order;
-use crate::pacer::Pacer;
+use crate::pacing::pacer::Pacer;
+use crate::scheduler::connection::{ConnectionId, Precedence, Why};
+use crate::scheduler::job::NO_CONNECTION;
+use crate::scheduler::jobs::Jobs;
+use crate::scheduler::order::Order;
 use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, WaitBound};
 use limits::Limits;
 
@@ -72,7 +79,7 @@ impl Progress {
     }
 }
 
-/// What can be held up: a job alone, or a connection and all that is on it.
+/// What can be held up: a job, or a connection and all that is on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),

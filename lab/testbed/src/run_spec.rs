@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"caddy\""), Qdisc::Cake);
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nqdisc = \"fq_codel\""), Qdisc::FqCodel);
         assert_eq!(qdisc("qdisc = \"cake\"", "server = \"nginx\"\nattach = \"las\""), Qdisc::Bands);
-        assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\ndrain = \"bands\""), Qdisc::Bands);
+        assert_eq!(qdisc("", "server = \"weir\"\npolicy = \"srpt\"\nshaping = \"bands\""), Qdisc::Bands);
     }
 
     #[test]
@@ -373,10 +373,10 @@ mod tests {
     #[test]
     fn what_cannot_go_together_is_said() {
         for (more, run, says) in [
-            ("", "server = \"caddy\"\ndrain = \"bands\"", "run `a`: caddy knows no policy or shaping"),
+            ("", "server = \"caddy\"\nshaping = \"bands\"", "run `a`: caddy knows no policy or shaping"),
             (
                 "",
-                "server = \"weir\"\ndrain = \"bands\"\nqdisc = \"cake\"",
+                "server = \"weir\"\nshaping = \"bands\"\nqdisc = \"cake\"",
                 "run `a`: shaping `bands` into qdisc `cake`",
             ),
             ("", "server = \"nginx\"\nattach = \"las\"\nqdisc = \"fifo\"", "run `a`: attach has nothing to order"),

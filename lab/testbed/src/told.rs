@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_run_is_told_its_own_else_the_experiment_s_else_the_link() {
         let told = |top: &str, run: &str| {
-            let experiment = parse(top, &format!("server = \"weir\"\ndrain = \"paced\"\n{run}")).unwrap();
+            let experiment = parse(top, &format!("server = \"weir\"\nshaping = \"paced\"\n{run}")).unwrap();
             experiment.told_to(experiment.runs().next().unwrap()).to_string()
         };
         assert_eq!(told("", ""), "10mbit");

@@ -8,7 +8,7 @@ use units::{Nanos, Rate};
 use crate::classes::ClassesConfig;
 use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
 use crate::kept::Keeper;
-use crate::log::LogConfig;
+use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
 use crate::service::{PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;

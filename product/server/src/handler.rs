@@ -10,7 +10,7 @@ use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, mul
 use units::Nanos;
 
 use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
-use crate::log::Log;
+use crate::logging::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
 

@@ -18,7 +18,7 @@ use crate::files::{Cache, CacheLimits, Lookups};
 use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
-use crate::log::{Log, LogConfig, Logs};
+use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
 use crate::objectives::{Status, StatusChannel};
 use crate::places::Places;

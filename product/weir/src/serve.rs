@@ -16,12 +16,12 @@ use std::time::Duration;
 use clap::ValueEnum;
 use cli::Failure;
 use config::UplinkRate;
-use server::log::LogConfig;
+use server::logging::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, log,
+    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -449,8 +449,8 @@ fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {
     LogConfig {
         path: (path.as_os_str() != "-").then_some(path),
         format: match format {
-            LogFormat::Combined => log::Format::Combined,
-            LogFormat::Json => log::Format::Json,
+            LogFormat::Combined => logging::Format::Combined,
+            LogFormat::Json => logging::Format::Json,
         },
     }
 }

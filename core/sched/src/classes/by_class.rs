@@ -2,9 +2,9 @@ use units::{Nanos, Rate};
 
 use super::lane::{Lane, Local, Sharer};
 use super::{CLASSES_MAX, ClassSpec, PRIORITIES, WEIGHT_MAX};
+use crate::policy::virtual_time::VirtualTime;
 use crate::policy::{ClientShare, Policy};
-use crate::run_queue::{Key, RunQueue};
-use crate::virtual_time::VirtualTime;
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path};
 
 /// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half a percent, and 64 bits

@@ -2,7 +2,7 @@
 
 use units::{Nanos, Rate};
 
-use crate::run_queue::{Key, RunQueue};
+use crate::scheduler::run_queue::{Key, RunQueue};
 
 /// What a class that is let go late may catch up; more would be a burst above its rate.
 const LATE_MAX: Nanos = Nanos::from_millis(2);

@@ -15,6 +15,7 @@
 mod by_class;
 mod ceilings;
 mod lane;
+pub(crate) mod slots;
 
 use units::Rate;
 

@@ -3,7 +3,7 @@ use std::str::FromStr;
 use units::{ParseError, Rate};
 
 use crate::UplinkRate;
-use crate::pace::BLIND_PERMILLE;
+use crate::pacing::pace::BLIND_PERMILLE;
 
 /// Nothing makes the pace slower than this.
 pub(super) const FLOOR: u64 = 64_000;

@@ -10,7 +10,7 @@
 
 use super::Rank;
 use super::learner::{Learner, Rule};
-use crate::run_queue::{Key, RunQueue};
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy, Size};
 
 /// Linux's `prio` discipline has this many (tc-prio(8)).

@@ -27,7 +27,7 @@ use std::str::FromStr;
 
 use units::{Nanos, Rate};
 
-use crate::run_queue::{Key, RunQueue};
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, grow};
 
 /// The least allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients are held back; larger: a splitter

@@ -9,9 +9,9 @@
 //! nothing at all may be preferred; bad in the mean: a short response pays for every long one in the system.
 //! A size that is not known makes no difference.
 
-use crate::job::NO_CONNECTION;
-use crate::run_queue::{Key, RunQueue};
-use crate::virtual_time::VirtualTime;
+use crate::policy::virtual_time::VirtualTime;
+use crate::scheduler::job::NO_CONNECTION;
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Policy};
 
 #[derive(Default)]

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::blind_rank;
-use crate::run_queue::Key;
+use crate::scheduler::run_queue::Key;
 use crate::{Job, Path, Paths, Policy};
 
 pub struct Fcf {

@@ -13,8 +13,8 @@
 //! shares the virtual link until it ends, and ranks at where it started plus what it has attained, its turn under
 //! `fair`: it takes no more from the others than its equal share.
 
-use crate::run_queue::{Key, RunQueue};
-use crate::virtual_time::VirtualTime;
+use crate::policy::virtual_time::VirtualTime;
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Policy, Size};
 
 #[derive(Default)]

@@ -20,6 +20,7 @@ mod ranked;
 mod spec;
 mod srpt;
 mod srrt;
+pub(crate) mod virtual_time;
 
 pub use bands::{BANDS_MAX, Bands};
 pub use client_share::{

@@ -7,7 +7,7 @@
 //! nothing is ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
 
 use super::fair::{TurnQueue, Turns};
-use crate::run_queue::Key;
+use crate::scheduler::run_queue::Key;
 use crate::{Job, Policy, Size};
 
 pub struct QuickFix {

@@ -1,4 +1,4 @@
-use crate::run_queue::{Key, RunQueue};
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy};
 
 /// A number per job, lower drains first. It is a function of the job and its path alone, worked out again only when

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use units::Nanos;
 
 use crate::classes::{Ceilings, ClassSpec, ClassTable};
-use crate::job::NO_CONNECTION;
-use crate::jobs::Jobs;
-use crate::order::Order;
+use crate::scheduler::job::NO_CONNECTION;
+use crate::scheduler::jobs::Jobs;
+use crate::scheduler::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
 
 /// Jobs of classes at their greatest rate that the guard passes over in one look.

@@ -234,7 +234,7 @@ mod tests {
 
     fn experiment() -> Experiment {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"off\"\nserver = \"weir\"\n\
-            [[run]]\nname = \"srpt\"\nserver = \"weir\"\npolicy = \"srpt\"\ndrain = \"paced\"\nflags = [\"--workers\", \"1\"]\n";
+            [[run]]\nname = \"srpt\"\nserver = \"weir\"\npolicy = \"srpt\"\nshaping = \"paced\"\nflags = [\"--workers\", \"1\"]\n";
         Experiment::parse(text, Path::new("x.toml")).unwrap()
     }
 
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_configuration_is_filled_in_and_run() {
         let text = "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\nfill = { max_a = 5 }\n\
-            [[run]]\nname = \"own\"\nserver = \"weir\"\ndrain = \"paced\"\n\
+            [[run]]\nname = \"own\"\nserver = \"weir\"\nshaping = \"paced\"\n\
             config = \"\"\"\n[uplink]\nrate = \"{link}\"\nshaping = \"{shaping}\"\n[server]\naccess_log = \"{access_log}\"\n\
             [[listener]]\naddress = \"{address}\"\n# {max_a}\n\"\"\"\n";
         let experiment = Experiment::parse(text, Path::new("x.toml")).unwrap();

@@ -25,7 +25,7 @@ use crate::config::Limits;
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::handler::Handler;
 use crate::listen::Listener;
-use crate::log::{Format, Log, LogConfig, Logs, Unthreaded};
+use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::transmit::{Notice, Transmitter};

@@ -10,7 +10,7 @@ use tls::{Acceptor, Tickets};
 use super::{SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Root, Roots, SiteNumber};
-use crate::log::{Log, LogConfig};
+use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
 

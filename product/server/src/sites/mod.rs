@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use config::Answers;
 
 use crate::files::{self, SiteNumber};
-use crate::log::LogConfig;
+use crate::logging::LogConfig;
 pub use current::{Current, Served, Wanted};
 pub use pages::PageError;
 use pages::Pages;

@@ -11,8 +11,8 @@ use super::held::Holding;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::later;
 use crate::config::Limits;
-use crate::conn::Http1;
 use crate::handler::Reply;
+use crate::http1::Http1;
 use crate::storage::Storage;
 use crate::transmit::{Body, End};
 

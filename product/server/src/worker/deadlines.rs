@@ -5,7 +5,7 @@
 use units::Nanos;
 
 use super::Worker;
-use crate::conn::Late;
+use crate::http1::Late;
 use crate::net::Net;
 
 /// Places that are looked at in every turn of a sweep, however little time is left.

@@ -10,7 +10,7 @@ use super::conn::Conn;
 use super::exchange::ExchangeId;
 use super::journal::Context;
 use super::line::Line;
-use crate::log::{AccessLog, Outcome, Sizes, Times};
+use crate::logging::{AccessLog, Outcome, Sizes, Times};
 use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 

@@ -8,9 +8,9 @@ use super::Worker;
 use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
-use crate::conn::Event;
 use crate::files::SiteNumber;
 use crate::handler;
+use crate::http1::Event;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream};
 

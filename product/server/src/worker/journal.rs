@@ -13,7 +13,7 @@ use super::ending::{ERROR_STATUS_MIN, Ending};
 use super::failures::{Failures, Kind};
 use super::line::Line;
 use crate::classes::Assigned;
-use crate::log::{AccessLog, Entry, Log, Outcome};
+use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
 
@@ -166,7 +166,7 @@ impl Journal {
 mod tests {
     use super::*;
     use crate::classes::ClassesConfig;
-    use crate::log::Logs;
+    use crate::logging::Logs;
     use crate::threads::Threads;
 
     fn assigned() -> Assigned {

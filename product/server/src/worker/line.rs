@@ -3,7 +3,7 @@ use std::sync::Arc;
 use http::{Request, Shown};
 use units::Nanos;
 
-use crate::log::{Log, Requested};
+use crate::logging::{Log, Requested};
 
 /// What the access log and the objectives will say of a response that is still being sent.
 pub struct Line {

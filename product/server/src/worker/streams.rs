@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 and HTTP/3: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection's carrier.
+//! Connections of HTTP/2 and HTTP/3: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection.
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 

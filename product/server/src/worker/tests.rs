@@ -11,7 +11,7 @@ use super::*;
 use crate::clients::{ClientLimits, Clients};
 use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::handler::Handler;
-use crate::log::{Format, Log, LogConfig, Logs};
+use crate::logging::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;

@@ -238,8 +238,8 @@ mod tests {
             let above = configuration.settings.process.access_log;
             site_config(&configuration.sites[0], above.as_ref(), Path::new("/etc"), 443).log
         };
-        let log = |path: Option<&str>, format| Some(server::log::LogConfig { path: path.map(Into::into), format });
-        let (combined, json) = (server::log::Format::Combined, server::log::Format::Json);
+        let log = |path: Option<&str>, format| Some(server::logging::LogConfig { path: path.map(Into::into), format });
+        let (combined, json) = (server::logging::Format::Combined, server::logging::Format::Json);
         let above = "access_log = '/a'\nlog_format = 'json'";
         assert_eq!(of("", ""), None);
         assert_eq!(of("", "log_format = 'json'"), None);

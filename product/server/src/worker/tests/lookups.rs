@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::files::fake_disk::FakeDisk;
-use crate::log::{Format, LogConfig};
+use crate::logging::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
 use crate::worker::line::Line;
 

@@ -2,7 +2,7 @@ use units::Nanos;
 use units::wire::Framing;
 
 use crate::Path;
-use crate::connection::{Waits, Why};
+use crate::scheduler::connection::{Waits, Why};
 
 /// In place of a rank: the job stands for itself.
 pub(crate) const OWN_RANK: u64 = u64::MAX;

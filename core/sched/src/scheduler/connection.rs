@@ -1,4 +1,4 @@
-//! A connection: one connection, the jobs on it, and which of them it offers.
+//! A connection of several responses: the jobs on it, and the one that it offers to the order.
 //!
 //! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order is then one of two levels: a connection offers its best ready job,
 //! and the policy orders what is offered. The least of the leasts is the least, so for a policy by rank nothing is lost by that; and what a
@@ -32,7 +32,7 @@ impl Default for Precedence {
     }
 }
 
-/// Why a job or a connection is not ready. It is ready when the last reason is gone.
+/// Why a job, or a connection, is not ready. It is ready when the last reason is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Its socket is full, or the connection's window is shut.

@@ -7,7 +7,7 @@
 
 use units::wire::Framing;
 
-use crate::job::Packed;
+use crate::scheduler::job::Packed;
 
 /// TCP's own count of what it sent on a connection, first transmissions and repetitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

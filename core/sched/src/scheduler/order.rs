@@ -2,10 +2,10 @@
 
 use units::Nanos;
 
-use crate::connection::Standing;
-use crate::job::{NO_CONNECTION, OWN_RANK};
-use crate::jobs::Jobs;
-use crate::run_queue::{Key, RunQueue};
+use crate::scheduler::connection::Standing;
+use crate::scheduler::job::{NO_CONNECTION, OWN_RANK};
+use crate::scheduler::jobs::Jobs;
+use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
 pub struct Order {

@@ -12,7 +12,7 @@
 
 use units::{Nanos, Rate};
 
-use crate::ledger::{PACKET_BYTES, Reading, Watched};
+use crate::pacing::ledger::{PACKET_BYTES, Reading, Watched};
 
 /// The share of the link that cross traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
 /// half, what two equals would get.

@@ -3,9 +3,9 @@
 use units::Nanos;
 use units::wire::Framing;
 
-use crate::connection::{Connection, ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
 use crate::grow::{grow_to, reserve_one};
-use crate::job::{NO_CONNECTION, OWN_RANK};
+use crate::scheduler::connection::{Connection, ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
+use crate::scheduler::job::{NO_CONNECTION, OWN_RANK};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 

@@ -13,7 +13,7 @@
 
 use units::{Nanos, Rate};
 
-use crate::cross_traffic::{CrossTraffic, Presence};
+use crate::pacing::cross_traffic::{CrossTraffic, Presence};
 
 /// A full Ethernet packet: the unit of what cannot be told from a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;

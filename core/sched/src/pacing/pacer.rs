@@ -3,8 +3,8 @@
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use crate::handshakes::Handshakes;
-use crate::overtaking::Overtaking;
+use crate::pacing::handshakes::Handshakes;
+use crate::pacing::overtaking::Overtaking;
 use crate::{Correction, Ledger, Pace, Reading};
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-use crate::overtaking;
+use crate::pacing::overtaking;
 
 /// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
 /// bytes on the wire is a little short.
