@@ -1,11 +1,11 @@
 //! Connections as state machines: bytes and instants in, events and bytes out. They know no socket and no clock; the worker's loop has
 //! both, and tests play them.
 
-pub mod http1;
+mod connection;
 mod received;
 mod request_body;
 
-pub use http1::{Event, Http1, Late};
+pub use connection::{Event, Http1, Late};
 
 #[cfg(test)]
 mod tests;
