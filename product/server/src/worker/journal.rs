@@ -9,9 +9,9 @@ use std::time::Duration;
 use http::Request;
 use units::Nanos;
 
-use super::ending::{ERROR_STATUS_MIN, Ending};
 use super::failures::{Failures, Kind};
 use super::line::Line;
+use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
@@ -77,7 +77,14 @@ impl Journal {
     }
 
     /// A response has ended; counts it for the objectives. `clock` is for one that ended just now.
-    pub(super) fn count(&mut self, now: Nanos, class: u16, line: &Line, ending: &Ending, clock: impl Fn() -> Nanos) {
+    pub(super) fn count(
+        &mut self,
+        now: Nanos,
+        class: u16,
+        line: &Line,
+        ending: &ResponseEnd,
+        clock: impl Fn() -> Nanos,
+    ) {
         let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
         let (ended_at, cut) = ending.measured();
         let ended = Ended {
@@ -91,7 +98,7 @@ impl Journal {
     }
 
     /// Writes the line of a response that has ended to its log, if it has one; `clock` is the time, also since 1970.
-    pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: Ending, context: &Context<'_>) {
+    pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
         let entry = Entry {
@@ -206,8 +213,8 @@ mod tests {
         line.is_measured = true;
         (line.status, line.head_bytes, line.body_bytes) = (200, 100, 1000);
         let clock = || Nanos::from_millis(201);
-        journal.count(Nanos::from_millis(201), 0, &line, &Ending::now(), clock);
-        journal.count(Nanos::from_millis(201), 0, &line, &Ending::now().cut(7, Outcome::Reset), clock);
+        journal.count(Nanos::from_millis(201), 0, &line, &ResponseEnd::now(), clock);
+        journal.count(Nanos::from_millis(201), 0, &line, &ResponseEnd::now().cut(7, Outcome::Reset), clock);
         assert!(journal.wake_at().is_some(), "a response took longer than its objective");
         let class = status(&mut journal, &status_channel).classes.remove(0);
         assert_eq!((class.responses, class.bytes), (2, 1107));

@@ -4,9 +4,9 @@ use sched::Precedence;
 use units::Nanos;
 
 use super::budget::BYTES_PER_TURN_MAX;
-use super::ending::{Ending, outcome_of};
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::response_end::{ResponseEnd, outcome_of};
 use super::{Order, Worker};
 use crate::handler::Reply;
 use crate::net::Net;
@@ -89,7 +89,7 @@ impl<N: Net> Worker<N> {
         match direct {
             Direct::Sent(buffer) => {
                 self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
-                self.on_sent(at, Ending::now());
+                self.on_sent(at, ResponseEnd::now());
             }
             Direct::Begun(job) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
@@ -97,7 +97,7 @@ impl<N: Net> Worker<N> {
             }
             Direct::Failed(failure) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
-                self.report(at.into(), &failure, bytes, Ending::now());
+                self.report(at.into(), &failure, bytes, ResponseEnd::now());
                 self.close(at);
             }
         }
@@ -160,7 +160,7 @@ impl<N: Net> Worker<N> {
         if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
-        let (id, ending) = (ExchangeId { at, stream: departure.stream }, Ending::of(&departure));
+        let (id, ending) = (ExchangeId { at, stream: departure.stream }, ResponseEnd::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();
         let exchange = self.conns.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
@@ -191,7 +191,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    pub(super) fn report(&mut self, id: ExchangeId, failure: &Failure, sent_bytes: u64, ending: Ending) {
+    pub(super) fn report(&mut self, id: ExchangeId, failure: &Failure, sent_bytes: u64, ending: ResponseEnd) {
         let (now, peer) = (self.timers.now(), self.conns[id.at].peer());
         match failure {
             Failure::Truncated { path } => {
@@ -215,7 +215,7 @@ impl<N: Net> Worker<N> {
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.
-    fn on_sent(&mut self, at: usize, ending: Ending) {
+    fn on_sent(&mut self, at: usize, ending: ResponseEnd) {
         self.log(at.into(), ending);
         let conn = &mut self.conns[at];
         conn.has_answered = true;

@@ -22,27 +22,27 @@ pub(super) const UNANSWERED_STATUS: u16 = 499;
 
 /// How far a response came, and when. Instants that nobody noted are those of the telling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Ending {
+pub(super) struct ResponseEnd {
     /// Where that was not all: bytes, head included, and how it ended.
     cut: Option<(u64, Outcome)>,
     first_byte_at: Option<Nanos>,
     at: Option<Nanos>,
 }
 
-impl Ending {
+impl ResponseEnd {
     /// Just now, as a whole.
-    pub fn now() -> Ending {
-        Ending::default()
+    pub fn now() -> ResponseEnd {
+        ResponseEnd::default()
     }
 
     /// As a whole.
-    pub fn of(departure: &Departure) -> Ending {
-        Ending { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
+    pub fn of(departure: &Departure) -> ResponseEnd {
+        ResponseEnd { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
     }
 
     /// The same, cut after so many bytes.
-    pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> Ending {
-        Ending { cut: Some((sent_bytes, outcome)), ..self }
+    pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> ResponseEnd {
+        ResponseEnd { cut: Some((sent_bytes, outcome)), ..self }
     }
 
     /// Where it was cut.
@@ -91,14 +91,14 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
 
 impl<N: Net> Worker<N> {
     /// Logs a response, once.
-    pub(super) fn log(&mut self, id: ExchangeId, ending: Ending) {
+    pub(super) fn log(&mut self, id: ExchangeId, ending: ResponseEnd) {
         let exchange = self.conns.exchange(id);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.journal.count(self.timers.now(), class, &line, &ending, || self.net.now());
         self.write_line(id, class, &line, ending);
     }
 
-    fn write_line(&mut self, id: ExchangeId, class: u16, line: &Line, ending: Ending) {
+    fn write_line(&mut self, id: ExchangeId, class: u16, line: &Line, ending: ResponseEnd) {
         if line.log.is_some() {
             let conn = &self.conns[id.at];
             let context = Context {
@@ -131,7 +131,7 @@ impl<N: Net> Worker<N> {
         if let (class, Some(mut line)) = (exchange.class, exchange.line.take()) {
             line.status = UNANSWERED_STATUS;
             let outcome = outcome_of(&Failure::Disconnected, self.timers.is_time_up());
-            self.write_line(id, class, &line, Ending::now().cut(0, outcome));
+            self.write_line(id, class, &line, ResponseEnd::now().cut(0, outcome));
         }
     }
 
