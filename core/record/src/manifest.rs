@@ -17,7 +17,7 @@ pub struct Manifest {
     pub server: String,
     /// Policy name, or `fair` for a server that has none.
     pub policy: String,
-    /// Scheduler name, or `off`.
+    /// Shaping: off, paced or bands; of other servers the queue below them.
     /// Called `drain` in results of before.
     #[serde(alias = "drain")]
     pub shaping: String,

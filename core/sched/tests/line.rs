@@ -7,7 +7,7 @@ use units::Nanos;
 const PACKET_FOR: Nanos = Nanos(1_211_200);
 const NOW: Nanos = Nanos::from_secs(1);
 
-fn drain(name: &str) -> Scheduler {
+fn scheduler(name: &str) -> Scheduler {
     Scheduler::new(policy::parse(name).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
 }
 
@@ -22,7 +22,7 @@ fn pump(scheduler: &mut Scheduler, now: Nanos) -> Option<Nanos> {
 /// Two were, and stood below us until the queue had run empty: nobody could overtake the second.
 #[test]
 fn after_a_pause_one_packet_is_handed_down() {
-    let mut scheduler = drain("srpt");
+    let mut scheduler = scheduler("srpt");
     let job = scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
     assert_eq!(pump(&mut scheduler, NOW), Some(PACKET_FOR));
     assert_eq!(scheduler.jobs().get(job).unwrap().attained, 1448);
@@ -35,7 +35,7 @@ fn after_a_pause_one_packet_is_handed_down() {
 /// Time in which somebody waited and we did not come is not the line's to lose: with a little more than our pace it catches up.
 #[test]
 fn what_we_are_late_by_is_caught_up() {
-    let mut scheduler = drain("srpt");
+    let mut scheduler = scheduler("srpt");
     scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
     pump(&mut scheduler, NOW);
     let late = NOW + PACKET_FOR + Nanos::from_micros(500);
@@ -56,7 +56,7 @@ fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue
     for (handshake, wire_bytes, waits) in
         [(NEAR, 66, true), (NEAR, 1514, false), (Nanos::from_millis(2), 66, false), (Nanos::from_millis(1), 66, true)]
     {
-        let mut scheduler = drain("srpt");
+        let mut scheduler = scheduler("srpt");
         scheduler.pacer_mut().on_handshake(handshake);
         scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
         scheduler.pacer_mut().on_foreseen(NOW, wire_bytes, true);

@@ -90,7 +90,7 @@ pub struct Args {
     /// Policy of the server, for the manifest
     #[arg(long, default_value = "unknown")]
     policy: String,
-    /// Scheduler of the server, for the manifest
+    /// Shaping of the server, for the manifest
     #[arg(long, default_value = "unknown")]
     shaping: String,
     /// Print one JSON object instead of the table

@@ -59,7 +59,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match cli::parse::<Cli>("weirlab", |_| None).command {
+    let outcome = match cli::parse::<Cli>("weirlab", config::gone).command {
         Command::Trace(command) => trace::main(command),
         Command::Load(args) => load::main(*args),
         Command::Run(args) => run::main(args),

@@ -92,6 +92,7 @@ fn every_flag_reaches_the_model() {
 fn a_mistake_is_one_line_that_names_its_field() {
     let base = "--policy srpt --dist exponential:mean=5000 --rho 0.5 --seconds 1";
     for (flags, says) in [
+        ("--drain paced", "`--drain` is gone: write --shaping"),
         ("--shaping full", "--shaping: unknown value `full`; expected one of off, paced, bands"),
         ("--shaping bands", "shaping `bands` needs a policy with bands"),
         ("--bottleneck fifo:x", "--bottleneck: `fifo:x`"),

@@ -1,7 +1,7 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
 //! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
-//! file and builds head and body, [`transmit`] sends them as the scheduler grants, in the worker's own turn. With the scheduler `paced` there is one
+//! file and builds head and body, [`transmit`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
 mod classes;

@@ -65,7 +65,7 @@ impl Jobs {
         self.connection(id).into_iter().flat_map(Connection::jobs).map(|(slot, number)| JobId { slot, number })
     }
 
-    /// Whether the connection is open and its connection takes no more.
+    /// Whether the connection is open and takes no more.
     pub fn is_blocked(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.waits.contains(Why::Connection))
     }

@@ -10,7 +10,7 @@ use units::{Nanos, Rate, wire};
 use super::bottleneck::{Discipline, Shape};
 use super::tcp::{Congestion, Settings};
 
-/// One run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, the shaping off, a FIFO of 100.
+/// One run. `Default` is today's Linux on a link of 10 Mbit/s without delay or loss, shaping off, a FIFO of 100.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub link: Rate,
@@ -18,14 +18,14 @@ pub struct Config {
     pub bottleneck: Discipline,
     pub shaping: Shaping,
     pub policy: PolicySpec,
-    /// Thousandths of the bytes that the shaping gives to the oldest response, if paced; at most 1000.
+    /// Thousandths of the bytes that paced shaping gives to the oldest response; at most 1000.
     pub guard_permille: u32,
     /// Whether a response goes to a better band at once, as in the papers, or when nothing of its connection waits in a worse one,
     /// as the server does it.
     pub promotes_at_once: bool,
-    /// Whether a paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
+    /// Whether paced shaping can read the queue below; if not it keeps to 98 % of the link, as the server does.
     pub sees_queue: bool,
-    /// What a paced shaping is told of the rate that cannot read the queue below; `None` tells it the link's.
+    /// The rate that paced shaping is told where it cannot read the queue below; `None` tells it the link's.
     pub told: Option<Bounds>,
     /// The link's rate changes to these, in order of time.
     pub rate_changes: Vec<(Nanos, Rate)>,
@@ -52,7 +52,7 @@ pub struct Config {
 pub enum Shaping {
     /// Socket buffers take all at once: TCP and the bottleneck's queue decide.
     Off,
-    /// Weir's writer: a shaping at the pace of the link hands bytes to sockets that hold two unsent segments at most.
+    /// Weir's writer: at the pace of the link it hands bytes to sockets that hold two unsent segments at most.
     Paced,
     /// Socket buffers take all at once; every packet is marked with the band its response has then.
     Bands,

@@ -169,7 +169,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
         }
     }
 
-    /// The response has its job: what the scheduler's kind makes of it.
+    /// The response has its job: what the shaping makes of it.
     pub fn dispatch(&mut self, id: ConnId, job: JobId, bytes: u64) {
         if self.by_job.len() <= job.slot() {
             self.by_job.resize(job.slot() + 1, id);

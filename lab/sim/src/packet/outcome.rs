@@ -27,7 +27,7 @@ pub struct Outcome {
     /// What the link carried, as it counts it, and how much of it was payload sent before.
     pub link_bytes: u64,
     pub resent_bytes: u64,
-    /// What a paced scheduler charged to it; what has left and what was charged are the same once connections have ended.
+    /// What paced shaping charged to it; what has left and what was charged are the same once connections have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
     /// Of the whole run's time the share in which the link was busy.
@@ -61,7 +61,7 @@ pub struct Sample {
     pub completed: u32,
     pub response_time_ms_mean: f64,
     pub first_byte_ms_mean: f64,
-    /// The pace of a paced scheduler, bits per second; none where sockets take what they will.
+    /// The pace of paced shaping, bits per second; none where sockets take what they will.
     pub pace_bps: Option<u64>,
     /// What the link has carried so far, and what waits for it.
     pub link_bytes: u64,

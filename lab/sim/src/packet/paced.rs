@@ -23,7 +23,7 @@ const WRITE_BYTES_MAX: u64 = 64 << 10;
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const READ_EVERY: Nanos = Nanos::from_micros(500);
 
-/// What a paced scheduler has beside itself.
+/// What paced shaping has beside the scheduler.
 #[derive(Default)]
 pub struct Writer {
     /// When it last read the queue below.

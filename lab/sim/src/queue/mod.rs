@@ -67,7 +67,7 @@ pub struct Config {
     pub class_of: ClassOf,
     /// The classes of a `weir.toml`, in place of the policy: the order, the rates and the slots that the server gives them.
     pub class_table: Option<ClassTable>,
-    /// Jobs come on so many connections in turn, each a carrier of the scheduler and its own share of a policy that takes turns; a job that
+    /// Jobs come on so many connections in turn, each one of the scheduler's and its own share of a policy that takes turns; a job that
     /// finds its connection full has one of its own. `None`: every job has.
     pub connections: Option<NonZeroU32>,
     /// Connections that carry several jobs stand in the order as carriers; else each job stands by itself, whatever it comes on.

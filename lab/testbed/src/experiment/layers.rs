@@ -92,7 +92,12 @@ impl Sources {
     }
 
     pub(crate) fn toml_error(&self, error: &toml::de::Error) -> LabError {
-        self.error(error.span().map_or(0, |span| span.start), crate::tool::one_line(error.message()))
+        let reason = match error.message() {
+            // Its name in experiments of before.
+            message if message.starts_with("unknown field `drain`") => "`drain` is gone: write shaping".into(),
+            message => crate::tool::one_line(message),
+        };
+        self.error(error.span().map_or(0, |span| span.start), reason)
     }
 }
 

@@ -292,6 +292,7 @@ shaping = "paced"
         assert!(said.starts_with("x.toml:3: unknown field `rhoo`"), "{said}");
         let said = wrong("policy = \"srpt\"", "polcy = \"srpt\"");
         assert!(said.starts_with("x.toml:13: unknown field `polcy`"), "{said}");
+        assert_eq!(wrong("shaping = \"paced\"", "drain = \"paced\""), "x.toml:14: `drain` is gone: write shaping");
     }
 
     #[test]

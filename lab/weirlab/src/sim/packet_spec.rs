@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// All have defaults: today's Linux on a link without delay and loss, the shaping off, a FIFO of 100 packets under an HTB.
+/// All have defaults: today's Linux on a link without delay and loss, shaping off, a FIFO of 100 packets under an HTB.
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Only with --model packet")]
@@ -99,15 +99,15 @@ pub struct PacketSpec {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// Thousandths of the bytes that a paced shaping gives to the oldest response [default: 10, as the server]
+    /// Thousandths of the bytes that paced shaping gives to the oldest response [default: 10, as the server]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<u32>,
-    /// The rate that a paced shaping is told with --tcp router, where it cannot see the queue [default: the link's]
+    /// The rate that paced shaping is told with --tcp router, where it cannot see the queue [default: the link's]
     #[arg(long, value_name = "RATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
-    /// When a response goes to a better band, with the shaping bands: idle (when none of its packets waits in a worse one) or plain
+    /// When a response goes to a better band, with shaping bands: idle (when none of its packets waits in a worse one) or plain
     /// (at once) [default: idle, as the server; plain with --tcp 2003]
     #[arg(long, value_name = "WHEN")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,7 +44,7 @@ pub(super) struct Shared {
     full: BTreeMap<u64, usize>,
     full_count: u64,
     /// Owners of those to which time has happened.
-    stirred: Vec<u64>,
+    woken: Vec<u64>,
     /// Memory for datagrams.
     spare: Datagrams,
 }
@@ -94,8 +94,8 @@ impl<S: Socket> Transmitter<S> {
     }
 
     /// Owners of the connections to which time has happened since this was last called.
-    pub fn stirred(&mut self) -> std::vec::Drain<'_, u64> {
-        self.shared.stirred.drain(..)
+    pub fn woken(&mut self) -> std::vec::Drain<'_, u64> {
+        self.shared.woken.drain(..)
     }
 
     /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
@@ -138,7 +138,7 @@ impl<S: Socket> Transmitter<S> {
             if let Err(broken) = quic.session.on_timeout(now) {
                 quic.broken = Some(broken);
             }
-            self.shared.stirred.push(owner);
+            self.shared.woken.push(owner);
             self.on_stirred(now, at);
         }
     }

@@ -1,6 +1,6 @@
 //! What the kernel is told about the packets of a response, so that it can order what we hand down.
 //!
-//! With the scheduler `bands` a queueing discipline has a few queues and serves the first that holds anything; the socket's
+//! With shaping `bands` a queueing discipline has a few queues and serves the first that holds anything; the socket's
 //! SO_PRIORITY says which queue its packets go to. The kernel stamps a packet with the priority of the moment it is sent, so a
 //! response that lies in the socket buffer as a whole keeps the band it began with, however little of it is left (000
 //! section 3.2 found the buffer's size to be what decides). Hence bytes are handed down in bursts

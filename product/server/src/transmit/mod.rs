@@ -1,6 +1,6 @@
 //! The response write path: what is sent is what the scheduler grants.
 //!
-//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Scheduler`] for grants. With the scheduler
+//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Scheduler`] for grants. With shaping
 //! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
 //! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.

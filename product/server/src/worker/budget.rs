@@ -24,10 +24,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub fn begin_turn(&mut self) {
-        self.handshakes = 0;
-        {
-            self.quic_handshakes = 0;
-        }
+        (self.handshakes, self.quic_handshakes) = (0, 0);
     }
 
     /// The next connection is read.

@@ -97,8 +97,10 @@ impl Connections {
         let Some(conn) = self.slots.get_mut(at) else { return };
         let holding = conn.holds(unsent_bytes());
         let before = std::mem::replace(&mut conn.holding, holding);
-        self.held.remove(before);
-        self.held.add(holding);
+        if before != holding {
+            self.held.remove(before);
+            self.held.add(holding);
+        }
     }
 
     /// A name for a stream of the connection in this slot.

@@ -1,5 +1,5 @@
-//! What connections hold in memory, by kind, as far as it can be told at once: what is kept and waits is counted, what libraries hold is
-//! taken for what was measured: resident memory of a thousand such connections, docs/notebook/attacks.md.
+//! What connections hold in memory, as far as it can be told at once: what is kept and waits is counted, what libraries hold is taken for what
+//! was measured: resident memory of a thousand such connections, docs/notebook/attacks.md.
 
 use super::conn::Conn;
 
@@ -14,22 +14,6 @@ const HTTP3_BYTES: u64 = 28 << 10;
 const HTTP1_STREAM_BYTES: u64 = 1 << 10;
 const HTTP2_STREAM_BYTES: u64 = 1 << 10;
 const HTTP3_STREAM_BYTES: u64 = 2 << 10;
-
-const KINDS: usize = 5;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Tables,
-    Tls,
-    Engines,
-    Streams,
-    /// Heads that are incomplete or wait; frames and records that were not taken.
-    Buffers,
-}
-
-impl Kind {
-    const ALL: [Kind; KINDS] = [Kind::Tables, Kind::Tls, Kind::Engines, Kind::Streams, Kind::Buffers];
-}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -54,37 +38,30 @@ pub struct Holding {
 }
 
 impl Holding {
-    fn of(self, kind: Kind) -> u64 {
-        let (engine_bytes, stream_bytes) = match self.protocol {
-            Protocol::Http1 | Protocol::Http1OverTls => (0, HTTP1_STREAM_BYTES),
-            Protocol::Http2 | Protocol::Http2OverTls => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
+    /// What is counted for its tables, TLS, engine, streams, and what waits: incomplete heads, and frames and records that were not taken.
+    pub fn bytes(self) -> u64 {
+        let (fixed_bytes, stream_bytes) = match self.protocol {
+            Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
+            Protocol::Http1OverTls => (TLS_BYTES, HTTP1_STREAM_BYTES),
+            Protocol::Http2 => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
+            Protocol::Http2OverTls => (TLS_BYTES + HTTP2_BYTES, HTTP2_STREAM_BYTES),
             Protocol::Http3 => (HTTP3_BYTES, HTTP3_STREAM_BYTES),
         };
-        match kind {
-            Kind::Tables => TABLES_BYTES,
-            Kind::Tls if matches!(self.protocol, Protocol::Http1OverTls | Protocol::Http2OverTls) => TLS_BYTES,
-            Kind::Tls => 0,
-            Kind::Engines => engine_bytes,
-            Kind::Streams => u64::from(self.streams) * stream_bytes,
-            Kind::Buffers => u64::from(self.buffered_pieces) * PIECE_BYTES as u64,
-        }
-    }
-
-    pub fn bytes(self) -> u64 {
-        Kind::ALL.into_iter().map(|kind| self.of(kind)).sum()
+        let buffered_bytes = u64::from(self.buffered_pieces) * PIECE_BYTES as u64;
+        TABLES_BYTES + fixed_bytes + u64::from(self.streams) * stream_bytes + buffered_bytes
     }
 }
 
 /// Of all connections of a worker.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Held {
-    by_kind: [u64; KINDS],
+    bytes: u64,
     streams: usize,
 }
 
 impl Held {
     pub fn bytes(&self) -> u64 {
-        self.by_kind.iter().sum()
+        self.bytes
     }
 
     /// Open streams of HTTP/2 and HTTP/3.
@@ -93,12 +70,12 @@ impl Held {
     }
 
     pub fn add(&mut self, holding: Holding) {
-        Kind::ALL.into_iter().for_each(|kind| self.by_kind[kind as usize] += holding.of(kind));
+        self.bytes += holding.bytes();
         self.streams += multiplexed(holding);
     }
 
     pub fn remove(&mut self, holding: Holding) {
-        Kind::ALL.into_iter().for_each(|kind| self.by_kind[kind as usize] -= holding.of(kind));
+        self.bytes -= holding.bytes();
         self.streams -= multiplexed(holding);
     }
 }

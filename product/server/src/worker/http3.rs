@@ -170,8 +170,8 @@ impl<N: Net> Worker<N> {
     pub(super) fn look_after_datagrams(&mut self) {
         let transmitter = &self.transmitter;
         self.udp.wait_for_room(&self.net, |number| transmitter.is_full_at(number));
-        let stirred: Vec<u64> = self.transmitter.stirred().collect();
-        for owner in stirred {
+        let woken: Vec<u64> = self.transmitter.woken().collect();
+        for owner in woken {
             if let Some(at) = self.conns.slot(owner) {
                 self.conns.wake(at);
             }

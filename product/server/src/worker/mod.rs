@@ -2,7 +2,7 @@
 //!
 //! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the worker's own
 //! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An order over
-//! all connections wants one place that decides, so with the scheduler paced there is one worker, which reads, decides and sends. (A second
+//! all connections wants one place that decides, so with paced shaping there is one worker, which reads, decides and sends. (A second
 //! thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its order was no better:
 //! docs/notebook/shape.md.)
 //!

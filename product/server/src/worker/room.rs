@@ -32,7 +32,7 @@ impl<N: Net> Worker<N> {
         is_freed
     }
 
-    /// The same for one that has knocked already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
+    /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     pub(super) fn take_place_beside(&mut self) -> Option<bool> {
         if self.admission.shortage.is_near(self.conns.held().bytes()) {
             return Some(false);

@@ -151,7 +151,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Closes an idle connection at once, with a word of farewell.
+    /// Closes an idle connection at once, over HTTP/2 and 3 with a GOAWAY.
     pub(super) fn give_up(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
             self.transmitter.go_away(at);

@@ -1,4 +1,4 @@
-//! The paced shaping on a line that takes its time.
+//! Paced shaping on a line that takes its time.
 
 use super::*;
 use crate::packet::Shape;

@@ -114,7 +114,7 @@ impl Net {
         for _ in 0..STEPS_MAX {
             (0..self.peers.len()).for_each(|at| self.step(at));
             let granted_at = self.bench.transmitter.run(&|| self.bench.now.get());
-            let _ = self.bench.transmitter.stirred();
+            let _ = self.bench.transmitter.woken();
             (0..self.peers.len()).for_each(|at| self.carry(at));
             if is_over(self) {
                 return true;

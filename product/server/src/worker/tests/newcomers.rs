@@ -26,11 +26,11 @@ impl Bench {
     }
 
     /// Clients that have knocked.
-    fn knock(&self, count: usize) -> Vec<Knocker> {
+    fn arrive(&self, count: usize) -> Vec<Newcomer> {
         let to = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
-        let mut knockers: Vec<Knocker> = (0..count).map(|_| Knocker::new(to)).collect();
-        knockers.iter_mut().for_each(Knocker::say);
-        knockers
+        let mut newcomers: Vec<Newcomer> = (0..count).map(|_| Newcomer::new(to)).collect();
+        newcomers.iter_mut().for_each(Newcomer::say);
+        newcomers
     }
 
     fn turns(&mut self) {
@@ -45,18 +45,18 @@ impl Bench {
 }
 
 /// A client of QUIC for which no time passes.
-struct Knocker {
+struct Newcomer {
     socket: UdpSocket,
     to: SocketAddr,
     client: quic::testing::Client,
 }
 
-impl Knocker {
-    fn new(to: SocketAddr) -> Knocker {
+impl Newcomer {
+    fn new(to: SocketAddr) -> Newcomer {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
         let client = quic::testing::Client::new(Nanos::ZERO, to, "localhost", Windows::default());
-        Knocker { socket, to, client }
+        Newcomer { socket, to, client }
     }
 
     fn say(&mut self) {
@@ -81,7 +81,7 @@ impl Knocker {
 #[test]
 fn a_turn_begins_few_connections_of_quic() {
     let mut bench = Bench::with_datagrams("initials", 64, 0);
-    let knockers = bench.knock(2 * HANDSHAKES_PER_TURN_MAX + 4);
+    let newcomers = bench.arrive(2 * HANDSHAKES_PER_TURN_MAX + 4);
     for _ in 0..TURNS_MAX {
         let before = bench.connections().1;
         bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
@@ -91,7 +91,7 @@ fn a_turn_begins_few_connections_of_quic() {
         bench.worker.turn();
         assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
     }
-    assert_eq!(bench.connections(), (0, knockers.len()));
+    assert_eq!(bench.connections(), (0, newcomers.len()));
 }
 
 /// Its first datagram proves no address: a Retry asks for that, and nobody has to go before.
@@ -101,12 +101,12 @@ fn an_address_that_may_be_forged_takes_nobodys_place() {
     let _idle = [bench.connect(), bench.connect()];
     bench.turns();
     assert_eq!(bench.connections(), (2, 0));
-    let mut knockers = bench.knock(5);
+    let mut newcomers = bench.arrive(5);
     bench.turns();
     assert_eq!(bench.connections(), (2, 0));
-    assert!(knockers.iter_mut().all(|knocker| knocker.hear() == 1 && knocker.client.lost.is_none()));
+    assert!(newcomers.iter_mut().all(|newcomer| newcomer.hear() == 1 && newcomer.client.lost.is_none()));
     // One that gives the token back is let in.
-    knockers[0].say();
+    newcomers[0].say();
     bench.turns();
     assert_eq!(bench.connections(), (1, 1));
 }
@@ -115,18 +115,18 @@ fn an_address_that_may_be_forged_takes_nobodys_place() {
 #[test]
 fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
     let mut bench = Bench::with_datagrams("victim", 64, 6);
-    let mut knockers = bench.knock(6);
+    let mut newcomers = bench.arrive(6);
     bench.turns();
     assert_eq!(bench.connections(), (0, 3));
-    for knocker in &mut knockers {
-        knocker.hear();
-        knocker.say();
+    for newcomer in &mut newcomers {
+        newcomer.hear();
+        newcomer.say();
     }
     bench.turns();
     assert_eq!(bench.connections(), (0, 6));
 }
 
-/// Those who knock at a socket of the service manager's are left to the next process that has it.
+/// Clients that arrive at a socket of the service manager's are left to the next process that has it.
 #[test]
 fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
     for is_passed in [false, true] {
@@ -137,9 +137,9 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
         bench.worker.open_udp_endpoints().unwrap();
         bench.worker.timers.stop_at(Nanos::MAX);
-        let mut knocker = bench.knock(1).remove(0);
+        let mut newcomer = bench.arrive(1).remove(0);
         bench.turns();
-        assert_eq!((knocker.hear(), knocker.client.lost.is_some()), (usize::from(!is_passed), !is_passed));
+        assert_eq!((newcomer.hear(), newcomer.client.lost.is_some()), (usize::from(!is_passed), !is_passed));
         assert_eq!(bench.connections(), (0, 0));
     }
 }
