@@ -166,6 +166,12 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }
+    if let Some(proxy) = site.answers.proxy(path).map(|at| &site.answers.proxies[at]) {
+        let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
+        explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
+        let host = proxy.host.as_ref();
+        host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
+    }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
     }

@@ -217,6 +217,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::PathBelow => as_read::<PathBelow>(text),
         Form::Pattern => as_read::<Pattern>(text),
         Form::Target => as_read::<crate::site::Target>(text),
+        Form::Upstream => as_read::<crate::site::UpstreamAddress>(text),
         Form::FieldName => as_read::<FieldName>(text),
         Form::FieldValue => as_read::<FieldValue>(text),
         Form::CacheControl => as_read::<CacheControl>(text),

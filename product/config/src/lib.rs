@@ -42,7 +42,9 @@ pub use reference::reference;
 pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, Limits, Listener, Process, Settings, Timeouts, Uplink};
-pub use site::{Answers, CacheRule, ErrorPage, HeaderRule, Https, Redirect, Site, Target, split_host};
+pub use site::{
+    Answers, CacheRule, ErrorPage, HeaderRule, Https, Proxy, Redirect, Site, Target, UpstreamAddress, split_host,
+};
 pub use uplink_rate::UplinkRate;
 
 use sched::classes::{ClassSpec, ClassTable};

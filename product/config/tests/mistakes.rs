@@ -105,11 +105,30 @@ fn a_value_that_is_gone_names_another() {
 }
 
 #[test]
+fn proxies_of_a_site() {
+    let cases = [
+        ("to=['app']", "f:3:5: site.proxy.to `app`: expected an upstream, for example 127.0.0.1:3000"),
+        ("to=['https://app:1']", "f:3:5: site.proxy.to `https://app:1`: expected http://: Weir does not speak TLS"),
+        ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),
+        ("path='/a'", "f:2:1: site.proxy.to missing: expected a list in brackets, each an upstream"),
+        ("to=['1']\nrequests=0", "f:4:10: site.proxy.requests `0`: expected a whole number from 1 to 65535"),
+        ("to=['1']\nhost='*.a'", "f:4:6: site.proxy.host `*.a`: expected a host name"),
+        (
+            "to=['1']\n[[site.proxy]]\npath='/a'\nto=['2']",
+            "f:4:1: site.proxy is never reached: expected before that of line 2",
+        ),
+    ];
+    all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
+    let some = mistakes("[[site]]\n[[site.proxy]]\npath='/a'\nto=['1']");
+    assert_eq!(some, ["f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path"]);
+}
+
+#[test]
 fn sites() {
     for (text, said) in [
         ("", &["f:1:1: site missing: expected [[site]] with root = \"FOLDER\""][..]),
         ("site = []", &["f:1:8: site `[]`: expected tables in double brackets, [[site]]"]),
-        ("[[site]]\n", &["f:1:1: site.root missing: expected a folder, or a redirect of every path"]),
+        ("[[site]]\n", &["f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path"]),
         (
             "[[site]]\nroot='a'\n[[site]]\nroot='b'\nhosts=['b']",
             &["f:1:1: site `default`: expected hosts or default = true"],
@@ -393,7 +412,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, cert, key, http, hsts, header, cache, error_page, redirect"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, cert, key, http, hsts, header, cache, error_page, redirect, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

@@ -61,7 +61,7 @@ fn check_says_what_is_wrong_and_exits_with_its_status() {
     folder.write("wrong.toml", &RIGHT.replace("true", "1").replace("root", "rot"));
     let (status, out, err) = said(&weir(&folder.0, &["check", "wrong.toml"]));
     let mistakes = "\
-wrong.toml:3:1: site.root missing: expected a folder, or a redirect of every path
+wrong.toml:3:1: site.root missing: expected a folder, or a redirect or a proxy of every path
 wrong.toml:4:1: unknown key `site.rot`: did you mean `site.root`?
 wrong.toml:5:11: site.listing `1`: expected true or false
 ";

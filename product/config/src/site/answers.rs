@@ -1,8 +1,8 @@
-//! What a site answers beside its files: redirects, and what it adds to its responses.
+//! What a site answers beside its files: redirects, responses of other servers, and what it adds to its responses.
 
 use crate::host::HostName;
 
-use super::{CacheRule, ErrorPage, HeaderRule, Redirect};
+use super::{CacheRule, ErrorPage, HeaderRule, Proxy, Redirect};
 
 /// Of each kind the first that matches decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,6 +11,7 @@ pub struct Answers {
     pub cache: Vec<CacheRule>,
     pub error_pages: Vec<ErrorPage>,
     pub redirects: Vec<Redirect>,
+    pub proxies: Vec<Proxy>,
 }
 
 impl Answers {
@@ -21,6 +22,11 @@ impl Answers {
     /// The redirect for this host and this decoded path, and the address that it leads to.
     pub fn redirect(&self, host: Option<&HostName>, path: &str) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
+    }
+
+    /// The place among [`Answers::proxies`] of the one for this decoded path.
+    pub fn proxy(&self, path: &str) -> Option<usize> {
+        self.proxies.iter().position(|proxy| proxy.path.matches(path))
     }
 
     /// The fields for this decoded path, each name once.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod https;
+mod proxy;
 mod redirect;
 mod rules;
 
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 pub use answers::Answers;
 pub use https::Https;
 pub(crate) use https::check as check_https;
+pub use proxy::{Proxy, UpstreamAddress};
 pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
@@ -33,7 +35,7 @@ pub struct Site {
     pub hosts: Vec<Placed<Host>>,
     /// Whether it answers for hosts of no site.
     pub is_default: bool,
-    /// `None` where every path is redirected.
+    /// `None` where every path is redirected or passed on.
     pub root: Option<PathBuf>,
     pub index: Vec<String>,
     pub listing: bool,
@@ -124,6 +126,7 @@ fn read_answers(table: &Section<'_, '_>) -> Answers {
         cache: table.tables("cache").iter().filter_map(CacheRule::read).collect(),
         error_pages: table.tables("error_page").iter().filter_map(ErrorPage::read).collect(),
         redirects: table.tables("redirect").iter().filter_map(Redirect::read).collect(),
+        proxies: table.tables("proxy").iter().filter_map(Proxy::read).collect(),
     }
 }
 
@@ -133,6 +136,7 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
     reach::check(book, &answers.cache);
     reach::check(book, &answers.error_pages);
     reach::check(book, &answers.redirects);
+    reach::check(book, &answers.proxies);
     for redirect in &answers.redirects {
         let Some(host) = redirect.host.as_ref().filter(|_| !is_default) else { continue };
         if !hosts.iter().any(|own| own.value.fits(host).is_some()) {
@@ -144,10 +148,13 @@ fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Hos
         book.mistake(page.at, "site.error_page without site.root: expected a folder with its file");
     }
     let all_redirected = answers.redirects.iter().any(|redirect| redirect.host.is_none() && redirect.from.is_any());
-    if table.is_given("root") || all_redirected || (table.is_given("redirect") && answers.redirects.is_empty()) {
+    let all_proxied = answers.proxies.iter().any(|proxy| proxy.path.is_any());
+    let has_mistakes = (table.is_given("redirect") && answers.redirects.is_empty())
+        || (table.is_given("proxy") && answers.proxies.is_empty());
+    if table.is_given("root") || all_redirected || all_proxied || has_mistakes {
         return;
     }
-    book.mistake(table.at, "site.root missing: expected a folder, or a redirect of every path");
+    book.mistake(table.at, "site.root missing: expected a folder, or a redirect or a proxy of every path");
 }
 
 fn check_names(book: &Book<'_>, sites: &[Site]) {

@@ -1,0 +1,211 @@
+//! Requests that are passed on to other servers.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::form::{FromText, Wrong};
+use crate::host::HostName;
+use crate::keys::Form;
+use crate::pattern::Pattern;
+use crate::place::Place;
+use crate::reach::Rule;
+use crate::section::Section;
+
+use super::redirect::split_host;
+
+/// The requests of some paths, and the servers that answer them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    pub at: Place,
+    pub path: Pattern,
+    /// At least one.
+    pub to: Vec<UpstreamAddress>,
+    /// The host that upstreams are told, in place of the client's.
+    pub host: Option<String>,
+    /// Requests at once to each upstream; the others wait.
+    pub requests: u32,
+    pub connect_timeout: Duration,
+    /// Between two bytes of a response.
+    pub read_timeout: Duration,
+}
+
+/// Where an upstream listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum UpstreamAddress {
+    /// A host name or an address, without brackets, and a port.
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// Of `struct sockaddr_un`, without the byte that ends it.
+const UNIX_BYTES_MAX: usize = 107;
+
+impl Proxy {
+    /// Of all paths, as a flag has it.
+    pub fn of_all(to: Vec<UpstreamAddress>) -> Proxy {
+        Proxy {
+            at: Place::START,
+            path: Pattern::of_path("*").expect("a pattern"),
+            to,
+            host: None,
+            requests: REQUESTS,
+            connect_timeout: CONNECT_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+        }
+    }
+
+    pub(crate) fn read(table: &Section<'_, '_>) -> Option<Proxy> {
+        let path = table.text::<Pattern>("path");
+        let to = table.texts::<UpstreamAddress>("to");
+        let host = table.text::<HostOnly>("host");
+        let requests = table.whole_number("requests");
+        let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
+        let [connect_timeout, read_timeout] = times;
+        if to.is_empty() {
+            return None;
+        }
+        Some(Proxy {
+            at: table.at,
+            path: path?.value,
+            to: to.into_iter().map(|address| address.value).collect(),
+            host: host.map(|host| host.value.0),
+            requests: requests?.try_into().ok()?,
+            connect_timeout: connect_timeout?.value,
+            read_timeout: read_timeout?.value,
+        })
+    }
+}
+
+/// The defaults of the keys.
+const REQUESTS: u32 = 256;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Rule for Proxy {
+    const NOUN: &'static str = "site.proxy";
+
+    fn at(&self) -> Place {
+        self.at
+    }
+
+    fn covers(&self, other: &Proxy) -> bool {
+        self.path.covers(&other.path)
+    }
+
+    fn competes(&self, other: &Proxy) -> bool {
+        self.path.meets(&other.path) && self.to != other.to
+    }
+}
+
+/// A host name or an address, with a port or without.
+struct HostOnly(String);
+
+impl FromText for HostOnly {
+    const FORM: Form = Form::HostName;
+
+    fn from_text(text: &str) -> Result<HostOnly, Wrong> {
+        split_host(text).map(|_| HostOnly(text.into())).ok_or(Wrong::Form)
+    }
+}
+
+impl UpstreamAddress {
+    /// A port, a host and a port, or `unix:` and the path of a socket; `http://` may stand before it.
+    pub fn new(text: &str) -> Option<UpstreamAddress> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let is_path = path.starts_with('/') && path.len() <= UNIX_BYTES_MAX && !path.chars().any(char::is_control);
+            return is_path.then(|| UpstreamAddress::Unix(path.into()));
+        }
+        let authority = text.strip_prefix("http://").unwrap_or(text);
+        let authority = authority.strip_suffix('/').unwrap_or(authority);
+        if let Some(port) = port_of(authority.strip_prefix(':').unwrap_or(authority)) {
+            return Some(UpstreamAddress::Tcp("127.0.0.1".into(), port));
+        }
+        let (host, port) = authority.rsplit_once(':')?;
+        HostName::new(host)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(UpstreamAddress::Tcp(host.into(), port_of(port)?))
+    }
+}
+
+fn port_of(text: &str) -> Option<u16> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_number && *port > 0)
+}
+
+impl FromText for UpstreamAddress {
+    const FORM: Form = Form::Upstream;
+
+    fn from_text(text: &str) -> Result<UpstreamAddress, Wrong> {
+        if text.starts_with("https://") {
+            return Err(Wrong::Expected("http://: Weir does not speak TLS to upstreams yet".into()));
+        }
+        UpstreamAddress::new(text).ok_or(Wrong::Form)
+    }
+}
+
+impl fmt::Display for UpstreamAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpstreamAddress::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            UpstreamAddress::Tcp(host, port) => write!(f, "{host}:{port}"),
+            UpstreamAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Key;
+
+    #[test]
+    fn an_upstream_is_a_port_a_host_with_one_or_a_socket() {
+        for (text, shown) in [
+            ("3000", "127.0.0.1:3000"),
+            (":3000", "127.0.0.1:3000"),
+            ("localhost:80", "localhost:80"),
+            ("http://app.internal:8080/", "app.internal:8080"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+            ("[::1]:65535", "[::1]:65535"),
+            ("unix:/run/app.sock", "unix:/run/app.sock"),
+        ] {
+            assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
+        }
+        for wrong in [
+            "",
+            ":",
+            "app",
+            "app:",
+            "app:0",
+            ":65536",
+            "::1:80",
+            "a b:1",
+            "http://a:1/x",
+            "unix:run",
+            "unix:",
+            "ftp://a:1",
+            "+1",
+        ] {
+            assert_eq!(UpstreamAddress::new(wrong), None, "{wrong}");
+        }
+        assert!(
+            matches!(UpstreamAddress::from_text("https://a:1"), Err(Wrong::Expected(said)) if said.contains("TLS"))
+        );
+    }
+
+    /// A proxy of a flag is that of a table with nothing but its upstreams.
+    #[test]
+    fn the_defaults_are_those_of_the_keys() {
+        let proxy = Proxy::of_all(vec![UpstreamAddress::Tcp("a".into(), 1)]);
+        let default = |name: &str| match Key::of(&format!("site.proxy.{name}")).unwrap().default {
+            crate::keys::Unset::Is(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(default("path"), proxy.path.to_string());
+        assert_eq!(default("requests"), proxy.requests.to_string());
+        for (name, time) in [("connect_timeout", proxy.connect_timeout), ("read_timeout", proxy.read_timeout)] {
+            assert_eq!(Duration::from_text(default(name)), Ok(time));
+        }
+    }
+}
