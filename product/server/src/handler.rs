@@ -13,6 +13,7 @@ use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missi
 use crate::logging::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
+use crate::upstream::Route;
 
 /// A response, and what the connection and the log have to know of it.
 #[derive(Debug)]
@@ -23,6 +24,15 @@ pub struct Reply {
     pub is_last: bool,
     /// A file that could not be read: for the error log.
     pub trouble: Option<io::Error>,
+}
+
+/// A reply that is not ready.
+#[derive(Debug)]
+pub enum Later {
+    /// Its file may have to be waited for.
+    Lookup(Box<Lookup>),
+    /// Another server makes it.
+    Upstream(Arc<Route>),
 }
 
 /// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
@@ -100,8 +110,9 @@ impl Handler {
         self.served.log(site)
     }
 
-    /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`].
-    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Box<Lookup>> {
+    /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`]; or the upstreams of a request
+    /// that is passed on, whose response [`Handler::passed_on`] completes.
+    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Later> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         #[cfg(test)]
         if request.path == b"/pipe" {
@@ -111,10 +122,13 @@ impl Handler {
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
+        if let Some(route) = self.served.route(number, request) {
+            return Err(Later::Upstream(route));
+        }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
                 CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
-                CacheAnswer::Offload(lookup) => Err(lookup),
+                CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
             },
             Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
@@ -124,9 +138,32 @@ impl Handler {
         }
     }
 
+    /// Upstreams answer this request for this site.
+    pub fn is_passed_on(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
+        self.sites().redirect(site, request, is_secure).is_none() && self.served.route(site, request).is_some()
+    }
+
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         let reply = self.of_found(request, found);
         self.with_headers(to, request, reply)
+    }
+
+    /// An upstream's response, with the fields of its site; its errors stay its own.
+    pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
+        let Some(site) = to.site else { return response.into() };
+        self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response)).into()
+    }
+
+    /// The answer where no upstream answers.
+    pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
+        let why = match status {
+            Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
+            Status::SERVICE_UNAVAILABLE => "too busy, please try again",
+            _ => "the server behind this one does not answer",
+        };
+        let refused = text(status, why);
+        let refused = if status == Status::SERVICE_UNAVAILABLE { refused.with("Retry-After", b"1") } else { refused };
+        self.with_headers(to, request, refused.into())
     }
 
     /// The answer to a client that asks too often (RFC 6585 section 4).
@@ -139,8 +176,13 @@ impl Handler {
     fn with_headers(&self, to: To, request: &Request, reply: Reply) -> Reply {
         let Some(site) = to.site else { return reply };
         let response = self.sites().add_headers(site, request, to.is_secure, reply.response);
-        let Some(port) = to.http3_port else { return Reply { response, ..reply } };
-        Reply { response: response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes()), ..reply }
+        Reply { response: self.with_alternative(to, response), ..reply }
+    }
+
+    /// Tells where the same is served over HTTP/3.
+    fn with_alternative(&self, to: To, response: Response<Body>) -> Response<Body> {
+        let Some(port) = to.http3_port else { return response };
+        response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes())
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {

@@ -8,13 +8,14 @@ use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll::EventFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 use units::Nanos;
 
 use crate::clock;
 use crate::poll::{Poll, Ready};
 use crate::transmit::{Stream, TcpSocket};
 use crate::udp::{DatagramSocket, Udp};
+use crate::upstream::Endpoint;
 use crate::wake::Wake;
 
 /// All that a worker asks of its surroundings. Nothing in it blocks but [`Net::wait`].
@@ -49,6 +50,8 @@ pub trait Net: Debug + Sized {
         Self: 'a;
     /// Refuses clients from here on.
     fn refuse(&self, listener: &Self::Listener);
+    /// A connection to an upstream, which may be still to come: the socket has room when it has.
+    fn connect(&self, to: &Endpoint) -> io::Result<Self::Tcp>;
 }
 
 /// What can become ready.
@@ -130,6 +133,28 @@ impl Net for Os {
 
     fn refuse(&self, listener: &OwnedFd) {
         let _ = rustix::net::shutdown(listener, Shutdown::Both);
+    }
+
+    fn connect(&self, to: &Endpoint) -> io::Result<TcpSocket> {
+        let socket = |family| socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None);
+        let (socket, connecting) = match to {
+            Endpoint::Tcp(address) => {
+                let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+                // A request leaves as it comes.
+                sockopt::set_tcp_nodelay(&socket, true)?;
+                let connecting = rustix::net::connect(&socket, address);
+                (socket, connecting)
+            }
+            Endpoint::Unix(path) => {
+                let socket = socket(AddressFamily::UNIX)?;
+                let connecting = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+                (socket, connecting)
+            }
+        };
+        match connecting {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket.into()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -50,7 +50,8 @@ pub fn confine(config: &Config) -> Confined {
     if !config.privileges.is_sandboxed {
         return Confined::default();
     }
-    let files = restrict_files(&reach(config)).and_then(|is_enforced| {
+    let connects = config.sites.iter().any(|site| !site.answers.proxies.is_empty());
+    let files = restrict_files(&reach(config), connects).and_then(|is_enforced| {
         is_enforced.then_some(()).ok_or_else(|| "this kernel has none, or a container forbids it".into())
     });
     let files =
@@ -104,11 +105,13 @@ fn below_root(folder: &Path) -> Option<PathBuf> {
     (!is_root).then(|| folder.into())
 }
 
-/// False: the kernel has no Landlock. What is not there, or cannot be reached, stays out of reach.
-pub fn restrict_files(reach: &Reach) -> Result<bool, String> {
+/// False: the kernel has no Landlock. `connects`: to upstreams. What is not there, or cannot be reached, stays out of reach.
+pub fn restrict_files(reach: &Reach, connects: bool) -> Result<bool, String> {
     let restricted = || -> Result<bool, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
-        let ruleset = ruleset.handle_access(AccessNet::from_all(KNOWN))?.scope(Scope::from_all(KNOWN))?;
+        // A reload may name upstreams at other ports.
+        let refused = if connects { AccessNet::BindTcp.into() } else { AccessNet::from_all(KNOWN) };
+        let ruleset = ruleset.handle_access(refused)?.scope(Scope::from_all(KNOWN))?;
         let mut ruleset = ruleset.create()?;
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let write = read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;

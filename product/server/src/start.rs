@@ -74,6 +74,8 @@ pub enum StartError {
     Classes(#[from] ClassesChange),
     #[error(transparent)]
     Secure(#[from] SecureError),
+    #[error("cannot find upstream {0}: {1}; expected a name with an address, for example 127.0.0.1:3000")]
+    Upstream(config::UpstreamAddress, #[source] io::Error),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error("cannot serve HTTP/3 at {0}: {why}", why = unheard_datagrams(.1))]

@@ -23,6 +23,7 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   weir serve /srv/www                             serve a folder
+  weir proxy :3000                                stand before a program
   weir check weir.toml                            check a configuration
   weir attach eth0 --port 80,443 --rate 10mbit    order the responses of nginx, Apache, Caddy
 
@@ -37,6 +38,8 @@ struct Cli {
 enum Command {
     /// Serve a folder over HTTP/1.1, HTTP/2 and HTTP/3
     Serve(Box<serve::Args>),
+    /// Pass requests on to a server, and send its responses in order
+    Proxy(Box<serve::proxy::Args>),
     /// Serve as a configuration says
     Run(serve::run::Args),
     /// Have a running server read its configuration again
@@ -57,6 +60,7 @@ fn main() -> std::process::ExitCode {
     }
     let outcome = match cli::parse::<Cli>("weir", config::gone).command {
         Command::Serve(args) => serve::main(*args),
+        Command::Proxy(args) => serve::proxy::main(*args),
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),
         Command::Status(args) => status::main(args),

@@ -3,6 +3,7 @@
 pub mod control;
 mod events;
 mod first_line;
+pub mod proxy;
 pub mod run;
 mod shaping;
 mod state;
@@ -67,6 +68,19 @@ pub struct Args {
     /// Folder to serve
     #[arg(default_value = ".")]
     dir: PathBuf,
+    /// List folders without index.html
+    #[arg(long)]
+    listing: bool,
+    /// Serve names that begin with a dot
+    #[arg(hide_short_help = true, long)]
+    hidden: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Those of a server, whatever it serves.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
     /// Address and port; port 0 takes a free one. 0.0.0.0:8080 serves other machines too
     /// [default: 127.0.0.1:8080; the sockets that a service manager passes]
     #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
@@ -155,12 +169,6 @@ pub struct Args {
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
           help_heading = LIMITS, verbatim_doc_comment)]
     backlog: u16,
-    /// List folders without index.html
-    #[arg(long)]
-    listing: bool,
-    /// Serve names that begin with a dot
-    #[arg(hide_short_help = true, long)]
-    hidden: bool,
     /// User to become once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
@@ -235,29 +243,34 @@ enum LogFormat {
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
-    let https = Https { certificate: certificate(&args), ..Https::default() };
-    let is_secure = https.certificate.is_some();
-    let has_http3 = is_secure && wants_http3(&args);
-    let listen = args.listen.into_iter().map(|address| Listen { address, is_secure, has_http3 }).collect();
-    let site = SiteConfig { https, ..SiteConfig::alone(args.dir.clone(), options) };
-    let hosted = |site| Hosted { sites: vec![site], classes: None };
-    let again = || Ok(hosted(site.clone()));
-    let source = args.cert.is_some().then_some(Source { file: None, again: &again });
-    serve(args, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
+    serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 
-fn wants_http3(args: &Args) -> bool {
-    !args.no_http3
+/// Serves this site alone, as the flags say.
+fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
+    let https = Https { certificate: certificate(&flags), ..Https::default() };
+    let is_secure = https.certificate.is_some();
+    let has_http3 = is_secure && wants_http3(&flags);
+    let listen = flags.listen.into_iter().map(|address| Listen { address, is_secure, has_http3 }).collect();
+    let site = SiteConfig { https, ..site };
+    let hosted = |site| Hosted { sites: vec![site], classes: None };
+    let again = || Ok(hosted(site.clone()));
+    let source = flags.cert.is_some().then_some(Source { file: None, again: &again });
+    serve(flags, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
+}
+
+fn wants_http3(flags: &Flags) -> bool {
+    !flags.no_http3
 }
 
 /// What the flags say of TLS.
-fn certificate(args: &Args) -> Option<Certificate> {
-    if args.tls_dev {
+fn certificate(flags: &Flags) -> Option<Certificate> {
+    if flags.tls_dev {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_ascii_lowercase();
         let names = ["localhost", "127.0.0.1", "::1", &own].map(String::from);
         return Some(Certificate::Development(names.into_iter().filter(|name| !name.is_empty()).collect()));
     }
-    let (cert, key) = (args.cert.clone()?, args.key.clone()?);
+    let (cert, key) = (flags.cert.clone()?, flags.key.clone()?);
     Some(Certificate::Files { cert, key })
 }
 
@@ -286,19 +299,19 @@ struct Source<'a> {
 
 /// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
 /// the default.
-fn serve(args: Args, hosted: Hosted, listen: Addresses, source: Option<&Source>) -> Result<(), Failure> {
+fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source>) -> Result<(), Failure> {
     // Before anything opens a descriptor that could be taken for one of them.
     let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
     let mut events = events::Events::new()?;
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
-    let is_root = args.user.is_none() && rustix::process::geteuid().is_root();
-    let warnings = [args.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
-    let asked_loops = args.workers.unwrap_or(1);
-    let stop_timeout = args.stop_timeout;
-    let (keeper, unkept) = shaping::keeper(&args);
-    let config = Config { watchdog: notifier.watchdog(), ..config(args, hosted, listen, passed, keeper)? };
+    let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
+    let warnings = [flags.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
+    let asked_loops = flags.workers.unwrap_or(1);
+    let stop_timeout = flags.stop_timeout;
+    let (keeper, unkept) = shaping::keeper(&flags);
+    let config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
@@ -363,7 +376,7 @@ fn memory(text: &str) -> Result<u64, String> {
 }
 
 fn config(
-    args: Args,
+    flags: Flags,
     hosted: Hosted,
     asked: Addresses,
     mut passed: Vec<PassedSocket>,
@@ -379,9 +392,9 @@ fn config(
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();
     let Hosted { sites, classes: assigned } = hosted;
-    let shaping = shaping::found(&args, assigned.as_ref(), &addresses, keeper.as_ref())?;
-    let privileges = privileges(&args, &sites)?;
-    let limits = limits(&args);
+    let shaping = shaping::found(&flags, assigned.as_ref(), &addresses, keeper.as_ref())?;
+    let privileges = privileges(&flags, &sites)?;
+    let limits = limits(&flags);
     Ok(Config {
         assigned,
         shaping,
@@ -391,26 +404,26 @@ fn config(
         listen,
         privileges,
         watchdog: None,
-        backlog: args.backlog,
-        workers: workers(&args),
+        backlog: flags.backlog,
+        workers: workers(&flags),
         limits,
-        access_log: args.access_log.map(|path| access_log(path, args.log_format)),
+        access_log: flags.access_log.map(|path| access_log(path, flags.log_format)),
     })
 }
 
-fn workers(args: &Args) -> usize {
+fn workers(flags: &Flags) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
-    if args.slots.is_some() { 1 } else { args.workers.map_or_else(cores, usize::from) }
+    if flags.slots.is_some() { 1 } else { flags.workers.map_or_else(cores, usize::from) }
 }
 
 /// What is given up, and what is kept for as long as the server runs.
-fn privileges(args: &Args, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
-    let account = args.user.as_deref().map(|user| Account::find(user, args.group.as_deref())).transpose()?;
+fn privileges(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure> {
+    let account = flags.user.as_deref().map(|user| Account::find(user, flags.group.as_deref())).transpose()?;
     let is_root = rustix::process::geteuid().is_root();
     let keys = if account.is_some() && is_root { Keys::kept(certificate_files(sites)) } else { Ok(Keys::default()) };
     let keys = keys.map_err(|error| Failure::Failed(format!("{NO_KEYS}: {error}; {NO_KEYS_CURE}")))?;
-    let configuration = args.configuration.clone();
-    Ok(Privileges { account, keys, is_sandboxed: !args.no_sandbox, configuration })
+    let configuration = flags.configuration.clone();
+    Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
 }
 
 /// Certificates and keys, each once.
@@ -423,23 +436,23 @@ fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     files.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn limits(args: &Args) -> Limits {
-    let patience = Patience { rate_bytes_per_s_min: args.send_rate_min, window: args.send_window.into() };
+fn limits(flags: &Flags) -> Limits {
+    let patience = Patience { rate_bytes_per_s_min: flags.send_rate_min, window: flags.send_window.into() };
     Limits {
-        connections_max: args.slots.unwrap_or(args.connections) as usize,
-        holds_places: args.slots.is_some(),
-        client_prefix: args.client_prefix,
-        client_weights: ClientWeights::new(args.client_weights.clone()),
+        connections_max: flags.slots.unwrap_or(flags.connections) as usize,
+        holds_places: flags.slots.is_some(),
+        client_prefix: flags.client_prefix,
+        client_weights: ClientWeights::new(flags.client_weights.clone()),
         // Slots are Apache's, which gives them to whoever asks.
-        client_connections_max: args.client_connections.or(args.slots.map(|_| 0)),
-        memory: MemoryLimit::new(args.memory),
-        client_requests_per_s_max: args.client_requests,
-        client_rate_max: args.client_rate,
-        head_timeout: args.head_timeout.into(),
-        body_timeout: args.body_timeout.into(),
-        body_rate_bytes_per_s_min: args.body_rate_min,
-        idle_timeout: args.idle_timeout.into(),
-        stop_timeout: args.stop_timeout,
+        client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
+        memory: MemoryLimit::new(flags.memory),
+        client_requests_per_s_max: flags.client_requests,
+        client_rate_max: flags.client_rate,
+        head_timeout: flags.head_timeout.into(),
+        body_timeout: flags.body_timeout.into(),
+        body_rate_bytes_per_s_min: flags.body_rate_min,
+        idle_timeout: flags.idle_timeout.into(),
+        stop_timeout: flags.stop_timeout,
         patience,
         ..Limits::default()
     }
@@ -464,13 +477,13 @@ mod tests {
     #[derive(Parser)]
     struct Alone {
         #[command(flatten)]
-        args: Args,
+        flags: Flags,
     }
 
-    fn alone(args: Args) -> Result<Config, Failure> {
+    fn alone(flags: Flags) -> Result<Config, Failure> {
         let sites = vec![SiteConfig::alone(".".into(), Default::default())];
         config(
-            args,
+            flags,
             Hosted { sites, classes: None },
             Addresses { listen: vec![], is_secure: false, has_http3: false },
             vec![],
@@ -481,8 +494,8 @@ mod tests {
     /// They stand in `--help` and in the server: one of them changed alone would change nothing, or something unsaid.
     #[test]
     fn the_defaults_of_the_flags_are_the_servers() {
-        let Alone { args } = Alone::parse_from(["serve", "--shaping", "off"]);
-        let Ok(config) = alone(args) else { panic!("the defaults are right") };
+        let Alone { flags } = Alone::parse_from(["serve", "--shaping", "off"]);
+        let Ok(config) = alone(flags) else { panic!("the defaults are right") };
         assert_eq!(format!("{:?}", config.limits), format!("{:?}", Limits::default()));
     }
 
@@ -494,8 +507,8 @@ mod tests {
             (&["--connections", "500"], 125),
             (&["--connections", "500", "--client-connections", "0"], 0),
         ] {
-            let Alone { args } = Alone::parse_from([&["serve", "--shaping", "off"], words].concat());
-            let Ok(config) = alone(args) else { panic!("{words:?} are right") };
+            let Alone { flags } = Alone::parse_from([&["serve", "--shaping", "off"], words].concat());
+            let Ok(config) = alone(flags) else { panic!("{words:?} are right") };
             assert_eq!(config.limits.clients(500).connections_max, expected, "{words:?}");
         }
     }

@@ -5,11 +5,11 @@
 //! ```
 
 use http::http1::{self, Connection, Delimiter, Head, OwnedHead, Search};
-use http::{BodyLength, HttpDate, Method, Reject, Response, Shown, Status};
+use http::{BodyLength, HttpDate, Method, Reject, Request, Response, Shown, Status};
 use units::Nanos;
 
 use super::received::{Kept, Received};
-use super::request_body::RequestBody;
+use super::request_body::{Passed, RequestBody};
 use crate::config::Limits;
 
 /// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
@@ -34,6 +34,12 @@ enum Phase {
     Head,
     /// Reading a request body that nobody wants.
     Body(Box<RequestBody>),
+    /// Reading a request body that is passed on as it comes, while its response is owed or made already.
+    PassedOn {
+        body: Box<RequestBody>,
+        /// It is not read for a while.
+        is_held: bool,
+    },
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
@@ -80,8 +86,10 @@ impl Frame {
 pub enum Event<'a> {
     /// Not yet: the body of a request is still to come, or to be looked at.
     Body,
-    /// A request, to which a response is owed.
+    /// A request, to which a response is owed. Its body may still be to come, where it is passed on.
     Request { head: Head<'a> },
+    /// More of a request body that is passed on.
+    Data { bytes: &'a [u8], is_last: bool },
     /// No request, or one whose body is at fault, and a response is owed to that; no more is read. They may be TLS instead.
     Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
 }
@@ -135,10 +143,20 @@ impl Http1 {
         Received::new(self.kept.take(), fresh)
     }
 
-    /// What is next in received bytes; `None` where more has to come, or a response to go, first.
-    pub fn next<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
-        if self.is_answering() {
+    /// What is next in received bytes; `None` where more has to come, or a response to go, first. A request whose body is wanted comes before
+    /// it, others when theirs has come.
+    pub fn next<'r>(
+        &mut self,
+        now: Nanos,
+        limits: &Limits,
+        received: &'r mut Received,
+        is_wanted: impl Fn(&Request) -> bool,
+    ) -> Option<Event<'r>> {
+        if !self.is_reading() {
             return None;
+        }
+        if matches!(self.phase, Phase::PassedOn { .. }) {
+            return if received.is_empty() { None } else { self.pass_on(now, limits, received) };
         }
         if self.closes {
             // Nobody wants any of them.
@@ -147,7 +165,8 @@ impl Http1 {
         }
         match &mut self.phase {
             Phase::Head | Phase::Body(_) | Phase::Lingering if received.is_empty() => None,
-            Phase::Head | Phase::Lingering => self.next_head(now, limits, received),
+            Phase::Head | Phase::Lingering => self.next_head(now, limits, received, is_wanted),
+            Phase::PassedOn { .. } => unreachable!("it is looked at first"),
             Phase::Body(body) => {
                 let taken = body.take(received.rest());
                 self.deadline = body.deadline(now, limits);
@@ -172,7 +191,43 @@ impl Http1 {
         }
     }
 
-    fn next_head<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+    /// More of a body that is passed on, or its end.
+    fn pass_on<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let Phase::PassedOn { body, .. } = &mut self.phase else { return None };
+        let begin = received.used;
+        match body.pass(&received.bytes[begin..]) {
+            Ok(Passed { bytes, consumed, is_last }) => {
+                received.used = begin + consumed;
+                if self.answer == Answer::Owed {
+                    self.deadline = body.deadline(now, limits);
+                }
+                if is_last {
+                    self.phase = Phase::Head;
+                    self.deadline = Nanos::MAX;
+                }
+                Some(Event::Data { bytes, is_last })
+            }
+            Err(reject) => {
+                received.used = received.bytes.len();
+                let shown = body.head.view().shown().into_owned();
+                self.phase = Phase::Head;
+                if self.answer == Answer::Owed {
+                    return Some(self.refuse(reject, shown, false));
+                }
+                // Its response is under way; nothing behind it is read.
+                self.closes = true;
+                None
+            }
+        }
+    }
+
+    fn next_head<'r>(
+        &mut self,
+        now: Nanos,
+        limits: &Limits,
+        received: &'r mut Received,
+        is_wanted: impl Fn(&Request) -> bool,
+    ) -> Option<Event<'r>> {
         let rest = &received.bytes[received.used..];
         let parsed = received.search.parse(rest, &limits.request);
         if !matches!(parsed, Ok(None)) {
@@ -180,7 +235,12 @@ impl Http1 {
         }
         let refused = match parsed {
             Ok(Some(head)) => {
-                if head.request.body == BodyLength::None || head.expect_continue {
+                let has_body = head.request.body != BodyLength::None;
+                if has_body && is_wanted(&head.request) {
+                    received.used += head.bytes;
+                    return Some(self.begin_passing_on(head, now, limits));
+                }
+                if !has_body || head.expect_continue {
                     received.used += head.bytes;
                     return Some(self.begin(head));
                 }
@@ -208,6 +268,37 @@ impl Http1 {
     fn begin<'r>(&mut self, head: Head<'r>) -> Event<'r> {
         self.owe(Frame::of(&head));
         Event::Request { head }
+    }
+
+    /// Its body follows, of any length; a client that waits for leave to send it is given that.
+    fn begin_passing_on<'r>(&mut self, head: Head<'r>, now: Nanos, limits: &Limits) -> Event<'r> {
+        self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
+        let body = RequestBody::new(&head, u64::MAX, now).expect("no body is longer");
+        self.deadline = body.deadline(now, limits);
+        self.phase = Phase::PassedOn { body: Box::new(body), is_held: false };
+        Event::Request { head }
+    }
+
+    /// A body that is passed on is not read until [`Http1::go_on`].
+    pub fn hold(&mut self, now: Nanos) {
+        if let Phase::PassedOn { body, is_held } = &mut self.phase {
+            *is_held = true;
+            body.hold(now);
+            self.deadline = Nanos::MAX;
+        }
+    }
+
+    /// It is read again. False where it was not held.
+    pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
+        let Phase::PassedOn { body, is_held } = &mut self.phase else { return false };
+        if !std::mem::take(is_held) {
+            return false;
+        }
+        body.go_on(now);
+        if self.answer == Answer::Owed {
+            self.deadline = body.deadline(now, limits);
+        }
+        true
     }
 
     /// Begins with the request that is kept.
@@ -279,6 +370,8 @@ impl Http1 {
             return;
         }
         self.answer = Answer::None;
+        // Its client goes on sending what nobody wants any more.
+        self.closes |= matches!(self.phase, Phase::PassedOn { .. });
         self.deadline = match &mut self.phase {
             _ if self.closes => {
                 self.phase = Phase::Lingering;
@@ -299,7 +392,7 @@ impl Http1 {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
             Phase::Waiting(head) => Some(head),
-            Phase::Head | Phase::Lingering => None,
+            Phase::PassedOn { .. } | Phase::Head | Phase::Lingering => None,
         }
     }
 
@@ -315,7 +408,9 @@ impl Http1 {
 
     pub fn on_deadline(&mut self) -> Option<Late> {
         let shown = match &mut self.phase {
+            Phase::PassedOn { body, is_held: false } if self.answer == Answer::Owed => body.head.view().shown().into_owned(),
             _ if self.answer != Answer::None => return None,
+            Phase::PassedOn { .. } => return Some(Late::Close),
             Phase::Body(body) => body.head.view().shown().into_owned(),
             Phase::Head => match self.kept.take() {
                 Some(kept) => http1::shown(kept.rest()).into_owned(),
@@ -331,7 +426,7 @@ impl Http1 {
     /// The client could not be heard for so long.
     pub fn excuse(&mut self, paused: Nanos) {
         self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        if let Phase::Body(body) = &mut self.phase {
+        if let Phase::Body(body) | Phase::PassedOn { body, .. } = &mut self.phase {
             body.excuse(paused);
         }
     }
@@ -339,6 +434,11 @@ impl Http1 {
     /// A response is coming.
     pub fn is_answering(&self) -> bool {
         self.answer != Answer::None
+    }
+
+    /// What comes is looked at: no response is coming, or the body of its request is still passed on.
+    pub fn is_reading(&self) -> bool {
+        !self.is_answering() || matches!(self.phase, Phase::PassedOn { is_held: false, .. })
     }
 
     /// The connection ends behind the response being made or sent.
@@ -358,7 +458,7 @@ impl Http1 {
     /// Bytes kept of requests that are incomplete or wait.
     pub fn kept_bytes(&self) -> usize {
         let head_bytes = match &self.phase {
-            Phase::Body(body) => body.head.view().bytes,
+            Phase::Body(body) | Phase::PassedOn { body, .. } => body.head.view().bytes,
             Phase::Waiting(head) => head.view().bytes,
             Phase::Head | Phase::Lingering => 0,
         };

@@ -8,7 +8,7 @@ use crate::config::Limits;
 
 const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
 
-/// A request whose body, which nobody wants, is still arriving.
+/// A request whose body is still arriving.
 pub(super) struct RequestBody {
     pub head: Box<OwnedHead>,
     left: Left,
@@ -19,6 +19,14 @@ pub(super) struct RequestBody {
     held_at: Nanos,
     /// Bytes that have arrived, framing included.
     arrived_bytes: u64,
+}
+
+/// Of a body that is passed on.
+pub(super) struct Passed<'b> {
+    pub bytes: &'b [u8],
+    /// With what is around them.
+    pub consumed: usize,
+    pub is_last: bool,
 }
 
 enum Left {
@@ -63,6 +71,23 @@ impl RequestBody {
         self.arrived_bytes += consumed as u64;
         self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
         Ok((consumed, is_done))
+    }
+
+    /// Takes the next bytes as far as they belong together, for somebody who wants them.
+    pub fn pass<'b>(&mut self, bytes: &'b [u8]) -> Result<Passed<'b>, Reject> {
+        let passed = match &mut self.left {
+            Left::Known(left) => {
+                let consumed = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= consumed as u64;
+                Passed { bytes: &bytes[..consumed], consumed, is_last: *left == 0 }
+            }
+            Left::Chunked(chunked) => {
+                let taken = chunked.take(bytes)?;
+                Passed { bytes: taken.data, consumed: taken.consumed, is_last: taken.is_done }
+            }
+        };
+        self.arrived_bytes += passed.consumed as u64;
+        Ok(passed)
     }
 
     /// It is not read for a while, which is not its sender's time.

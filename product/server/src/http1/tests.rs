@@ -60,9 +60,10 @@ impl Client {
     fn take(&mut self, bytes: &[u8]) {
         let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
         let mut received = http1.receive(bytes);
-        while let Some(event) = http1.next(self.now, &self.limits, &mut received) {
+        while let Some(event) = http1.next(self.now, &self.limits, &mut received, |_| false) {
             match event {
                 Event::Body => {}
+                Event::Data { .. } => unreachable!("no body is passed on"),
                 Event::Request { head } if self.way == Way::Postponed && self.gathered => {
                     http1.on_held(self.now);
                     http1.postpone(&head);
@@ -309,7 +310,7 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
         let mut client = Client::new(way);
         let mut http1 = Http1::new(client.now, &client.limits);
         let mut received = http1.receive(GET.as_bytes());
-        assert!(matches!(http1.next(client.now, &client.limits, &mut received), Some(Event::Request { .. })));
+        assert!(matches!(http1.next(client.now, &client.limits, &mut received, |_| false), Some(Event::Request { .. })));
         http1.stop();
         client.answer(&mut http1, Status::OK, false);
         http1.keep(received);
@@ -329,9 +330,9 @@ fn a_response_is_owed_until_it_is_made() {
     let mut http1 = Http1::new(client.now, &limits);
     let both = GET.repeat(2);
     let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
+    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
     client.answer(&mut http1, Status::OK, false);
-    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
+    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
     http1.on_sent(client.now, &limits);
     assert!(http1.is_answering() && http1.deadline() == Nanos::MAX && http1.on_deadline().is_none());
     client.answer(&mut http1, Status::OK, false);
@@ -347,14 +348,14 @@ fn what_was_gathered_may_have_to_wait() {
     let mut http1 = Http1::new(client.now, &limits);
     let both = GET.repeat(2);
     let mut received = http1.receive(both.as_bytes());
-    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
+    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
     client.answer(&mut http1, Status::OK, false);
     assert!(!http1.is_answering());
     http1.on_held(client.now);
     assert!(http1.is_answering() && http1.deadline() == Nanos::MAX);
-    assert_eq!(http1.next(client.now, &limits, &mut received), None);
+    assert_eq!(http1.next(client.now, &limits, &mut received, |_| false), None);
     http1.on_sent(client.now, &limits);
-    assert!(matches!(http1.next(client.now, &limits, &mut received), Some(Event::Request { .. })));
+    assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
 }
 
 /// As the worker asks it: whether it may be given up, and whether a part of a request wants an acknowledgement.

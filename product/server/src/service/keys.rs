@@ -90,7 +90,7 @@ pub fn keep() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let reads = files.iter().flat_map(|file| folders_of(file)).collect();
     // Where the kernel has them.
-    let _ = (restrict_files(&Reach { reads, writes: Vec::new() }), refuse_calls());
+    let _ = (restrict_files(&Reach { reads, writes: Vec::new() }, false), refuse_calls());
     loop {
         let at = match number(&mut socket) {
             Ok(bytes) => u32::from_le_bytes(bytes) as usize,

@@ -19,6 +19,7 @@ use super::world::World;
 use crate::net::{Net, Source};
 use crate::poll::Ready;
 use crate::transmit::{Sink, Status, Stream};
+use crate::upstream::Endpoint;
 
 /// When the simulation begins, since 1970.
 const BEGAN_AT: Duration = Duration::from_secs(1_700_000_000);
@@ -129,6 +130,11 @@ impl Net for SimulatedNet {
         world.is_refusing = true;
         let waiting = std::mem::take(&mut world.waiting[*listener]);
         waiting.into_iter().for_each(|at| world.reset_client(at));
+    }
+
+    /// No upstream is simulated: each refuses.
+    fn connect(&self, _: &Endpoint) -> io::Result<SimulatedTcp> {
+        Err(Errno::CONNREFUSED.into())
     }
 }
 

@@ -31,8 +31,32 @@ impl Sites {
         Some((Status(redirect.status), to))
     }
 
+    /// The place, among the site's, of the upstreams that answer a request.
+    pub fn proxy(&self, site: SiteNumber, request: &Request) -> Option<usize> {
+        let answers = &self.answers[self.place(site)];
+        if answers.proxies.is_empty() {
+            return None;
+        }
+        answers.proxy(&path_of(request)?)
+    }
+
     /// The response with the fields of its site, and its body if it is an error's.
     pub fn add_headers(
+        &self,
+        site: SiteNumber,
+        request: &Request,
+        is_secure: bool,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        let place = self.place(site);
+        if let Some(page) = self.pages.of(place, response.status.0) {
+            response = with_page(&response, page);
+        }
+        self.add_fields(site, request, is_secure, response)
+    }
+
+    /// The response with the fields of its site; a Cache-Control that it has stays.
+    pub fn add_fields(
         &self,
         site: SiteNumber,
         request: &Request,
@@ -47,15 +71,12 @@ impl Sites {
         if answers.is_empty() {
             return response;
         }
-        let mut response = match self.pages.of(self.place(site), response.status.0) {
-            Some(page) => with_page(&response, page),
-            None => response,
-        };
         let Some(path) = path_of(request) else { return response };
         for rule in answers.headers(&path) {
             response = response.with(&rule.name, rule.value.as_bytes());
         }
-        match answers.cache(&path).filter(|_| response.status.0 < 400) {
+        let is_settled = response.status.0 >= 400 || response.has("Cache-Control");
+        match answers.cache(&path).filter(|_| !is_settled) {
             Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
             None => response,
         }

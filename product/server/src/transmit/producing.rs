@@ -39,6 +39,12 @@ impl<S: Socket> Producer<'_, S> {
         self.pipe().map(|pipe| pipe.room())
     }
 
+    /// The owner of the response's connection, and the number of its stream; `None` for a response that has departed.
+    pub fn reader(&self) -> Option<(u64, u32)> {
+        let sending = self.transmitter.sendings.get(self.job)?;
+        Some((self.transmitter.connections[sending.connection()].owner, sending.stream))
+    }
+
     /// The body is whole.
     pub fn finish(&mut self, now: Nanos) {
         let Some(is_right) = self.pipe().map(Pipe::finish) else { return };

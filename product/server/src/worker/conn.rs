@@ -225,6 +225,11 @@ impl Conn {
         !self.is_multiplexed() && (self.http1.is_answering() || self.channel.is_in_flight)
     }
 
+    /// What it sends is looked at.
+    pub fn is_reading(&self) -> bool {
+        self.is_multiplexed() || (self.http1.is_reading() && !self.channel.is_in_flight)
+    }
+
     pub fn is_sending(&self) -> bool {
         self.exchanges.iter().any(|exchange| exchange.is_sending())
     }

@@ -33,6 +33,7 @@ impl<N: Net> Worker<N> {
     /// What is not of a connection.
     fn look_around(&mut self) {
         self.transmitter.check_queue(self.timers.now());
+        self.look_after_transfers();
         self.leave_found_rate();
         while let Some(notice) = self.admission.notice(self.timers.now()) {
             self.journal.error(notice);
@@ -83,6 +84,7 @@ impl<N: Net> Worker<N> {
     /// This worker was not there to hear its clients: every deadline is so much later.
     pub(super) fn excuse(&mut self, paused: Nanos) {
         self.conns.excuse(paused);
+        self.upstreams.excuse(paused);
         self.transmitter.on_pause(paused);
     }
 

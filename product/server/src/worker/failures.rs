@@ -20,10 +20,12 @@ pub(super) enum Kind {
     Stalled,
     /// Files that cannot be read, or became shorter.
     Unreadable,
+    /// Requests that upstreams do not answer.
+    Upstream,
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 7] = [
+const BEGINNINGS: [(Kind, &str); 8] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -31,6 +33,7 @@ const BEGINNINGS: [(Kind, &str); 7] = [
     (Kind::Memory, "memory is short, ended"),
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
+    (Kind::Upstream, "no response from upstream"),
 ];
 
 #[derive(Debug, Default)]

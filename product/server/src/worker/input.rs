@@ -9,7 +9,7 @@ use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
 use crate::files::SiteNumber;
-use crate::handler;
+use crate::handler::{self, Later};
 use crate::http1::Event;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream};
@@ -23,7 +23,7 @@ impl<N: Net> Worker<N> {
         }
         let mut scratch = std::mem::take(&mut self.buffers.scratch);
         while let Some(conn) = self.conns.get(at) {
-            if conn.is_answering() || !conn.input.is_left() {
+            if !conn.is_reading() || !conn.input.is_left() {
                 break;
             }
             let must_wait = conn.channel.is_handshaking && !self.budget.has_handshake_left();
@@ -91,17 +91,20 @@ impl<N: Net> Worker<N> {
             _ => {}
         }
         while let Some(conn) = self.conns.get_mut(at) {
-            if self.budget.is_spent() && !received.is_empty() && !conn.http1.is_answering() {
+            if self.budget.is_spent() && !received.is_empty() && conn.http1.is_reading() {
                 conn.input.is_cut = true;
                 break;
             }
-            match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received) {
+            let (replies, is_secure) = (&self.replies, conn.channel.is_secure());
+            let is_wanted = |request: &Request| replies.is_passed_on(request, is_secure);
+            match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // Whether a body comes that was not waited for is unknown.
                     conn.input.is_readable |= head.expect_continue;
                     self.answer(at.into(), &head.request, Some(&head));
                 }
+                Some(Event::Data { bytes, is_last }) => self.pass_on(at.into(), bytes, is_last),
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
                 None => break,
             }
@@ -124,7 +127,15 @@ impl<N: Net> Worker<N> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
-            Err(lookup) => match self.begin_lookup(id, lookup) {
+            Err(Later::Upstream(_)) if !self.invite_body(id.at, head) => return,
+            Err(Later::Upstream(route)) => match self.begin_transfer(id, route, request, head) {
+                Ok(transfer) => {
+                    self.note(id, to.site, request, minor_version);
+                    return self.go_on_with(transfer);
+                }
+                Err(reply) => reply,
+            },
+            Err(Later::Lookup(lookup)) => match self.begin_lookup(id, lookup) {
                 Ok(key) => {
                     self.conns.exchange(id).wait_for(key, Box::new(request.into()));
                     return self.note(id, to.site, request, minor_version);

@@ -33,6 +33,7 @@ mod measured;
 mod memory;
 mod output;
 mod owner;
+mod proxy;
 mod replies;
 mod response_end;
 mod room;
@@ -59,6 +60,7 @@ use crate::poll::Ready;
 use crate::sites::Served;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
+use crate::upstream::{Upstreams, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
@@ -132,6 +134,7 @@ pub struct Worker<N: Net = Os> {
     journal: Journal,
     transmitter: Transmitter<Transport<N>>,
     udp: UdpEndpoints<N>,
+    upstreams: Upstreams<N>,
     buffers: Buffers,
 }
 
@@ -206,6 +209,7 @@ impl<N: Net> Worker<N> {
             journal,
             transmitter,
             udp: UdpEndpoints::default(),
+            upstreams: Upstreams::default(),
             buffers: Buffers::new(),
         };
         worker.accept_again()?;
@@ -283,7 +287,10 @@ impl<N: Net> Worker<N> {
             }
             LISTENER | FILES => {}
             DATAGRAMS => self.on_datagrams(ready.flags),
-            token => self.on_connection(token, ready.flags),
+            token => match connection_of(token) {
+                Some(connection) => self.on_upstream(connection, ready.flags),
+                None => self.on_connection(token, ready.flags),
+            },
         }
     }
 
@@ -308,14 +315,14 @@ impl<N: Net> Worker<N> {
         conn.input.is_readable |= is_readable;
         conn.input.has_ended |= flags.contains(EventFlags::RDHUP);
         let is_multiplexed = conn.is_multiplexed();
-        let is_answering = conn.is_answering();
+        let (is_answering, is_reading) = (conn.is_answering(), conn.is_reading());
         if flags.contains(EventFlags::OUT) {
             self.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
         }
-        if is_readable && !is_answering {
+        if is_readable && is_reading {
             self.conns.queue(at);
         }
     }
@@ -329,6 +336,7 @@ impl<N: Net> Worker<N> {
         self.detach_streams(at);
         self.end_sealed(at);
         self.leave_lookup(at.into());
+        self.leave_transfer(at.into());
         self.note_unanswered(at);
         self.log_unanswered(at.into());
         let untold_bytes = self.transmitter.close(self.timers.now(), at);

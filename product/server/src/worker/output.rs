@@ -133,6 +133,7 @@ impl<N: Net> Worker<N> {
             self.read_clock(Some(Nanos::ZERO));
         }
         self.take_departures();
+        self.refill();
         self.look_after_datagrams();
     }
 
@@ -162,6 +163,7 @@ impl<N: Net> Worker<N> {
         }
         let (id, ending) = (ExchangeId { at, stream: departure.stream }, ResponseEnd::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();
+        self.leave_transfer(id);
         let exchange = self.conns.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {

@@ -10,7 +10,7 @@ use units::Nanos;
 
 use super::conn::Conn;
 use crate::files::{Answer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
-use crate::handler::{Handler, Reply, To};
+use crate::handler::{Handler, Later, Reply, To};
 use crate::sites::{Current, Served};
 
 pub struct Replies {
@@ -49,6 +49,12 @@ impl Replies {
         To { site, is_secure: conn.channel.is_secure(), http3_port: conn.http3_port }
     }
 
+    /// Upstreams answer this request, and take its body.
+    pub(super) fn is_passed_on(&self, request: &Request, is_secure: bool) -> bool {
+        let site = self.handler.site(request);
+        site.is_some_and(|site| self.handler.is_passed_on(site, request, is_secure))
+    }
+
     /// The class of a request on this connection, which is for this site.
     pub(super) fn class_of(&self, conn: &Conn, site: Option<SiteNumber>, request: &Request) -> u16 {
         self.handler.class_of(site, request, conn.address).unwrap_or(0)
@@ -72,7 +78,7 @@ impl Replies {
     }
 
     /// A file that has to be found by another thread comes back: it is for [`Replies::begin_lookup`].
-    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Box<Lookup>> {
+    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Later> {
         self.handler.reply(to, request, now)
     }
 

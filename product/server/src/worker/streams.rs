@@ -97,8 +97,9 @@ impl<N: Net> Worker<N> {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
-            Task::LookingUp(_) | Task::None => {
+            Task::LookingUp(_) | Task::PassedOn(_) | Task::None => {
                 self.leave_lookup(id);
+                self.leave_transfer(id);
                 self.log_unanswered(id);
                 self.end_stream(id);
             }

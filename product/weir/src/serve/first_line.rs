@@ -76,9 +76,16 @@ fn http3(addresses: &[Listen]) -> String {
 pub fn served(sites: &[SiteConfig]) -> String {
     match sites {
         [SiteConfig { dir: Some(dir), .. }] => dir.display().to_string(),
-        [_] => "redirects".to_string(),
+        [site] => alone(site),
         sites => format!("{} sites", sites.len()),
     }
+}
+
+/// One without a folder.
+fn alone(site: &SiteConfig) -> String {
+    let proxies = site.answers.proxies.iter().flat_map(|proxy| &proxy.to).map(ToString::to_string);
+    let upstreams: Vec<String> = proxies.collect();
+    if upstreams.is_empty() { "redirects".to_string() } else { upstreams.join(" and ") }
 }
 
 fn account_of(account: &Account, config: &Config) -> String {

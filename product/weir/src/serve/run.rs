@@ -28,9 +28,9 @@ pub struct Args {
 
 /// The flags with their defaults, for those that no key sets.
 #[derive(Parser)]
-struct Flags {
+struct Defaults {
     #[command(flatten)]
-    args: super::Args,
+    flags: super::Flags,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     };
     let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
     let source = Source { file: Some(&args.file), again: &again };
-    let flags = super::Args { configuration: Some(args.file.clone()), ..flags(settings, folder_of(&args.file)) };
+    let flags = super::Flags { configuration: Some(args.file.clone()), ..flags(settings, folder_of(&args.file)) };
     super::serve(flags, hosted, listen, Some(&source))
 }
 
@@ -114,10 +114,10 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
 }
 
 /// What holds for the whole server as flags, relative paths beneath this folder.
-fn flags(settings: config::Settings, folder: &Path) -> super::Args {
+fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
     let (process, uplink) = (settings.process, settings.uplink);
-    let defaults = Flags::parse_from(["weir"]).args;
-    super::Args {
+    let defaults = Defaults::parse_from(["weir"]).flags;
+    super::Flags {
         uplink: uplink.rate,
         policy: uplink.policy,
         shaping: shaping(uplink.shaping),
@@ -137,8 +137,8 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Args {
     }
 }
 
-fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Args) -> super::Args {
-    super::Args {
+fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Flags) -> super::Flags {
+    super::Flags {
         idle_timeout: timeouts.idle,
         head_timeout: timeouts.head,
         body_timeout: timeouts.body,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn of_flags(words: &[&str]) -> String {
-        format!("{:#?}", Flags::parse_from([&["weir"], words].concat()).args)
+        format!("{:#?}", Defaults::parse_from([&["weir"], words].concat()).flags)
     }
 
     /// They stand in two places: the flags and the table of keys.

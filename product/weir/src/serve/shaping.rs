@@ -8,13 +8,13 @@ use config::UplinkRate;
 use server::service::Account;
 use server::{ClassesConfig, Keeper, ShapingChoice, ShapingKind, ShapingOptions};
 
-use super::{Args, Shaping, state};
+use super::{Flags, Shaping, state};
 
 /// What keeps the uplink's rate where it is found, or why nothing does.
-pub fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
-    let is_found = args.uplink != UplinkRate::Off && !matches!(args.shaping, Shaping::Off);
+pub fn keeper(flags: &Flags) -> (Option<Keeper>, Option<String>) {
+    let is_found = flags.uplink != UplinkRate::Off && !matches!(flags.shaping, Shaping::Off);
     // An account that is none is told later, where it matters.
-    let account = args.user.as_deref().and_then(|user| Account::find(user, args.group.as_deref()).ok());
+    let account = flags.user.as_deref().and_then(|user| Account::find(user, flags.group.as_deref()).ok());
     match is_found.then(|| state::keeper(account.as_ref())) {
         None => (None, None),
         Some(Ok(keeper)) => (keeper, None),
@@ -24,28 +24,28 @@ pub fn keeper(args: &Args) -> (Option<Keeper>, Option<String>) {
 
 /// How it is shaped on this machine, as the flags ask for it.
 pub fn found(
-    args: &Args,
+    flags: &Flags,
     classes: Option<&ClassesConfig>,
     listen: &[SocketAddr],
     keeper: Option<&Keeper>,
 ) -> Result<ShapingChoice, Failure> {
     let asked = ShapingOptions {
-        kind: match args.shaping {
+        kind: match flags.shaping {
             Shaping::Auto => ShapingKind::Auto,
             Shaping::Paced => ShapingKind::Paced,
             Shaping::Bands => ShapingKind::Bands,
             Shaping::Off => ShapingKind::Off,
         },
-        policy: args.policy.clone(),
+        policy: flags.policy.clone(),
         classes: classes.map(|classes| classes.table.clone()),
-        client_share: args.client_share,
-        guard_permille: args.guard,
-        cross_permille: args.cross_share,
-        uplink: args.uplink,
+        client_share: flags.client_share,
+        guard_permille: flags.guard,
+        cross_permille: flags.cross_share,
+        uplink: flags.uplink,
         kept: keeper.map_or(vec![], |keeper| keeper.lines().to_vec()),
     };
     ShapingChoice::find_for_all(&asked, listen).map_err(|error| {
-        let name = args.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
+        let name = flags.shaping.to_possible_value().map_or(String::new(), |value| value.get_name().to_string());
         let said = format!("--shaping {name}: {error}");
         if error.is_usage() { Failure::Usage(said) } else { Failure::Failed(said) }
     })

@@ -1,0 +1,51 @@
+//! The reasons for which an upstream does not answer, for the client as a status and for the error log as words.
+
+use std::fmt;
+use std::io;
+
+use http::Status;
+use http::http1::upstream::UpstreamFault;
+
+#[derive(Debug)]
+pub enum Fault {
+    /// No connection came about.
+    Unreachable(io::Error),
+    /// The connection broke, or ended before the response did.
+    Broken(io::Error),
+    Closed,
+    /// Its response is none.
+    Wrong(UpstreamFault),
+    /// No connection, or no byte, for too long.
+    TooSlow(&'static str),
+    /// As many requests wait for it as may.
+    Busy,
+}
+
+impl Fault {
+    pub fn status(&self) -> Status {
+        match self {
+            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Wrong(_) => Status::BAD_GATEWAY,
+            Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
+            Fault::Busy => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unreachable(error) => write!(f, "cannot connect: {}", words(error)),
+            Fault::Broken(error) => write!(f, "connection broken: {}", words(error)),
+            Fault::Closed => f.write_str("closed before the response was whole"),
+            Fault::Wrong(fault) => fault.fmt(f),
+            Fault::TooSlow(why) => f.write_str(why),
+            Fault::Busy => f.write_str("too many requests wait for it"),
+        }
+    }
+}
+
+/// Without the number of the system.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}

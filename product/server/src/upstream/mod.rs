@@ -1,0 +1,290 @@
+//! Requests that other servers answer: connections to upstreams over HTTP/1.1, and what goes through them.
+//!
+//! A [`Transfer`] is a request and its response. It has a connection of its own, an idle one or a new one, or waits for its turn where as many
+//! are under way as its [`Route`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
+
+mod fault;
+mod peer;
+mod route;
+mod transfer;
+
+use std::collections::HashMap;
+use std::io;
+
+use rustix::event::epoll::EventFlags;
+use slab::Slab;
+use units::Nanos;
+
+pub use fault::Fault;
+use peer::{IDLE_FOR, Peer};
+pub use route::{Endpoint, Route};
+pub use transfer::{BodySink, Readiness, Step, Transfer, pipe_of};
+
+use crate::net::{Net, Source};
+
+/// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
+const TOKENS: u64 = (u32::MAX as u64) << 32;
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Connections to upstreams of one worker.
+const CONNECTIONS_MAX: usize = 1 << 20;
+
+pub struct Upstreams<N: Net> {
+    transfers: Slab<Transfer>,
+    connections: Slab<Connection<N>>,
+    peers: Slab<Peer>,
+    by_endpoint: HashMap<Endpoint, usize>,
+    /// Transfers that may begin, since others have ended.
+    released: Vec<usize>,
+    /// What a socket has received; nothing before it is needed.
+    scratch: Box<[u8]>,
+}
+
+struct Connection<N: Net> {
+    socket: N::Tcp,
+    peer: usize,
+    /// `None` where it waits for a request.
+    transfer: Option<usize>,
+    /// A response was read from it before.
+    was_idle: bool,
+    idle_since: Nanos,
+    ready: Readiness,
+}
+
+/// The connection of this token, where it is one to an upstream.
+pub fn connection_of(token: u64) -> Option<usize> {
+    let at = (token & u64::from(u32::MAX)) as usize;
+    (token >= TOKENS && at < CONNECTIONS_MAX).then_some(at)
+}
+
+impl<N: Net> Default for Upstreams<N> {
+    fn default() -> Upstreams<N> {
+        Upstreams {
+            transfers: Slab::new(),
+            connections: Slab::new(),
+            peers: Slab::new(),
+            by_endpoint: HashMap::new(),
+            released: Vec::new(),
+            scratch: Box::default(),
+        }
+    }
+}
+
+impl<N: Net> Upstreams<N> {
+    /// Begins a transfer, or has it wait.
+    pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
+        if self.scratch.is_empty() {
+            self.scratch = vec![0; READ_BYTES].into();
+        }
+        transfer.peer = self.choose(&transfer.route, now);
+        let at = self.transfers.insert(transfer);
+        let begun = self.begin_at(net, now, at);
+        begun.map(|()| at).map_err(|fault| {
+            let name = self.name(at);
+            self.transfers.remove(at);
+            (fault, name)
+        })
+    }
+
+    /// The upstream with the fewest requests, those that cannot be reached last.
+    fn choose(&mut self, route: &Route, now: Nanos) -> usize {
+        let peers: Vec<usize> = route.endpoints.iter().map(|endpoint| self.peer(endpoint)).collect();
+        peers.into_iter().min_by_key(|at| self.peers[*at].load(now)).expect("a route has an upstream")
+    }
+
+    fn peer(&mut self, endpoint: &Endpoint) -> usize {
+        if let Some(at) = self.by_endpoint.get(endpoint) {
+            return *at;
+        }
+        let at = self.peers.insert(Peer::new(endpoint.clone()));
+        self.by_endpoint.insert(endpoint.clone(), at);
+        at
+    }
+
+    fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let (peer, route) = (self.transfers[at].peer, &self.transfers[at].route);
+        let (requests_max, waits_for) = (route.requests_max, route.read_timeout);
+        if self.peers[peer].begin(requests_max) {
+            let connected = self.connect(net, now, at);
+            return connected.inspect_err(|_| self.end_under_way(peer));
+        }
+        let waits = self.peers[peer].wait(at);
+        self.transfers[at].deadline = now + waits_for;
+        if waits { Ok(()) } else { Err(Fault::Busy) }
+    }
+
+    /// Gives a transfer that is under way a connection; tries every upstream that there is.
+    fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let peer = self.transfers[at].peer;
+        while let Some(connection) = self.peers[peer].take_idle() {
+            let own = &mut self.connections[connection];
+            if now - own.idle_since < IDLE_FOR {
+                own.transfer = Some(at);
+                own.ready.is_writable = true;
+                self.transfers[at].connect(connection, true, now);
+                return Ok(());
+            }
+            self.drop_connection(net, connection);
+        }
+        let opened = self.open(net, peer).map_err(Fault::Unreachable);
+        let connection = opened.inspect_err(|_| self.peers[peer].on_unreachable(now))?;
+        self.connections[connection].transfer = Some(at);
+        self.transfers[at].connect(connection, false, now);
+        Ok(())
+    }
+
+    fn open(&mut self, net: &N, peer: usize) -> io::Result<usize> {
+        let socket = net.connect(&self.peers[peer].endpoint)?;
+        let entry = self.connections.vacant_entry();
+        let at = entry.key();
+        if at >= CONNECTIONS_MAX {
+            return Err(io::Error::other("too many connections to upstreams"));
+        }
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
+        let (ready, idle_since) = (Readiness::default(), Nanos::ZERO);
+        entry.insert(Connection { socket, peer, transfer: None, was_idle: false, idle_since, ready });
+        Ok(at)
+    }
+
+    fn drop_connection(&mut self, net: &N, at: usize) {
+        let connection = self.connections.remove(at);
+        let _ = net.remove(Source::Tcp(&connection.socket));
+    }
+
+    /// The kernel has something to tell of a connection; gives the transfer that goes on.
+    pub fn on_ready(&mut self, net: &N, at: usize, flags: EventFlags) -> Option<usize> {
+        let connection = self.connections.get_mut(at)?;
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let has_come = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        connection.ready.is_readable |= has_come;
+        connection.ready.is_writable |= is_broken || flags.contains(EventFlags::OUT);
+        if connection.transfer.is_none() && has_come {
+            // It ended, or said something that nobody had asked for.
+            let peer = connection.peer;
+            self.peers[peer].forget(at);
+            self.drop_connection(net, at);
+            return None;
+        }
+        connection.transfer
+    }
+
+    pub fn get(&mut self, at: usize) -> Option<&mut Transfer> {
+        self.transfers.get_mut(at)
+    }
+
+    /// Goes on with a transfer until its head has come, or it has to wait.
+    pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
+        let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
+        let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
+        let sent = transfer.send(&own.socket, &mut own.ready, now);
+        if transfer.is_answered() {
+            return Step::Wait;
+        }
+        let fault = match sent.and_then(|()| transfer.read_head(&own.socket, &mut own.ready, &mut self.scratch, now)) {
+            Ok(Some(head)) => {
+                self.peers[own.peer].on_reached();
+                return Step::Head(head);
+            }
+            Ok(None) => return Step::Wait,
+            Err(fault) => fault,
+        };
+        match self.repeat(net, now, at, fault) {
+            Ok(()) => self.step(net, now, at),
+            Err(fault) => Step::Failed(fault),
+        }
+    }
+
+    /// Over another connection, where that does no harm.
+    fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
+        let transfer = &mut self.transfers[at];
+        let own = transfer.connection.expect("it was under way");
+        let (was_idle, peer) = (self.connections[own].was_idle, self.connections[own].peer);
+        if matches!(fault, Fault::Unreachable(_)) && !was_idle {
+            self.peers[peer].on_unreachable(now);
+        }
+        if !transfer.may_repeat(&fault, was_idle) {
+            return Err(fault);
+        }
+        transfer.connection = None;
+        self.drop_connection(net, own);
+        let route = self.transfers[at].route.clone();
+        let next = self.choose(&route, now);
+        if next == peer {
+            // The same once more only where the connection was an old one.
+            return if was_idle { self.connect(net, now, at) } else { Err(fault) };
+        }
+        self.end_under_way(peer);
+        self.transfers[at].peer = next;
+        // It has waited for its turn already.
+        self.peers[next].begin(u32::MAX);
+        self.connect(net, now, at)
+    }
+
+    /// Goes on with a response's body.
+    pub fn read_body(&mut self, now: Nanos, at: usize, sink: &mut impl BodySink) -> Step {
+        let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else { return Step::Wait };
+        let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
+        transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now)
+    }
+
+    /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it.
+    pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
+        let Some(transfer) = self.transfers.try_remove(at) else { return };
+        let Some(own) = transfer.connection else {
+            return self.peers[transfer.peer].leave(at);
+        };
+        self.end_under_way(transfer.peer);
+        let connection = &mut self.connections[own];
+        if !is_whole || !transfer.keeps_connection() {
+            return self.drop_connection(net, own);
+        }
+        (connection.transfer, connection.was_idle, connection.idle_since) = (None, true, now);
+        if let Some(oldest) = self.peers[transfer.peer].keep(own) {
+            self.drop_connection(net, oldest);
+        }
+    }
+
+    fn end_under_way(&mut self, peer: usize) {
+        self.released.extend(self.peers[peer].end());
+    }
+
+    /// Begins those that waited; gives one that began, or failed to.
+    pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
+        while let Some(at) = self.released.pop() {
+            if self.transfers.contains(at) {
+                return Some((at, self.begin_at(net, now, at)));
+            }
+        }
+        None
+    }
+
+    /// Those whose upstream has let them wait too long. Idle connections past their time are closed.
+    pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
+        let is_old = |own: &Connection<N>| own.transfer.is_none() && now - own.idle_since >= IDLE_FOR;
+        let old: Vec<usize> = self.connections.iter().filter(|(_, own)| is_old(own)).map(|(at, _)| at).collect();
+        for at in old {
+            self.peers[self.connections[at].peer].forget(at);
+            self.drop_connection(net, at);
+        }
+        let unused: Vec<usize> = self.peers.iter().filter(|(_, peer)| peer.is_unused(now)).map(|(at, _)| at).collect();
+        let is_wanted: Vec<usize> = self.transfers.iter().map(|(_, transfer)| transfer.peer).collect();
+        for at in unused.into_iter().filter(|at| !is_wanted.contains(at)) {
+            let peer = self.peers.remove(at);
+            self.by_endpoint.remove(&peer.endpoint);
+        }
+        self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
+    }
+
+    /// The upstream of a transfer, for the log.
+    pub fn name(&self, at: usize) -> String {
+        self.peers[self.transfers[at].peer].endpoint.to_string()
+    }
+
+    /// Every deadline is so much later.
+    pub fn excuse(&mut self, paused: Nanos) {
+        for (_, transfer) in &mut self.transfers {
+            transfer.deadline = Nanos(transfer.deadline.0.saturating_add(paused.0));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! One upstream as this worker knows it: its idle connections, what is under way, and whether it answers.
+
+use std::collections::VecDeque;
+
+use units::Nanos;
+
+use super::Endpoint;
+
+/// Idle connections kept to one upstream.
+const IDLE_MAX: usize = 32;
+/// An idle connection is used for so long; most upstreams close theirs after a minute or more, and one that is closed while a
+/// request is on its way costs another try.
+pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
+/// Requests that wait for one upstream, beyond those under way.
+pub const WAITING_MAX: usize = 1024;
+/// An upstream that could not be reached is asked again after so long, where there is another.
+const DOWN_FOR: Nanos = Nanos::from_secs(5);
+
+#[derive(Debug)]
+pub struct Peer {
+    pub endpoint: Endpoint,
+    /// Slots of connections that wait for a request; the one used last comes first.
+    idle: Vec<usize>,
+    under_way: u32,
+    /// Transfers that wait until there are fewer under way, the first come first.
+    waiting: VecDeque<usize>,
+    down_until: Nanos,
+}
+
+impl Peer {
+    pub fn new(endpoint: Endpoint) -> Peer {
+        Peer { endpoint, idle: Vec::new(), under_way: 0, waiting: VecDeque::new(), down_until: Nanos::ZERO }
+    }
+
+    /// The load that it has; one that could not be reached comes behind all others.
+    pub fn load(&self, now: Nanos) -> (bool, usize) {
+        (now < self.down_until, self.under_way as usize + self.waiting.len())
+    }
+
+    /// Whether one more may be under way; if so, it is.
+    pub fn begin(&mut self, requests_max: u32) -> bool {
+        let may = self.under_way < requests_max;
+        self.under_way += u32::from(may);
+        may
+    }
+
+    /// One fewer is under way; gives a transfer that waits.
+    pub fn end(&mut self) -> Option<usize> {
+        self.under_way -= 1;
+        self.waiting.pop_front()
+    }
+
+    /// Whether there is room for one more to wait; if so, it does.
+    pub fn wait(&mut self, transfer: usize) -> bool {
+        let has_room = self.waiting.len() < WAITING_MAX;
+        if has_room {
+            self.waiting.push_back(transfer);
+        }
+        has_room
+    }
+
+    /// The transfer waits no more.
+    pub fn leave(&mut self, transfer: usize) {
+        self.waiting.retain(|waiting| *waiting != transfer);
+    }
+
+    pub fn take_idle(&mut self) -> Option<usize> {
+        self.idle.pop()
+    }
+
+    /// Keeps a connection for later; gives one that is to be closed for it.
+    pub fn keep(&mut self, connection: usize) -> Option<usize> {
+        self.idle.push(connection);
+        (self.idle.len() > IDLE_MAX).then(|| self.idle.remove(0))
+    }
+
+    /// The connection is closed.
+    pub fn forget(&mut self, connection: usize) {
+        self.idle.retain(|idle| *idle != connection);
+    }
+
+    pub fn on_unreachable(&mut self, now: Nanos) {
+        self.down_until = now + DOWN_FOR;
+    }
+
+    pub fn on_reached(&mut self) {
+        self.down_until = Nanos::ZERO;
+    }
+
+    /// Nothing is known of it that is worth keeping.
+    pub fn is_unused(&self, now: Nanos) -> bool {
+        self.idle.is_empty() && self.under_way == 0 && self.waiting.is_empty() && now >= self.down_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer::new(Endpoint::Unix("/a".into()))
+    }
+
+    #[test]
+    fn those_beyond_the_limit_wait_in_their_order_and_not_without_end() {
+        let mut peer = peer();
+        assert!(peer.begin(2) && peer.begin(2) && !peer.begin(2));
+        assert!((0..WAITING_MAX).all(|transfer| peer.wait(transfer)) && !peer.wait(9999));
+        assert_eq!(peer.load(Nanos::ZERO), (false, 2 + WAITING_MAX));
+        peer.leave(1);
+        assert_eq!([peer.end(), peer.end()], [Some(0), Some(2)]);
+        assert!(peer.begin(2) && peer.wait(9999) && !peer.wait(9999));
+    }
+
+    #[test]
+    fn the_connection_used_last_is_used_first_and_the_oldest_goes() {
+        let mut peer = peer();
+        assert!((0..IDLE_MAX).all(|connection| peer.keep(connection).is_none()));
+        assert_eq!(peer.keep(100), Some(0));
+        peer.forget(IDLE_MAX - 1);
+        assert_eq!([peer.take_idle(), peer.take_idle()], [Some(100), Some(IDLE_MAX - 2)]);
+    }
+
+    #[test]
+    fn one_that_cannot_be_reached_comes_last_for_a_while() {
+        let (mut peer, now) = (peer(), Nanos::from_secs(7));
+        assert!(peer.is_unused(now));
+        peer.on_unreachable(now);
+        assert!(peer.load(now) > (false, usize::MAX) && !peer.is_unused(now));
+        assert_eq!(peer.load(now + DOWN_FOR), (false, 0));
+        peer.on_reached();
+        assert_eq!(peer.load(now), (false, 0));
+    }
+}

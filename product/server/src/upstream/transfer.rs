@@ -1,0 +1,391 @@
+//! One request on its way to an upstream, and its response on the way back. It knows no socket but the one that it is lent, and reads no
+//! clock.
+
+use std::io;
+use std::sync::Arc;
+
+use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
+use http::http1::{LAST_CHUNK, begin_chunk};
+use http::{BodyLength, Method};
+use rustix::io::Errno;
+use sched::JobId;
+use units::Nanos;
+
+use super::{Fault, Route};
+use crate::transmit::{PIPE_BYTES_MAX, Pipe, Stream};
+
+/// Of a request body so much waits at most until the upstream takes it.
+pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
+/// Connections tried for one request, where it may be sent again.
+const TRIES_MAX: u32 = 3;
+
+/// Takes a response's body as far as there is room.
+pub trait BodySink {
+    /// Bytes that may be pushed; `None` where nobody wants them any more.
+    fn room(&mut self) -> Option<usize>;
+    /// No more than there is room for. False where nobody wants them any more.
+    fn push(&mut self, bytes: &[u8]) -> bool;
+    /// The body is whole.
+    fn finish(&mut self);
+}
+
+impl BodySink for Pipe {
+    fn room(&mut self) -> Option<usize> {
+        Some(Pipe::room(self))
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        Pipe::push(self, bytes) == Some(bytes.len())
+    }
+
+    fn finish(&mut self) {
+        Pipe::finish(self);
+    }
+}
+
+/// Whether a socket may have something to read, or room.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    pub is_readable: bool,
+    pub is_writable: bool,
+}
+
+/// What a transfer has come to.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing, until the upstream or the client goes on.
+    Wait,
+    /// The head of the response; its body is [`Transfer::read_body`]'s.
+    Head(UpstreamHead),
+    /// The response is whole.
+    Done,
+    /// Nobody wants the rest of the body.
+    Unwanted,
+    Failed(Fault),
+}
+
+#[derive(Debug)]
+pub struct Transfer {
+    /// The name of the exchange that it is for.
+    pub owner: u64,
+    /// The response, once it is one.
+    pub job: Option<JobId>,
+    pub route: Arc<Route>,
+    /// Of the upstream that it is on its way to.
+    pub peer: usize,
+    /// Of its connection; without one it waits.
+    pub connection: Option<usize>,
+    outbound: Outbound,
+    inbound: Inbound,
+    tries: u32,
+    /// The upstream is waited for until then.
+    pub deadline: Nanos,
+}
+
+/// The request.
+#[derive(Debug)]
+struct Outbound {
+    /// The head and what came of the body; from the first byte on, as long as it may be sent again.
+    bytes: Vec<u8>,
+    /// How many of them are sent.
+    at: usize,
+    /// The method may be repeated (RFC 9110 section 9.2.2), and no body has gone.
+    is_repeatable: bool,
+    is_chunked: bool,
+    is_whole: bool,
+    /// Bytes that were sent are not kept any more.
+    has_sent: bool,
+    /// The upstream takes no more of it.
+    is_refused: bool,
+}
+
+/// The response.
+#[derive(Debug)]
+struct Inbound {
+    method: Method,
+    /// Received and not taken yet.
+    kept: Vec<u8>,
+    has_come: bool,
+    interim: u32,
+    is_kept_alive: bool,
+    /// Behind the head.
+    body: Option<UpstreamBody>,
+}
+
+/// What came of a read.
+enum Received {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Transfer {
+    /// Of a request whose head is encoded.
+    pub fn new(owner: u64, route: Arc<Route>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
+        let has_body = body != BodyLength::None;
+        let is_idempotent = !matches!(method, Method::Post | Method::Patch);
+        Transfer {
+            owner,
+            job: None,
+            route,
+            peer: usize::MAX,
+            connection: None,
+            outbound: Outbound {
+                bytes: head,
+                at: 0,
+                is_repeatable: is_idempotent && !has_body,
+                is_chunked: body == BodyLength::Unknown,
+                is_whole: !has_body,
+                has_sent: false,
+                is_refused: false,
+            },
+            inbound: Inbound {
+                method,
+                kept: Vec::new(),
+                has_come: false,
+                interim: 0,
+                is_kept_alive: false,
+                body: None,
+            },
+            tries: 0,
+            deadline: Nanos::MAX,
+        }
+    }
+
+    /// Begins on a connection, from the first byte.
+    pub fn connect(&mut self, connection: usize, is_idle: bool, now: Nanos) {
+        self.connection = Some(connection);
+        self.outbound.at = 0;
+        self.tries += 1;
+        self.deadline = now + if is_idle { self.route.read_timeout } else { self.route.connect_timeout };
+    }
+
+    /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent; an
+    /// idle connection may have been closed before the request came.
+    pub fn may_repeat(&self, fault: &Fault, was_idle: bool) -> bool {
+        let is_broken = matches!(fault, Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed);
+        let is_unsent = self.outbound.at == 0 && !self.outbound.has_sent;
+        let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
+        is_broken && is_unheard && self.tries < TRIES_MAX && (is_unsent || (was_idle && self.outbound.is_repeatable))
+    }
+
+    /// How much more of the request's body may come.
+    pub fn room(&self) -> usize {
+        if self.outbound.is_refused {
+            return usize::MAX;
+        }
+        REQUEST_BODY_BYTES_MAX.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
+    }
+
+    /// More of the request's body; `is_last` ends it. What an upstream does not want is dropped.
+    pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
+        let out = &mut self.outbound;
+        if !out.is_refused {
+            if out.is_chunked && !bytes.is_empty() {
+                begin_chunk(&mut out.bytes, bytes.len());
+            }
+            out.bytes.extend_from_slice(bytes);
+            if out.is_chunked {
+                let end = if bytes.is_empty() { &b""[..] } else { b"\r\n" };
+                out.bytes.extend_from_slice(end);
+                out.bytes.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
+            }
+        }
+        out.is_whole |= is_last;
+    }
+
+    /// Sends what there is of the request.
+    pub fn send(&mut self, socket: &impl Stream, ready: &mut Readiness, now: Nanos) -> Result<(), Fault> {
+        let out = &mut self.outbound;
+        while ready.is_writable && out.at < out.bytes.len() {
+            match socket.send(&out.bytes[out.at..], false) {
+                Ok(sent) => {
+                    out.at += sent;
+                    self.deadline = now + self.route.read_timeout;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error)),
+                // It may have answered before.
+                Err(_) => {
+                    out.is_refused = true;
+                    ready.is_readable = true;
+                    break;
+                }
+            }
+        }
+        if out.at == out.bytes.len() && !out.is_whole {
+            // The client is waited for.
+            (out.bytes, out.at) = (Vec::new(), 0);
+            out.has_sent = true;
+            self.deadline = Nanos::MAX;
+        }
+        Ok(())
+    }
+
+    /// Goes on until the head of the response has come.
+    pub fn read_head(
+        &mut self,
+        socket: &impl Stream,
+        ready: &mut Readiness,
+        scratch: &mut [u8],
+        now: Nanos,
+    ) -> Result<Option<UpstreamHead>, Fault> {
+        let limits = ResponseLimits::default();
+        loop {
+            while let Some((head, bytes)) =
+                parse_response(&self.inbound.kept, self.inbound.method, &limits).map_err(Fault::Wrong)?
+            {
+                self.inbound.kept.drain(..bytes);
+                if !head.is_interim() {
+                    self.begin_body(&head);
+                    return Ok(Some(head));
+                }
+                self.inbound.interim += 1;
+                if self.inbound.interim > limits.interim_max {
+                    return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
+                }
+            }
+            match receive(socket, ready, scratch)? {
+                Received::Bytes(bytes) => {
+                    self.inbound.has_come = true;
+                    self.inbound.kept.extend_from_slice(&scratch[..bytes]);
+                    self.deadline = now + self.route.read_timeout;
+                }
+                Received::Nothing => return Ok(None),
+                Received::End => return Err(Fault::Closed),
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: &UpstreamHead) {
+        self.outbound.is_repeatable = false;
+        self.inbound.is_kept_alive = head.is_kept_alive;
+        self.inbound.body = Some(UpstreamBody::new(head.framing));
+    }
+
+    /// The head has come.
+    pub fn is_answered(&self) -> bool {
+        self.inbound.body.is_some()
+    }
+
+    /// Goes on with the body, as far as the sink takes it.
+    pub fn read_body(
+        &mut self,
+        sink: &mut impl BodySink,
+        socket: &impl Stream,
+        ready: &mut Readiness,
+        scratch: &mut [u8],
+        now: Nanos,
+    ) -> Step {
+        loop {
+            match self.take_kept(sink) {
+                Ok(None) => {}
+                Ok(Some(step)) => return step,
+                Err(fault) => return Step::Failed(fault),
+            }
+            let Some(room) = sink.room() else { return Step::Unwanted };
+            if room == 0 {
+                // The client is waited for.
+                self.deadline = Nanos::MAX;
+                return Step::Wait;
+            }
+            let bytes_max = room.min(scratch.len());
+            self.deadline = now + self.route.read_timeout;
+            match receive(socket, ready, &mut scratch[..bytes_max]) {
+                Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
+                Ok(Received::Nothing) => return Step::Wait,
+                Ok(Received::End) => {
+                    let body = self.inbound.body.as_mut().expect("the head has come");
+                    return match body.end() {
+                        Ok(()) => {
+                            sink.finish();
+                            Step::Done
+                        }
+                        Err(_) => Step::Failed(Fault::Closed),
+                    };
+                }
+                Err(fault) => return Step::Failed(fault),
+            }
+        }
+    }
+
+    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
+    fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
+        let Inbound { kept, body, .. } = &mut self.inbound;
+        let body = body.as_mut().expect("the head has come");
+        let mut at = 0;
+        let step = loop {
+            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
+            let rest = &kept[at..kept.len().min(at + room)];
+            let taken = body.take(rest).map_err(Fault::Wrong)?;
+            at += taken.consumed;
+            if !taken.data.is_empty() && !sink.push(taken.data) {
+                break Some(Step::Unwanted);
+            }
+            if taken.is_done {
+                sink.finish();
+                break Some(Step::Done);
+            }
+            if at == kept.len() {
+                break None;
+            }
+            if room == 0 {
+                self.deadline = Nanos::MAX;
+                break Some(Step::Wait);
+            }
+        };
+        kept.drain(..at);
+        if kept.is_empty() {
+            *kept = Vec::new();
+        }
+        Ok(step)
+    }
+
+    /// Behind a whole response the connection may be used again.
+    pub fn keeps_connection(&self) -> bool {
+        let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.at == self.outbound.bytes.len();
+        is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
+    }
+
+    /// The upstream has let it wait too long.
+    pub fn timed_out(&self) -> Fault {
+        Fault::TooSlow(match () {
+            () if self.connection.is_none() => "no connection became free in time",
+            () if self.outbound.at == 0 && !self.outbound.has_sent => "no connection in time",
+            () if self.inbound.has_come => "nothing came for too long",
+            () => "no response in time",
+        })
+    }
+
+    /// Bytes that it keeps.
+    pub fn memory_bytes(&self) -> usize {
+        self.outbound.bytes.capacity() + self.inbound.kept.capacity()
+    }
+}
+
+/// Without a wait.
+fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Result<Received, Fault> {
+    while ready.is_readable {
+        match socket.receive(into) {
+            Ok(0) => return Ok(Received::End),
+            Ok(bytes) => return Ok(Received::Bytes(bytes)),
+            Err(Errno::AGAIN) => ready.is_readable = false,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Fault::Broken(error.into())),
+        }
+    }
+    Ok(Received::Nothing)
+}
+
+/// A pipe for a response whose body is framed so; `None` where it has none.
+pub fn pipe_of(framing: Framing) -> Option<Pipe> {
+    let length = match framing {
+        Framing::None => return None,
+        Framing::Length(bytes) => http::Length::Known(bytes),
+        Framing::Chunked | Framing::Close | Framing::Upgraded => http::Length::Unknown,
+    };
+    Some(Pipe::new(length))
+}
+
+const _: () = assert!(PIPE_BYTES_MAX >= 4096);
