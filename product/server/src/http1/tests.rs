@@ -9,6 +9,8 @@ use units::Nanos;
 use super::*;
 use crate::config::Limits;
 
+mod passed_on;
+
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: a\r\n";
 

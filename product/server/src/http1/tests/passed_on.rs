@@ -1,0 +1,143 @@
+//! Request bodies that are passed on as they come.
+
+use super::*;
+
+const HELLO: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+const CHUNKED: &str = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\nA: b\r\n\r\n";
+
+/// What comes of these pieces, while no response is made.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Came {
+    requests: usize,
+    body: Vec<u8>,
+    ends: usize,
+    refused: Option<Status>,
+}
+
+struct Passing {
+    http1: Http1,
+    limits: Limits,
+    now: Nanos,
+    came: Came,
+}
+
+impl Passing {
+    fn new() -> Passing {
+        let (now, limits) = (Nanos::from_secs(1), Limits::default());
+        Passing { http1: Http1::new(now, &limits), limits, now, came: Came::default() }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let mut received = self.http1.receive(bytes);
+        while let Some(event) = self.http1.next(self.now, &self.limits, &mut received, |_| true) {
+            match event {
+                Event::Body => unreachable!("every body is wanted"),
+                Event::Request { .. } => self.came.requests += 1,
+                Event::Data { bytes, is_last } => {
+                    self.came.body.extend_from_slice(bytes);
+                    self.came.ends += usize::from(is_last);
+                }
+                Event::Refused { reject, .. } => self.came.refused = Some(reject.status),
+            }
+        }
+        self.http1.keep(received);
+    }
+
+    fn answer(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let date = HttpDate::new(UNIX_EPOCH);
+        self.http1.encode(&Response::new(Status::OK, ()).with_length(0), false, &date, &mut out);
+        out
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_body_comes_behind_its_request_however_it_is_split(
+        text in prop::sample::select(vec![HELLO, CHUNKED]),
+        cuts in prop::collection::vec(0_usize..200, 0..6),
+    ) {
+        let mut passing = Passing::new();
+        let both = [text, GET].concat();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % both.len()).chain([0, both.len()]).collect();
+        cuts.sort_unstable();
+        cuts.windows(2).for_each(|pair| passing.receive(&both.as_bytes()[pair[0]..pair[1]]));
+        prop_assert_eq!(&passing.came, &Came { requests: 1, body: b"hello".into(), ends: 1, refused: None });
+        prop_assert!(passing.http1.is_answering() && !passing.http1.is_reading() && !passing.http1.is_idle());
+        passing.answer();
+        passing.http1.on_sent(passing.now, &passing.limits);
+        prop_assert!(!passing.http1.closes());
+        passing.receive(&[]);
+        prop_assert_eq!(passing.came.requests, 2);
+    }
+}
+
+#[test]
+fn a_body_that_nobody_takes_waits_with_its_client() {
+    let mut passing = Passing::new();
+    passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
+    assert!(passing.http1.is_reading() && passing.http1.deadline() < Nanos::MAX);
+    passing.http1.hold(passing.now);
+    assert!(!passing.http1.is_reading() && passing.http1.deadline() == Nanos::MAX);
+    passing.receive(b"llo");
+    assert_eq!(passing.came.body, b"he");
+    passing.now += Nanos::from_secs(100);
+    assert!(passing.http1.go_on(passing.now, &passing.limits) && passing.http1.deadline() > passing.now);
+    assert!(!passing.http1.go_on(passing.now, &passing.limits), "once");
+    passing.receive(&[]);
+    assert_eq!((passing.came.body.as_slice(), passing.came.ends), (&b"hello"[..], 1));
+}
+
+#[test]
+fn a_response_before_the_end_of_the_body_is_the_last() {
+    let mut passing = Passing::new();
+    passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
+    passing.answer();
+    passing.receive(b"l");
+    assert_eq!(passing.came.body, b"hel", "it goes on while its response is sent");
+    passing.http1.on_sent(passing.now, &passing.limits);
+    assert!(passing.http1.closes() && passing.http1.is_lingering());
+    passing.receive(b"lo");
+    passing.receive(GET.as_bytes());
+    assert_eq!((passing.came.requests, passing.came.ends), (1, 0));
+}
+
+#[test]
+fn a_wrong_chunk_is_refused_or_ends_the_connection_behind_the_response() {
+    let begin = CHUNKED.find("3\r\n").unwrap();
+    let mut passing = Passing::new();
+    passing.receive([&CHUNKED[..begin], "x\r\n"].concat().as_bytes());
+    assert_eq!(passing.came.refused, Some(Status::BAD_REQUEST));
+    let mut passing = Passing::new();
+    passing.receive(&CHUNKED.as_bytes()[..begin + 1]);
+    passing.answer();
+    passing.receive(b"x\r\n");
+    assert_eq!((passing.came.refused, passing.http1.closes()), (None, true));
+}
+
+#[test]
+fn a_client_that_is_too_slow_with_its_body_is_told() {
+    let mut passing = Passing::new();
+    passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
+    passing.now = passing.http1.deadline();
+    let late = passing.http1.on_deadline();
+    assert!(matches!(late, Some(Late::Refused { reject, .. }) if reject.status == Status::REQUEST_TIMEOUT), "{late:?}");
+    // Where its response is under way, that has its own time.
+    let mut passing = Passing::new();
+    passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
+    passing.answer();
+    passing.http1.on_held(passing.now);
+    assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == Nanos::MAX);
+}
+
+/// A client that waits for leave to send its body, and for nothing else, keeps its connection.
+#[test]
+fn a_body_that_was_invited_does_not_end_the_connection() {
+    let mut passing = Passing::new();
+    let expecting = HELLO.replace("\r\n\r\nhello", "\r\nExpect: 100-continue\r\n\r\n");
+    passing.receive(expecting.as_bytes());
+    assert_eq!(passing.came.requests, 1);
+    passing.receive(b"hello");
+    assert_eq!(passing.came.ends, 1);
+    assert!(!passing.answer().windows(5).any(|part| part == b"close"));
+}
