@@ -53,10 +53,6 @@ impl<B> Response<B> {
         self
     }
 
-    pub fn has(&self, name: &str) -> bool {
-        self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()))
-    }
-
     pub fn with_length(self, bytes: u64) -> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }

@@ -32,9 +32,7 @@ macro_rules! with_statuses {
             HEAD_TOO_LARGE 431 "Request Header Fields Too Large"
             INTERNAL_SERVER_ERROR 500 "Internal Server Error"
             NOT_IMPLEMENTED 501 "Not Implemented"
-            BAD_GATEWAY 502 "Bad Gateway"
             SERVICE_UNAVAILABLE 503 "Service Unavailable"
-            GATEWAY_TIMEOUT 504 "Gateway Timeout"
             VERSION_NOT_SUPPORTED 505 "HTTP Version Not Supported"
         }
     };

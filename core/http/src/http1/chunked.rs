@@ -93,21 +93,6 @@ impl Chunked {
         Ok(Progress { consumed, done: self.state == State::Done })
     }
 
-    pub fn take<'b>(&mut self, buf: &'b [u8]) -> Result<super::upstream::Taken<'b>, Reject> {
-        let mut consumed = 0;
-        while self.state != State::Done && consumed < buf.len() {
-            if let State::Data { bytes } = self.state {
-                let taken = bytes.min((buf.len() - consumed) as u64) as usize;
-                self.state = if taken as u64 == bytes { State::DataCr } else { State::Data { bytes: bytes - taken as u64 } };
-                let data = &buf[consumed..consumed + taken];
-                return Ok(super::upstream::Taken { consumed: consumed + taken, data, is_done: false });
-            }
-            self.state = self.step(buf[consumed])?;
-            consumed += 1;
-        }
-        Ok(super::upstream::Taken { consumed, data: b"", is_done: self.state == State::Done })
-    }
-
     /// One byte that is not data.
     fn step(&mut self, b: u8) -> Result<State, Reject> {
         match (self.state, b) {

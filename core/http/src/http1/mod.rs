@@ -9,7 +9,6 @@ mod chunked;
 mod encode;
 mod lines;
 mod request;
-pub mod upstream;
 
 pub use answer::{Malformed, ResponseHead, parse_response};
 pub use chunked::{Chunked, Progress};
