@@ -26,6 +26,7 @@ mod conditions;
 mod date;
 mod entity_fields;
 mod fields;
+pub mod gateway;
 pub mod http1;
 mod lines;
 mod list;

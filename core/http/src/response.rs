@@ -23,6 +23,8 @@ pub struct Response<B> {
     pub status: Status,
     /// Of its body, which it has then.
     pub(crate) is_length_unknown: bool,
+    /// Made by another server: it has its own Server, or none, and Date is ours only where it has none.
+    pub(crate) is_forwarded: bool,
     /// Fields that other responses have too, made once.
     pub(crate) shared: Shared,
     /// Behind them.
@@ -39,7 +41,8 @@ pub struct ResponseHead {
 
 impl<B> Response<B> {
     pub fn new(status: Status, body: B) -> Response<B> {
-        Response { status, is_length_unknown: false, shared: Shared::default(), own: FieldList::default(), body }
+        let (shared, own) = (Shared::default(), FieldList::default());
+        Response { status, is_length_unknown: false, is_forwarded: false, shared, own, body }
     }
 
     /// The same with the fields of what is sent, in the place of such fields before.
@@ -60,7 +63,7 @@ impl<B> Response<B> {
     /// The same with a body of so many bytes, as far as that is known.
     pub fn of_length(self, length: Length) -> Response<B> {
         match length {
-            Length::Known(bytes) => self.with_length(bytes),
+            Length::Known(bytes) => Response { is_length_unknown: false, ..self }.with_length(bytes),
             Length::Unknown => Response { is_length_unknown: true, ..self },
         }
     }
@@ -82,10 +85,15 @@ impl<B> Response<B> {
         self.shared.iter().chain(self.own.iter())
     }
 
+    pub(crate) fn has_date(&self) -> bool {
+        self.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"date"))
+    }
+
     /// The head of the same, made at this date, and the body.
     pub fn into_head(self, date: &HttpDate) -> (ResponseHead, B) {
-        let Response { status, is_length_unknown, shared, own, body } = self;
-        (ResponseHead { response: Response { status, is_length_unknown, shared, own, body: () }, date: *date }, body)
+        let Response { status, is_length_unknown, is_forwarded, shared, own, body } = self;
+        let response = Response { status, is_length_unknown, is_forwarded, shared, own, body: () };
+        (ResponseHead { response, date: *date }, body)
     }
 }
 
@@ -94,10 +102,12 @@ impl ResponseHead {
         self.response.status
     }
 
-    /// Name and value of every field, Server and Date first. An engine makes the names lower case (RFC 9113 section 8.2).
+    /// Name and value of every field, Server and Date of ours first. An engine makes the names lower case (RFC 9113 section 8.2).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
-        first.into_iter().chain(self.response.fields())
+        let skipped = usize::from(self.response.is_forwarded)
+            + usize::from(self.response.is_forwarded && self.response.has_date());
+        first.into_iter().skip(skipped).chain(self.response.fields())
     }
 
     /// Bytes of the names and values of all fields and of the status's three digits: what of a head is in proportion to its frames, which

@@ -32,6 +32,17 @@ pub struct Progress {
     pub done: bool,
 }
 
+/// What a call to [`Chunked::take`] got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken<'b> {
+    /// Bytes that belong to the body and what frames it.
+    pub consumed: usize,
+    /// Those of the body itself; may be empty.
+    pub data: &'b [u8],
+    /// The body has ended; what follows is no part of it.
+    pub is_done: bool,
+}
+
 /// What the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -81,16 +92,31 @@ impl Chunked {
     pub fn discard(&mut self, buf: &[u8]) -> Result<Progress, Reject> {
         let mut consumed = 0;
         while self.state != State::Done && consumed < buf.len() {
-            if let State::Data { bytes } = self.state {
-                let taken = bytes.min((buf.len() - consumed) as u64);
-                consumed += taken as usize;
-                self.state = if taken == bytes { State::DataCr } else { State::Data { bytes: bytes - taken } };
-            } else {
-                self.state = self.step(buf[consumed])?;
-                consumed += 1;
-            }
+            consumed += self.take(&buf[consumed..])?.consumed;
         }
         Ok(Progress { consumed, done: self.state == State::Done })
+    }
+
+    /// Takes the next bytes of the body up to the end of a chunk, of these bytes or of the body: to be repeated with the rest until all are
+    /// consumed or the body is done. Trailers are dropped.
+    pub fn take<'b>(&mut self, buf: &'b [u8]) -> Result<Taken<'b>, Reject> {
+        let mut at = 0;
+        while self.state != State::Done && at < buf.len() {
+            if let State::Data { bytes } = self.state {
+                let taken = bytes.min((buf.len() - at) as u64);
+                self.state = if taken == bytes { State::DataCr } else { State::Data { bytes: bytes - taken } };
+                let end = at + taken as usize;
+                return Ok(Taken { consumed: end, data: &buf[at..end], is_done: false });
+            }
+            self.state = self.step(buf[at])?;
+            at += 1;
+        }
+        Ok(Taken { consumed: at, data: &[], is_done: self.state == State::Done })
+    }
+
+    /// Whether the body has ended.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
     }
 
     /// One byte that is not data.

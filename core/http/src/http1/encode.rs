@@ -57,15 +57,14 @@ pub fn encode<B>(
     minor_version: u8,
 ) {
     match start(response.status) {
-        Some(start) => out.extend_from_slice(start.as_bytes()),
+        _ if response.is_forwarded => forwarded_start(out, response, date),
+        Some(start) => [start.as_bytes(), date.as_bytes(), b"\r\n"].iter().for_each(|part| out.extend_from_slice(part)),
         None => {
-            out.extend_from_slice(b"HTTP/1.1 ");
-            lines::number(out, u64::from(response.status.0));
-            out.extend_from_slice(b" \r\nServer: weir\r\nDate: ");
+            status_line(out, response.status);
+            out.extend_from_slice(b"Server: weir\r\n");
+            lines::line(out, b"Date", date.as_bytes());
         }
     }
-    out.extend_from_slice(date.as_bytes());
-    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(response.shared.text());
     response.own.iter().for_each(|(name, value)| lines::line(out, name, value));
     if Delimiter::of(response, minor_version) == Delimiter::LastChunk {
@@ -76,6 +75,20 @@ pub fn encode<B>(
         Connection::KeepAlive if minor_version == 0 => b"Connection: keep-alive\r\n\r\n",
         Connection::KeepAlive => b"\r\n",
     });
+}
+
+fn status_line(out: &mut Vec<u8>, status: Status) {
+    for part in [b"HTTP/1.1 ", &status.digits()[..], b" ", status.reason().as_bytes(), b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Server is one of the fields or nowhere, Date may be (RFC 9110 section 6.6.1).
+fn forwarded_start<B>(out: &mut Vec<u8>, response: &Response<B>, date: &HttpDate) {
+    status_line(out, response.status);
+    if !response.has_date() {
+        lines::line(out, b"Date", date.as_bytes());
+    }
 }
 
 macro_rules! starts {

@@ -9,9 +9,10 @@ mod chunked;
 mod encode;
 mod lines;
 mod request;
+pub mod upstream;
 
 pub use answer::{Malformed, ResponseHead, parse_response};
-pub use chunked::{Chunked, Progress};
+pub use chunked::{Chunked, Progress, Taken};
 pub use encode::{CHUNK_OVERHEAD_MAX, Connection, Delimiter, LAST_CHUNK, begin_chunk, encode};
 pub(crate) use lines::FieldLines;
 pub use request::{Head, OwnedHead, Search, parse_request, shown};

@@ -1,0 +1,60 @@
+//! Who asks, and by which name: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC 7239).
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use super::hop::{Hop, is_any};
+use super::{Gateway, join};
+use crate::Request;
+
+/// Whether a field of this name is written here, or is a client's word about itself that nobody vouches for.
+pub(super) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
+    let is_written = is_any(name, &["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]);
+    let is_claim = || {
+        let start = name.get(.."x-forwarded-".len()).unwrap_or_default();
+        start.eq_ignore_ascii_case(b"x-forwarded-") || name.eq_ignore_ascii_case(b"x-real-ip")
+    };
+    is_written || (!is_trusted && is_claim())
+}
+
+pub(super) fn encode<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
+    out: &mut Vec<u8>,
+    request: &Request<'a>,
+    gateway: &Gateway,
+    hop: &Hop<impl Fn() -> I>,
+) {
+    let client = gateway.client.to_canonical();
+    let kept = |name: &'static str| {
+        let is_kept = gateway.is_trusted && hop.is_passed(name.as_bytes());
+        request.values(name).filter(move |value| is_kept && !value.is_empty())
+    };
+    let address = client.to_string();
+    let of_client = std::iter::once(address.as_bytes());
+    join(out, b"X-Forwarded-For", kept("x-forwarded-for").chain(of_client), b", ");
+    let proto: &[u8] = if gateway.is_secure { b"https" } else { b"http" };
+    let first = kept("x-forwarded-proto").next().unwrap_or(proto);
+    join(out, b"X-Forwarded-Proto", std::iter::once(first), b"");
+    if let Some(host) = kept("x-forwarded-host").next().or(request.fields.host) {
+        join(out, b"X-Forwarded-Host", std::iter::once(host), b"");
+    }
+    let element = element(client, gateway.client_port, request.fields.host, proto);
+    join(out, b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
+}
+
+/// RFC 7239 section 4: a value that is no token, as with a colon, is quoted.
+fn element(client: IpAddr, port: Option<u16>, host: Option<&[u8]>, proto: &[u8]) -> Vec<u8> {
+    let mut element = Vec::new();
+    let written = match (client, port) {
+        (IpAddr::V4(address), None) => write!(element, "for={address}"),
+        (IpAddr::V4(address), Some(port)) => write!(element, "for=\"{address}:{port}\""),
+        (IpAddr::V6(address), None) => write!(element, "for=\"[{address}]\""),
+        (IpAddr::V6(address), Some(port)) => write!(element, "for=\"[{address}]:{port}\""),
+    };
+    written.expect("memory takes all");
+    if let Some(host) = host {
+        let quote: &[u8] = if host.contains(&b':') { b"\"" } else { b"" };
+        element.extend_from_slice(&[b";host=", quote, host, quote].concat());
+    }
+    element.extend_from_slice(&[b";proto=", proto].concat());
+    element
+}

@@ -1,0 +1,57 @@
+//! The fields of one connection alone (RFC 9110 section 7.6.1), of requests and responses.
+
+use crate::list::members;
+
+const HOP_BY_HOP: [&str; 11] = [
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The options of Connection that are no name of a field, or of one that is never passed on.
+const PLAIN_OPTIONS: [&str; 4] = ["close", "keep-alive", "upgrade", "te"];
+
+/// Which fields of a message are of one connection alone.
+pub(crate) struct Hop<F> {
+    fields: F,
+    /// Whether Connection lists others than [`PLAIN_OPTIONS`].
+    lists_fields: bool,
+}
+
+impl<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>, F: Fn() -> I> Hop<F> {
+    /// Of a message with these fields.
+    pub fn of(fields: F) -> Hop<F> {
+        let lists_fields = options(fields()).any(|option| !is_any(option, &PLAIN_OPTIONS));
+        Hop { fields, lists_fields }
+    }
+
+    /// Whether a field of this name is passed on.
+    pub fn is_passed(&self, name: &[u8]) -> bool {
+        let is_listed = || options((self.fields)()).any(|option| option.eq_ignore_ascii_case(name));
+        !is_any(name, &HOP_BY_HOP) && !(self.lists_fields && is_listed())
+    }
+}
+
+/// Those of all lines of Connection.
+pub(crate) fn options<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> impl Iterator<Item = &'a [u8]> {
+    fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"connection")).flat_map(|(_, value)| members(value))
+}
+
+pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
+    known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Appends our Via, behind those of others, for a message that came by this version of HTTP (RFC 9110 section 7.6.3).
+pub(crate) fn via(out: &mut Vec<u8>, version: &[u8]) {
+    for part in [b"Via: ", version, b" ", crate::response::SERVER.as_bytes(), b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}

@@ -1,0 +1,132 @@
+//! The rules of an intermediary (RFC 9110 section 7.6, RFC 7239): the head of a request as an upstream reads it.
+//!
+//! A request gets here only if it has one reading, and is written anew so that the upstream has no other: what frames the message and what
+//! is true of one connection alone is ours, and a name that an upstream could take for another name is left out.
+
+mod forwarded;
+pub(crate) mod hop;
+
+use std::net::IpAddr;
+
+use crate::list::members;
+use crate::{BodyLength, Method, Request, lines};
+use hop::Hop;
+
+/// What an intermediary knows of a request, beside the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Gateway<'a> {
+    /// The peer of the connection.
+    pub client: IpAddr,
+    pub client_port: Option<u16>,
+    /// Whether the client came over TLS or QUIC.
+    pub is_secure: bool,
+    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are replaced.
+    pub is_trusted: bool,
+    /// In the place of the request's Host.
+    pub host: Option<&'a [u8]>,
+    /// Of the request: 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2 and 3 for HTTP/3.
+    pub minor_version: u8,
+    /// The protocol to change to, as [`upgrade_of`] gives it.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form. `body` frames the message: the
+/// body follows as it is, in chunks if its length is unknown, or not at all.
+pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
+    for part in [request.method.token().as_bytes(), b" ", request.path] {
+        out.extend_from_slice(part);
+    }
+    if let Some(query) = request.query {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    lines::line(out, b"Host", gateway.host.or(request.fields.host).unwrap_or_default());
+    let hop = Hop::of(|| request.all());
+    end_to_end(out, request, gateway, &hop);
+    forwarded::encode(out, request, gateway, &hop);
+    let version: &[u8] = match gateway.minor_version {
+        0 => b"1.0",
+        2 => b"2",
+        3 => b"3",
+        _ => b"1.1",
+    };
+    hop::via(out, version);
+    if let Some(protocol) = gateway.upgrade {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        lines::line(out, b"Upgrade", protocol);
+    }
+    frame(out, request.method, body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The fields that are the upstream's business too, cookies in one (RFC 9113 section 8.2.3).
+fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
+    out: &mut Vec<u8>,
+    request: &Request<'a>,
+    gateway: &Gateway,
+    hop: &Hop<impl Fn() -> I>,
+) {
+    let is_kept = |name: &[u8]| {
+        hop.is_passed(name) && !is_ours(name) && !forwarded::is_ours(name, gateway.is_trusted) && is_plain(name)
+    };
+    let mut has_cookie = false;
+    for (name, value) in request.all().filter(|(name, _)| is_kept(name)) {
+        if !name.eq_ignore_ascii_case(b"cookie") {
+            lines::line(out, name, value);
+        } else if !std::mem::replace(&mut has_cookie, true) {
+            join(out, b"Cookie", request.values("cookie"), b"; ");
+        }
+    }
+}
+
+/// Written anew, or answered by us (Expect).
+fn is_ours(name: &[u8]) -> bool {
+    ["host", "content-length", "expect"].iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
+}
+
+/// Whether no upstream takes the name for another: programs behind CGI and its heirs see `_`, `.` and others where `-` was.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// One line with these values.
+fn join<'v>(out: &mut Vec<u8>, name: &[u8], values: impl Iterator<Item = &'v [u8]>, between: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    for (nth, value) in values.enumerate() {
+        out.extend_from_slice(if nth > 0 { between } else { b"" });
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// RFC 9110 section 8.6: an empty body is said to be one where a body is expected.
+fn frame(out: &mut Vec<u8>, method: Method, body: BodyLength) {
+    let bytes = match body {
+        BodyLength::None if matches!(method, Method::Post | Method::Put | Method::Patch) => 0,
+        BodyLength::None => return,
+        BodyLength::Known(bytes) => bytes,
+        BodyLength::Unknown => return out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    };
+    lines::line(out, b"Content-Length", itoa::Buffer::new().format(bytes).as_bytes());
+}
+
+/// The protocol that a request of HTTP/1.1 asks to change to (RFC 9110 section 7.8): the first one of its Upgrade, if Connection lists
+/// that, the method is GET and there is no body. Never another HTTP nor TLS: an upstream that spoke them would hide what follows from
+/// us. Not to be asked of a request of HTTP/1.0, whose Upgrade is ignored.
+pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    let is_listed =
+        request.values("connection").flat_map(members).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    if !is_listed || request.method != Method::Get || request.body != BodyLength::None {
+        return None;
+    }
+    request.values("upgrade").flat_map(members).find(|protocol| is_opaque(protocol))
+}
+
+fn is_opaque(protocol: &[u8]) -> bool {
+    let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"-./_+".contains(b);
+    protocol.iter().all(is_token)
+        && ["h2", "h2c", "http", "tls"].iter().all(|own| !name.eq_ignore_ascii_case(own.as_bytes()))
+}

@@ -1,0 +1,68 @@
+//! A body out of its framing, as it arrives.
+
+use super::{Framing, UpstreamFault};
+use crate::http1::{Chunked, Taken};
+
+/// Where in the body of a response the bytes have got to.
+#[derive(Debug, Clone)]
+pub struct UpstreamBody(State);
+
+#[derive(Debug, Clone)]
+enum State {
+    /// So many bytes are left.
+    Length(u64),
+    Chunked(Chunked),
+    /// All that comes.
+    Close,
+}
+
+impl UpstreamBody {
+    pub fn new(framing: Framing) -> UpstreamBody {
+        UpstreamBody(match framing {
+            Framing::None => State::Length(0),
+            Framing::Length(bytes) => State::Length(bytes),
+            Framing::Chunked => State::Chunked(Chunked::new()),
+            Framing::Close | Framing::Upgraded => State::Close,
+        })
+    }
+
+    /// Takes the next bytes of the body; to be repeated with the rest until all are consumed or the body is done. Bytes behind its end are
+    /// not taken: nobody asked for them, and the connection must carry no other request.
+    pub fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<Taken<'b>, UpstreamFault> {
+        match &mut self.0 {
+            State::Length(left) => {
+                let consumed = (*left).min(bytes.len() as u64) as usize;
+                *left -= consumed as u64;
+                Ok(Taken { consumed, data: &bytes[..consumed], is_done: *left == 0 })
+            }
+            State::Chunked(chunked) => chunked.take(bytes).map_err(|reject| UpstreamFault(reject.reason)),
+            State::Close => Ok(Taken { consumed: bytes.len(), data: bytes, is_done: false }),
+        }
+    }
+
+    /// Whether nothing more belongs to the body.
+    pub fn is_done(&self) -> bool {
+        match &self.0 {
+            State::Length(left) => *left == 0,
+            State::Chunked(chunked) => chunked.is_done(),
+            State::Close => false,
+        }
+    }
+
+    /// The upstream has ended its stream.
+    pub fn end(&mut self) -> Result<(), UpstreamFault> {
+        if matches!(self.0, State::Close) {
+            self.0 = State::Length(0);
+        }
+        if self.is_done() { Ok(()) } else { Err(UpstreamFault("the connection ended before the body")) }
+    }
+
+    /// Bytes of the body that are still to come, if that is known.
+    pub fn left_bytes(&self) -> Option<u64> {
+        match &self.0 {
+            State::Length(left) => Some(*left),
+            State::Chunked(chunked) => chunked.is_done().then_some(0),
+            State::Close => None,
+        }
+    }
+}

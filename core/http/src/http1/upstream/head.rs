@@ -1,0 +1,124 @@
+//! One head from the bytes received so far. Its end is found first, by whole lines, so that the answer never depends on how the bytes
+//! arrived; `httparse` then finds the tokens.
+
+use std::mem::MaybeUninit;
+
+use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, UpstreamHead};
+use crate::fields::FieldList;
+use crate::gateway::hop::options;
+use crate::list::{decimal, members};
+use crate::{Method, Status};
+
+/// What both versions begin with.
+const START: &[u8] = b"HTTP/1.";
+
+/// Reads the head of a response to a request of this method from the start of `bytes`; also how many bytes it has. `None`: more are
+/// needed. A 101 must have been asked for, which is the caller's to see to.
+pub fn parse_response(
+    bytes: &[u8],
+    method: Method,
+    limits: &ResponseLimits,
+) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
+    let start = bytes.len().min(START.len());
+    if bytes[..start] != START[..start] {
+        return Err(UpstreamFault("no response of HTTP/1.0 or 1.1"));
+    }
+    let window = &bytes[..bytes.len().min(limits.head_bytes_max)];
+    let Some(end) = head_end(window)? else {
+        return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
+    };
+    let mut lines = [const { MaybeUninit::uninit() }; RESPONSE_FIELDS_MAX];
+    let lines = &mut lines[..limits.fields_max.min(RESPONSE_FIELDS_MAX)];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    match config.parse_response_with_uninit_headers(&mut parsed, &window[..end], lines) {
+        Ok(httparse::Status::Complete(bytes)) if bytes == end => Ok(Some((interpret(&parsed, method)?, end))),
+        Ok(_) => Err(UpstreamFault("a malformed response head")),
+        Err(error) => Err(fault(error)),
+    }
+}
+
+const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
+
+/// Behind the first empty line.
+fn head_end(bytes: &[u8]) -> Result<Option<usize>, UpstreamFault> {
+    let mut line = 0;
+    while let Some(at) = bytes[line..].iter().position(|&b| b == b'\n') {
+        match &bytes[line..line + at] {
+            [b'\r'] => return Ok(Some(line + at + 1)),
+            [.., b'\r'] => line += at + 1,
+            _ => return Err(UpstreamFault("a bare line feed in a response head")),
+        }
+    }
+    Ok(None)
+}
+
+fn fault(error: httparse::Error) -> UpstreamFault {
+    UpstreamFault(match error {
+        httparse::Error::TooManyHeaders => "more response fields than the limit",
+        httparse::Error::HeaderName => "a malformed field name, space before the colon, or a folded line",
+        httparse::Error::HeaderValue => "a control character in a field value",
+        httparse::Error::NewLine => "a response line that does not end in carriage return, line feed",
+        httparse::Error::Token | httparse::Error::Status => "a malformed status line",
+        httparse::Error::Version => "no response of HTTP/1.0 or 1.1",
+    })
+}
+
+fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead, UpstreamFault> {
+    let (Some(status @ 100..=599), Some(minor_version)) = (parsed.code, parsed.version) else {
+        return Err(UpstreamFault("a status outside 100 to 599"));
+    };
+    let mut list = FieldList::default();
+    for line in parsed.headers.iter() {
+        list.push(line.name.as_bytes(), line.value.trim_ascii());
+    }
+    let values =
+        |name: &'static [u8]| list.iter().filter(move |(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let content_length = content_length(values(b"content-length"))?;
+    let is_chunked = is_chunked(values(b"transfer-encoding"), minor_version)?;
+    let framing = match (status, is_chunked, content_length) {
+        (_, true, Some(_)) => return Err(UpstreamFault("both transfer-encoding and content-length")),
+        (101, ..) => Framing::Upgraded,
+        (100..=199 | 204 | 304, ..) => Framing::None,
+        _ if method == Method::Head => Framing::None,
+        (_, true, None) => Framing::Chunked,
+        (_, false, Some(bytes)) => Framing::Length(bytes),
+        (_, false, None) => Framing::Close,
+    };
+    let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
+    let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
+    // An upstream that says so much may send it.
+    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|bytes| bytes > 0));
+    let is_kept_alive = stays && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
+    Ok(UpstreamHead { status: Status(status), framing, is_kept_alive, content_length, minor_version, list })
+}
+
+/// Several equal ones are one (RFC 9112 section 6.3).
+fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>, UpstreamFault> {
+    let mut length = None;
+    for value in values {
+        for member in value.split(|&b| b == b',') {
+            let bytes =
+                decimal(member.trim_ascii()).ok_or(UpstreamFault("a content-length that is no decimal number"))?;
+            if length.replace(bytes).is_some_and(|other| other != bytes) {
+                return Err(UpstreamFault("two different content-lengths"));
+            }
+        }
+    }
+    Ok(length)
+}
+
+fn is_chunked<'a>(values: impl Iterator<Item = &'a [u8]>, minor_version: u8) -> Result<bool, UpstreamFault> {
+    let mut values = values.peekable();
+    if values.peek().is_none() {
+        return Ok(false);
+    }
+    if minor_version == 0 {
+        return Err(UpstreamFault("transfer-encoding in HTTP/1.0"));
+    }
+    let mut codings = values.flat_map(members);
+    match (codings.next(), codings.next()) {
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(true),
+        _ => Err(UpstreamFault("a transfer-encoding other than chunked")),
+    }
+}

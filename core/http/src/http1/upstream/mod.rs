@@ -1,0 +1,97 @@
+//! What an upstream answers over HTTP/1.1: heads of responses, and their bodies out of their framing (RFC 9112 section 6).
+//!
+//! An upstream is read as strictly as a client: where two readings of its bytes exist, what follows could be taken for the response to
+//! another request, so the response is a fault and its connection carries no other.
+
+mod body;
+mod head;
+mod response;
+
+use thiserror::Error;
+
+use crate::Status;
+use crate::fields::FieldList;
+
+pub use body::UpstreamBody;
+pub use head::parse_response;
+
+/// Most fields that any [`ResponseLimits`] can allow: the parser's array, 4 KiB of stack.
+pub const RESPONSE_FIELDS_MAX: usize = 128;
+
+/// What the head of a response may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// Bytes of a head, its empty line included. Default 64 KiB.
+    pub head_bytes_max: usize,
+    /// Fields, at most [`RESPONSE_FIELDS_MAX`], the default.
+    pub fields_max: usize,
+    /// Interim responses before the final one, which the caller counts. Default 16.
+    pub interim_max: u32,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> ResponseLimits {
+        ResponseLimits { head_bytes_max: 64 << 10, fields_max: RESPONSE_FIELDS_MAX, interim_max: 16 }
+    }
+}
+
+/// What is wrong with a response: a phrase for the log. Its connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct UpstreamFault(pub &'static str);
+
+/// What ends a body (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    None,
+    /// Its length, in bytes.
+    Length(u64),
+    /// The last of its chunks.
+    Chunked,
+    /// The end of the connection.
+    Close,
+    /// The connection speaks another protocol from here on.
+    Upgraded,
+}
+
+/// The head of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamHead {
+    pub status: Status,
+    pub framing: Framing,
+    /// Whether the connection can carry another request after the body.
+    pub is_kept_alive: bool,
+    /// As said, also where no body follows.
+    content_length: Option<u64>,
+    /// Of HTTP/1: 0 or 1.
+    minor_version: u8,
+    list: FieldList,
+}
+
+impl UpstreamHead {
+    /// Whether another response to the same request follows: 1xx without 101.
+    pub fn is_interim(&self) -> bool {
+        matches!(self.status.0, 100..=199) && self.framing != Framing::Upgraded
+    }
+
+    /// Name and value of every field, in order, values without surrounding space.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.list.iter()
+    }
+
+    /// The values of every field of this name, in order.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.fields().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+
+    /// Bytes of the body as Content-Length says, also in a response without one: to HEAD, or 304.
+    pub fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// The file to send in the place of the body: X-Accel-Redirect or X-Sendfile.
+    pub fn x_accel(&self) -> Option<&[u8]> {
+        self.values("x-accel-redirect").chain(self.values("x-sendfile")).next()
+    }
+}

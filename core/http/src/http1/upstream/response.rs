@@ -1,0 +1,37 @@
+//! The response for our clients, in any version of HTTP.
+
+use super::{Framing, UpstreamHead};
+use crate::gateway::hop::{Hop, is_any};
+use crate::{Length, Response};
+
+impl UpstreamHead {
+    /// The same for a client, with this body: without the fields of the upstream's connection and those that are meant for us (X-Accel-*,
+    /// X-Sendfile), with our Via. Server and Date stay the upstream's. A 101 keeps its Upgrade.
+    pub fn into_response<B>(self, body: B) -> Response<B> {
+        let mut response = Response::new(self.status, body);
+        response.is_forwarded = true;
+        let hop = Hop::of(|| self.list.iter());
+        for (name, value) in self.fields().filter(|(name, _)| hop.is_passed(name) && !is_ours(name)) {
+            response.own.push_clean(name, value);
+        }
+        response = response.with("Via", if self.minor_version == 0 { b"1.0 weir" } else { b"1.1 weir" });
+        match (self.framing, self.content_length) {
+            (Framing::Upgraded, _) => self.with_upgrade(response),
+            (Framing::Chunked | Framing::Close, _) => response.of_length(Length::Unknown),
+            // RFC 9110 section 8.6: neither 1xx nor 204 has one.
+            (_, Some(bytes)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(bytes),
+            _ => response,
+        }
+    }
+
+    fn with_upgrade<B>(&self, response: Response<B>) -> Response<B> {
+        let response = response.with("Connection", b"upgrade");
+        self.values("upgrade").fold(response, |response, protocol| response.with("Upgrade", protocol))
+    }
+}
+
+/// Written anew, or meant for us.
+fn is_ours(name: &[u8]) -> bool {
+    let start = name.get(.."x-accel-".len()).unwrap_or_default();
+    is_any(name, &["content-length", "x-sendfile"]) || start.eq_ignore_ascii_case(b"x-accel-")
+}
