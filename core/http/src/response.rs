@@ -56,6 +56,22 @@ impl<B> Response<B> {
         self
     }
 
+    pub fn has(&self, name: &str) -> bool {
+        self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    /// Takes away its own fields of this name.
+    pub fn without(mut self, name: &str) -> Response<B> {
+        if self.own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())) {
+            let mut kept = FieldList::default();
+            for (own, value) in self.own.iter().filter(|(own, _)| !own.eq_ignore_ascii_case(name.as_bytes())) {
+                kept.push(own, value);
+            }
+            self.own = kept;
+        }
+        self
+    }
+
     pub fn with_length(self, bytes: u64) -> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }

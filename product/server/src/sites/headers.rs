@@ -73,7 +73,8 @@ impl Sites {
         }
         let Some(path) = path_of(request) else { return response };
         for rule in answers.headers(&path) {
-            response = response.with(&rule.name, rule.value.as_bytes());
+            // An upstream's is replaced.
+            response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
         }
         let is_settled = response.status.0 >= 400 || response.has("Cache-Control");
         match answers.cache(&path).filter(|_| !is_settled) {

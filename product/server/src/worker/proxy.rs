@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use http::http1::Head;
-use http::http1::upstream::UpstreamHead;
-use http::{BodyLength, Request};
+use http::http1::upstream::{Framing, UpstreamHead};
+use http::{BodyLength, Length, Request};
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
 
@@ -43,14 +43,17 @@ impl<N: Net> Worker<N> {
     ) -> Result<usize, Reply> {
         let to = self.replies.to(&self.conns[id.at], request);
         let conn = &self.conns[id.at];
-        let (major, minor) = conn.version(head.map_or(0, |head| head.minor_version));
         let gateway = http::gateway::Gateway {
             client: conn.address,
             client_port: Some(conn.port),
             is_secure: to.is_secure,
             is_trusted: false,
             host: route.host.as_deref().map(str::as_bytes),
-            version: (major, minor),
+            minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
+                (1, minor) => minor,
+                (major, _) => major,
+            },
+            upgrade: None,
         };
         let mut out = Vec::new();
         http::gateway::encode_request(&mut out, request, &gateway, request.body);
@@ -154,13 +157,16 @@ impl<N: Net> Worker<N> {
         if let Step::Failed(_) = step && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
             return step;
         }
-        let body = pipe.map_or_else(Body::default, Body::from);
+        let is_measured = matches!(step, Step::Done) && matches!(head.framing, Framing::Chunked | Framing::Close);
+        let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
+        let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
+        let response = if let Some(length) = length { response.of_length(length) } else { response };
         let Task::PassedOn(request) = std::mem::take(&mut self.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
         };
         let request = request.view();
         let to = self.replies.to(&self.conns[id.at], &request);
-        let reply = self.replies.handler().passed_on(to, &request, head.into_response(body));
+        let reply = self.replies.handler().passed_on(to, &request, response);
         self.conns.exchange(id).class = self.replies.class_of(&self.conns[id.at], to.site, &request);
         self.send(id, reply);
         self.flush(id.at);
