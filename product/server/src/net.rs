@@ -136,7 +136,8 @@ impl Net for Os {
     }
 
     fn connect(&self, to: &Endpoint) -> io::Result<TcpSocket> {
-        let socket = |family| socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None);
+        let socket =
+            |family| socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None);
         let (socket, connecting) = match to {
             Endpoint::Tcp(address) => {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;

@@ -40,6 +40,8 @@ enum Phase {
         /// It is not read for a while.
         is_held: bool,
     },
+    /// The protocol is another (RFC 9110 section 7.8), and all that comes is passed on.
+    Tunnel { is_held: bool },
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
@@ -155,8 +157,14 @@ impl Http1 {
         if !self.is_reading() {
             return None;
         }
-        if matches!(self.phase, Phase::PassedOn { .. }) {
-            return if received.is_empty() { None } else { self.pass_on(now, limits, received) };
+        match &self.phase {
+            Phase::PassedOn { .. } | Phase::Tunnel { .. } if received.is_empty() => return None,
+            Phase::PassedOn { .. } => return self.pass_on(now, limits, received),
+            Phase::Tunnel { .. } => {
+                let begin = std::mem::replace(&mut received.used, received.bytes.len());
+                return Some(Event::Data { bytes: &received.bytes[begin..], is_last: false });
+            }
+            _ => {}
         }
         if self.closes {
             // Nobody wants any of them.
@@ -166,7 +174,7 @@ impl Http1 {
         match &mut self.phase {
             Phase::Head | Phase::Body(_) | Phase::Lingering if received.is_empty() => None,
             Phase::Head | Phase::Lingering => self.next_head(now, limits, received, is_wanted),
-            Phase::PassedOn { .. } => unreachable!("it is looked at first"),
+            Phase::PassedOn { .. } | Phase::Tunnel { .. } => unreachable!("they are looked at first"),
             Phase::Body(body) => {
                 let taken = body.take(received.rest());
                 self.deadline = body.deadline(now, limits);
@@ -281,19 +289,28 @@ impl Http1 {
 
     /// A body that is passed on is not read until [`Http1::go_on`].
     pub fn hold(&mut self, now: Nanos) {
-        if let Phase::PassedOn { body, is_held } = &mut self.phase {
-            *is_held = true;
-            body.hold(now);
-            self.deadline = Nanos::MAX;
+        match &mut self.phase {
+            Phase::PassedOn { body, is_held } => {
+                *is_held = true;
+                body.hold(now);
+                self.deadline = Nanos::MAX;
+            }
+            Phase::Tunnel { is_held } => *is_held = true,
+            _ => {}
         }
     }
 
     /// It is read again. False where it was not held.
     pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
-        let Phase::PassedOn { body, is_held } = &mut self.phase else { return false };
-        if !std::mem::take(is_held) {
-            return false;
-        }
+        let body = match &mut self.phase {
+            Phase::PassedOn { is_held: false, .. } => return false,
+            Phase::PassedOn { body, is_held } => {
+                *is_held = false;
+                body
+            }
+            Phase::Tunnel { is_held } => return std::mem::take(is_held),
+            _ => return false,
+        };
         body.go_on(now);
         if self.answer == Answer::Owed {
             self.deadline = body.deadline(now, limits);
@@ -343,6 +360,10 @@ impl Http1 {
         self.closes |= is_last || self.frame.closes || delimiter == Delimiter::Close;
         let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
         http1::encode(out, response, date, connection, self.frame.minor_version);
+        if response.status == Status::SWITCHING_PROTOCOLS {
+            self.closes = true;
+            self.phase = Phase::Tunnel { is_held: false };
+        }
         self.frame.has_body.then_some(delimiter)
     }
 
@@ -392,7 +413,7 @@ impl Http1 {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
             Phase::Waiting(head) => Some(head),
-            Phase::PassedOn { .. } | Phase::Head | Phase::Lingering => None,
+            Phase::PassedOn { .. } | Phase::Tunnel { .. } | Phase::Head | Phase::Lingering => None,
         }
     }
 
@@ -408,9 +429,11 @@ impl Http1 {
 
     pub fn on_deadline(&mut self) -> Option<Late> {
         let shown = match &mut self.phase {
-            Phase::PassedOn { body, is_held: false } if self.answer == Answer::Owed => body.head.view().shown().into_owned(),
+            Phase::PassedOn { body, is_held: false } if self.answer == Answer::Owed => {
+                body.head.view().shown().into_owned()
+            }
             _ if self.answer != Answer::None => return None,
-            Phase::PassedOn { .. } => return Some(Late::Close),
+            Phase::PassedOn { .. } | Phase::Tunnel { .. } => return Some(Late::Close),
             Phase::Body(body) => body.head.view().shown().into_owned(),
             Phase::Head => match self.kept.take() {
                 Some(kept) => http1::shown(kept.rest()).into_owned(),
@@ -438,7 +461,8 @@ impl Http1 {
 
     /// What comes is looked at: no response is coming, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
-        !self.is_answering() || matches!(self.phase, Phase::PassedOn { is_held: false, .. })
+        !self.is_answering()
+            || matches!(self.phase, Phase::PassedOn { is_held: false, .. } | Phase::Tunnel { is_held: false })
     }
 
     /// The connection ends behind the response being made or sent.
@@ -460,7 +484,7 @@ impl Http1 {
         let head_bytes = match &self.phase {
             Phase::Body(body) | Phase::PassedOn { body, .. } => body.head.view().bytes,
             Phase::Waiting(head) => head.view().bytes,
-            Phase::Head | Phase::Lingering => 0,
+            Phase::Tunnel { .. } | Phase::Head | Phase::Lingering => 0,
         };
         head_bytes + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }

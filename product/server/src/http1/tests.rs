@@ -312,7 +312,10 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
         let mut client = Client::new(way);
         let mut http1 = Http1::new(client.now, &client.limits);
         let mut received = http1.receive(GET.as_bytes());
-        assert!(matches!(http1.next(client.now, &client.limits, &mut received, |_| false), Some(Event::Request { .. })));
+        assert!(matches!(
+            http1.next(client.now, &client.limits, &mut received, |_| false),
+            Some(Event::Request { .. })
+        ));
         http1.stop();
         client.answer(&mut http1, Status::OK, false);
         http1.keep(received);

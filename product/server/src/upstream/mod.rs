@@ -223,7 +223,9 @@ impl<N: Net> Upstreams<N> {
 
     /// Goes on with a response's body.
     pub fn read_body(&mut self, now: Nanos, at: usize, sink: &mut impl BodySink) -> Step {
-        let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else { return Step::Wait };
+        let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else {
+            return Step::Wait;
+        };
         let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
         transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now)
     }

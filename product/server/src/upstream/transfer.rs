@@ -16,6 +16,8 @@ use crate::transmit::{PIPE_BYTES_MAX, Pipe, Stream};
 
 /// Of a request body so much waits at most until the upstream takes it.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
+/// A tunnel in which nobody says anything ends after so long; HAProxy's `timeout tunnel` is often the same.
+const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
 const TRIES_MAX: u32 = 3;
 
@@ -108,6 +110,8 @@ struct Inbound {
     has_come: bool,
     interim: u32,
     is_kept_alive: bool,
+    /// It is of another protocol now.
+    is_tunnel: bool,
     /// Behind the head.
     body: Option<UpstreamBody>,
 }
@@ -145,6 +149,7 @@ impl Transfer {
                 has_come: false,
                 interim: 0,
                 is_kept_alive: false,
+                is_tunnel: false,
                 body: None,
             },
             tries: 0,
@@ -167,6 +172,11 @@ impl Transfer {
         let is_unsent = self.outbound.at == 0 && !self.outbound.has_sent;
         let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
         is_broken && is_unheard && self.tries < TRIES_MAX && (is_unsent || (was_idle && self.outbound.is_repeatable))
+    }
+
+    /// How long it may be silent.
+    fn patience(&self) -> Nanos {
+        if self.inbound.is_tunnel { TUNNEL_IDLE_FOR } else { self.route.read_timeout }
     }
 
     /// How much more of the request's body may come.
@@ -196,12 +206,13 @@ impl Transfer {
 
     /// Sends what there is of the request.
     pub fn send(&mut self, socket: &impl Stream, ready: &mut Readiness, now: Nanos) -> Result<(), Fault> {
+        let patience = self.patience();
         let out = &mut self.outbound;
         while ready.is_writable && out.at < out.bytes.len() {
             match socket.send(&out.bytes[out.at..], false) {
                 Ok(sent) => {
                     out.at += sent;
-                    self.deadline = now + self.route.read_timeout;
+                    self.deadline = now + patience;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -250,7 +261,7 @@ impl Transfer {
                 Received::Bytes(bytes) => {
                     self.inbound.has_come = true;
                     self.inbound.kept.extend_from_slice(&scratch[..bytes]);
-                    self.deadline = now + self.route.read_timeout;
+                    self.deadline = now + self.patience();
                 }
                 Received::Nothing => return Ok(None),
                 Received::End => return Err(Fault::Closed),
@@ -260,6 +271,9 @@ impl Transfer {
 
     fn begin_body(&mut self, head: &UpstreamHead) {
         self.outbound.is_repeatable = false;
+        // Both sides speak on.
+        self.outbound.is_whole &= head.framing != Framing::Upgraded;
+        self.inbound.is_tunnel = head.framing == Framing::Upgraded;
         self.inbound.is_kept_alive = head.is_kept_alive;
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
@@ -291,7 +305,7 @@ impl Transfer {
                 return Step::Wait;
             }
             let bytes_max = room.min(scratch.len());
-            self.deadline = now + self.route.read_timeout;
+            self.deadline = now + self.patience();
             match receive(socket, ready, &mut scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,
@@ -344,7 +358,8 @@ impl Transfer {
 
     /// Behind a whole response the connection may be used again.
     pub fn keeps_connection(&self) -> bool {
-        let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.at == self.outbound.bytes.len();
+        let is_sent =
+            self.outbound.is_whole && !self.outbound.is_refused && self.outbound.at == self.outbound.bytes.len();
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 

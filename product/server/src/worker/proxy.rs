@@ -43,6 +43,8 @@ impl<N: Net> Worker<N> {
     ) -> Result<usize, Reply> {
         let to = self.replies.to(&self.conns[id.at], request);
         let conn = &self.conns[id.at];
+        let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
+        let upgrade = http::gateway::upgrade_of(request).filter(|_| is_upgradable);
         let gateway = http::gateway::Gateway {
             client: conn.address,
             client_port: Some(conn.port),
@@ -53,7 +55,7 @@ impl<N: Net> Worker<N> {
                 (1, minor) => minor,
                 (major, _) => major,
             },
-            upgrade: None,
+            upgrade,
         };
         let mut out = Vec::new();
         http::gateway::encode_request(&mut out, request, &gateway, request.body);
@@ -154,7 +156,9 @@ impl<N: Net> Worker<N> {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
             None => Step::Done,
         };
-        if let Step::Failed(_) = step && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty()) {
+        if let Step::Failed(_) = step
+            && pipe.as_ref().is_some_and(|pipe| pipe.queued().is_empty())
+        {
             return step;
         }
         let is_measured = matches!(step, Step::Done) && matches!(head.framing, Framing::Chunked | Framing::Close);
@@ -201,7 +205,9 @@ impl<N: Net> Worker<N> {
 
     /// The upstream has failed: before its response the client is told by a status, in the midst of it by a cut.
     pub(super) fn fail_transfer(&mut self, transfer: usize, fault: Fault) {
-        let Some((owner, job)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.job)) else { return };
+        let Some((owner, job)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.job)) else {
+            return;
+        };
         let name = self.upstreams.name(transfer);
         self.note_fault(&name, &fault);
         self.end_transfer(transfer, false);
