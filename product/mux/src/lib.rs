@@ -9,9 +9,12 @@
 //!
 //! A request is given as [`http::OwnedRequest`], or as what is wrong with it ([`Event::Request`]): the rules are those of HTTP/1.1.
 //!
+//! The body of a request is kept up to a stream's window where its caller wants it ([`Session::want_body`]), and thrown away where not.
+//!
 //! Before nghttp2 sees a byte, a walker goes over the frames: floods end the connection (`budget`), and so do frames on streams that the
 //! client has ended (`streams`), which the engine forgets.
 
+mod bodies;
 pub mod budget;
 mod ffi;
 mod session;
@@ -22,6 +25,7 @@ pub mod testing;
 mod tests;
 mod walker;
 
+pub use bodies::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead};
 pub use budget::Flood;
 pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use http::{Limits, OwnedRequest, Refused, ResponseHead};
 use units::Nanos;
 
+use crate::bodies::BodyRead;
 use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Hooks};
 use crate::streams::{Mistake, Streams};
@@ -44,11 +45,14 @@ impl Default for Settings {
 /// What has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request, or what is wrong with it. A body may follow, which nobody gets.
+    /// A request, or what is wrong with it: its head, whatever follows. A body is thrown away, unless [`Session::want_body`] is called before
+    /// the next event is asked for.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
     /// The client wishes to have it sooner or later than before: [`Session::priority`].
     Priority { stream: u32 },
-    /// The stream has ended, whoever ended it.
+    /// Of a body that is wanted something can be read, or its end: [`Session::read_body`]. Once, until it is read.
+    Body { stream: u32 },
+    /// The stream has ended, whoever ended it. Of its request's body nothing can be read any more, also where it was not whole.
     Closed { stream: u32 },
 }
 
@@ -151,6 +155,8 @@ pub struct Session {
     walker: Walker,
     streams: Streams,
     budget: Budget,
+    /// The request that was told of last: perhaps nobody wants its body.
+    asked: Option<u32>,
     is_broken: bool,
 }
 
@@ -161,6 +167,7 @@ impl Session {
             walker: Walker::new(PREFACE.len()),
             streams: Streams::default(),
             budget: Budget::default(),
+            asked: None,
             is_broken: false,
         }
     }
@@ -171,6 +178,7 @@ impl Session {
         if self.is_broken {
             return Ok(());
         }
+        self.drain_unwanted();
         let taken = self.take(now, bytes, out).map_err(|end| {
             if let End::Ours(code, _) = &end {
                 self.engine.terminate(*code);
@@ -225,12 +233,55 @@ impl Session {
     }
 
     pub fn event(&mut self) -> Option<Event> {
+        self.drain_unwanted();
         let events = &mut self.engine.hooks().events;
         let event = events.pop_front();
         if event.is_none() && events.capacity() > EVENTS_KEPT {
             *events = VecDeque::new();
         }
+        if let Some(Event::Request { stream, .. }) = event {
+            self.asked = Some(stream);
+        }
         event
+    }
+
+    /// The body of this request, which [`Session::event`] has just told of, is kept until it is read: up to [`BODY_BYTES_MAX`] beyond which its
+    /// client is held, whatever the other streams do. Of one that has come already, [`Event::Body`] is told. False: the stream is closed, or the
+    /// body was thrown away.
+    ///
+    /// [`BODY_BYTES_MAX`]: crate::BODY_BYTES_MAX
+    pub fn want_body(&mut self, stream: u32) -> bool {
+        let hooks = self.engine.hooks();
+        let wanted = hooks.bodies.want(stream);
+        hooks.tell(stream, wanted == Some(true));
+        wanted.is_some()
+    }
+
+    /// Appends so many bytes of a body at most, without its trailers, and says what follows. The stream's window opens by as much, which
+    /// [`Session::control`] tells the client.
+    pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
+        let (opened_bytes, read) = self.engine.hooks().bodies.read(stream, into, bytes_max);
+        self.engine.open_window(stream, opened_bytes);
+        read
+    }
+
+    /// Nobody wants the rest of this body: it is thrown away, and reset when the response is whole.
+    pub fn leave_body(&mut self, stream: u32) {
+        let opened_bytes = self.engine.hooks().bodies.remove(stream);
+        self.engine.open_window(stream, opened_bytes);
+    }
+
+    fn drain_unwanted(&mut self) {
+        if let Some(stream) = self.asked.take()
+            && !self.engine.hooks().bodies.is_wanted(stream)
+        {
+            self.leave_body(stream);
+        }
+    }
+
+    /// Memory of bodies that were not read: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
+    pub fn body_bytes(&mut self) -> usize {
+        self.engine.hooks().bodies.bytes()
     }
 
     /// The client's wish for this stream; `None` for a closed one.
@@ -241,6 +292,12 @@ impl Session {
     /// Makes the head of a response the next thing that leaves. Without a body the stream ends behind it. False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         self.engine.respond(stream, head, has_body)
+    }
+
+    /// Makes an interim head (1xx, RFC 9110 section 15.2) the next thing that leaves, with [`Session::control`] or the response: before
+    /// [`Session::respond`] alone. False: the stream is closed.
+    pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
+        self.engine.respond(stream, head, true)
     }
 
     /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes

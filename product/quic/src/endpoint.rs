@@ -32,8 +32,8 @@ const UNDECIDED_BYTES_MAX: u64 = 64 << 10;
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1452;
 /// What a client may send before we have read it: on one stream, and on all of a connection.
-const STREAM_WINDOW_BYTES: u32 = 64 << 10;
-const WINDOW_BYTES: u32 = 1 << 20;
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
 /// Content that is kept until the client has acknowledged it, so also the greatest congestion window that is of use.
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
 /// Unidirectional streams of a client: control, QPACK's two, and a few of unknown types (RFC 9114 section 6.2).

@@ -2,22 +2,27 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use http::Limits;
 use mux::Event;
 use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
 
+use crate::bodies::Body;
 use crate::h3::budget::Budget;
 use crate::h3::control::Update;
 use crate::h3::fault::{
     EXCESSIVE_LOAD, End, Fault, ID_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, STREAM_CREATION_ERROR,
 };
+use crate::h3::fields::Request;
 use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
-use crate::streams::{Streams, id};
+use crate::streams::{Stream, Streams, id};
 
 /// Bytes of frames that are not whole, of all streams of a connection.
 pub const KEPT_BYTES_MAX: usize = 256 << 10;
+/// Until the head of a request is whole its stream is read in pieces of so much, since what comes behind it is perhaps its body.
+pub const HEAD_PIECE_BYTES: usize = 1 << 10;
 
 /// What has come of a connection.
 pub struct Intake {
@@ -32,6 +37,23 @@ pub struct Intake {
     pub is_writable: bool,
     /// The connection is over.
     pub is_lost: bool,
+    /// When quinn was asked last.
+    pub now: Nanos,
+    /// A mistake that was found since.
+    pub late: Option<End>,
+}
+
+/// What a request's stream has come to.
+pub enum Pulled {
+    /// The head of the request; is it all of it?
+    Head(Request),
+    /// All that has come was taken.
+    Blocked,
+    /// As much as was asked for.
+    Full,
+    End,
+    /// The client has cancelled it.
+    Reset,
 }
 
 impl Intake {
@@ -45,13 +67,24 @@ impl Intake {
             refused_from: None,
             is_writable: false,
             is_lost: false,
+            now: Nanos::ZERO,
+            late: None,
         }
     }
 
     /// Takes the counts of frames that have come, and the address from which.
     pub fn count(&mut self, now: Nanos, stats: &ConnectionStats, peer: SocketAddr) -> Result<(), End> {
+        self.now = now;
+        if let Some(end) = self.late.take() {
+            return Err(end);
+        }
         self.budget.on_peer(now, peer)?;
         Ok(self.budget.on_stats(now, stats)?)
+    }
+
+    /// When a mistake that was found in between is to be told.
+    pub fn late_at(&self) -> Option<Nanos> {
+        self.late.as_ref().map(|_| self.now)
     }
 
     /// Takes what quinn has to tell.
@@ -162,8 +195,8 @@ impl Intake {
         }
     }
 
-    /// Reads the stream of a request.
-    fn request(
+    /// Something has come on the stream of a request, or nobody wants its body.
+    pub fn request(
         &mut self,
         now: Nanos,
         stream: u32,
@@ -173,54 +206,119 @@ impl Intake {
         let read = self.read_request(now, stream, connection, streams);
         streams.count(stream);
         match read {
-            Ok(()) if streams.kept_bytes > KEPT_BYTES_MAX => {
+            Ok(true) => self.on_cancelled(now, stream, connection, streams),
+            Ok(false) if streams.kept_bytes > KEPT_BYTES_MAX => {
                 Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"))
             }
-            Ok(()) => Ok(()),
-            Err(Fault::Stream(code)) => {
-                streams.reset(connection, stream, code);
-                Ok(self.budget.on_provoked(now)?)
-            }
-            Err(fault) => Err(end(fault)),
+            Ok(false) => Ok(()),
+            Err(fault) => self.on_fault(now, fault, stream, connection, streams),
         }
     }
 
+    pub fn on_fault(
+        &mut self,
+        now: Nanos,
+        fault: Fault,
+        stream: u32,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        let Fault::Stream(code) = fault else { return Err(end(fault)) };
+        streams.reset(connection, stream, code);
+        Ok(self.budget.on_provoked(now)?)
+    }
+
+    /// The client has cancelled a request that is not whole, which is not wanted any more.
+    pub fn on_cancelled(
+        &mut self,
+        now: Nanos,
+        stream: u32,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> Result<(), End> {
+        streams.reset(connection, stream, REQUEST_CANCELLED);
+        Ok(self.budget.on_reset(now)?)
+    }
+
+    /// Reads the head of a request; of a body no more than nobody wants. Says whether the client has cancelled it.
     fn read_request(
         &mut self,
         now: Nanos,
         stream: u32,
         connection: &mut Connection,
         streams: &mut Streams,
-    ) -> Result<(), Fault> {
-        let Some(open) = streams.open.get_mut(stream) else { return Ok(()) };
-        let Some(incoming) = &mut open.incoming else { return Ok(()) };
-        let mut receiving = connection.recv_stream(id(stream));
-        let Ok(mut chunks) = receiving.read(true) else { return Ok(()) };
+    ) -> Result<bool, Fault> {
+        let Some(open) = streams.open.get_mut(stream).filter(|open| open.incoming.is_some()) else { return Ok(false) };
+        if open.is_told && open.body != Body::Unwanted {
+            streams.on_body(stream);
+            return Ok(connection.recv_stream(id(stream)).received_reset().is_ok_and(|reset| reset.is_some()));
+        }
+        let mut request = match self.pull(now, stream, open, connection, None)? {
+            Pulled::Head(request) => request,
+            pulled => return Ok(matches!(pulled, Pulled::Reset)),
+        };
+        open.is_told = true;
+        if !open.is_wished {
+            open.priority = request.priority;
+        }
+        // Its end may have come with it.
+        let behind = self.peek(stream, open, connection);
+        if !matches!(behind, Ok(Pulled::End)) {
+            request.fields.iter_mut().for_each(|request| request.set_unended());
+        }
+        streams.events.push_back(Event::Request { stream, request: request.fields });
+        Ok(matches!(behind?, Pulled::Reset))
+    }
+
+    /// Whether more has come behind the head of a request.
+    fn peek(&mut self, stream: u32, open: &mut Stream, connection: &mut Connection) -> Result<Pulled, Fault> {
+        match &mut open.incoming {
+            Some(incoming) if incoming.rest.is_empty() => match next(connection, stream, HEAD_PIECE_BYTES) {
+                Ok(Some(bytes)) => {
+                    incoming.rest = bytes;
+                    Ok(Pulled::Full)
+                }
+                Ok(None) => finish(open),
+                Err(ReadError::Blocked) => Ok(Pulled::Blocked),
+                Err(ReadError::Reset(_)) => Ok(Pulled::Reset),
+            },
+            _ => Ok(Pulled::Full),
+        }
+    }
+
+    /// Reads the stream of a request, up to the end of its head or to its own. Of a body that is wanted the content goes behind what `into`
+    /// has, which grows to so many bytes at most.
+    pub fn pull(
+        &mut self,
+        now: Nanos,
+        stream: u32,
+        open: &mut Stream,
+        connection: &mut Connection,
+        mut into: Option<(&mut Vec<u8>, usize)>,
+    ) -> Result<Pulled, Fault> {
         loop {
-            match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => {
-                    let request = incoming.receive(now, &chunk.bytes, &mut self.shared, &mut self.budget)?;
-                    if let Some(request) = request {
-                        open.is_told = true;
-                        if !open.is_wished {
-                            open.priority = request.priority;
-                        }
-                        streams.events.push_back(Event::Request { stream, request: request.fields });
-                    }
+            let left = into.as_ref().map_or(usize::MAX, |(into, end)| end.saturating_sub(into.len()));
+            let Some(incoming) = &mut open.incoming else { return Ok(Pulled::End) };
+            if left == 0 {
+                return Ok(Pulled::Full);
+            }
+            if incoming.rest.is_empty() {
+                let piece_bytes = if open.is_told { left } else { HEAD_PIECE_BYTES };
+                match next(connection, stream, piece_bytes) {
+                    Ok(Some(bytes)) => incoming.rest = bytes,
+                    Ok(None) => return finish(open),
+                    Err(ReadError::Blocked) => return Ok(Pulled::Blocked),
+                    Err(ReadError::Reset(_)) => return Ok(Pulled::Reset),
                 }
-                Ok(None) => {
-                    let finished = incoming.finish();
-                    open.incoming = None;
-                    return finished;
-                }
-                Err(ReadError::Blocked) => return Ok(()),
-                Err(ReadError::Reset(_)) => break,
+            }
+            let piece = incoming.rest.split_to(incoming.rest.len().min(left));
+            let mut unread = &piece[..];
+            let content = into.as_mut().map(|(into, _)| &mut **into);
+            if let Some(request) = incoming.receive(now, &mut unread, &mut self.shared, &mut self.budget, content)? {
+                incoming.rest = piece.slice(piece.len() - unread.len()..);
+                return Ok(Pulled::Head(request));
             }
         }
-        drop(chunks);
-        // A request that is not whole is not wanted any more.
-        streams.reset(connection, stream, REQUEST_CANCELLED);
-        Ok(self.budget.on_reset(now)?)
     }
 
     /// Reads a unidirectional stream.
@@ -254,6 +352,20 @@ impl Intake {
         }
         Ok(())
     }
+}
+
+/// The next bytes of a request's stream; `None`: it has ended.
+fn next(connection: &mut Connection, stream: u32, bytes_max: usize) -> Result<Option<Bytes>, ReadError> {
+    let mut receiving = connection.recv_stream(id(stream));
+    // One that quinn does not know any more has nothing, and no end.
+    let Ok(mut chunks) = receiving.read(true) else { return Err(ReadError::Blocked) };
+    chunks.next(bytes_max).map(|chunk| chunk.map(|chunk| chunk.bytes))
+}
+
+/// The client has said that this was all.
+fn finish(open: &mut Stream) -> Result<Pulled, Fault> {
+    let finished = open.incoming.take().map_or(Ok(()), |incoming| incoming.finish());
+    finished.map(|()| Pulled::End)
 }
 
 /// How far a unidirectional stream is.

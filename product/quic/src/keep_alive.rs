@@ -23,9 +23,9 @@ impl KeepAlive {
         self.since = now;
     }
 
-    /// When a PING is due, while requests are open.
-    pub fn due_at(&self) -> Nanos {
-        self.since + self.every
+    /// When a PING is due, if requests are open.
+    pub fn due_at(&self, has_requests: bool) -> Option<Nanos> {
+        has_requests.then(|| self.since + self.every)
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
         for (idle, every) in [(6_000, 2_000), (60_000, 10_000), (30, 100)] {
             let mut keep_alive = KeepAlive::new(Nanos::from_millis(idle));
             keep_alive.on_heard(Nanos::from_secs(1));
-            assert_eq!(keep_alive.due_at(), Nanos::from_secs(1) + Nanos::from_millis(every), "{idle}");
+            assert_eq!(keep_alive.due_at(true), Some(Nanos::from_secs(1) + Nanos::from_millis(every)), "{idle}");
         }
     }
 }

@@ -10,6 +10,7 @@
 //! HTTP/2 ([`mux::Event::Request`]).
 
 mod address;
+mod bodies;
 mod control;
 mod counted;
 mod datagrams;

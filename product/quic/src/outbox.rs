@@ -1,5 +1,7 @@
 //! What was given to quinn-proto and has not left, which it does not tell: an estimate, made right whenever quinn has nothing more to make.
 
+use quinn_proto::Connection;
+
 use crate::endpoint::DATAGRAM_BYTES_MAX;
 
 /// Estimates are wrong by so much at most: headers of packets, and the ACKs that share a datagram.
@@ -47,25 +49,53 @@ impl Outbox {
         self.lost_bytes = lost_bytes;
     }
 
+    /// Has `one` make a datagram: its UDP payload.
+    pub fn make_one(
+        &mut self,
+        connection: &mut Connection,
+        one: &mut impl FnMut(&mut Connection) -> Option<usize>,
+    ) -> Option<usize> {
+        let bytes = one(connection)?;
+        self.make(bytes);
+        Some(bytes)
+    }
+
+    /// quinn makes nothing more: either it has nothing, or it is held back. It would make a PING if it were not; held back, that leaves
+    /// with what follows, and costs a byte. Gives the UDP payload of a datagram that was made.
+    pub fn resolve(
+        &mut self,
+        connection: &mut Connection,
+        one: &mut impl FnMut(&mut Connection) -> Option<usize>,
+    ) -> Option<usize> {
+        if !self.is_doubtful() || connection.is_closed() {
+            self.empty();
+            return None;
+        }
+        connection.ping();
+        let made = self.make_one(connection, one);
+        if made.is_some() {
+            self.empty();
+        } else {
+            self.is_held = true;
+        }
+        made
+    }
+
     /// A datagram was made.
-    pub fn make(&mut self, bytes: usize) {
+    fn make(&mut self, bytes: usize) {
         let again = bytes.min(self.again);
         self.again -= again;
         self.given = self.given.saturating_sub(bytes - again);
     }
 
     /// quinn would make nothing more; true: it may be held back, and not empty.
-    pub fn is_doubtful(&mut self) -> bool {
+    fn is_doubtful(&mut self) -> bool {
         self.again = 0;
         self.given > SLACK_BYTES
     }
 
     pub fn empty(&mut self) {
         (self.given, self.again, self.is_held) = (0, 0, false);
-    }
-
-    pub fn hold(&mut self) {
-        self.is_held = true;
     }
 
     /// So many ACK frames were sent by now.

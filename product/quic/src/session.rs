@@ -1,12 +1,11 @@
 //! One connection.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::ResponseHead;
-use mux::{Broken, Event, Priority};
+use mux::{Broken, Priority};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, VarInt};
 use units::Nanos;
@@ -22,15 +21,14 @@ use crate::streams::{Reply, Streams};
 use crate::write::Window;
 use crate::{Datagrams, Incoming, Key, address};
 
-/// Room for so many events is kept.
-const EVENTS_KEPT: usize = 8;
-
 /// The path of a connection, and what has become of its datagrams.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// The smoothed round trip; `None` before the handshake is through.
     pub rtt: Option<Nanos>,
     pub cwnd_bytes: u64,
+    /// UDP payload of a full datagram.
+    pub datagram_bytes: u64,
     /// Acknowledgements that have come so far.
     pub acks: u64,
     /// UDP payload that was acknowledged so far, but for datagrams of acknowledgements alone: those nobody acknowledges.
@@ -45,7 +43,7 @@ pub struct Session {
     clock: Arc<Clock>,
     pub(crate) connection: Connection,
     pub(crate) streams: Streams,
-    intake: Intake,
+    pub(crate) intake: Intake,
     pub(crate) outbox: Outbox,
     pub(crate) window: Window,
     pub(crate) control: Control,
@@ -103,11 +101,13 @@ impl Session {
             while self.connection.poll().is_some() {}
             return Ok(());
         }
+        self.intake.drain_unwanted(&mut self.connection, &mut self.streams);
         let counted = self.intake.count(now, &stats, self.connection.remote_address());
         let taken = counted.and_then(|()| self.intake.take(now, &mut self.connection, &mut self.streams));
         if std::mem::take(&mut self.intake.is_writable) {
             self.window.is_shut = false;
         }
+        self.streams.widen(&mut self.connection);
         if taken.is_ok() {
             self.control.say(&mut self.connection);
         }
@@ -118,14 +118,6 @@ impl Session {
         })
     }
 
-    pub fn event(&mut self) -> Option<Event> {
-        let event = self.streams.events.pop_front();
-        if event.is_none() && self.streams.events.capacity() > EVENTS_KEPT {
-            self.streams.events = VecDeque::new();
-        }
-        event
-    }
-
     /// The client's wish for this stream; `None` for a closed one.
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         self.streams.open.get(stream).map(|open| open.priority)
@@ -134,7 +126,7 @@ impl Session {
     /// Gives the head of a response. It leaves with the first [`Session::write`], also where there is no body. False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
-        open.reply = Some(Reply::new(head, has_body));
+        open.reply.get_or_insert_with(Reply::new).begin(head, has_body);
         true
     }
 
@@ -144,45 +136,17 @@ impl Session {
         let full = usize::from(self.connection.stats().path.current_mtu);
         let mut left = room_bytes;
         let mut is_first = true;
+        let (at, is_ipv6) = (self.clock.instant(now), self.membership.is_ipv6);
+        let mut one = |connection: &mut Connection| out.make(is_ipv6, |buffer| connection.poll_transmit(at, 1, buffer));
         // Each takes a byte of room at least.
         while is_first || left >= self.outbox.largest_next(full) {
-            match self.make_one(now, out) {
-                Some(bytes) => left = left.saturating_sub(bytes),
-                None if self.resolve(now, out, &mut left) => {}
-                None => break,
-            }
+            let made = self.outbox.make_one(&mut self.connection, &mut one);
+            let Some(bytes) = made.or_else(|| self.outbox.resolve(&mut self.connection, &mut one)) else { break };
+            left = left.saturating_sub(bytes);
             is_first = false;
         }
         self.outbox.on_acks(self.connection.stats().frame_tx.acks);
         self.membership.exchange(&mut self.connection);
-    }
-
-    fn make_one(&mut self, now: Nanos, out: &mut Datagrams) -> Option<usize> {
-        let at = self.clock.instant(now);
-        let bytes = out.make(self.membership.is_ipv6, |buffer| self.connection.poll_transmit(at, 1, buffer))?;
-        self.outbox.make(bytes);
-        Some(bytes)
-    }
-
-    /// quinn makes nothing more: either it has nothing, or it is held back. It would make a PING if it were not; held back, that leaves
-    /// with what follows, and costs a byte. True: a datagram was made.
-    fn resolve(&mut self, now: Nanos, out: &mut Datagrams, left: &mut usize) -> bool {
-        if !self.outbox.is_doubtful() || self.connection.is_closed() {
-            self.outbox.empty();
-            return false;
-        }
-        self.connection.ping();
-        match self.make_one(now, out) {
-            Some(bytes) => {
-                *left = left.saturating_sub(bytes);
-                self.outbox.empty();
-                true
-            }
-            None => {
-                self.outbox.hold();
-                false
-            }
-        }
     }
 
     /// Something that was given waits for the congestion window or the pacer: [`Session::receive`] and [`Session::on_timeout`] may end
@@ -240,16 +204,14 @@ impl Session {
 
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
+        let ping_at = self.keep_alive.due_at(!self.streams.open.is_empty());
         let of_quic = self.connection.poll_timeout().map(|at| self.clock.nanos(at));
-        of_quic.into_iter().chain(self.ping_at()).min()
-    }
-
-    fn ping_at(&self) -> Option<Nanos> {
-        (!self.streams.open.is_empty()).then(|| self.keep_alive.due_at())
+        of_quic.into_iter().chain(ping_at).chain(self.intake.late_at()).min()
     }
 
     pub fn on_timeout(&mut self, now: Nanos) -> Result<(), Broken> {
-        if self.ping_at().is_some_and(|at| now >= at) {
+        let ping_at = self.keep_alive.due_at(!self.streams.open.is_empty());
+        if ping_at.is_some_and(|at| now >= at) {
             self.keep_alive.on_heard(now);
             self.connection.ping();
         }
@@ -282,15 +244,11 @@ impl Session {
         Path {
             rtt: (!self.connection.is_handshaking()).then(|| self.connection.rtt().into()),
             cwnd_bytes: stats.path.cwnd,
+            datagram_bytes: stats.path.current_mtu.into(),
             acks: stats.frame_rx.acks,
             acked_bytes: self.acked.bytes(),
             lost_bytes: stats.path.lost_bytes,
         }
-    }
-
-    /// UDP payload of a full datagram, now.
-    pub fn datagram_bytes(&self) -> u64 {
-        self.connection.stats().path.current_mtu.into()
     }
 
     /// The host that the client named in its handshake.

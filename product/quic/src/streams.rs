@@ -6,6 +6,7 @@ use http::ResponseHead;
 use mux::{Event, Priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 
+use crate::bodies::Body;
 use crate::h3::{frames, priority, request};
 use crate::qpack;
 
@@ -13,8 +14,10 @@ use crate::qpack;
 const EARLY_WISHES_MAX: usize = 100;
 /// Idle connections keep room for so many streams.
 const STREAMS_KEPT: usize = 4;
+/// And for so many events.
+const EVENTS_KEPT: usize = 8;
 
-/// A response.
+/// A response, and the interim ones before it.
 #[derive(Debug)]
 pub struct Reply {
     /// Heads of frames that are not given yet, and content that is still to come of a frame whose head is among them or was given.
@@ -22,13 +25,32 @@ pub struct Reply {
     pub frame_left: usize,
     /// The source is at its end.
     pub is_read: bool,
+    /// Its own head is among those.
+    is_begun: bool,
     /// Bytes that quinn has taken.
     pub offset: u64,
 }
 
 impl Reply {
-    pub fn new(head: &ResponseHead, has_body: bool) -> Reply {
-        Reply { heads: headers(head), frame_left: 0, is_read: !has_body, offset: 0 }
+    pub fn new() -> Reply {
+        Reply { heads: Vec::new(), frame_left: 0, is_read: false, is_begun: false, offset: 0 }
+    }
+
+    /// An interim head, where the response's own was not given. Says whether that is so.
+    pub fn add_interim(&mut self, head: &ResponseHead) -> bool {
+        if !self.is_begun {
+            self.heads.extend(headers(head));
+        }
+        !self.is_begun
+    }
+
+    pub fn begin(&mut self, head: &ResponseHead, has_body: bool) {
+        self.heads.extend(headers(head));
+        (self.is_begun, self.is_read) = (true, !has_body);
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.is_begun
     }
 
     /// The next byte is of a frame's head.
@@ -45,6 +67,7 @@ pub struct Stream {
     kept_bytes: usize,
     /// The caller knows of it.
     pub is_told: bool,
+    pub body: Body,
     pub priority: Priority,
     /// Told on the control stream, which goes before what the request says.
     pub is_wished: bool,
@@ -74,7 +97,6 @@ impl Open {
         self.0.is_empty()
     }
 
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.0.iter().map(|(_, stream)| stream)
     }
@@ -106,6 +128,10 @@ pub struct Streams {
     /// One past the last that has come.
     pub next: u32,
     pub events: VecDeque<Event>,
+    /// The request that was told of last: perhaps nobody wants its body.
+    pub asked: Option<u32>,
+    /// Of streams, by which that of the connection is wider.
+    pub windows: usize,
     /// Bytes of frames that are not whole.
     pub kept_bytes: usize,
     /// Those whose last bytes are given, and whose client has not acknowledged all of them.
@@ -118,6 +144,14 @@ pub fn id(stream: u32) -> StreamId {
 }
 
 impl Streams {
+    pub fn next_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        event
+    }
+
     /// One that the client has opened.
     pub fn begin(&mut self, stream: u32) {
         let wish = self.early.remove(&stream);
@@ -125,6 +159,7 @@ impl Streams {
             incoming: Some(Box::default()),
             kept_bytes: 0,
             is_told: false,
+            body: Body::Undecided,
             priority: wish.unwrap_or(priority::DEFAULT),
             is_wished: wish.is_some(),
             reply: None,

@@ -1,5 +1,6 @@
 //! Content of responses, given to quinn-proto when it is decided that it leaves.
 
+use http::ResponseHead;
 use mux::{Source, Stop, Supply};
 use quinn_proto::{Connection, WriteError};
 
@@ -75,14 +76,9 @@ impl Session {
         if open.is_shut {
             return nothing(Stop::StreamWindow);
         }
-        let Some(reply) = &mut open.reply else { return nothing(Stop::Source) };
+        let Some(reply) = open.reply.as_mut().filter(|reply| reply.is_begun()) else { return nothing(Stop::Source) };
         let waiting = self.outbox.waiting();
-        let packing = Packing {
-            datagram: self.connection.stats().path.current_mtu.into(),
-            id_bytes: self.id_bytes,
-            stream_id: id(stream).into(),
-            offset: reply.offset,
-        };
+        let packing = packing(&self.connection, self.id_bytes, stream, reply);
         let given = give(
             &mut self.connection,
             stream,
@@ -100,44 +96,70 @@ impl Session {
         }
         let carried_bytes = packing.takes(waiting, given.bytes.max(is_ended.into()));
         self.outbox.give(carried_bytes);
-        Wrote { bytes: given.body_bytes as u64, carried_bytes, stop: self.stop(stream, given.stop) }
+        Wrote { bytes: given.body_bytes as u64, carried_bytes, stop: stop(self, stream, given.stop) }
     }
 
-    /// What follows of an obstacle for the stream.
-    fn stop(&mut self, stream: u32, obstacle: Option<Obstacle>) -> Stop {
-        match obstacle {
-            None => {
-                let is_whole = self.streams.open.get(stream).is_none_or(|open| open.incoming.is_none());
-                if !is_whole {
-                    // Of its request nobody wants the rest (RFC 9114 section 4.1).
-                    let _ = self.connection.recv_stream(id(stream)).stop((NO_ERROR as u32).into());
-                }
-                self.streams.unacknowledged.insert(stream);
-                self.streams.end(stream);
-                Stop::End
+    /// Gives an interim head (1xx, RFC 9110 section 15.2), which leaves with the next [`Session::make`]: before [`Session::respond`] alone. False:
+    /// the stream is closed, or the response has begun.
+    pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
+        let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
+            return false;
+        };
+        let reply = open.reply.get_or_insert_with(Reply::new);
+        if !reply.add_interim(head) {
+            return false;
+        }
+        let packing = packing(&self.connection, self.id_bytes, stream, reply);
+        let mut given = Given { bytes: 0, body_bytes: 0, stop: None };
+        // What a window does not let through leaves with the response; a client that has had enough is told of by quinn.
+        let _ = give_heads(&mut self.connection, stream, reply, &mut given);
+        reply.offset += given.bytes as u64;
+        self.outbox.give(packing.takes(self.outbox.waiting(), given.bytes));
+        true
+    }
+}
+
+/// What follows of an obstacle for the stream.
+fn stop(session: &mut Session, stream: u32, obstacle: Option<Obstacle>) -> Stop {
+    let Session { connection, streams, control, window, .. } = session;
+    match obstacle {
+        None => {
+            let is_whole = streams.open.get(stream).is_none_or(|open| open.incoming.is_none());
+            if !is_whole {
+                // Of its request nobody wants the rest (RFC 9114 section 4.1).
+                let _ = connection.recv_stream(id(stream)).stop((NO_ERROR as u32).into());
             }
-            Some(Obstacle::Room) => Stop::Room,
-            Some(Obstacle::Source) => Stop::Source,
-            Some(Obstacle::Gone) => {
-                self.streams.reset(&mut self.connection, stream, NO_ERROR);
-                Stop::Closed
+            streams.unacknowledged.insert(stream);
+            streams.end(stream);
+            Stop::End
+        }
+        Some(Obstacle::Room) => Stop::Room,
+        Some(Obstacle::Source) => Stop::Source,
+        Some(Obstacle::Gone) => {
+            streams.reset(connection, stream, NO_ERROR);
+            Stop::Closed
+        }
+        Some(Obstacle::Failed) => {
+            streams.reset(connection, stream, INTERNAL_ERROR);
+            Stop::Failed
+        }
+        Some(Obstacle::Shut) if control.is_refused(connection) => {
+            window.is_shut = true;
+            Stop::Window
+        }
+        Some(Obstacle::Shut) => {
+            if let Some(open) = streams.open.get_mut(stream) {
+                open.is_shut = true;
             }
-            Some(Obstacle::Failed) => {
-                self.streams.reset(&mut self.connection, stream, INTERNAL_ERROR);
-                Stop::Failed
-            }
-            Some(Obstacle::Shut) if self.control.is_refused(&mut self.connection) => {
-                self.window.is_shut = true;
-                Stop::Window
-            }
-            Some(Obstacle::Shut) => {
-                if let Some(open) = self.streams.open.get_mut(stream) {
-                    open.is_shut = true;
-                }
-                Stop::StreamWindow
-            }
+            Stop::StreamWindow
         }
     }
+}
+
+/// How what is given next lies in datagrams.
+fn packing(connection: &Connection, id_bytes: usize, stream: u32, reply: &Reply) -> Packing {
+    let datagram = connection.stats().path.current_mtu.into();
+    Packing { datagram, id_bytes, stream_id: id(stream).into(), offset: reply.offset }
 }
 
 /// Gives so many bytes of a stream at most, but heads whole if there is room for a byte or nothing waits before it.

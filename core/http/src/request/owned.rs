@@ -29,6 +29,13 @@ impl OwnedRequest {
             body: self.body,
         }
     }
+
+    /// More follows the head in frames (RFC 9113 section 8.1, RFC 9114 section 4.1): without a Content-Length, a body of unknown length.
+    pub fn set_unended(&mut self) {
+        if self.body == BodyLength::None && self.view().values("content-length").next().is_none() {
+            self.body = BodyLength::Unknown;
+        }
+    }
 }
 
 impl From<&Request<'_>> for OwnedRequest {

@@ -171,6 +171,7 @@ impl Link {
             match event {
                 Event::Request { stream, request } => self.request(stream, request),
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
+                Event::Body { .. } => panic!("a body that nobody wants"),
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     let known = self.requests.entry(stream).or_default();

@@ -108,6 +108,7 @@ impl Server {
                 Event::Request { stream, request } => self.request(stream, request),
                 // Perhaps of a stream whose request is still to come (RFC 9218 section 7.1).
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
+                Event::Body { .. } => panic!("a body that nobody wants"),
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     // One whose request was not whole, or malformed, was never told of: it may not come later.

@@ -22,6 +22,7 @@ pub fn table() -> NonNull<sys::nghttp2_session_callbacks> {
         assert_eq!(sys::nghttp2_session_callbacks_new(&mut table), 0, "no memory for callbacks");
         sys::nghttp2_session_callbacks_set_on_begin_headers_callback(table, Some(on_begin_headers));
         sys::nghttp2_session_callbacks_set_on_header_callback(table, Some(on_header));
+        sys::nghttp2_session_callbacks_set_on_data_chunk_recv_callback(table, Some(on_chunk));
         sys::nghttp2_session_callbacks_set_on_frame_recv_callback(table, Some(on_frame));
         sys::nghttp2_session_callbacks_set_on_stream_close_callback(table, Some(on_close));
         sys::nghttp2_session_callbacks_set_on_frame_send_callback(table, Some(on_sent));
@@ -95,9 +96,13 @@ unsafe extern "C" fn on_frame(
     // SAFETY: called by the library with a frame and what the session was made with; the payload of PRIORITY_UPDATE is of the type that
     // the library's own reader makes of it, or null.
     unsafe {
-        let frame_type = header(frame).type_;
+        let sys::nghttp2_frame_hd { type_: frame_type, flags, stream_id, .. } = header(frame);
+        let is_message = [sys::NGHTTP2_HEADERS as u8, sys::NGHTTP2_DATA as u8].contains(&frame_type);
+        let ends_stream = is_message && flags & sys::NGHTTP2_FLAG_END_STREAM as u8 != 0;
         if is_request(frame) {
-            hooks(user_data).end_head(header(frame).stream_id as u32);
+            hooks(user_data).end_head(stream_id as u32, ends_stream);
+        } else if ends_stream {
+            hooks(user_data).end_body(stream_id as u32);
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
             let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
             if let Some(update) = update.as_ref() {
@@ -108,6 +113,27 @@ unsafe extern "C" fn on_frame(
     0
 }
 
+/// Part of the body of a request. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read.
+unsafe extern "C" fn on_chunk(
+    session: *mut sys::nghttp2_session,
+    _flags: u8,
+    stream: i32,
+    data: *const u8,
+    length: usize,
+    user_data: *mut c_void,
+) -> c_int {
+    // SAFETY: called by the library with a session that is alive, bytes of this length, and what the session was made with; both functions
+    // may be called here, and their only errors are those of memory, which end the connection.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(data, length);
+        let failed = match hooks(user_data).keep(stream as u32, bytes) {
+            true => sys::nghttp2_session_consume_connection(session, length),
+            false => sys::nghttp2_session_consume(session, stream, length),
+        };
+        if failed == 0 { 0 } else { sys::NGHTTP2_ERR_CALLBACK_FAILURE }
+    }
+}
+
 unsafe extern "C" fn on_close(
     _session: *mut sys::nghttp2_session,
     stream: i32,
@@ -115,7 +141,7 @@ unsafe extern "C" fn on_close(
     user_data: *mut c_void,
 ) -> c_int {
     // SAFETY: called by the library with what the session was made with.
-    unsafe { hooks(user_data) }.events.push_back(Event::Closed { stream: stream as u32 });
+    unsafe { hooks(user_data) }.close(stream as u32);
     0
 }
 

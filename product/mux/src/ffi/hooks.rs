@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use http::{Limits, RequestBuilder};
 
+use crate::bodies::Bodies;
 use crate::session::{Source, Supply};
 use crate::{Event, FRAME_HEADER_BYTES};
 
@@ -21,6 +22,7 @@ pub struct Turn {
 
 pub struct Hooks {
     pub events: VecDeque<Event>,
+    pub bodies: Bodies,
     /// The head being received: header blocks are not interleaved.
     pub head: RequestBuilder,
     pub out: Vec<u8>,
@@ -37,6 +39,7 @@ impl Hooks {
     pub fn new(request: Limits) -> Hooks {
         Hooks {
             events: VecDeque::new(),
+            bodies: Bodies::default(),
             head: RequestBuilder::new(request),
             out: Vec::new(),
             frame_at: 0,
@@ -50,9 +53,38 @@ impl Hooks {
         self.head.begin();
     }
 
-    pub fn end_head(&mut self, stream: u32) {
-        let request = self.head.finish();
+    /// A head is whole, and the request with it if it ends the stream.
+    pub fn end_head(&mut self, stream: u32, ends_stream: bool) {
+        let mut request = self.head.finish();
+        if !ends_stream {
+            request.iter_mut().for_each(|request| request.set_unended());
+        }
+        self.bodies.begin(stream, ends_stream);
         self.events.push_back(Event::Request { stream, request });
+    }
+
+    /// Part of a request's body. False: nobody wants it.
+    pub fn keep(&mut self, stream: u32, bytes: &[u8]) -> bool {
+        let kept = self.bodies.keep(stream, bytes);
+        self.tell(stream, kept == Some(true));
+        kept.is_some()
+    }
+
+    pub fn end_body(&mut self, stream: u32) {
+        let is_news = self.bodies.end(stream);
+        self.tell(stream, is_news);
+    }
+
+    /// Of a body there is something to be read.
+    pub fn tell(&mut self, stream: u32, is_news: bool) {
+        if is_news {
+            self.events.push_back(Event::Body { stream });
+        }
+    }
+
+    pub fn close(&mut self, stream: u32) {
+        self.bodies.remove(stream);
+        self.events.push_back(Event::Closed { stream });
     }
 
     /// How many bytes the body of this stream may have in its next frame, of so many at most.

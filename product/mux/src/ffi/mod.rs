@@ -180,6 +180,12 @@ impl Engine {
         failed == 0
     }
 
+    /// So many bytes of a request's body were read: its stream's window opens when that is worth a frame.
+    pub fn open_window(&mut self, stream: u32, bytes: usize) {
+        // SAFETY: a session that is alive. Its only error is that of memory; the window then stays shut.
+        unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
+    }
+
     pub fn reset(&mut self, stream: u32, code: u32) {
         // SAFETY: as above.
         unsafe { sys::nghttp2_submit_rst_stream(self.session.as_ptr(), 0, stream as i32, code) };
@@ -284,6 +290,7 @@ fn option() -> NonNull<sys::nghttp2_option> {
     unsafe {
         assert_eq!(sys::nghttp2_option_new(&mut option), 0, "no memory for options");
         sys::nghttp2_option_set_builtin_recv_extension_type(option, sys::NGHTTP2_PRIORITY_UPDATE as u8);
+        sys::nghttp2_option_set_no_auto_window_update(option, 1);
         sys::nghttp2_option_set_stream_reset_rate_limit(option, RESETS.0, RESETS.1);
         sys::nghttp2_option_set_glitch_rate_limit(option, GLITCHES.0, GLITCHES.1);
         sys::nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);

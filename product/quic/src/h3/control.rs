@@ -37,7 +37,7 @@ pub struct Control {
 impl Control {
     /// Takes some of the bytes, until there is an update; `None`: all of them were taken.
     pub fn next(&mut self, now: Nanos, bytes: &mut &[u8], budget: &mut Budget) -> Result<Option<Update>, Fault> {
-        while let Some(step) = self.frames.next(bytes) {
+        while let Some(step) = self.frames.next(bytes, None) {
             match step {
                 Step::Begin { kind, length } => self.begin(now, kind, length, budget)?,
                 Step::Kept { kind, payload } => {

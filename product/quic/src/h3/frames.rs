@@ -48,11 +48,11 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Takes some of the bytes, until a step is whole; `None`: all of them were taken.
-    pub fn next(&mut self, bytes: &mut &[u8]) -> Option<Step> {
+    /// Takes some of the bytes, until a step is whole; `None`: all of them were taken. The payload of DATA is appended to `content`.
+    pub fn next(&mut self, bytes: &mut &[u8], mut content: Option<&mut Vec<u8>>) -> Option<Step> {
         loop {
             if self.left > 0 {
-                self.payload(bytes);
+                self.payload(bytes, content.as_deref_mut());
                 if self.left > 0 {
                     return None;
                 }
@@ -79,11 +79,13 @@ impl Frames {
         Some((kind, length))
     }
 
-    fn payload(&mut self, bytes: &mut &[u8]) {
+    fn payload(&mut self, bytes: &mut &[u8], content: Option<&mut Vec<u8>>) {
         let taken = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let (payload, rest) = bytes.split_at(taken);
         if let Some(kept) = &mut self.kept {
             kept.extend_from_slice(payload);
+        } else if let (DATA, Some(content)) = (self.kind, content) {
+            content.extend_from_slice(payload);
         }
         self.left -= taken as u64;
         *bytes = rest;

@@ -1,5 +1,6 @@
-//! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA that nobody gets, and perhaps HEADERS behind it.
+//! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA, and perhaps HEADERS behind it.
 
+use bytes::Bytes;
 use http::{Limits, RequestBuilder};
 use units::Nanos;
 
@@ -41,6 +42,8 @@ pub struct Incoming {
     /// Its content, as it says and as it came.
     said_bytes: Option<u64>,
     content_bytes: u64,
+    /// Came behind the head, and was not read.
+    pub rest: Bytes,
 }
 
 impl Shared {
@@ -58,26 +61,26 @@ impl Shared {
 }
 
 impl Incoming {
-    /// Takes bytes; gives the request when its head is whole.
+    /// Takes bytes up to the end of the head, and gives the request then. Behind it takes all of them, and appends those that are content.
     pub fn receive(
         &mut self,
         now: Nanos,
-        mut bytes: &[u8],
+        bytes: &mut &[u8],
         shared: &mut Shared,
         budget: &mut Budget,
+        mut content: Option<&mut Vec<u8>>,
     ) -> Result<Option<Request>, Fault> {
-        let mut request = None;
-        while let Some(step) = self.frames.next(&mut bytes) {
+        while let Some(step) = self.frames.next(bytes, content.as_deref_mut()) {
             match step {
                 Step::Begin { kind, length } => self.begin(now, kind, length, shared, budget)?,
                 Step::Kept { payload, .. } => {
                     let decoded = shared.decode(&payload)?;
                     self.said_bytes = decoded.content_bytes;
-                    request = Some(decoded);
+                    return Ok(Some(decoded));
                 }
             }
         }
-        Ok(request)
+        Ok(None)
     }
 
     fn begin(&mut self, now: Nanos, kind: u64, length: u64, shared: &Shared, budget: &mut Budget) -> Result<(), Fault> {

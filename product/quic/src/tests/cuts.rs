@@ -11,19 +11,22 @@ use crate::h3::request::{Incoming, Shared};
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::testing::*;
 
-fn request_of(pieces: &[&[u8]]) -> Result<Vec<Request>, Fault> {
+fn request_of(pieces: &[&[u8]]) -> Result<(Vec<Request>, Vec<u8>), Fault> {
     let (mut incoming, mut shared, mut budget) = (
         Incoming::default(),
         Shared::new(http::Limits { head_bytes_max: 1000, ..http::Limits::default() }),
         Budget::default(),
     );
     let mut requests = Vec::new();
-    for piece in pieces {
-        requests.extend(incoming.receive(Nanos(0), piece, &mut shared, &mut budget)?);
+    let mut content = Vec::new();
+    for mut piece in pieces.iter().copied() {
+        while !piece.is_empty() {
+            requests.extend(incoming.receive(Nanos(0), &mut piece, &mut shared, &mut budget, Some(&mut content))?);
+        }
     }
     incoming.finish()?;
     assert_eq!(incoming.kept_bytes(), 0);
-    Ok(requests)
+    Ok((requests, content))
 }
 
 fn updates_of(pieces: &[&[u8]]) -> Result<Vec<(u64, Priority)>, Fault> {
@@ -72,8 +75,8 @@ fn a_byte_at_a_time() {
     let bytes = requests();
     let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
     let whole = request_of(&[&bytes]).unwrap();
-    assert_eq!(whole.len(), 1);
-    assert_eq!(whole[0].priority.urgency, 2);
+    assert_eq!((whole.0.len(), whole.1.len()), (1, 300));
+    assert_eq!(whole.0[0].priority.urgency, 2);
     assert_eq!(request_of(&pieces).unwrap(), whole);
     let bytes = control();
     let pieces: Vec<&[u8]> = bytes.chunks(1).collect();

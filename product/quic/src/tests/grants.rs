@@ -61,7 +61,7 @@ fn full_datagrams_come_out_of_a_room_of_full_ones() {
     // The first has the head.
     for count in [2, 1, 3, 5, 1, 4] {
         rig.run();
-        let full = rig.session().datagram_bytes() as usize;
+        let full = rig.session().path().datagram_bytes as usize;
         let wrote = rig.session().write(streams[0], count * full, &mut body);
         let sent = rig.sent;
         let made = rig.make(count * full);
@@ -70,7 +70,7 @@ fn full_datagrams_come_out_of_a_room_of_full_ones() {
         assert!(wrote.carried_bytes.abs_diff(made) <= 32, "{wrote:?} {made}");
         assert!(rig.session().waiting_bytes() <= 32);
     }
-    assert_eq!(rig.session().datagram_bytes(), 1452, "the path allows it");
+    assert_eq!(rig.session().path().datagram_bytes, 1452, "the path allows it");
 }
 
 #[test]

@@ -331,12 +331,12 @@ fn another_port_of_ipv4_is_no_new_path() {
         rig.answer(stream, 1_000_000);
         rig.run();
         assert!(rig.client.response(stream).is_whole);
-        let known = (rig.session().path().cwnd_bytes, rig.session().datagram_bytes());
+        let known = (rig.session().path().cwnd_bytes, rig.session().path().datagram_bytes);
         rig.client_address.set_port(6000);
         rig.client.ping();
         rig.run();
         let (session, address) = (&rig.sessions[&Key(1)], rig.client_address);
-        assert_eq!((session.peer(), (session.path().cwnd_bytes, session.datagram_bytes())), (address, known));
+        assert_eq!((session.peer(), (session.path().cwnd_bytes, session.path().datagram_bytes)), (address, known));
     }
 }
 

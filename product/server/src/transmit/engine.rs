@@ -1,6 +1,7 @@
 //! The protocols that carry several responses at once, as the write path asks them.
 
-use mux::{Broken, Event, Priority};
+use http::ResponseHead;
+use mux::{BodyRead, Broken, Event, Priority};
 use sched::Precedence;
 
 use super::http3::Quic;
@@ -28,6 +29,31 @@ impl Engine {
     /// What its client has said.
     pub fn event(&mut self) -> Option<Event> {
         ask!(self, session => session.event())
+    }
+
+    /// The body of the request that was told of last is kept until it is read. False: it was thrown away.
+    pub fn want_body(&mut self, stream: u32) -> bool {
+        ask!(self, session => session.want_body(stream))
+    }
+
+    /// Appends so many bytes of a body at most. The connection then has something to say: its windows.
+    pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
+        ask!(self, session => session.read_body(stream, into, bytes_max))
+    }
+
+    /// Nobody wants the rest of a body. The connection has something to say.
+    pub fn leave_body(&mut self, stream: u32) {
+        ask!(self, session => session.leave_body(stream));
+    }
+
+    /// Memory of bodies that were not read.
+    pub fn body_bytes(&mut self) -> usize {
+        ask!(self, session => session.body_bytes())
+    }
+
+    /// Gives an interim head (1xx) before a response. The connection has something to say. False: the stream is closed.
+    pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
+        ask!(self, session => session.interim(stream, head))
     }
 
     /// The client's wish for a stream.
@@ -93,7 +119,7 @@ impl Engine {
     pub fn datagram_bytes(&self) -> Option<u64> {
         match self {
             Engine::Http2(_) => None,
-            Engine::Http3(quic) => Some(quic.session.datagram_bytes()),
+            Engine::Http3(quic) => Some(quic.session.path().datagram_bytes),
         }
     }
 

@@ -241,9 +241,9 @@ impl Framed {
         None
     }
 
-    /// Of frames that wait.
-    pub fn memory_bytes(&self) -> usize {
-        self.out.capacity()
+    /// Of frames that wait, and of bodies of requests that do.
+    pub fn memory_bytes(&mut self) -> usize {
+        self.out.capacity() + self.engine.body_bytes()
     }
 
     /// All that it could send waits for its reader; beside that, so many responses wait for their producers.

@@ -8,7 +8,7 @@ impl<S: Socket> Transmitter<S> {
     pub fn unsent_bytes(&mut self, at: usize) -> usize {
         let connection = &mut self.connections[at];
         let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
-        let made_bytes = match &connection.load {
+        let made_bytes = match &mut connection.load {
             Load::Single(job) => {
                 job.and_then(|job| self.sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes())
             }

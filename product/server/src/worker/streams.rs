@@ -62,6 +62,8 @@ impl<N: Net> Worker<N> {
                     }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
                 },
+                // None is wanted.
+                Some(Event::Body { .. }) => {}
                 Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }

@@ -1,0 +1,156 @@
+//! Bodies of requests. What has come of one and was not read stays in quinn-proto, so that its stream's window opens as it is read (RFC 9000
+//! section 4.1): a client is held where the reader stops. quinn opens the connection's window then too; so that streams that nobody reads do
+//! not shut it for the others, it is wider by the windows of the streams whose bodies are wanted.
+//!
+//! Whether anybody wants a body is known when the request is answered, and parts of it may come before: they are kept until then.
+
+use mux::{BodyRead, Event};
+use quinn_proto::{Connection, VarInt};
+
+use crate::Session;
+use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
+use crate::intake::{HEAD_PIECE_BYTES, Intake, Pulled};
+use crate::streams::{Stream, Streams};
+
+/// What is kept of the body of one request: the window of its stream, and the bytes that were read with the head.
+const BODY_BYTES_MAX: usize = STREAM_WINDOW_BYTES as usize + HEAD_PIECE_BYTES;
+/// So many streams that nobody reads leave half of the connection's window to the others without its being wider.
+const STREAMS_IN_WINDOW: usize = (WINDOW_BYTES / 2 / STREAM_WINDOW_BYTES) as usize;
+
+/// What becomes of the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// The caller has not said yet.
+    Undecided,
+    Unwanted,
+    /// Something of it may not have been read, and the reader knows of that.
+    Wanted {
+        is_unread: bool,
+        is_told: bool,
+    },
+}
+
+impl Stream {
+    fn is_wanted(&self) -> bool {
+        matches!(self.body, Body::Wanted { .. })
+    }
+
+    /// quinn holds some of its body, as far as is known.
+    fn holds_body(&self) -> bool {
+        match self.body {
+            Body::Undecided => self.is_told && self.incoming.is_some(),
+            Body::Unwanted => false,
+            Body::Wanted { is_unread, .. } => is_unread && self.incoming.is_some(),
+        }
+    }
+}
+
+impl Streams {
+    /// Something of a body has come, or its end.
+    pub fn on_body(&mut self, stream: u32) {
+        let Some(open) = self.open.get_mut(stream) else { return };
+        if let Body::Wanted { is_unread, is_told } = &mut open.body {
+            *is_unread = true;
+            if !std::mem::replace(is_told, true) {
+                self.events.push_back(Event::Body { stream });
+            }
+        }
+    }
+
+    /// Makes the connection's window as wide as the bodies that are wanted ask for.
+    pub fn widen(&mut self, connection: &mut Connection) {
+        let is_coming = |open: &&Stream| open.is_wanted() && open.incoming.is_some();
+        let windows = self.open.iter().filter(is_coming).count().saturating_sub(STREAMS_IN_WINDOW);
+        if std::mem::replace(&mut self.windows, windows) != windows {
+            let bytes = u64::from(WINDOW_BYTES) + windows as u64 * u64::from(STREAM_WINDOW_BYTES);
+            connection.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::MAX));
+        }
+    }
+}
+
+impl Intake {
+    /// Nobody wants the body of the request that was told of last, unless somebody has said so.
+    pub fn drain_unwanted(&mut self, connection: &mut Connection, streams: &mut Streams) {
+        let Some(stream) = streams.asked.take() else { return };
+        if streams.open.get(stream).is_some_and(|open| open.body == Body::Undecided) {
+            self.leave_body(stream, connection, streams);
+        }
+    }
+
+    fn leave_body(&mut self, stream: u32, connection: &mut Connection, streams: &mut Streams) {
+        let Some(open) = streams.open.get_mut(stream) else { return };
+        open.body = Body::Unwanted;
+        let taken = self.request(self.now, stream, connection, streams);
+        self.late = self.late.take().or(taken.err());
+        streams.widen(connection);
+    }
+
+    fn read_body(
+        &mut self,
+        stream: u32,
+        into: &mut Vec<u8>,
+        bytes_max: usize,
+        connection: &mut Connection,
+        streams: &mut Streams,
+    ) -> BodyRead {
+        let Some(open) = streams.open.get_mut(stream).filter(|open| open.is_wanted()) else { return BodyRead::Cut };
+        let end = into.len() + bytes_max;
+        let pulled = match self.pull(self.now, stream, open, connection, Some((into, end))) {
+            Ok(Pulled::Reset) => self.on_cancelled(self.now, stream, connection, streams).map(|()| BodyRead::Cut),
+            Ok(Pulled::End) => Ok(BodyRead::End),
+            Ok(Pulled::Blocked) => Ok(BodyRead::Later),
+            Ok(Pulled::Head(_) | Pulled::Full) => Ok(BodyRead::More),
+            Err(fault) => self.on_fault(self.now, fault, stream, connection, streams).map(|()| BodyRead::Cut),
+        };
+        if let Some(open) = streams.open.get_mut(stream) {
+            open.body = Body::Wanted { is_unread: pulled == Ok(BodyRead::More), is_told: false };
+        }
+        streams.widen(connection);
+        pulled.unwrap_or_else(|end| {
+            self.late = Some(end);
+            BodyRead::Cut
+        })
+    }
+}
+
+impl Session {
+    pub fn event(&mut self) -> Option<Event> {
+        self.intake.drain_unwanted(&mut self.connection, &mut self.streams);
+        let event = self.streams.next_event();
+        if let Some(Event::Request { stream, .. }) = event {
+            self.streams.asked = Some(stream);
+        }
+        event
+    }
+
+    /// As [`mux::Session::want_body`].
+    pub fn want_body(&mut self, stream: u32) -> bool {
+        let Some(open) = self.streams.open.get_mut(stream) else { return false };
+        match open.body {
+            Body::Unwanted => return false,
+            Body::Wanted { .. } => return true,
+            Body::Undecided => open.body = Body::Wanted { is_unread: false, is_told: false },
+        }
+        // Whether it has come in part is known when it is read.
+        self.streams.on_body(stream);
+        self.streams.widen(&mut self.connection);
+        true
+    }
+
+    /// As [`mux::Session::read_body`]; [`Session::make`] tells the client of its windows. A mistake of the client that ends the connection is
+    /// found here too: it is told by [`Session::on_timeout`], which is due at once then.
+    pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
+        self.intake.read_body(stream, into, bytes_max, &mut self.connection, &mut self.streams)
+    }
+
+    /// As [`mux::Session::leave_body`].
+    pub fn leave_body(&mut self, stream: u32) {
+        self.intake.leave_body(stream, &mut self.connection, &mut self.streams);
+    }
+
+    /// Memory of bodies that were not read, at most: the engine does not tell how much there is of one, so each counts with all that its window
+    /// lets through.
+    pub fn body_bytes(&mut self) -> usize {
+        self.streams.open.iter().filter(|open| open.holds_body()).count() * BODY_BYTES_MAX
+    }
+}
