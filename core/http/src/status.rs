@@ -10,6 +10,7 @@ pub struct Status(pub u16);
 macro_rules! with_statuses {
     ($table:ident) => {
         $table! {
+            CONTINUE 100 "Continue"
             SWITCHING_PROTOCOLS 101 "Switching Protocols"
             EARLY_HINTS 103 "Early Hints"
             OK 200 "OK"

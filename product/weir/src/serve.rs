@@ -475,6 +475,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
+    #[command(disable_help_flag = true)]
     struct Alone {
         #[command(flatten)]
         flags: Flags,

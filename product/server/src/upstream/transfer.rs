@@ -187,6 +187,11 @@ impl Transfer {
         REQUEST_BODY_BYTES_MAX.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
+    /// More of the request is to come, and there is room for it.
+    pub fn is_wanting(&self) -> bool {
+        !self.outbound.is_whole && self.room() > 0
+    }
+
     /// More of the request's body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
         let out = &mut self.outbound;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
-use http::{BodyLength, Length, Request};
+use http::{BodyLength, Length, Request, Response, Status};
+use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
 
@@ -15,6 +16,9 @@ use crate::handler::Reply;
 use crate::net::Net;
 use crate::transmit::{Body, Producer, Socket};
 use crate::upstream::{BodySink, Fault, Route, Step, Transfer, pipe_of};
+
+/// Of a request body so much is taken from its stream at once.
+const REQUEST_PART_BYTES: usize = 16 << 10;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -63,6 +67,7 @@ impl<N: Net> Worker<N> {
         let transfer = Transfer::new(owner, route, request.method, out, request.body);
         match self.upstreams.begin(&self.net, self.timers.now(), transfer) {
             Ok(transfer) => {
+                self.want_body(id, request);
                 let exchange = self.conns.exchange(id);
                 exchange.transfer = Some(transfer as u32);
                 exchange.task = Task::PassedOn(Box::new(request.into()));
@@ -84,6 +89,20 @@ impl<N: Net> Worker<N> {
         self.conns.get(at).is_some_and(|conn| !conn.is_sending())
     }
 
+    /// The same on a stream.
+    fn want_body(&mut self, id: ExchangeId, request: &Request) {
+        if !self.conns[id.at].is_multiplexed() || request.body == BodyLength::None {
+            return;
+        }
+        let engine = self.transmitter.engine(id.at);
+        engine.want_body(id.stream);
+        if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
+            let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(self.timers.date());
+            engine.interim(id.stream, &head);
+        }
+        self.transmitter.say(id.at);
+    }
+
     /// More of a request's body. What an upstream does not take in time waits with the client.
     pub(super) fn pass_on(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
         let Some(transfer) = self.conns.exchange(id).transfer else { return };
@@ -100,11 +119,39 @@ impl<N: Net> Worker<N> {
         }
     }
 
+    /// The same on a stream, whose engine holds its client back.
+    pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
+        let Some(at) = self.conns.exchange(id).transfer.map(|transfer| transfer as usize) else { return };
+        let mut bytes = Vec::new();
+        while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
+            bytes.clear();
+            let read = self.transmitter.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            if !bytes.is_empty() || read == BodyRead::End {
+                transfer.push_request(&bytes, read == BodyRead::End);
+            }
+            // One that is cut off is told of by the end of its stream.
+            if read != BodyRead::More {
+                break;
+            }
+        }
+        self.transmitter.say(id.at);
+        self.send_request(at);
+    }
+
+    /// What came of a request's body leaves.
+    fn send_request(&mut self, transfer: usize) {
+        let step = self.upstreams.step(&self.net, self.timers.now(), transfer);
+        self.take_step(transfer, step);
+    }
+
     /// A client whose request's body had to wait may go on.
     fn go_on_reading(&mut self, transfer: usize) {
-        let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.room() > 0) else { return };
+        let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.is_wanting()) else { return };
         let Some(id) = self.conns.exchange_id(transfer.owner) else { return };
         let now = self.timers.now();
+        if self.conns[id.at].is_multiplexed() {
+            return self.pass_on_stream(id);
+        }
         if self.conns[id.at].http1.go_on(now, &self.setup.limits) {
             self.conns.wake(id.at);
         }
@@ -119,14 +166,18 @@ impl<N: Net> Worker<N> {
 
     /// Goes on with a transfer as far as it can.
     pub(super) fn go_on_with(&mut self, transfer: usize) {
-        let step = match self.upstreams.step(&self.net, self.timers.now(), transfer) {
+        self.send_request(transfer);
+        self.release_transfers();
+        self.go_on_reading(transfer);
+    }
+
+    fn take_step(&mut self, transfer: usize, step: Step) {
+        let step = match step {
             Step::Head(head) => self.begin_response(transfer, head),
             Step::Wait => self.pass_body(transfer),
             step => step,
         };
         self.on_step(transfer, step);
-        self.release_transfers();
-        self.go_on_reading(transfer);
     }
 
     fn on_step(&mut self, transfer: usize, step: Step) {

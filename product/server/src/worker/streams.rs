@@ -62,8 +62,7 @@ impl<N: Net> Worker<N> {
                     }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
                 },
-                // None is wanted.
-                Some(Event::Body { .. }) => {}
+                Some(Event::Body { stream }) => self.pass_on_stream(ExchangeId { at, stream }),
                 Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }

@@ -28,6 +28,7 @@ pub struct Args {
 
 /// The flags with their defaults, for those that no key sets.
 #[derive(Parser)]
+#[command(disable_help_flag = true)]
 struct Defaults {
     #[command(flatten)]
     flags: super::Flags,

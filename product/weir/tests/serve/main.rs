@@ -25,6 +25,7 @@ mod order;
 mod passed;
 mod paths;
 mod privileges;
+mod proxy;
 mod refusals;
 mod scarcity;
 mod start;

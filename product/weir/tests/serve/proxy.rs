@@ -1,0 +1,327 @@
+//! Requests that upstreams answer: each byte, whatever frames it, and each way in which an upstream fails.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use crate::common::{Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, content, get, wait_until, weir_under};
+
+fn proxy(upstream: &Upstream, args: &[&str]) -> Server {
+    let mut command = weir_under(&[]);
+    command.args(["proxy", &upstream.address.to_string(), "--listen", "127.0.0.1:0"]).args(args);
+    Server::spawn(command)
+}
+
+/// From a file, with these keys of the proxy.
+fn proxy_with(upstream: &Upstream, keys: &str) -> Server {
+    let site = Site::new();
+    let text = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\nto = [\"{}\"]\n{keys}\n",
+        upstream.address
+    );
+    site.write("weir.toml", text.as_bytes());
+    Server::run(&site.path("weir.toml"))
+}
+
+fn on_every_path(upstream: &Upstream, test: impl Fn(&Server)) {
+    for path in WRITE_PATHS {
+        let server = proxy(upstream, path);
+        test(&server);
+        server.assert_alive();
+    }
+}
+
+/// A response of HTTP/1.1 with its body, however that is framed.
+fn whole(client: &mut Client) -> (u16, Vec<u8>) {
+    let (status, head) = client.head();
+    if !head.contains("Transfer-Encoding: chunked") {
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        return (status, client.body(length.expect("a length").parse().expect("a number")));
+    }
+    let mut body = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(client.body(1));
+        }
+        let bytes = usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim_end(), 16).unwrap();
+        let chunk = client.body(bytes + 2);
+        body.extend_from_slice(&chunk[..bytes]);
+        if bytes == 0 {
+            return (status, body);
+        }
+    }
+}
+
+/// Answers `/length/N`, `/chunked/N` and `/close/N` with so many bytes.
+fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
+    let mut words = asked.path().split('/').skip(1);
+    let (framing, bytes) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+    let body = content(bytes);
+    let head = b"HTTP/1.1 200 OK\r\n";
+    match framing {
+        "length" => answer(socket, &[head, format!("Content-Length: {bytes}\r\n\r\n").as_bytes(), &body]),
+        "chunked" => {
+            let chunks = body.chunks(7001).map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+            let chunks: Vec<u8> = chunks.flatten().collect();
+            answer(socket, &[head, b"Transfer-Encoding: chunked\r\n\r\n", &chunks, b"0\r\nTrailer: x\r\n\r\n"])
+        }
+        _ => answer(socket, &[head, b"\r\n", &body]) && false,
+    }
+}
+
+#[test]
+fn bodies_are_exact_however_the_upstream_frames_them() {
+    let upstream = Upstream::start(of_size);
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        for bytes in [0, 1, 65_535, 65_537, 3 << 20] {
+            for framing in ["length", "chunked", "close"] {
+                client.send(get(&format!("/{framing}/{bytes}")));
+                assert!(whole(&mut client) == (200, content(bytes)), "/{framing}/{bytes}");
+            }
+        }
+    });
+}
+
+/// Whole before anything of it leaves, its size is known whatever its head says, and its client is told.
+#[test]
+fn a_small_response_has_a_length() {
+    let upstream = Upstream::start(of_size);
+    let server = proxy(&upstream, &[]);
+    let mut client = server.connect();
+    for framing in ["chunked", "close"] {
+        let response = client.get(&format!("/{framing}/5000"));
+        assert_eq!((response.status, response.field("Content-Length")), (200, Some("5000")));
+    }
+}
+
+#[test]
+fn responses_without_a_body_have_none() {
+    let upstream = Upstream::start(|asked, socket| match asked.path() {
+        "/head" => answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"]),
+        "/304" => answer(socket, &[b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n"]),
+        _ => answer(socket, &[b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"]),
+    });
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response_to_head().field("Content-Length"), Some("1000"));
+        assert_eq!([client.get("/304").status, client.get("/204").status], [304, 204]);
+    });
+}
+
+/// Answers with the length of the request's body and whether it is the one that was sent.
+fn measure(asked: &Asked, socket: &mut TcpStream) -> bool {
+    let body = asked.body(socket);
+    let said = format!("{} {}", body.len(), body == content(body.len()));
+    answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{said}", said.len()).as_bytes()])
+}
+
+#[test]
+fn request_bodies_are_passed_on_as_they_come() {
+    let upstream = Upstream::start(measure);
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        for bytes in [0, 1, 65_537, 2 << 20] {
+            let body = content(bytes);
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"));
+            client.send(&body);
+            assert_eq!(client.response().text(), format!("{bytes} true"));
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for chunk in body.chunks(9000) {
+                client.send([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+            }
+            client.send("0\r\n\r\n");
+            assert_eq!(client.response().text(), format!("{bytes} true"));
+        }
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+        assert_eq!(client.head().0, 100);
+        client.send(content(5));
+        assert_eq!(client.response().text(), "5 true");
+    });
+}
+
+/// An upstream that reads nothing holds its client back: not all of the body leaves it.
+#[test]
+fn a_body_that_the_upstream_does_not_read_waits_with_the_client() {
+    let gate = Arc::new(Barrier::new(2));
+    let opened = Arc::clone(&gate);
+    let upstream = Upstream::start(move |asked, socket| {
+        opened.wait();
+        measure(asked, socket)
+    });
+    let server = proxy(&upstream, &[]);
+    let mut socket = TcpStream::connect(server.address).unwrap();
+    const BYTES: usize = 64 << 20;
+    socket.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let (body, mut sent) = (content(BYTES), 0);
+    wait_until("the client is held back", || {
+        while let Ok(bytes) = socket.write(&body[sent..]) {
+            sent += bytes;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        socket.write(&body[sent..]).map(|bytes| sent += bytes).is_err()
+    });
+    assert!(sent < BYTES, "all was taken");
+    gate.wait();
+    socket.set_nonblocking(false).unwrap();
+    socket.write_all(&body[sent..]).unwrap();
+    let mut said = vec![0; 4096];
+    let bytes = socket.read(&mut said).unwrap();
+    assert!(String::from_utf8_lossy(&said[..bytes]).ends_with(&format!("{BYTES} true")));
+}
+
+#[test]
+fn an_upstream_that_fails_is_a_status_or_a_cut() {
+    let big = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(1 << 20));
+    let wrong: Vec<(&str, Vec<u8>)> = vec![
+        ("/closes", b"".into()),
+        ("/half-a-head", b"HTTP/1.1 200 OK\r\nA".into()),
+        ("/no-http", b"hello\r\n\r\n".into()),
+        ("/two-lengths", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab".into()),
+        ("/both", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into()),
+        ("/bare-lf", b"HTTP/1.1 200 OK\nContent-Length: 1\n\na".into()),
+        ("/great-head", big.into()),
+        ("/1xx", b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)),
+    ];
+    let answers = wrong.clone();
+    let upstream = Upstream::start(move |asked, socket| {
+        let bytes = &answers.iter().find(|(path, _)| *path == asked.path()).expect("a path of these").1;
+        answer(socket, &[bytes]) && false
+    });
+    let server = proxy(&upstream, &[]);
+    let mut client = server.connect();
+    for (path, _) in &wrong {
+        assert_eq!(client.get(path).status, 502, "{path}");
+    }
+    wait_until("the reason in the log", || {
+        server.stderr().iter().any(|line| line.contains(&format!("no response from upstream {}", upstream.address)))
+    });
+}
+
+#[test]
+fn what_was_begun_and_is_cut_has_no_clean_end() {
+    let upstream = Upstream::start(|asked, socket| match asked.path() {
+        "/length" => answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", &content(70_000)]) && false,
+        _ => answer(socket, &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", &content(70_000)]) && false,
+    });
+    on_every_path(&upstream, |server| {
+        for path in ["/length", "/chunked"] {
+            let mut client = server.connect();
+            client.send(get(path));
+            let all = client.rest();
+            assert!(!all.ends_with(b"0\r\n\r\n") && all.len() < 75_000, "{path}: {} bytes", all.len());
+        }
+    });
+}
+
+#[test]
+fn an_upstream_that_is_not_there_is_502() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = weir_under(&[]);
+    command.args(["proxy", &listener.local_addr().unwrap().to_string(), "--listen", "127.0.0.1:0"]);
+    drop(listener);
+    let server = Server::spawn(command);
+    assert_eq!(server.connect().get("/").status, 502);
+}
+
+/// One that closes its connections without a word costs no request.
+#[test]
+fn a_connection_that_the_upstream_has_closed_is_not_the_clients_trouble() {
+    let upstream = Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]) && false);
+    let server = proxy(&upstream, &[]);
+    let mut client = server.connect();
+    assert!((0..50).all(|_| client.get("/").text() == "ok"));
+}
+
+#[test]
+fn connections_to_upstreams_are_used_again() {
+    let upstream = Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]));
+    let server = proxy(&upstream, &["--workers", "1"]);
+    let mut client = server.connect();
+    assert!((0..20).all(|_| client.get("/").text() == "ok"));
+    assert!(upstream.asked().iter().all(|asked| asked.connection == 0));
+    // What was asked together is answered in turn.
+    client.send(get("/1") + &get("/2") + &get("/3"));
+    assert!((0..3).all(|_| client.response().text() == "ok"));
+    let paths: Vec<String> = upstream.asked()[20..].iter().map(|asked| asked.path().to_string()).collect();
+    assert_eq!(paths, ["/1", "/2", "/3"]);
+}
+
+/// A client that leaves costs the upstream nothing more.
+#[test]
+fn the_upstream_learns_that_the_client_has_left() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&ended);
+    let upstream = Upstream::start(move |asked, socket| {
+        if asked.path() == "/begun" {
+            answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nx"]);
+        }
+        seen.fetch_add(usize::from(!matches!(socket.read(&mut [0]), Ok(1))), Ordering::SeqCst);
+        false
+    });
+    on_every_path(&upstream, |server| {
+        let before = ended.load(Ordering::SeqCst);
+        for path in ["/begun", "/not-begun"] {
+            let mut client = server.connect();
+            let asked = upstream.asked().len();
+            client.send(get(path));
+            wait_until("the upstream is asked", || upstream.asked().len() > asked);
+            client.reset();
+        }
+        wait_until("both connections end", || ended.load(Ordering::SeqCst) == before + 2);
+    });
+}
+
+#[test]
+fn a_connection_that_changes_its_protocol_is_a_tunnel() {
+    let upstream = Upstream::start(|asked, socket| {
+        assert_eq!(asked.field("Upgrade"), Some("websocket"));
+        answer(socket, &[b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello"]);
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = socket.read(&mut bytes) {
+            let _ = socket.write_all(&bytes[..count]);
+        }
+        socket.shutdown(Shutdown::Both).is_err()
+    });
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        assert_eq!((client.head().0, client.body(5)), (101, b"hello".into()));
+        for round in 1..200 {
+            client.send(content(round * 31));
+            assert!(client.body(round * 31) == content(round * 31), "round {round}");
+        }
+        client.finish();
+    });
+}
+
+/// Beyond the limit requests wait, and all are answered.
+#[test]
+fn no_more_requests_are_under_way_than_may_be() {
+    let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, max) = (Arc::clone(&under_way), Arc::clone(&most));
+    let upstream = Upstream::start(move |_, socket| {
+        max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        now.fetch_sub(1, Ordering::SeqCst);
+        answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"])
+    });
+    let server = proxy_with(&upstream, "requests = 2");
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(server.connect().get("/").text(), "ok"));
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 2);
+}
+
+#[test]
+fn an_upstream_that_says_nothing_is_504() {
+    let upstream = Upstream::start(|_, socket| socket.read(&mut [0]).is_err());
+    let server = proxy_with(&upstream, "read_timeout = \"1s\"");
+    assert_eq!(server.connect().get("/").status, 504);
+}
