@@ -87,15 +87,17 @@ fn framings() {
     assert!(!old("Connection: keep-alive\r\n").is_kept_alive);
 }
 
+fn check_faults(cases: &[(String, &str)]) {
+    for (text, reason) in cases {
+        assert_eq!(parsed(text.as_bytes(), Method::Get), Err(*reason), "{text:?}");
+    }
+}
+
 #[test]
-fn faults() {
+fn framings_that_are_faults() {
     let (two, number) = ("two different content-lengths", "a content-length that is no decimal number");
     let (both, other) = ("both transfer-encoding and content-length", "a transfer-encoding other than chunked");
-    let (name, value) =
-        ("a malformed field name, space before the colon, or a folded line", "a control character in a field value");
-    let (bare, version) = ("a bare line feed in a response head", "no response of HTTP/1.0 or 1.1");
-    let end = "a response line that does not end in carriage return, line feed";
-    for (text, reason) in [
+    check_faults(&[
         (with("Content-Length: 5\r\nContent-Length: 6\r\n"), two),
         (with("Content-Length: 5, 6\r\n"), two),
         (with("Content-Length: 5,\r\n"), number),
@@ -111,6 +113,18 @@ fn faults() {
         (with("Transfer-Encoding: xchunked\r\n"), other),
         (with("Transfer-Encoding:\r\n"), other),
         ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".into(), "transfer-encoding in HTTP/1.0"),
+    ]);
+    assert_eq!(UpstreamFault(two).to_string(), two);
+}
+
+#[test]
+fn lines_that_are_faults() {
+    let (name, value) =
+        ("a malformed field name, space before the colon, or a folded line", "a control character in a field value");
+    let (bare, version) = ("a bare line feed in a response head", "no response of HTTP/1.0 or 1.1");
+    let (line, status) = ("a malformed status line", "a status outside 100 to 599");
+    let start = |line: &str| format!("{line}\r\n\r\n");
+    check_faults(&[
         (with("X: y\n"), bare),
         ("HTTP/1.1 200 OK\nX: y\n\n".into(), bare),
         (with("X: y\r\n\n"), bare),
@@ -120,22 +134,20 @@ fn faults() {
         (with(": y\r\n"), name),
         (with("X: \0\r\n"), value),
         (with("X: a\rb\r\n"), value),
-        ("HTTP/1.1 099 OK\r\n\r\n".into(), "a status outside 100 to 599"),
-        ("HTTP/1.1 600 OK\r\n\r\n".into(), "a status outside 100 to 599"),
-        ("HTTP/1.1 20 OK\r\n\r\n".into(), "a malformed status line"),
-        ("HTTP/1.1 2000 OK\r\n\r\n".into(), "a malformed status line"),
-        ("HTTP/1.1  200 OK\r\n\r\n".into(), "a malformed status line"),
-        ("HTTP/1.1 200 O\0K\r\n\r\n".into(), "a malformed status line"),
-        (with("\rX: y\r\n"), end),
-        ("HTTP/1.2 200 OK\r\n\r\n".into(), version),
-        ("HTTP/2 200 OK\r\n\r\n".into(), version),
-        ("\r\nHTTP/1.1 200 OK\r\n\r\n".into(), version),
+        (with("\rX: y\r\n"), "a response line that does not end in carriage return, line feed"),
+        (start("HTTP/1.1 099 OK"), status),
+        (start("HTTP/1.1 600 OK"), status),
+        (start("HTTP/1.1 20 OK"), line),
+        (start("HTTP/1.1 2000 OK"), line),
+        (start("HTTP/1.1  200 OK"), line),
+        (start("HTTP/1.1 200 O\0K"), line),
+        (start("HTTP/1.1 200 OK\r"), line),
+        (start("HTTP/1.2 200 OK"), version),
+        (start("HTTP/2 200 OK"), version),
+        (start("\r\nHTTP/1.1 200 OK"), version),
         ("SSH-2.0-OpenSSH_9\r\n".into(), version),
         ("\x15\x03\x01\0\x02".into(), version),
-    ] {
-        assert_eq!(parsed(text.as_bytes(), Method::Get), Err(reason), "{text:?}");
-    }
-    assert_eq!(UpstreamFault(two).to_string(), two);
+    ]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Who asks, and by which name: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC 7239).
 
+use core::net::IpAddr;
 use std::io::Write;
-use std::net::IpAddr;
 
 use super::hop::{Hop, is_any};
 use super::{Gateway, join};

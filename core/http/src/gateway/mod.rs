@@ -6,7 +6,7 @@
 mod forwarded;
 pub(crate) mod hop;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
