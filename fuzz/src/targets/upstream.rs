@@ -93,9 +93,9 @@ fn head(bytes: &[u8], method: Method, limits: &ResponseLimits, reached: &mut Rea
     }
 }
 
-/// A client reads the response that the upstream sent.
+/// A client reads the response that the upstream sent, unless a file takes the place of its body.
 fn passed_on(head: UpstreamHead) {
-    if head.fields().count() > FIELDS_MAX {
+    if head.fields().count() > FIELDS_MAX || head.x_accel().is_some() {
         return;
     }
     let (status, framing, is_whole) = (head.status, head.framing, head.content_length().is_some());

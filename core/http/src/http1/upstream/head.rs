@@ -7,6 +7,7 @@ use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, Upstrea
 use crate::fields::FieldList;
 use crate::gateway::hop::options;
 use crate::list::{decimal, members};
+use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{Method, Status};
 
 /// What both versions begin with.
@@ -89,6 +90,9 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
         (_, false, Some(bytes)) => Framing::Length(bytes),
         (_, false, None) => Framing::Close,
     };
+    if options(list.iter()).nth(CONNECTION_OPTIONS_MAX).is_some() {
+        return Err(UpstreamFault("more connection options than the limit"));
+    }
     let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
     let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
     // An upstream that says so much may send it.
