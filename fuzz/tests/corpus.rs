@@ -50,6 +50,7 @@ macro_rules! targets {
 
 targets! {
     http1 "http1"
+    upstream "upstream"
     connection "connection"
     mux "mux"
     h3 "h3"

@@ -1,4 +1,5 @@
-//! HTTP on byte slices: requests and responses by their meaning, conditional requests, ranges; and the strict codec of HTTP/1.1.
+//! HTTP on byte slices: requests and responses by their meaning, conditional requests, ranges, the rules of an intermediary; and the
+//! strict codec of HTTP/1.1.
 //! No I/O, no clock.
 //!
 //! ```

@@ -17,13 +17,13 @@ pub enum Length {
     Unknown,
 }
 
-/// Server, Date and what frames the message are added when it is sent. The body is the caller's own type.
+/// Server, Date and what frames the message are added when it is sent, to a forwarded one only what it lacks. The body is the caller's own type.
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
     /// Of its body, which it has then.
     pub(crate) is_length_unknown: bool,
-    /// Made by another server: it has its own Server, or none, and Date is ours only where it has none.
+    /// Another server made it: its Server is kept, or none is sent, and Date is ours only where it has none.
     pub(crate) is_forwarded: bool,
     /// Fields that other responses have too, made once.
     pub(crate) shared: Shared,
@@ -101,6 +101,7 @@ impl<B> Response<B> {
         self.shared.iter().chain(self.own.iter())
     }
 
+    /// Its own: ours is no field of it.
     pub(crate) fn has_date(&self) -> bool {
         self.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"date"))
     }
@@ -118,11 +119,13 @@ impl ResponseHead {
         self.response.status
     }
 
-    /// Name and value of every field, Server and Date of ours first. An engine makes the names lower case (RFC 9113 section 8.2).
+    /// Name and value of every field, Server and Date first unless another server made it. An engine makes the names lower case (RFC 9113 section 8.2).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
-        let skipped = usize::from(self.response.is_forwarded)
-            + usize::from(self.response.is_forwarded && self.response.has_date());
+        let skipped = match self.response.is_forwarded {
+            false => 0,
+            true => 1 + usize::from(self.response.has_date()),
+        };
         first.into_iter().skip(skipped).chain(self.response.fields())
     }
 

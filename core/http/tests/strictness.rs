@@ -132,6 +132,14 @@ fn the_authority_of_an_absolute_target_replaces_host() {
     assert_eq!((request.path, request.target), (&b"/x"[..], &b"http://a.com:80/x"[..]));
 }
 
+/// A proxy looks for each among all fields.
+#[test]
+fn connection_options_are_bounded() {
+    let options = |count: usize| with(&format!("Connection: {}\r\nConnection: x", "x,".repeat(count - 1)));
+    assert!(parse_request(options(64).as_bytes(), &Limits::default()).is_ok());
+    check(options(65), 431, "more connection options than the limit");
+}
+
 #[test]
 fn line_ends() {
     let reason = "bare line feed in the head";

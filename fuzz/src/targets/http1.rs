@@ -1,9 +1,11 @@
 //! Heads of HTTP/1.1, and what their fields mean to a file: the input is what a client sends.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
+use http::gateway::{Gateway, encode_request, upgrade_of};
 use http::http1::{Chunked, Head, parse_request, parse_response};
-use http::{BodyLength, Entity, Limits, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
+use http::{BodyLength, Entity, FIELDS_MAX, Limits, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
 
 use crate::{Reached, Target};
 
@@ -25,6 +27,7 @@ pub const TARGET: Target = Target {
         "request",
         "response",
         "too large",
+        "upgrade",
     ],
     seeds,
     mutants: 20_000,
@@ -80,6 +83,7 @@ fn answer_to(head: &Head<'_>, behind: &[u8], reached: &mut Reached) {
         }
         Err(_) => reached.mark("no path"),
     }
+    pass_on(head, reached);
     for name in ["if-match", "if-none-match", "priority"] {
         head.request.values(name).for_each(|value| assert!(!value.contains(&b'\n')));
     }
@@ -93,6 +97,33 @@ fn answer_to(head: &Head<'_>, behind: &[u8], reached: &mut Reached) {
             reached.mark("known body");
         }
         BodyLength::Unknown => chunks(behind, reached),
+    }
+}
+
+/// Beside those of the request: Host, what we say of the client, and what frames the body.
+const GATEWAY_FIELDS_MAX: usize = 9;
+
+/// An upstream reads the same request in its head.
+fn pass_on(head: &Head<'_>, reached: &mut Reached) {
+    let request = head.request;
+    if request.all().count() + GATEWAY_FIELDS_MAX > FIELDS_MAX {
+        return;
+    }
+    let upgrade = upgrade_of(&request).filter(|_| head.minor_version >= 1);
+    reached.mark_if(upgrade.is_some(), "upgrade");
+    for is_trusted in [false, true] {
+        let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let host = request.fields.host.or(Some(b"upstream"));
+        let minor_version = head.minor_version;
+        let gateway = Gateway { client, client_port: None, is_secure: false, is_trusted, host, minor_version, upgrade };
+        let mut out = Vec::new();
+        encode_request(&mut out, &request, &gateway, request.body);
+        let limits = Limits { head_bytes_max: 2 * out.len(), target_bytes_max: out.len(), fields_max: FIELDS_MAX };
+        let read = parse_request(&out, &limits).expect("a request").expect("a whole head");
+        assert_eq!(read.bytes, out.len());
+        assert_eq!((read.request.method, read.request.body), (request.method, request.body));
+        assert_eq!((read.request.path, read.request.query), (request.path, request.query));
+        assert_eq!((read.request.fields.host, upgrade_of(&read.request)), (host, upgrade));
     }
 }
 
@@ -151,6 +182,7 @@ fn seeds() -> Vec<Vec<u8>> {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".into(),
         get(agent),
+        get("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nCookie: a=b\r\nX-Forwarded-For: 192.0.2.1\r\n"),
         get("Range: bytes=0-9,20-29,-5\r\nIf-Range: \"v1\"\r\n"),
         get("Range: bytes=1000000-\r\n"),
         get("If-None-Match: W/\"v1\", \"x\"\r\n"),

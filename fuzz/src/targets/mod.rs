@@ -9,11 +9,13 @@ mod http1;
 mod mux;
 mod qpack;
 mod tls;
+mod upstream;
 
 use crate::Target;
 
 pub const TARGETS: &[Target] = &[
     http1::TARGET,
+    upstream::TARGET,
     connection::TARGET,
     mux::TARGET,
     h3::TARGET,

@@ -1,13 +1,13 @@
-//! Who asks, and by which name: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC 7239).
+//! The address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC 7239).
 
+use core::net::IpAddr;
 use std::io::Write;
-use std::net::IpAddr;
 
 use super::hop::{Hop, is_any};
 use super::{Gateway, join};
 use crate::Request;
 
-/// Whether a field of this name is written here, or is a client's word about itself that nobody vouches for.
+/// Whether a field of this name is written here, or tells of the client and does not come from a trusted proxy.
 pub(super) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
     let is_written = is_any(name, &["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]);
     let is_claim = || {

@@ -19,7 +19,7 @@ const HOP_BY_HOP: [&str; 11] = [
 /// The options of Connection that are no name of a field, or of one that is never passed on.
 const PLAIN_OPTIONS: [&str; 4] = ["close", "keep-alive", "upgrade", "te"];
 
-/// Which fields of a message are of one connection alone.
+/// Tells the fields of a message that are for one connection alone from the others.
 pub(crate) struct Hop<F> {
     fields: F,
     /// Whether Connection lists others than [`PLAIN_OPTIONS`].
@@ -36,15 +36,17 @@ impl<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>, F: Fn() -> I> Hop<F> {
     /// Whether a field of this name is passed on.
     pub fn is_passed(&self, name: &[u8]) -> bool {
         let is_listed = || options((self.fields)()).any(|option| option.eq_ignore_ascii_case(name));
-        !is_any(name, &HOP_BY_HOP) && !(self.lists_fields && is_listed())
+        let is_hop_by_hop = is_any(name, &HOP_BY_HOP) || (self.lists_fields && is_listed());
+        !is_hop_by_hop
     }
 }
 
-/// Those of all lines of Connection.
+/// The options of all lines of Connection.
 pub(crate) fn options<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> impl Iterator<Item = &'a [u8]> {
     fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"connection")).flat_map(|(_, value)| members(value))
 }
 
+/// Whether the name is one of these.
 pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
     known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }

@@ -6,13 +6,13 @@
 mod forwarded;
 pub(crate) mod hop;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
-use hop::Hop;
+use hop::{Hop, is_any};
 
-/// What an intermediary knows of a request, beside the request.
+/// What an intermediary adds to a request: facts of the client's connection and of the route.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway<'a> {
     /// The peer of the connection.
@@ -26,12 +26,16 @@ pub struct Gateway<'a> {
     pub host: Option<&'a [u8]>,
     /// Of the request: 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2 and 3 for HTTP/3.
     pub minor_version: u8,
-    /// The protocol to change to, as [`upgrade_of`] gives it.
+    /// The protocol to change to, as [`upgrade_of`] gives it. None: Upgrade is left out.
     pub upgrade: Option<&'a [u8]>,
 }
 
-/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form. `body` frames the message: the
-/// body follows as it is, in chunks if its length is unknown, or not at all.
+/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty where neither the
+/// request nor the gateway has one (RFC 9112 section 3.2). `body` frames the message: a body of known length follows as it is, one of
+/// unknown length in chunks ([`crate::http1::begin_chunk`]).
+///
+/// Left out are fields of the client's connection and those that its Connection lists, Expect, and names with other characters than
+/// letters, digits and `-`. Cookies are joined to one line.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     for part in [request.method.token().as_bytes(), b" ", request.path] {
         out.extend_from_slice(part);
@@ -82,7 +86,7 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
 
 /// Written anew, or answered by us (Expect).
 fn is_ours(name: &[u8]) -> bool {
-    ["host", "content-length", "expect"].iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
+    is_any(name, &["host", "content-length", "expect"])
 }
 
 /// Whether no upstream takes the name for another: programs behind CGI and its heirs see `_`, `.` and others where `-` was.
@@ -124,9 +128,9 @@ pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
     request.values("upgrade").flat_map(members).find(|protocol| is_opaque(protocol))
 }
 
+/// Whether we may pass on the bytes of this protocol unread.
 fn is_opaque(protocol: &[u8]) -> bool {
     let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"-./_+".contains(b);
-    protocol.iter().all(is_token)
-        && ["h2", "h2c", "http", "tls"].iter().all(|own| !name.eq_ignore_ascii_case(own.as_bytes()))
+    protocol.iter().all(is_token) && !is_any(name, &["h2", "h2c", "http", "tls"])
 }

@@ -1,5 +1,5 @@
-//! Discards a chunked request body (RFC 9112 section 7.1) as it arrives, so that the connection can be kept after a
-//! request whose body nobody wants.
+//! Decodes a chunked body (RFC 9112 section 7.1) as it arrives, of a request or of an upstream's response; or discards it, so that
+//! the connection can be kept after a request whose body nobody wants.
 //!
 //! Strict for the same reason as the head: a lone CR or LF, a space after the size or a size that overflows is where
 //! two servers disagree about where the body ends. What is not data is bounded, since it costs the sender nothing

@@ -1,4 +1,5 @@
-//! The codec of HTTP/1.1 (RFC 9112): requests in, heads and chunks of responses out, and bodies that are thrown away.
+//! The codec of HTTP/1.1 (RFC 9112): requests and their bodies in, heads and chunks of responses out; responses of upstreams in
+//! ([`upstream`]). Heads of requests for those are [`crate::gateway`]'s.
 //!
 //! `httparse` finds the tokens; this module decides what they may mean. It is strict where two readings of the same
 //! bytes exist, because a request that a gateway and its server read differently is how requests are smuggled

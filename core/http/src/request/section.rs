@@ -20,7 +20,11 @@ pub(crate) struct FieldSection<V> {
     transfer_encoding: Option<Coding>,
     close: bool,
     stay: bool,
+    connection_options: usize,
 }
+
+/// Options of all lines of Connection. Clients send up to three; each is looked for among all fields when a message is passed on.
+pub(crate) const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// A list of transfer codings (RFC 9112 section 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +47,7 @@ impl<V: Copy + Default> FieldSection<V> {
             7 if is("referer") => first(&mut fields.referer, kept),
             8 if is("if-match") => first(&mut fields.if_match, kept),
             8 if is("if-range") => once(&mut fields.if_range, kept),
-            10 if is("connection") => self.note_connection(value),
+            10 if is("connection") => self.note_connection(value)?,
             10 if is("user-agent") => first(&mut fields.user_agent, kept),
             13 if is("if-none-match") => first(&mut fields.if_none_match, kept),
             14 if is("content-length") => {
@@ -76,11 +80,16 @@ impl<V: Copy + Default> FieldSection<V> {
         Ok(())
     }
 
-    /// Any number of lines and members; options we do not know are not ours to act on (RFC 9110 section 7.6.1).
-    fn note_connection(&mut self, value: &[u8]) {
+    /// Several lines and members; options we do not know are not ours to act on (RFC 9110 section 7.6.1).
+    fn note_connection(&mut self, value: &[u8]) -> Result<(), Reject> {
         for option in members(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.stay |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.connection_options += 1;
+        }
+        match self.connection_options {
+            0..=CONNECTION_OPTIONS_MAX => Ok(()),
+            _ => Err(Reject { status: Status::HEAD_TOO_LARGE, reason: "more connection options than the limit" }),
         }
     }
 

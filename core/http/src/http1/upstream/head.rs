@@ -7,6 +7,7 @@ use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, Upstrea
 use crate::fields::FieldList;
 use crate::gateway::hop::options;
 use crate::list::{decimal, members};
+use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{Method, Status};
 
 /// What both versions begin with.
@@ -14,16 +15,19 @@ const START: &[u8] = b"HTTP/1.";
 
 /// Reads the head of a response to a request of this method from the start of `bytes`; also how many bytes it has. `None`: more are
 /// needed. A 101 must have been asked for, which is the caller's to see to.
+///
+/// Each call begins at the start. While there is no answer, a further call is of use only once a line feed has come, or bytes up to the
+/// limit.
 pub fn parse_response(
     bytes: &[u8],
     method: Method,
     limits: &ResponseLimits,
 ) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
-    let start = bytes.len().min(START.len());
-    if bytes[..start] != START[..start] {
-        return Err(UpstreamFault("no response of HTTP/1.0 or 1.1"));
-    }
     let window = &bytes[..bytes.len().min(limits.head_bytes_max)];
+    let start = window.len().min(START.len());
+    if window[..start] != START[..start] {
+        return Err(OTHER_VERSION);
+    }
     let Some(end) = head_end(window)? else {
         return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
     };
@@ -38,6 +42,7 @@ pub fn parse_response(
     }
 }
 
+const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1.1");
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 
 /// Behind the first empty line.
@@ -60,7 +65,7 @@ fn fault(error: httparse::Error) -> UpstreamFault {
         httparse::Error::HeaderValue => "a control character in a field value",
         httparse::Error::NewLine => "a response line that does not end in carriage return, line feed",
         httparse::Error::Token | httparse::Error::Status => "a malformed status line",
-        httparse::Error::Version => "no response of HTTP/1.0 or 1.1",
+        httparse::Error::Version => return OTHER_VERSION,
     })
 }
 
@@ -85,6 +90,9 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
         (_, false, Some(bytes)) => Framing::Length(bytes),
         (_, false, None) => Framing::Close,
     };
+    if options(list.iter()).nth(CONNECTION_OPTIONS_MAX).is_some() {
+        return Err(UpstreamFault("more connection options than the limit"));
+    }
     let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
     let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
     // An upstream that says so much may send it.

@@ -1,0 +1,514 @@
+//! What upstreams answer: heads and their framing, bodies out of it, and what our clients are told.
+
+use std::time::UNIX_EPOCH;
+
+use http::http1::upstream::{
+    Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response,
+};
+use http::http1::{self, Connection, LAST_CHUNK, Taken, begin_chunk};
+use http::{HttpDate, Length, Method, Response, Status};
+use proptest::prelude::*;
+
+const LIMITS: ResponseLimits = ResponseLimits { head_bytes_max: 64 << 10, fields_max: 128, interim_max: 16 };
+
+fn parsed(bytes: &[u8], method: Method) -> Result<Option<(UpstreamHead, usize)>, &'static str> {
+    parse_response(bytes, method, &LIMITS).map_err(|fault| fault.0)
+}
+
+/// Of a whole head, to GET.
+fn head(text: &str) -> UpstreamHead {
+    parsed(text.as_bytes(), Method::Get).unwrap().expect("a whole head").0
+}
+
+fn with(lines: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{lines}\r\n")
+}
+
+fn encoded(response: &Response<()>, minor_version: u8) -> String {
+    let mut out = Vec::new();
+    http1::encode(&mut out, response, &HttpDate::new(UNIX_EPOCH), Connection::KeepAlive, minor_version);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_whole_head() {
+    let text = "HTTP/1.1 404 Not \u{fc}bel\r\nDate: now\r\nX:  a b \t\r\nContent-Length: 5\r\nx:\r\n\r\nhello";
+    let (head, consumed) = parsed(text.as_bytes(), Method::Get).unwrap().unwrap();
+    assert_eq!(consumed, text.len() - 5);
+    assert_eq!((head.status, head.framing, head.is_kept_alive), (Status(404), Framing::Length(5), true));
+    let fields: [(&[u8], &[u8]); 4] = [(b"Date", b"now"), (b"X", b"a b"), (b"Content-Length", b"5"), (b"x", b"")];
+    assert_eq!(head.fields().collect::<Vec<_>>(), fields);
+    assert_eq!(head.values("x").collect::<Vec<_>>(), [&b"a b"[..], b""]);
+    assert!(!head.is_interim());
+}
+
+/// As the fields of [`ResponseLimits`] say.
+#[test]
+fn default_limits() {
+    assert_eq!(ResponseLimits::default(), LIMITS);
+}
+
+/// RFC 9112 section 6.3, and whether the connection stays.
+#[test]
+fn framings() {
+    use Framing::*;
+    for (method, status, lines, framing, is_kept_alive) in [
+        (Method::Get, 200, "Content-Length: 5\r\n", Length(5), true),
+        (Method::Get, 200, "Content-Length: 0\r\n", Length(0), true),
+        (Method::Get, 200, "Content-Length: 5, 5\r\nContent-Length: 05\r\n", Length(5), true),
+        (Method::Get, 200, "Transfer-Encoding: Chunked\r\n", Chunked, true),
+        (Method::Get, 200, "", Close, false),
+        (Method::Get, 200, "Connection: keep-alive\r\n", Close, false),
+        (Method::Get, 200, "Content-Length: 5\r\nConnection: x, CLOSE\r\n", Length(5), false),
+        (Method::Get, 200, "Transfer-Encoding: chunked\r\nConnection: close\r\n", Chunked, false),
+        (Method::Post, 500, "Content-Length: 5\r\n", Length(5), true),
+        (Method::Head, 200, "Content-Length: 5\r\n", None, true),
+        (Method::Head, 200, "Transfer-Encoding: chunked\r\n", None, true),
+        (Method::Head, 200, "", None, true),
+        (Method::Get, 304, "Content-Length: 5\r\n", None, true),
+        (Method::Get, 204, "", None, true),
+        (Method::Get, 204, "Content-Length: 0\r\n", None, true),
+        // It may send what it says.
+        (Method::Get, 204, "Content-Length: 5\r\n", None, false),
+        (Method::Get, 204, "Transfer-Encoding: chunked\r\n", None, false),
+        (Method::Get, 100, "", None, true),
+        (Method::Get, 103, "Link: </a>\r\n", None, true),
+        (Method::Get, 101, "Upgrade: websocket\r\nConnection: upgrade\r\n", Upgraded, false),
+    ] {
+        let text = format!("HTTP/1.1 {status} x\r\n{lines}\r\n");
+        let head = parsed(text.as_bytes(), method).unwrap().unwrap().0;
+        assert_eq!((head.framing, head.is_kept_alive), (framing, is_kept_alive), "{method:?} {text}");
+        assert_eq!(head.is_interim(), matches!(status, 100 | 103));
+    }
+    let old = |lines: &str| head(&format!("HTTP/1.0 200 OK\r\n{lines}\r\n"));
+    assert!(!old("Content-Length: 5\r\n").is_kept_alive);
+    assert!(old("Content-Length: 5\r\nConnection: Keep-Alive\r\n").is_kept_alive);
+    assert!(!old("Content-Length: 5\r\nConnection: keep-alive, close\r\n").is_kept_alive);
+    assert!(!old("Connection: keep-alive\r\n").is_kept_alive);
+}
+
+fn check_faults(cases: &[(String, &str)]) {
+    for (text, reason) in cases {
+        assert_eq!(parsed(text.as_bytes(), Method::Get), Err(*reason), "{text:?}");
+    }
+}
+
+#[test]
+fn framings_that_are_faults() {
+    let (two, number) = ("two different content-lengths", "a content-length that is no decimal number");
+    let (both, other) = ("both transfer-encoding and content-length", "a transfer-encoding other than chunked");
+    check_faults(&[
+        (with("Content-Length: 5\r\nContent-Length: 6\r\n"), two),
+        (with("Content-Length: 5, 6\r\n"), two),
+        (with("Content-Length: 5,\r\n"), number),
+        (with("Content-Length:\r\n"), number),
+        (with("Content-Length: +5\r\n"), number),
+        (with("Content-Length: 0x5\r\n"), number),
+        (with("Content-Length: -1\r\n"), number),
+        (with("Content-Length: 18446744073709551616\r\n"), number),
+        (with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), both),
+        (with("Transfer-Encoding: chunked, gzip\r\n"), other),
+        (with("Transfer-Encoding: gzip, chunked\r\n"), other),
+        (with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), other),
+        (with("Transfer-Encoding: xchunked\r\n"), other),
+        (with("Transfer-Encoding:\r\n"), other),
+        ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".into(), "transfer-encoding in HTTP/1.0"),
+    ]);
+    assert_eq!(UpstreamFault(two).to_string(), two);
+}
+
+#[test]
+fn lines_that_are_faults() {
+    let (name, value) =
+        ("a malformed field name, space before the colon, or a folded line", "a control character in a field value");
+    let (bare, version) = ("a bare line feed in a response head", "no response of HTTP/1.0 or 1.1");
+    let (line, status) = ("a malformed status line", "a status outside 100 to 599");
+    let start = |line: &str| format!("{line}\r\n\r\n");
+    check_faults(&[
+        (with("X: y\n"), bare),
+        ("HTTP/1.1 200 OK\nX: y\n\n".into(), bare),
+        (with("X: y\r\n\n"), bare),
+        (with("X : y\r\n"), name),
+        (with("X: y\r\n z\r\n"), name),
+        (with("X\r\n"), name),
+        (with(": y\r\n"), name),
+        (with("X: \0\r\n"), value),
+        (with("X: a\rb\r\n"), value),
+        (with("\rX: y\r\n"), "a response line that does not end in carriage return, line feed"),
+        (start("HTTP/1.1 099 OK"), status),
+        (start("HTTP/1.1 600 OK"), status),
+        (start("HTTP/1.1 20 OK"), line),
+        (start("HTTP/1.1 2000 OK"), line),
+        (start("HTTP/1.1  200 OK"), line),
+        (start("HTTP/1.1 200 O\0K"), line),
+        (start("HTTP/1.1 200 OK\r"), line),
+        (start("HTTP/1.2 200 OK"), version),
+        (start("HTTP/2 200 OK"), version),
+        (start("\r\nHTTP/1.1 200 OK"), version),
+        ("SSH-2.0-OpenSSH_9\r\n".into(), version),
+        ("\x15\x03\x01\0\x02".into(), version),
+    ]);
+}
+
+#[test]
+fn heads_are_bounded() {
+    let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &b"x".repeat(1 << 20)].concat();
+    assert_eq!(parsed(&endless, Method::Get), Err("a response head over the limit"));
+    assert_eq!(parsed(&endless[..LIMITS.head_bytes_max], Method::Get), Err("a response head over the limit"));
+    assert_eq!(parsed(&endless[..LIMITS.head_bytes_max - 1], Method::Get), Ok(None));
+    let of_length = |bytes: usize| with(&format!("X: {}\r\n", "x".repeat(bytes - with("X: \r\n").len())));
+    assert!(parsed(of_length(LIMITS.head_bytes_max).as_bytes(), Method::Get).unwrap().is_some());
+    assert!(parsed(of_length(LIMITS.head_bytes_max + 1).as_bytes(), Method::Get).is_err());
+    let fields = |count: usize| with(&"X: y\r\n".repeat(count));
+    let most = parsed(fields(RESPONSE_FIELDS_MAX).as_bytes(), Method::Get).unwrap().unwrap().0;
+    assert_eq!(most.fields().count(), RESPONSE_FIELDS_MAX);
+    let more = parsed(fields(RESPONSE_FIELDS_MAX + 1).as_bytes(), Method::Get);
+    assert_eq!(more, Err("more response fields than the limit"));
+    let options = |count: usize| with(&format!("Connection: {}\r\nConnection: x\r\n", "x,".repeat(count - 1)));
+    assert!(parsed(options(64).as_bytes(), Method::Get).is_ok());
+    assert_eq!(parsed(options(65).as_bytes(), Method::Get), Err("more connection options than the limit"));
+    let few = ResponseLimits { fields_max: 2, ..LIMITS };
+    assert!(parse_response(fields(2).as_bytes(), Method::Get, &few).is_ok());
+    assert!(parse_response(fields(3).as_bytes(), Method::Get, &few).is_err());
+    let beyond = ResponseLimits { fields_max: usize::MAX, ..LIMITS };
+    assert!(parse_response(fields(RESPONSE_FIELDS_MAX + 1).as_bytes(), Method::Get, &beyond).is_err());
+}
+
+/// The caller counts them; each is a head of its own, and the last is none.
+#[test]
+fn interim_responses_are_read_one_by_one() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let bytes = early.repeat(20) + "HTTP/1.1 204 No Content\r\n\r\n";
+    let mut rest = bytes.as_bytes();
+    let mut interim = 0;
+    loop {
+        let (head, consumed) = parsed(rest, Method::Get).unwrap().unwrap();
+        rest = &rest[consumed..];
+        if !head.is_interim() {
+            assert_eq!(head.status, Status::NO_CONTENT);
+            break;
+        }
+        interim += 1;
+    }
+    assert_eq!((interim, rest.len()), (20, 0));
+}
+
+/// What a body came to: its bytes, how many were consumed of those given, and whether it is done.
+type Read = (Vec<u8>, usize, bool);
+
+fn read(framing: Framing, pieces: &[&[u8]]) -> Result<Read, &'static str> {
+    let mut body = UpstreamBody::new(framing);
+    let (mut data, mut total) = (Vec::new(), 0);
+    for piece in pieces {
+        let mut at = 0;
+        while at < piece.len() {
+            let Taken { consumed, data: slice, is_done } = body.take(&piece[at..]).map_err(|fault| fault.0)?;
+            data.extend_from_slice(slice);
+            (at, total) = (at + consumed, total + consumed);
+            assert_eq!(is_done, body.is_done());
+            if is_done {
+                return Ok((data, total, true));
+            }
+            assert!(consumed > 0, "it goes on");
+        }
+    }
+    Ok((data, total, body.is_done()))
+}
+
+#[test]
+fn bodies() {
+    let hello = b"hello".to_vec();
+    assert_eq!(read(Framing::Length(5), &[b"hel", b"lo"]), Ok((hello.clone(), 5, true)));
+    assert_eq!(read(Framing::Length(7), &[b"hello"]), Ok((hello.clone(), 5, false)));
+    assert_eq!(read(Framing::None, &[b"x"]), Ok((vec![], 0, true)));
+    assert_eq!(read(Framing::Close, &[b"hel", b"lo"]), Ok((hello.clone(), 5, false)));
+    assert_eq!(read(Framing::Upgraded, &[b"hello"]), Ok((hello.clone(), 5, false)));
+    let chunks = b"3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: x\r\n\r\n";
+    assert_eq!(read(Framing::Chunked, &[chunks]), Ok((hello, chunks.len(), true)));
+    for (framing, left) in [
+        (Framing::None, Some(0)),
+        (Framing::Length(0), Some(0)),
+        (Framing::Length(9), Some(9)),
+        (Framing::Chunked, None),
+        (Framing::Close, None),
+    ] {
+        assert_eq!(UpstreamBody::new(framing).left_bytes(), left, "{framing:?}");
+        assert_eq!(UpstreamBody::new(framing).is_done(), left == Some(0), "{framing:?}");
+    }
+    assert!(UpstreamBody::new(Framing::Length(0)).take(b"").unwrap().is_done);
+}
+
+/// More than was said is left over: the connection must carry no other request.
+#[test]
+fn bytes_behind_a_body_are_left() {
+    let chunks = b"5\r\nhello\r\n0\r\n\r\n";
+    for (framing, body) in [(Framing::Length(5), &b"hello"[..]), (Framing::Chunked, chunks), (Framing::None, b"")] {
+        let bytes = [body, b"HTTP/1.1 200 OK\r\n\r\n"].concat();
+        let (_, consumed, is_done) = read(framing, &[&bytes]).unwrap();
+        assert_eq!((consumed, is_done), (body.len(), true), "{framing:?}");
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_ends_only_what_it_frames() {
+    let early = Err(UpstreamFault("the connection ended before the body"));
+    for (framing, bytes, expected) in [
+        (Framing::None, &b""[..], Ok(())),
+        (Framing::Length(5), b"hello", Ok(())),
+        (Framing::Length(5), b"hell", early),
+        (Framing::Chunked, b"", early),
+        (Framing::Chunked, b"5\r\nhello\r\n", early),
+        (Framing::Chunked, b"0\r\n", early),
+        (Framing::Close, b"any", Ok(())),
+        (Framing::Close, b"", Ok(())),
+        (Framing::Upgraded, b"", Ok(())),
+    ] {
+        let mut body = UpstreamBody::new(framing);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            rest = &rest[body.take(rest).unwrap().consumed..];
+        }
+        assert_eq!(body.end(), expected, "{framing:?}");
+        assert_eq!(body.is_done(), expected.is_ok());
+        assert_eq!(body.left_bytes() == Some(0), expected.is_ok());
+    }
+    let mut whole = UpstreamBody::new(Framing::Chunked);
+    let bytes = b"1\r\nx\r\n0\r\n\r\n";
+    let data = whole.take(bytes).unwrap();
+    assert_eq!((data.consumed, data.data, data.is_done), (4, &b"x"[..], false));
+    assert!(whole.take(&bytes[4..]).unwrap().is_done);
+    assert_eq!(whole.end(), Ok(()));
+}
+
+#[test]
+fn malformed_chunks_are_faults() {
+    for body in
+        ["x\r\n", "5\nhello", "1\r\nab\r\n", "1\r\na\n", "11111111111111111\r\n", "0x1\r\n", "-1\r\n", "0\r\n\n"]
+    {
+        assert!(read(Framing::Chunked, &[body.as_bytes()]).is_err(), "{body:?}");
+    }
+    let extension = format!("1;{}\r\nx", "e".repeat(2000));
+    assert_eq!(read(Framing::Chunked, &[extension.as_bytes()]), Err("chunk extensions over the limit"));
+    let trailer = format!("0\r\na:{}", "b".repeat(9000));
+    assert_eq!(read(Framing::Chunked, &[trailer.as_bytes()]), Err("trailer section over the limit"));
+}
+
+#[test]
+fn a_client_is_told_what_the_upstream_said_of_the_content() {
+    let text = "HTTP/1.1 200 Fine\r\nserver: theirs\r\ndate: then\r\nSet-Cookie: a=1\r\nX-Accel-Redirect: /f\r\nConnection: x-hop, close\r\n\
+        X-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: x\r\nTrailer: T\r\nUpgrade: h2c\r\nSet-Cookie: b=2\r\n\
+        Content-Length: 05\r\nX-Accel-Buffering: no\r\nX-Sendfile: /g\r\nX: \u{e9}\r\nVia: 1.1 other\r\n\r\n";
+    let head = head(text);
+    assert_eq!(head.x_accel(), Some(&b"/f"[..]));
+    let expected = [
+        "HTTP/1.1 200 OK",
+        "server: theirs",
+        "date: then",
+        "Set-Cookie: a=1",
+        "Set-Cookie: b=2",
+        "X: \u{e9}",
+        "Via: 1.1 other",
+        "Via: 1.1 weir",
+        "",
+        "",
+    ];
+    assert_eq!(encoded(&head.into_response(()), 1), expected.join("\r\n"));
+}
+
+#[test]
+fn a_file_may_be_named_by_either_field() {
+    assert_eq!(head(&with("X-Sendfile: /g\r\n")).x_accel(), Some(&b"/g"[..]));
+    assert_eq!(head(&with("X-Accel-Expires: 5\r\n")).x_accel(), None);
+    for lines in ["Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\n", ""] {
+        let head = head(&with(&format!("{lines}X-Accel-Redirect: /f\r\nContent-Type: a/b\r\n")));
+        let out = encoded(&head.into_response(()).of_length(Length::Known(7)), 1);
+        assert!(out.ends_with("GMT\r\nContent-Type: a/b\r\nVia: 1.1 weir\r\nContent-Length: 7\r\n\r\n"), "{out}");
+    }
+}
+
+/// Date is a duty of ours where the upstream has none (RFC 9110 section 6.6.1), Server is the upstream's word.
+#[test]
+fn server_and_date_are_the_upstreams() {
+    for (lines, expected) in [
+        ("", ["date: Thu, 01 Jan 1970 00:00:00 GMT"].as_slice()),
+        ("Server: s\r\n", &["date: Thu, 01 Jan 1970 00:00:00 GMT", "Server: s"]),
+        ("DATE: d\r\n", &["DATE: d"]),
+        ("Date: d\r\nServer: s\r\n", &["Date: d", "Server: s"]),
+    ] {
+        let response = head(&with(&format!("{lines}Content-Length: 0\r\n"))).into_response(());
+        let (framed, ()) = response.into_head(&HttpDate::new(UNIX_EPOCH));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let fields: Vec<_> = framed.fields().map(|(name, value)| format!("{}: {}", text(name), text(value))).collect();
+        assert_eq!(fields[..fields.len() - 2], *expected, "{lines}");
+        assert_eq!(fields[fields.len() - 2..], ["Via: 1.1 weir", "Content-Length: 0"]);
+        let response = head(&with(&format!("{lines}Content-Length: 0\r\n"))).into_response(());
+        let text = encoded(&response, 1).to_ascii_lowercase();
+        assert_eq!(text.matches("\r\ndate: ").count(), 1, "{text}");
+        assert_eq!(
+            text.matches("\r\nserver: ").count(),
+            lines.to_ascii_lowercase().matches("server").count(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn lengths_for_clients() {
+    for (method, status, lines, expected) in [
+        (Method::Get, 200, "Content-Length: 5\r\n", "Content-Length: 5"),
+        (Method::Head, 200, "Content-Length: 5\r\n", "Content-Length: 5"),
+        (Method::Get, 304, "Content-Length: 5\r\n", "Content-Length: 5"),
+        (Method::Head, 200, "Transfer-Encoding: chunked\r\n", ""),
+        (Method::Get, 200, "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked"),
+        (Method::Get, 200, "", "Transfer-Encoding: chunked"),
+        (Method::Get, 204, "Content-Length: 0\r\n", ""),
+        (Method::Get, 103, "", ""),
+    ] {
+        let text = format!("HTTP/1.1 {status} x\r\n{lines}\r\n");
+        let head = parsed(text.as_bytes(), method).unwrap().unwrap().0;
+        assert_eq!(head.content_length(), lines.starts_with('C').then_some(if status == 204 { 0 } else { 5 }));
+        let out = encoded(&head.into_response(()), 1);
+        let framing: Vec<_> =
+            out.lines().filter(|line| line.starts_with("Content-L") || line.starts_with("Transfer")).collect();
+        assert_eq!(framing.join("\n"), expected, "{method:?} {text}");
+    }
+    // Known after all, as when it was read whole.
+    let chunked = head(&with("Transfer-Encoding: chunked\r\n")).into_response(()).of_length(Length::Known(7));
+    let out = encoded(&chunked, 1);
+    assert!(out.contains("Content-Length: 7\r\n") && !out.contains("Transfer-Encoding"), "{out}");
+}
+
+#[test]
+fn an_upgrade_is_passed_on() {
+    let text = "HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade, x-hop\r\nX-Hop: 1\r\nSec-WebSocket-Accept: k\r\n\r\n";
+    let out = encoded(&head(text).into_response(()), 1);
+    assert!(out.starts_with("HTTP/1.1 101 Switching Protocols\r\nDate: "), "{out}");
+    let rest = "Sec-WebSocket-Accept: k\r\nVia: 1.1 weir\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    assert!(out.ends_with(rest), "{out}");
+}
+
+#[test]
+fn via_tells_the_upstreams_version() {
+    let out = encoded(&head("HTTP/1.0 200 OK\r\n\r\n").into_response(()), 1);
+    assert!(out.contains("\r\nVia: 1.0 weir\r\n"), "{out}");
+}
+
+/// Heads to mutate, with bodies of all framings.
+const SEEDS: &[&str] = &[
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n00\r\nT: x\r\n\r\n",
+    "HTTP/1.0 200 OK\r\nServer: x\r\n\r\nhello",
+    "HTTP/1.1 101 x\r\nUpgrade: a\r\nConnection: upgrade\r\n\r\nhello",
+    "HTTP/1.1 103 x\r\nLink: a\r\n\r\nHTTP/1.1 204 x\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\nConnection: x, close\r\nX: y\r\n\r\nhello and more",
+];
+
+fn byte() -> impl Strategy<Value = u8> {
+    prop_oneof![prop::sample::select(&b"\r\n :;,0159af\t\0\"A"[..]), any::<u8>()]
+}
+
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let edits = prop::collection::vec((any::<usize>(), byte(), 0..3u8), 0..3);
+    (prop::sample::select(SEEDS), edits).prop_map(|(seed, edits)| {
+        let mut bytes = seed.as_bytes().to_vec();
+        for (place, byte, edit) in edits {
+            let place = place % bytes.len();
+            match edit {
+                0 => bytes[place] = byte,
+                1 => bytes.insert(place, byte),
+                _ => drop(bytes.splice(place..=place, [])),
+            }
+        }
+        bytes
+    })
+}
+
+/// Pieces of the bytes, cut at these places.
+fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).chain([0, bytes.len()]).collect();
+    cuts.sort();
+    cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// The answer to a beginning is "more" or the answer to all; the body is the same however it is cut.
+    #[test]
+    fn any_split_gives_the_same(bytes in mutated(), cuts in prop::collection::vec(any::<usize>(), 0..6), max in 1..100usize) {
+        for limits in [LIMITS, ResponseLimits { head_bytes_max: max, fields_max: 1, ..LIMITS }] {
+            let whole = parse_response(&bytes, Method::Get, &limits);
+            for end in 0..bytes.len() {
+                match parse_response(&bytes[..end], Method::Get, &limits) {
+                    Ok(None) => prop_assert!(end < limits.head_bytes_max),
+                    early => prop_assert_eq!(&early, &whole, "at {}", end),
+                }
+            }
+        }
+        let Ok(Some((head, consumed))) = parsed(&bytes, Method::Get) else { return Ok(()) };
+        let body = &bytes[consumed..];
+        prop_assert_eq!(read(head.framing, &pieces(body, &cuts)), read(head.framing, &[body]));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(byte(), 0..200)) {
+        let _ = parsed(&bytes, Method::Get);
+        let framed = [&b"HTTP/1.1 200 OK\r\n"[..], &bytes].concat();
+        if let Ok(Some((head, _))) = parsed(&framed, Method::Get) {
+            encoded_or_lossy(&head.into_response(()));
+        }
+        let _ = read(Framing::Chunked, &[&bytes]);
+    }
+
+    /// Our chunks are read back.
+    #[test]
+    fn chunks_round_trip(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..5), cuts: Vec<usize>) {
+        let mut bytes = Vec::new();
+        for chunk in &chunks {
+            begin_chunk(&mut bytes, chunk.len());
+            bytes.extend([chunk, &b"\r\n"[..]].concat());
+        }
+        bytes.extend_from_slice(LAST_CHUNK);
+        prop_assert_eq!(read(Framing::Chunked, &pieces(&bytes, &cuts)), Ok((chunks.concat(), bytes.len(), true)));
+    }
+
+    /// What we write of a response is read as the response that it was, from an upstream that is a Weir.
+    #[test]
+    fn responses_round_trip(
+        status in prop::sample::select(&[200, 204, 206, 299, 304, 404, 502][..]),
+        length in prop::option::of(any::<u64>()),
+        fields in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\t]{0,12}"), 0..8),
+    ) {
+        let names = ["content-length", "transfer-encoding", "connection"];
+        prop_assume!(!fields.iter().any(|(name, _)| names.contains(&&*name.to_ascii_lowercase())));
+        let response = fields.iter().fold(Response::new(Status(status), ()), |response, (name, value)| {
+            response.with(name, value.as_bytes())
+        });
+        let response = match length {
+            _ if status == 204 => response,
+            Some(bytes) => response.of_length(Length::Known(bytes)),
+            None => response.of_length(Length::Unknown),
+        };
+        let mut out = Vec::new();
+        http1::encode(&mut out, &response, &HttpDate::new(UNIX_EPOCH), Connection::KeepAlive, 1);
+        let (head, consumed) = parsed(&out, Method::Get).unwrap().unwrap();
+        prop_assert_eq!((head.status, consumed, head.is_kept_alive), (Status(status), out.len(), true));
+        let expected = match (status, length) {
+            (204 | 304, _) => Framing::None,
+            (_, Some(bytes)) => Framing::Length(bytes),
+            (_, None) => Framing::Chunked,
+        };
+        prop_assert_eq!(head.framing, expected);
+        let said: Vec<_> = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes().trim_ascii())).collect();
+        let read: Vec<_> = head.fields().skip(2).take(fields.len()).collect();
+        prop_assert_eq!(read, said);
+    }
+}
+
+fn encoded_or_lossy(response: &Response<()>) {
+    let mut out = Vec::new();
+    http1::encode(&mut out, response, &HttpDate::new(UNIX_EPOCH), Connection::KeepAlive, 1);
+    // A value of theirs cannot end a line of ours.
+    let lines = String::from_utf8_lossy(&out).into_owned();
+    assert!(lines.ends_with("\r\n\r\n") && lines.matches("\r\n\r\n").count() == 1, "{lines:?}");
+}
