@@ -1,9 +1,11 @@
-//! Bodies of responses, as the sources of HTTP/2 and HTTP/3 ask for them.
+//! Bodies of responses, as the sources of HTTP/2 and HTTP/3 ask for them, and of requests, as they give them.
 
 use std::time::UNIX_EPOCH;
 
-use http::{HttpDate, Response, ResponseHead, Status};
-use mux::{Source, Supply};
+use http::{BodyLength, HttpDate, Request, Response, ResponseHead, Status};
+use mux::{BodyRead, Source, Supply};
+
+use crate::Reached;
 
 /// A body and its behaviour, both chosen by one byte.
 #[derive(Debug)]
@@ -47,4 +49,43 @@ impl Source for Body {
 pub fn head() -> ResponseHead {
     let response = Response::new(Status::OK, ()).with("Content-Type", b"text/plain");
     response.into_head(&HttpDate::new(UNIX_EPOCH)).0
+}
+
+/// The body of a request that is wanted, as its server knows it.
+#[derive(Debug)]
+pub struct Upload {
+    said: BodyLength,
+    bytes: u64,
+    has_ended: bool,
+    /// An event has said that there is something to read, or a read has left some.
+    pub is_readable: bool,
+}
+
+impl Upload {
+    pub fn new(request: &Request<'_>) -> Upload {
+        Upload { said: request.body, bytes: 0, has_ended: false, is_readable: false }
+    }
+
+    /// So much was asked for, and this came.
+    pub fn on_read(&mut self, asked_bytes: usize, came: &[u8], read: BodyRead, reached: &mut Reached) {
+        assert!(came.len() <= asked_bytes, "{} bytes where {asked_bytes} were asked for", came.len());
+        assert!(came.is_empty() || !self.has_ended, "content behind the end");
+        self.bytes += came.len() as u64;
+        self.is_readable = read == BodyRead::More;
+        match read {
+            BodyRead::More => {}
+            BodyRead::Later => assert!(!self.has_ended, "more of a body that has ended"),
+            BodyRead::Cut => reached.mark("a request's body cut off"),
+            BodyRead::End => {
+                let is_whole = match self.said {
+                    BodyLength::None => self.bytes == 0,
+                    BodyLength::Known(bytes) => self.bytes == bytes,
+                    BodyLength::Unknown => true,
+                };
+                assert!(is_whole, "{} bytes, and {:?} were said", self.bytes, self.said);
+                self.has_ended = true;
+                reached.mark("a request's body whole");
+            }
+        }
+    }
 }

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use crate::STREAMS_MAX;
 
-/// Of the body of one request: the window of a stream (RFC 9113 section 6.5.2), which the engine sees to.
-pub const BODY_BYTES_MAX: usize = 65_535;
-/// Of the bodies of a connection's requests, all together.
+/// Memory of the body of one request: the window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine sees to.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+/// And of the bodies of a connection's requests, all together.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * BODY_BYTES_MAX;
 
 /// What follows of a body behind the bytes that were read.
@@ -66,8 +66,11 @@ impl Bodies {
     /// `None`: nobody wants it. Else it is kept, and the reader is to be told, or not.
     pub fn keep(&mut self, stream: u32, bytes: &[u8]) -> Option<bool> {
         let body = self.get_mut(stream)?;
+        let have = body.bytes.len();
+        debug_assert!(have + bytes.len() < BODY_BYTES_MAX, "the engine lets no more through");
+        // Its own growth would go past the bound.
+        body.bytes.reserve_exact((have + bytes.len()).next_power_of_two() - have);
         body.bytes.extend(bytes);
-        debug_assert!(body.bytes.len() <= BODY_BYTES_MAX, "the engine lets no more through");
         Some(body.tell())
     }
 

@@ -260,6 +260,9 @@ impl Session {
     /// Appends so many bytes of a body at most, without its trailers, and says what follows. The stream's window opens by as much, which
     /// [`Session::control`] tells the client.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
+        if self.is_broken {
+            return BodyRead::Cut;
+        }
         let (opened_bytes, read) = self.engine.hooks().bodies.read(stream, into, bytes_max);
         self.engine.open_window(stream, opened_bytes);
         read
@@ -297,7 +300,7 @@ impl Session {
     /// Makes an interim head (1xx, RFC 9110 section 15.2) the next thing that leaves, with [`Session::control`] or the response: before
     /// [`Session::respond`] alone. False: the stream is closed.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
-        self.engine.respond(stream, head, true)
+        self.engine.stream_window(stream).is_some() && self.engine.respond(stream, head, true)
     }
 
     /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes

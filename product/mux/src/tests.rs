@@ -1,5 +1,7 @@
 //! Sessions against a client that is written out as bytes.
 
+mod bodies;
+
 use std::time::UNIX_EPOCH;
 
 use http::{HttpDate, Method, Response, ResponseHead, Status};

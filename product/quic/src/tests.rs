@@ -1,5 +1,6 @@
 //! Endpoint and sessions against quinn-proto's client, in memory and in virtual time.
 
+mod bodies;
 mod cuts;
 mod flow;
 mod grants;

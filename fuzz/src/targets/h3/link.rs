@@ -11,9 +11,9 @@ use quic::{Arrival, Datagrams, Endpoint, Session, Settings};
 use tls::{Acceptor, Identity, Tickets};
 use units::Nanos;
 
-use super::super::bodies::{Body, head};
+use super::super::bodies::{Body, Upload, head};
 use super::super::qpack::check_request;
-use super::{HAS_NO_CONTROL, IS_NARROW};
+use super::{HAS_NO_CONTROL, IS_NARROW, READS_AT_ONCE, WANTS_BODIES};
 use crate::Reached;
 
 /// Datagrams of a run, both ways.
@@ -22,6 +22,8 @@ const DATAGRAM_BYTES_MAX: usize = 1452;
 const TURNS_MAX: usize = 200;
 /// Grants of the last round, for each stream.
 const LAST_GRANTS: usize = 64;
+/// Read at once of a request's body.
+const READ_BYTES: usize = 100;
 
 pub fn acceptor() -> &'static Acceptor {
     static ACCEPTOR: OnceLock<Acceptor> = OnceLock::new();
@@ -38,6 +40,7 @@ pub fn address(text: &str) -> SocketAddr {
 #[derive(Default)]
 pub struct Stream {
     body: Option<Body>,
+    upload: Option<Upload>,
     has_responded: bool,
     is_closed: bool,
 }
@@ -65,6 +68,8 @@ pub struct Link {
     pub to_lose: usize,
     pub datagrams: usize,
     is_broken: bool,
+    wants_bodies: bool,
+    reads_at_once: bool,
     pub reached: Reached,
 }
 
@@ -85,6 +90,8 @@ impl Link {
             to_lose: 0,
             datagrams: 0,
             is_broken: false,
+            wants_bodies: choice & WANTS_BODIES != 0,
+            reads_at_once: choice & READS_AT_ONCE != 0,
             reached: Reached::default(),
         };
         link.exchange();
@@ -171,7 +178,14 @@ impl Link {
             match event {
                 Event::Request { stream, request } => self.request(stream, request),
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
-                Event::Body { .. } => panic!("a body that nobody wants"),
+                Event::Body { stream } => {
+                    let known = self.requests.get_mut(&stream).and_then(|known| known.upload.as_mut());
+                    let upload = known.expect("a body that is wanted");
+                    assert!(!std::mem::replace(&mut upload.is_readable, true), "{stream} is told of twice");
+                    if self.reads_at_once {
+                        self.read(stream);
+                    }
+                }
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     let known = self.requests.entry(stream).or_default();
@@ -189,11 +203,27 @@ impl Link {
         self.reached.mark("request");
         assert!(self.requests.insert(stream, Stream::default()).is_none(), "request {stream} twice, or behind its end");
         match request {
-            Ok(request) => check_request(&request.view(), &Limits::default()),
+            Ok(request) => {
+                check_request(&request.view(), &Limits::default());
+                if self.wants_bodies && self.session().want_body(stream) {
+                    self.requests.entry(stream).or_default().upload = Some(Upload::new(&request.view()));
+                }
+            }
             Err(refused) if refused.reject.status == Status::HEAD_TOO_LARGE => {
                 self.reached.mark("head beyond the limit");
             }
             Err(_) => self.reached.mark("request refused by its head"),
+        }
+    }
+
+    /// Reads of a request's body what there is.
+    fn read(&mut self, stream: u32) {
+        let upload = self.requests.get_mut(&stream).and_then(|known| known.upload.as_mut());
+        let (Some(upload), Some(session)) = (upload, &mut self.session) else { return };
+        while upload.is_readable {
+            let mut came = Vec::new();
+            let read = session.read_body(stream, &mut came, READ_BYTES);
+            upload.on_read(READ_BYTES, &came, read, &mut self.reached);
         }
     }
 
@@ -269,6 +299,7 @@ impl Link {
     }
 
     pub fn write(&mut self, stream: u32, room: usize) -> Option<Stop> {
+        self.read(stream);
         let mut body = self.requests.get_mut(&stream).expect("a stream that was asked for").body.take()?;
         let wrote = self.session().write(stream, room, &mut body);
         match wrote.stop {

@@ -15,6 +15,8 @@ pub const TARGET: Target = Target {
     name: "h3",
     run,
     reaches: &[
+        "a request's body cut off",
+        "a request's body whole",
         "a stream closed",
         "a wish changed",
         "closed by the client",
@@ -64,6 +66,9 @@ const OPERATIONS: u8 = 21;
 /// Bits of an input's first byte.
 const HAS_NO_CONTROL: u8 = 1;
 const IS_NARROW: u8 = 2;
+/// The server wants the bodies of requests, and reads them when it writes; or also when it is told of them.
+const WANTS_BODIES: u8 = 4;
+const READS_AT_ONCE: u8 = 8;
 
 /// How often [`AGAIN`] says the same for each of its units.
 const AGAIN_UNIT: usize = 8;

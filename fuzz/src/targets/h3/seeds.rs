@@ -1,15 +1,15 @@
 //! Programs of a client and its server.
 
-use quic::testing::{self, DATA, GOAWAY, MAX_PUSH_ID, SETTINGS};
+use quic::testing::{self, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, SETTINGS};
 
 use super::{
     AGAIN, BIDI, CANCEL, CLOSE, CONTROL, DEAF, FINISH, FRAME, GO_AWAY, HAS_NO_CONTROL, IS_NARROW, LOSE, MORE, MOVE,
-    PASS, REQUEST, RESET, RESPOND, SECTION, STOP, UNI, WISH, WRITE,
+    PASS, READS_AT_ONCE, REQUEST, RESET, RESPOND, SECTION, STOP, UNI, WANTS_BODIES, WISH, WRITE,
 };
 use crate::Script;
 
 pub fn all() -> Vec<Vec<u8>> {
-    [responses(), windows(), requests(), ends(), mistakes()].concat()
+    [responses(), windows(), requests(), uploads(), ends(), mistakes()].concat()
 }
 
 fn get() -> Script {
@@ -50,6 +50,40 @@ fn requests() -> Vec<Vec<u8>> {
         program(0, [control(GOAWAY, &[0]), control(MAX_PUSH_ID, &[9]), control(0x21, b"grease"), get(), respond(0, 2)]),
         program(0, [bytes(UNI, &[2, 0x20]), bytes(UNI, &[3, 0x44]), bytes(UNI, &[0x21, 1, 2, 3]), get(), pass(40_000)]),
     ]
+}
+
+/// Bodies of requests that are wanted: with the head and behind it, of another length than said, cut off, and with a frame that may not be there.
+fn uploads() -> Vec<Vec<u8>> {
+    let post = |more: &[(&str, &str)], body: &[u8]| bytes(BIDI, &[testing::request("/", more), body.to_vec()].concat());
+    let data = |bytes: &[u8]| testing::frame(DATA, bytes);
+    let trailers = testing::frame(HEADERS, &testing::section(&[("a", "b")]));
+    let (finish, read) = (on(FINISH, 1, 0), write(0, 9));
+    let programs = [
+        vec![
+            post(&[("content-length", "8")], &data(b"some")),
+            frame(1, DATA, b"body"),
+            finish.clone(),
+            respond(0, 3),
+            read.clone(),
+        ],
+        vec![
+            post(&[], &[data(&[7; 100]), trailers].concat()),
+            read.clone(),
+            finish.clone(),
+            respond(0, 2),
+            read.clone(),
+        ],
+        vec![post(&[("content-length", "5")], &data(b"four")), finish, read.clone()],
+        vec![post(&[("content-length", "5")], &data(b"sixsix")), read.clone()],
+        vec![post(&[], &data(b"half")), on(RESET, 1, 0x10c), read.clone()],
+        vec![post(&[], &data(b"body")), frame(1, SETTINGS, b""), read.clone(), pass(10), get()],
+        vec![post(&[], b""), frame(1, DATA, &[7; 200]), op(&[AGAIN, 50]), respond(0, 3), read],
+    ];
+    let choices = [WANTS_BODIES, WANTS_BODIES | READS_AT_ONCE];
+    choices
+        .into_iter()
+        .flat_map(|choice| programs.iter().map(move |said| program(choice, said.iter().cloned())))
+        .collect()
 }
 
 fn ends() -> Vec<Vec<u8>> {

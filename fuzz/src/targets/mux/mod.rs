@@ -16,6 +16,8 @@ pub const TARGET: Target = Target {
     name: "mux",
     run,
     reaches: &[
+        "a request's body cut off",
+        "a request's body whole",
         "a stream closed",
         "a wish changed",
         "anything after the end",
@@ -58,6 +60,9 @@ const OPERATIONS: u8 = 12;
 
 /// The first byte of an input: the client begins with something else than the preface.
 const HAS_NO_PREFACE: u8 = 1;
+/// The server wants the bodies of requests, and reads them when it writes; or also when it is told of them.
+const WANTS_BODIES: u8 = 2;
+const READS_AT_ONCE: u8 = 4;
 
 /// Among the flags of a request's frame, where HTTP/2 has none: the client cancels it at once, or opens its window too far.
 const IS_CANCELLED: u8 = 0x80;
@@ -68,8 +73,9 @@ const AGAIN_UNIT: usize = 8;
 
 fn run(bytes: &[u8]) -> Reached {
     let mut input = Input::new(bytes);
-    let mut server = Server::new();
-    if input.byte() & HAS_NO_PREFACE == 0 {
+    let choice = input.byte();
+    let mut server = Server::new(choice & WANTS_BODIES != 0, choice & READS_AT_ONCE != 0);
+    if choice & HAS_NO_PREFACE == 0 {
         server.receive(&testing::hello());
     }
     while !input.is_empty() {

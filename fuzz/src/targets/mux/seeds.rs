@@ -1,12 +1,13 @@
 //! Programs of a client and its server.
 
 use mux::testing::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, PING, PRIORITY_UPDATE, SETTINGS, WINDOW_UPDATE, block,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY_UPDATE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, block,
 };
 
 use super::{
-    AGAIN, BLOCK, CANCEL, CUT, FIELDS, FRAME, GO_AWAY, HAS_NO_PREFACE, IS_CANCELLED, IS_WIDENED, PASS, RAW, REQUEST,
-    RESPOND, WRITE,
+    AGAIN, BLOCK, CANCEL, CUT, FIELDS, FRAME, GO_AWAY, HAS_NO_PREFACE, IS_CANCELLED, IS_WIDENED, PASS, RAW,
+    READS_AT_ONCE, REQUEST, RESPOND, WANTS_BODIES, WRITE,
 };
 use crate::Script;
 
@@ -16,6 +17,7 @@ const PATH: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":au
 pub fn all() -> Vec<Vec<u8>> {
     let mut seeds = conversations();
     seeds.extend(floods());
+    seeds.extend(uploads());
     seeds
 }
 
@@ -53,6 +55,26 @@ fn conversations() -> Vec<Vec<u8>> {
         program([Script::new(&[BLOCK, WHOLE])
             .text(&[&b"\x82\x87\x84\x41\x01a\x40\x01a\x7f\x21"[..], &[b'x'; 160], &[0xbe; 40]].concat())]),
     ]
+}
+
+/// Bodies of requests that are wanted: with the head and behind it, of another length than said, cut off, and more than windows let through.
+fn uploads() -> Vec<Vec<u8>> {
+    let post = |more: &[(&'static str, &'static str)]| fields(END_HEADERS, &[&PATH[..], more].concat());
+    let body = |flags, bytes: &'static [u8]| frame(DATA, flags, 1, bytes);
+    let trailers = || frame(HEADERS, WHOLE, 1, &block(&[("a", "b")]));
+    let programs = [
+        vec![post(&[("content-length", "8")]), body(0, b"some"), body(END_STREAM, b"body"), write(0, 9)],
+        vec![post(&[]), body(8, b"\x02body\0\0"), respond(0, 3), write(0, 9), trailers(), write(0, 5000)],
+        vec![post(&[("content-length", "5")]), body(END_STREAM, b"four"), write(0, 9)],
+        vec![post(&[("content-length", "5")]), body(0, b"four"), trailers(), write(0, 9)],
+        vec![post(&[]), body(0, b"half"), frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]), respond(0, 3), write(0, 9)],
+        vec![post(&[]), body(0, &[7; 200]), again(50), respond(0, 3), write(0, 9), Script::new(&[CANCEL, 0])],
+    ];
+    let choices = [WANTS_BODIES, WANTS_BODIES | READS_AT_ONCE];
+    let with = |choice: u8| {
+        programs.iter().map(move |said| said.iter().cloned().fold(Script::new(&[choice]), Script::then).done())
+    };
+    choices.into_iter().flat_map(with).collect()
 }
 
 fn floods() -> Vec<Vec<u8>> {

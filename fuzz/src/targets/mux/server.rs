@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use http::{Limits, OwnedRequest, Refused, Status};
 use mux::testing::{self, DATA, END_STREAM, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame};
-use mux::{Broken, Event, FRAME_HEADER_BYTES, Flood, STREAMS_MAX, Session, Settings, Stop};
+use mux::{BODIES_BYTES_MAX, Broken, Event, FRAME_HEADER_BYTES, Flood, STREAMS_MAX, Session, Settings, Stop};
 use units::Nanos;
 
-use super::super::bodies::{Body, head};
+use super::super::bodies::{Body, Upload, head};
 use super::super::qpack::check_request;
 use super::{IS_CANCELLED, IS_WIDENED};
 use crate::Reached;
@@ -20,11 +20,14 @@ const ANSWER_BYTES: usize = 256;
 const HEAD_BYTES_MAX: usize = 128;
 /// Grants of the last round, for each stream.
 const LAST_GRANTS: usize = 64;
+/// Read at once of a request's body.
+const READ_BYTES: usize = 100;
 
 /// A stream as its server knows it.
 #[derive(Default)]
 pub struct Stream {
     body: Option<Body>,
+    upload: Option<Upload>,
     has_responded: bool,
     /// By either side, as an event said, or because all of it was sent.
     is_closed: bool,
@@ -46,6 +49,8 @@ pub struct Server {
     pub cut: usize,
     next: u32,
     last: Last,
+    wants_bodies: bool,
+    reads_at_once: bool,
     pub reached: Reached,
 }
 
@@ -58,7 +63,7 @@ pub enum Last {
 }
 
 impl Server {
-    pub fn new() -> Server {
+    pub fn new(wants_bodies: bool, reads_at_once: bool) -> Server {
         Server {
             session: Session::new(&Settings::default()),
             now: Nanos::ZERO,
@@ -71,6 +76,8 @@ impl Server {
             cut: usize::MAX,
             next: 1,
             last: Last::Bytes(Vec::new()),
+            wants_bodies,
+            reads_at_once,
             reached: Reached::default(),
         }
     }
@@ -108,7 +115,14 @@ impl Server {
                 Event::Request { stream, request } => self.request(stream, request),
                 // Perhaps of a stream whose request is still to come (RFC 9218 section 7.1).
                 Event::Priority { .. } => self.reached.mark("a wish changed"),
-                Event::Body { .. } => panic!("a body that nobody wants"),
+                Event::Body { stream } => {
+                    let known = self.streams.get_mut(&stream).and_then(|known| known.upload.as_mut());
+                    let upload = known.expect("a body that is wanted");
+                    assert!(!std::mem::replace(&mut upload.is_readable, true), "{stream} is told of twice");
+                    if self.reads_at_once {
+                        self.read(stream);
+                    }
+                }
                 Event::Closed { stream } => {
                     self.reached.mark("a stream closed");
                     // One whose request was not whole, or malformed, was never told of: it may not come later.
@@ -121,6 +135,7 @@ impl Server {
                 }
             }
         }
+        assert!(self.session.body_bytes() <= BODIES_BYTES_MAX);
         let open = self.streams.values().filter(|stream| !stream.is_closed).count();
         assert!(open <= STREAMS_MAX as usize, "{open} streams are open");
     }
@@ -131,11 +146,26 @@ impl Server {
         self.highest = stream;
         self.streams.insert(stream, Stream::default());
         match request {
-            Ok(request) => check_request(&request.view(), &Limits::default()),
+            Ok(request) => {
+                check_request(&request.view(), &Limits::default());
+                if self.wants_bodies && self.session.want_body(stream) {
+                    self.streams.entry(stream).or_default().upload = Some(Upload::new(&request.view()));
+                }
+            }
             Err(refused) if refused.reject.status == Status::HEAD_TOO_LARGE => {
                 self.reached.mark("head beyond the limit");
             }
             Err(_) => self.reached.mark("request refused by its head"),
+        }
+    }
+
+    /// Reads of a request's body what there is.
+    fn read(&mut self, stream: u32) {
+        let Some(upload) = self.streams.get_mut(&stream).and_then(|known| known.upload.as_mut()) else { return };
+        while upload.is_readable {
+            let mut came = Vec::new();
+            let read = self.session.read_body(stream, &mut came, READ_BYTES);
+            upload.on_read(READ_BYTES, &came, read, &mut self.reached);
         }
     }
 
@@ -192,6 +222,7 @@ impl Server {
     }
 
     pub fn write(&mut self, stream: u32, room: usize) -> Option<Stop> {
+        self.read(stream);
         let known = self.streams.get_mut(&stream).expect("a stream that was asked for");
         let mut body = known.body.take()?;
         let windows = self.session.stream_window(stream).unwrap_or(0).min(self.session.window());

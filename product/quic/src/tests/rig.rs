@@ -76,6 +76,8 @@ pub struct Rig {
     /// Responses under way, in the order in which they are granted.
     pub bodies: Vec<(u32, Counting)>,
     pub room: usize,
+    /// Whether the bodies of requests are wanted.
+    pub wants_bodies: bool,
 }
 
 /// The head of a response with a body of so many bytes.
@@ -108,6 +110,7 @@ impl Rig {
             broken: None,
             bodies: Vec::new(),
             room: 14_000,
+            wants_bodies: false,
         }
     }
 
@@ -211,7 +214,7 @@ impl Rig {
             if session.timeout().is_some_and(|at| at <= now) {
                 self.broken = session.on_timeout(now).err().or(self.broken.take());
             }
-            self.events.extend(std::iter::from_fn(|| session.event()));
+            self.events.extend(events(session, self.wants_bodies));
         }
         self.grant();
         self.make(usize::MAX);
@@ -235,7 +238,7 @@ impl Rig {
             Arrival::For(key, incoming) => {
                 let session = self.sessions.get_mut(&key).expect("a session that is kept");
                 self.broken = session.receive(self.now, incoming).err().or(self.broken.take());
-                self.events.extend(std::iter::from_fn(|| session.event()));
+                self.events.extend(events(session, self.wants_bodies));
             }
             Arrival::Answered => assert!(!out.is_empty()),
             Arrival::Ignored => assert!(out.is_empty()),
@@ -289,4 +292,15 @@ impl Rig {
             }
         }
     }
+}
+
+fn events(session: &mut Session, wants_bodies: bool) -> Vec<Event> {
+    let next = || {
+        let event = session.event()?;
+        if let (Event::Request { stream, .. }, true) = (&event, wants_bodies) {
+            assert!(session.want_body(*stream));
+        }
+        Some(event)
+    };
+    std::iter::from_fn(next).collect()
 }

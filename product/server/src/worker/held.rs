@@ -26,7 +26,7 @@ pub(super) enum Protocol {
 }
 
 /// What waits for a connection is counted in pieces of so much.
-const PIECE_BYTES: usize = 64;
+const PIECE_BYTES: usize = 128;
 
 /// Of one connection, in 4 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

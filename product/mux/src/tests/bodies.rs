@@ -1,0 +1,299 @@
+//! Bodies of requests.
+
+use http::BodyLength;
+
+use super::*;
+use crate::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead, STREAMS_MAX};
+
+/// Of a stream, and at first of the connection (RFC 9113 section 6.5.2).
+const WINDOW_BYTES: usize = 65_535;
+const FLOW_CONTROL_ERROR: u8 = 3;
+/// Of a DATA frame (RFC 9113 section 6.5.2).
+const FRAME_BYTES_MAX: usize = 16_384;
+
+fn post(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
+    let fields = [&[(":method", "POST")], &GET[1..], more].concat();
+    frame(HEADERS, END_HEADERS, stream, &block(&fields))
+}
+
+fn data(flags: u8, stream: u32, bytes: &[u8]) -> Vec<u8> {
+    frame(DATA, flags, stream, bytes)
+}
+
+fn trailers(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[("checksum", "7")]))
+}
+
+fn counted(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at % 251) as u8).collect()
+}
+
+/// What the head of a request says of its body.
+fn length(events: &[Event]) -> BodyLength {
+    let [Event::Request { request: Ok(request), .. }, ..] = events else { panic!("{events:?}") };
+    request.view().body
+}
+
+impl Client {
+    /// One whose requests were told of, and their bodies wanted.
+    fn posting(streams: &[u32]) -> Client {
+        let mut client = Client::new();
+        for &stream in streams {
+            client.say(&post(stream, &[])).unwrap();
+            assert_eq!(length(&[client.session.event().unwrap()]), BodyLength::Unknown);
+            assert!(client.session.want_body(stream));
+        }
+        client
+    }
+
+    fn read(&mut self, stream: u32, bytes_max: usize) -> (Vec<u8>, BodyRead) {
+        let mut into = Vec::new();
+        let read = self.session.read_body(stream, &mut into, bytes_max);
+        self.session.control(&mut self.out);
+        (into, read)
+    }
+
+    /// By how much the windows of this stream were opened since frames were last looked at; 0 is the connection's.
+    fn opened(&mut self, stream: u32) -> usize {
+        let frames = self.frames();
+        let updates = frames.iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, stream));
+        updates.map(|frame| u32::from_be_bytes(frame.3[..].try_into().unwrap()) as usize).sum()
+    }
+}
+
+#[test]
+fn a_head_says_how_long_the_body_is() {
+    let of = |bytes: Vec<u8>| {
+        let mut client = Client::new();
+        client.say(&bytes).unwrap();
+        length(&client.events())
+    };
+    assert_eq!(of(request(1, &[])), BodyLength::None);
+    assert_eq!(of(post(1, &[])), BodyLength::Unknown);
+    assert_eq!(of(post(1, &[("content-length", "70")])), BodyLength::Known(70));
+    assert_eq!(of(post(1, &[("content-length", "0")])), BodyLength::None);
+}
+
+#[test]
+fn a_body_that_came_with_the_head_is_read_without_its_trailers() {
+    let mut client = Client::new();
+    client
+        .say(&[post(1, &[("content-length", "8")]), data(0, 1, b"some"), data(0, 1, b"body"), trailers(1)].concat())
+        .unwrap();
+    assert_eq!(length(&[client.session.event().unwrap()]), BodyLength::Known(8));
+    assert!(client.session.want_body(1));
+    assert_eq!(client.events(), [Event::Body { stream: 1 }]);
+    assert_eq!(client.read(1, 5), (b"someb".to_vec(), BodyRead::More));
+    assert_eq!(client.read(1, 5), (b"ody".to_vec(), BodyRead::End));
+    assert_eq!(client.session.body_bytes(), 0);
+}
+
+#[test]
+fn a_reader_is_told_once_until_it_reads() {
+    let mut client = Client::posting(&[1]);
+    assert_eq!(client.events(), []);
+    client.say(&data(0, 1, b"a")).unwrap();
+    client.say(&data(0, 1, b"b")).unwrap();
+    assert_eq!(client.events(), [Event::Body { stream: 1 }]);
+    assert_eq!(client.read(1, 9), (b"ab".to_vec(), BodyRead::Later));
+    client.say(&data(END_STREAM, 1, b"")).unwrap();
+    assert_eq!(client.events(), [Event::Body { stream: 1 }]);
+    assert_eq!(client.read(1, 9), (Vec::new(), BodyRead::End));
+}
+
+#[test]
+fn a_request_without_a_body_has_its_end() {
+    let mut client = Client::new();
+    client.say(&request(1, &[])).unwrap();
+    client.session.event();
+    assert!(client.session.want_body(1));
+    assert_eq!(client.events(), [Event::Body { stream: 1 }]);
+    assert_eq!(client.read(1, 9), (Vec::new(), BodyRead::End));
+}
+
+/// Five times the windows of streams and connection go through.
+#[test]
+fn a_body_that_nobody_wants_is_thrown_away() {
+    let mut client = Client::new();
+    client.say(&post(1, &[])).unwrap();
+    client.say(&data(0, 1, &[7; 1000])).unwrap();
+    client.events();
+    assert!(!client.session.want_body(1), "it was too late");
+    for _ in 0..20 {
+        client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap();
+        assert_eq!(client.session.body_bytes(), 0);
+    }
+    client.say(&data(END_STREAM, 1, b"")).unwrap();
+    assert_eq!(client.events(), []);
+    assert_eq!(client.read(1, 9), (Vec::new(), BodyRead::Cut));
+}
+
+#[test]
+fn a_reader_that_stops_holds_its_stream_and_no_other() {
+    let mut client = Client::posting(&[1, 3]);
+    let held = counted(WINDOW_BYTES);
+    held.chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 1, part)).unwrap());
+    assert!(client.session.body_bytes() == BODY_BYTES_MAX);
+    for _ in 0..40 {
+        client.say(&data(0, 3, &[7; FRAME_BYTES_MAX])).unwrap();
+        assert_eq!(client.read(3, usize::MAX >> 1), (vec![7; FRAME_BYTES_MAX], BodyRead::Later));
+    }
+    let frames = client.frames();
+    let updates = |of| frames.iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, of)).count();
+    assert_eq!(updates(1), 0, "it is held");
+    assert!(updates(0) >= 20 && updates(3) >= 20, "{} {}", updates(0), updates(3));
+    assert_eq!(client.read(1, WINDOW_BYTES), (held, BodyRead::Later));
+    assert_eq!(client.opened(1), WINDOW_BYTES);
+    client.say(&data(0, 1, b"more")).unwrap();
+    assert_eq!(client.read(1, 9), (b"more".to_vec(), BodyRead::Later));
+}
+
+#[test]
+fn all_streams_may_be_held_at_once() {
+    let streams: Vec<u32> = (0..STREAMS_MAX).map(|nth| 1 + 2 * nth).collect();
+    let mut client = Client::posting(&streams);
+    let body = counted(WINDOW_BYTES);
+    for &stream in &streams {
+        body.chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, stream, part)).unwrap());
+    }
+    assert!(client.opened(0) >= BODIES_BYTES_MAX - BODY_BYTES_MAX);
+    assert_eq!(client.session.body_bytes(), BODIES_BYTES_MAX);
+    client.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).unwrap();
+    assert!(client.session.body_bytes() < BODIES_BYTES_MAX);
+}
+
+#[test]
+fn a_client_that_ignores_windows_loses_the_connection() {
+    let mut client = Client::posting(&[1]);
+    counted(WINDOW_BYTES).chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 1, part)).unwrap());
+    client.frames();
+    // Its last frame is not taken.
+    let _ = client.say(&data(0, 1, b"x"));
+    let frames = client.frames();
+    let last = frames.last().unwrap_or_else(|| panic!("something is said"));
+    assert_eq!((last.0, last.3[7]), (GOAWAY, FLOW_CONTROL_ERROR));
+    assert!(client.session.has_ended());
+    assert_eq!(client.session.body_bytes(), BODY_BYTES_MAX);
+}
+
+/// RFC 9113 section 8.1.1.
+#[test]
+fn a_body_of_another_length_than_said_has_no_clean_end() {
+    let said = [("content-length", "5")];
+    let wrong: [&[Vec<u8>]; 4] = [
+        &[data(END_STREAM, 1, b"four")],
+        &[data(0, 1, b"four"), trailers(1)],
+        &[data(END_STREAM, 1, b"sixsix")],
+        &[data(0, 1, b"five5"), data(0, 1, b"x")],
+    ];
+    for frames in wrong {
+        for is_read in [false, true] {
+            let mut client = Client::new();
+            client.say(&post(1, &said)).unwrap();
+            client.session.event();
+            assert!(client.session.want_body(1));
+            let mut ends = Vec::new();
+            for frame in frames {
+                let _ = client.say(frame);
+                ends.extend(is_read.then(|| client.read(1, 100).1));
+            }
+            assert!(!ends.contains(&BodyRead::End), "{frames:?}");
+            assert_eq!(client.read(1, 100), (Vec::new(), BodyRead::Cut));
+            // Wrong trailers end the connection.
+            let is_closed = client.events().contains(&Event::Closed { stream: 1 });
+            assert!(is_closed || client.session.has_ended(), "{frames:?}");
+            let kinds = client.kinds();
+            assert!(kinds.contains(&(RST_STREAM, 1)) || kinds.contains(&(GOAWAY, 0)), "{frames:?}: {kinds:?}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_cut_off_is_told_of() {
+    let mut client = Client::posting(&[1]);
+    client.say(&[data(0, 1, b"half"), frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])].concat()).unwrap();
+    assert_eq!(client.events(), [Event::Body { stream: 1 }, Event::Closed { stream: 1 }]);
+    assert_eq!(client.read(1, 9), (Vec::new(), BodyRead::Cut));
+    assert!(!client.session.want_body(1));
+}
+
+#[test]
+fn the_rest_of_a_body_may_be_left() {
+    let mut client = Client::posting(&[1]);
+    client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap();
+    client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap();
+    client.say(&data(0, 1, &[7; 1000])).unwrap();
+    client.session.leave_body(1);
+    client.session.control(&mut client.out);
+    assert_eq!((client.opened(1), client.session.body_bytes()), (2 * FRAME_BYTES_MAX + 1000, 0));
+    client.say(&data(0, 1, &[7; 1000])).unwrap();
+    assert_eq!(client.session.body_bytes(), 0);
+    assert!(client.session.respond(1, &head(Status::OK), true));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
+}
+
+#[test]
+fn interim_heads_go_before_the_response() {
+    let mut client = Client::posting(&[1]);
+    for status in [Status(100), Status(103)] {
+        assert!(client.session.interim(1, &Response::new(status, ()).into_head(&HttpDate::new(UNIX_EPOCH)).0));
+    }
+    client.session.control(&mut client.out);
+    let flags = |frames: Vec<testing::Came>| frames.iter().map(|frame| (frame.0, frame.1)).collect::<Vec<_>>();
+    assert_eq!(flags(client.frames()), [(HEADERS, END_HEADERS); 2]);
+    client.say(&data(END_STREAM, 1, b"body")).unwrap();
+    assert_eq!(client.read(1, 9), (b"body".to_vec(), BodyRead::End));
+    assert!(client.session.respond(1, &head(Status::OK), true));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    assert_eq!(flags(client.frames()), [(HEADERS, END_HEADERS), (DATA, END_STREAM)]);
+    assert!(!client.session.interim(1, &head(Status(103))), "the stream is closed");
+}
+
+proptest! {
+    /// However frames are made and cut, and however much is read when.
+    #[test]
+    fn a_body_is_read_as_it_was_sent(
+        frames in prop::collection::vec((0usize..9000, any::<bool>()), 0..20),
+        cut in 1usize..5000,
+        reads in prop::collection::vec(0usize..20_000, 1..10),
+        has_trailers: bool,
+    ) {
+        let body = counted(frames.iter().map(|(bytes, _)| bytes).sum());
+        let mut client = Client::posting(&[1]);
+        let (mut sent, mut windows, mut read, mut reads) = (0, [65_535usize; 2], Vec::new(), reads.into_iter().cycle());
+        let mut is_told = false;
+        for (bytes, is_padded) in frames {
+            let part = &body[sent..sent + bytes];
+            let padded = [&[3], part, &[0; 3]].concat();
+            let frame = if is_padded { data(8, 1, &padded) } else { data(0, 1, part) };
+            let cost = if is_padded { padded.len() } else { bytes };
+            while windows[0] < cost || windows[1] < cost {
+                prop_assert!(is_told, "the reader is not told, and the client waits");
+                let (part, end) = client.read(1, reads.next().unwrap().max(1));
+                read.extend(part);
+                is_told = end == BodyRead::More;
+                for (kind, _, stream, payload) in client.frames() {
+                    if kind == WINDOW_UPDATE {
+                        windows[stream as usize] += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
+                    }
+                }
+            }
+            frame.chunks(cut).for_each(|piece| client.say(piece).unwrap());
+            is_told |= client.events().contains(&Event::Body { stream: 1 });
+            windows = windows.map(|window| window - cost);
+            sent += bytes;
+            prop_assert!(client.session.body_bytes() <= BODY_BYTES_MAX);
+        }
+        client.say(&if has_trailers { trailers(1) } else { data(END_STREAM, 1, b"") }).unwrap();
+        let end = loop {
+            let (part, end) = client.read(1, reads.next().unwrap().max(1));
+            read.extend(part);
+            if end != BodyRead::More {
+                break end;
+            }
+        };
+        prop_assert_eq!(end, BodyRead::End);
+        prop_assert_eq!(read, body);
+    }
+}
