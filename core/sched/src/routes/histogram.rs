@@ -17,6 +17,7 @@ const UNITS: u16 = 16;
 /// At each bucket's lower edge, and behind the last, the share of sizes that are as large or larger.
 pub type Survival = [f64; BUCKETS + 1];
 
+/// Counts of sizes by power of two.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     finished: [u16; BUCKETS],
@@ -105,6 +106,7 @@ pub fn low_end(bucket: usize) -> u64 {
     if bucket == 0 { 0 } else { 1 << bucket }
 }
 
+/// Bytes from a bucket's lower edge to its upper.
 pub fn width(bucket: usize) -> f64 {
     (low_end(bucket + 1) - low_end(bucket)) as f64
 }

@@ -31,10 +31,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use curve::{Curve, KNOTS_MAX, Knot};
-pub use histogram::{BUCKETS, SAMPLES_MAX};
+pub use gittins::curve as gittins;
+pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
 
-use histogram::{Histogram, share_below};
+use gittins::LARGER;
+use histogram::share_below;
 
 /// Routes remembered; each takes less than 1.5 KB with its words and its curve.
 pub const ROUTES_MAX: usize = 4096;
@@ -53,8 +55,10 @@ pub const DECILES: usize = 10;
 pub type Calibration = [u64; DECILES];
 
 /// The routes of a site or of all, at most [`ROUTES_MAX`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Routes {
+    /// From what is known of a route to the ranks of its jobs.
+    index: fn(&Histogram) -> Curve,
     entries: Vec<Entry>,
     /// Where each key stands in `entries`.
     places: HashMap<u64, u32>,
@@ -93,8 +97,15 @@ pub struct Row {
 }
 
 impl Routes {
+    /// None are known; jobs will rank by their Gittins index.
     pub fn new() -> Routes {
-        Routes::default()
+        Routes::ranked_by(gittins)
+    }
+
+    /// The same where they rank by another function of the sizes of their route, to be compared.
+    pub fn ranked_by(index: fn(&Histogram) -> Curve) -> Routes {
+        let (places, calibration) = (HashMap::new(), Calibration::default());
+        Routes { index, entries: Vec::new(), places, hand: 0, calibration }
     }
 
     /// The key of a response's route, which is remembered from now on. In a full table it takes the place of one that was seldom
@@ -159,7 +170,8 @@ impl Routes {
     /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]; `None` while too little is known.
     /// The same is given to many until enough samples have come.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
-        self.at(key)?.curve()
+        let index = self.index;
+        self.at(key)?.curve(index)
     }
 
     /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is known.
@@ -191,6 +203,12 @@ impl Routes {
     }
 }
 
+impl Default for Routes {
+    fn default() -> Routes {
+        Routes::new()
+    }
+}
+
 impl Entry {
     fn new(key: u64, words: String) -> Entry {
         Entry {
@@ -211,7 +229,7 @@ impl Entry {
     }
 
     fn note(&mut self, bytes: u64) -> Option<f64> {
-        let share = self.is_known().then(|| share_below(&self.histogram.survival(gittins::LARGER), bytes));
+        let share = self.is_known().then(|| share_below(&self.histogram.survival(LARGER), bytes));
         if let Some(share) = share {
             self.calibration[decile(share)] += 1;
         }
@@ -221,13 +239,13 @@ impl Entry {
         share
     }
 
-    fn curve(&mut self) -> Option<Arc<Curve>> {
+    fn curve(&mut self, index: fn(&Histogram) -> Curve) -> Option<Arc<Curve>> {
         let finished = self.histogram.finished();
         if finished < SAMPLES_MIN {
             return None;
         }
         if self.curve.is_none() || self.since_curve >= STALE_AFTER.max(finished / STALE_SHARE) {
-            self.curve = Some(Arc::new(gittins::curve(&self.histogram)));
+            self.curve = Some(Arc::new(index(&self.histogram)));
             self.since_curve = 0;
         }
         self.curve.clone()
