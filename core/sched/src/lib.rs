@@ -22,6 +22,7 @@ pub mod grow;
 pub mod line;
 mod pacing;
 pub mod policy;
+pub mod routes;
 mod scheduler;
 
 pub use classes::slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};

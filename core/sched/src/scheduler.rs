@@ -25,11 +25,14 @@ pub(crate) mod order;
 pub(crate) mod path;
 pub(crate) mod run_queue;
 
+use std::sync::Arc;
+
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
 use crate::classes::{ClassSpec, ClassTable};
 use crate::pacing::pacer::Pacer;
+use crate::routes::Curve;
 use crate::scheduler::connection::{ConnectionId, Precedence, Why};
 use crate::scheduler::job::NO_CONNECTION;
 use crate::scheduler::jobs::Jobs;
@@ -197,7 +200,7 @@ impl Scheduler {
 
     /// The job is in the system, and in the order unless its class has as many as it may have.
     fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
-        self.on_ready(now);
+        on_ready(&mut self.order, &mut self.pacer, now);
         let id = self.jobs.add(now, &arrival, on);
         self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
         if let Some(limits) = &mut self.limits {
@@ -294,7 +297,7 @@ impl Scheduler {
         match who.into() {
             Waiter::Job(id) => {
                 if self.jobs.get_mut(id).is_some_and(|job| job.waits.remove(why)) {
-                    self.on_ready(now);
+                    on_ready(&mut self.order, &mut self.pacer, now);
                     self.jobs.at_mut(id.slot).waits_since = now;
                     self.jobs.begin_wait(now, id.slot);
                     self.order.enqueue(&mut self.jobs, id.slot);
@@ -304,7 +307,7 @@ impl Scheduler {
                 if self.jobs.connection(id).is_none() {
                     return;
                 }
-                self.on_ready(now);
+                on_ready(&mut self.order, &mut self.pacer, now);
                 let connection = self.jobs.connection_at_mut(id.slot);
                 if connection.waits.remove(why) {
                     connection.waits_since = now;
@@ -324,6 +327,16 @@ impl Scheduler {
             assert!(bytes > job.attained, "{bytes} bytes of a response of which {} were sent", job.attained);
         }
         self.order.on_size(id.slot, &before, job);
+        if job.is_ready() {
+            self.order.enqueue(&mut self.jobs, id.slot);
+        }
+    }
+
+    /// What the sizes of the job's like say of its rank, while its own is not known ([`crate::routes::Routes::curve`]); `None`: nothing.
+    /// A no-op for a departed job, and for one whose size is known.
+    pub fn on_curve(&mut self, id: JobId, curve: Option<Arc<Curve>>) {
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return };
+        job.curve = curve;
         if job.is_ready() {
             self.order.enqueue(&mut self.jobs, id.slot);
         }
@@ -375,14 +388,6 @@ impl Scheduler {
         self.jobs.shrink()
     }
 
-    /// One more is ready than was before.
-    fn on_ready(&mut self, now: Nanos) {
-        if self.order.is_idle() {
-            let idle = self.pacer.resume(now);
-            self.order.policy_mut().on_idle(idle);
-        }
-    }
-
     /// Lets go those who have waited for their class: for a slot, or at its greatest rate.
     fn let_go(&mut self, now: Nanos) {
         let Some(limits) = &mut self.limits else { return };
@@ -392,8 +397,7 @@ impl Scheduler {
             let was_idle = self.order.is_idle();
             self.order.policy_mut().hold(class, false);
             if was_idle && !self.order.is_idle() {
-                let idle = self.pacer.resume(now);
-                self.order.policy_mut().on_idle(idle);
+                resume(&mut self.order, &mut self.pacer, now);
             }
             if let Some(limits) = &mut self.limits {
                 limits.unpark(class, &self.jobs, &mut self.order);
@@ -412,6 +416,18 @@ impl Scheduler {
             limits.release(job.number);
         }
     }
+}
+
+/// One more is about to be ready.
+fn on_ready(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
+    if order.is_idle() {
+        resume(order, pacer, now);
+    }
+}
+
+/// Nobody was ready until now.
+fn resume(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
+    order.policy_mut().on_idle(pacer.resume(now));
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! The laws of connections: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use sched::classes::{ByClass, ClassSpec};
 use sched::policy::Order;
+use sched::routes::{Curve, Knot};
 use sched::{Arrival, ConnectionId, Grant, Guard, JobId, Pace, Policy, Precedence, Scheduler, Sent, Size, Why, policy};
 use units::Nanos;
 use units::wire::Framing;
@@ -346,29 +349,74 @@ fn the_rest_of_a_segment_is_the_next_jobs() {
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }
 
-/// A size that was likely ranks as if known, then by what was sent, and is corrected when it becomes known.
+/// What is left by the sizes of its like: ten bytes less what was sent, and beyond ten what was sent.
+fn like_ten() -> Option<Arc<Curve>> {
+    let of = |from_bytes, rank, slope| Knot { from_bytes, rank, slope };
+    Some(Arc::new(Curve::new(vec![of(0, 10.0, -1.0), of(10, 10.0, 1.0)])))
+}
+
+/// A size that was learned stands among those that are known, in the same unit.
 #[test]
-fn a_likely_size_ranks_until_it_is_passed() {
+fn a_learned_size_ranks_among_the_known() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
     let unit = |size| Arrival { framing: unit_framing(), ..Arrival::of(size) };
-    let likely = scheduler.arrive(Nanos(0), unit(Size::Likely(10)));
-    let other = scheduler.arrive(Nanos(0), unit(Size::Likely(40)));
-    let mut serve = |tick| {
-        let job = scheduler.poll_grant(Nanos(tick)).unwrap().job;
-        let _ = scheduler.on_sent(Nanos(tick), job, 1);
-        if tick == 50 {
-            scheduler.on_size(other, Size::Known(200));
-            scheduler.on_size(other, Size::Likely(1));
-        }
-        job
-    };
-    // Ten as if known; then it has had ten, and goes on until it has had as much as the other has left, which is served then.
-    let order: Vec<bool> = (0..100).map(|tick| serve(tick) == likely).collect();
-    assert_eq!(order.iter().take_while(|is_likely| **is_likely).count(), 41);
-    assert!(order[41..=50].iter().all(|is_likely| !is_likely));
-    assert!(order[51..].iter().all(|is_likely| *is_likely), "the other has 190 left by then");
-    scheduler.on_end(likely);
-    assert_eq!(scheduler.jobs().len(), 1);
+    let learned = scheduler.arrive(Nanos(0), unit(Size::AtLeast(0)));
+    let small = scheduler.arrive(Nanos(0), unit(Size::Known(8)));
+    let large = scheduler.arrive(Nanos(0), unit(Size::Known(15)));
+    scheduler.on_curve(learned, like_ten());
+    scheduler.on_curve(small, like_ten());
+    let order: Vec<JobId> = (0..40)
+        .map(|tick| {
+            let job = scheduler.poll_grant(Nanos(tick)).unwrap().job;
+            let _ = scheduler.on_sent(Nanos(tick), job, 1);
+            job
+        })
+        .collect();
+    // Eight before ten, ten before fifteen; that it has sent fifteen and has not ended is seen then, and the tie goes to the older.
+    let expected = [(small, 8), (learned, 16), (large, 15), (learned, 1)];
+    let expected: Vec<JobId> = expected.into_iter().flat_map(|(job, times)| vec![job; times]).collect();
+    assert_eq!(order, expected);
+    scheduler.on_end(learned);
+    scheduler.on_curve(learned, like_ten());
+    assert!(scheduler.jobs().is_empty());
+}
+
+/// What is known of it already counts as if sent, and is left to send.
+#[test]
+fn what_was_read_ahead_is_left_to_send() {
+    let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+    let unit = |size| Arrival { framing: unit_framing(), ..Arrival::of(size) };
+    let learned = scheduler.arrive(Nanos(0), unit(Size::AtLeast(6)));
+    scheduler.on_curve(learned, like_ten());
+    let [nine, eleven] = [9, 11].map(|bytes| scheduler.arrive(Nanos(0), unit(Size::Known(bytes))));
+    // Six and four that are left of ten, like one of ten.
+    assert_eq!(served_whole(&mut scheduler, 9), nine);
+    scheduler.on_size(learned, Size::AtLeast(9));
+    let first: Vec<JobId> = (0..10)
+        .map(|_| {
+            let job = scheduler.poll_grant(Nanos(0)).unwrap().job;
+            let _ = scheduler.on_sent(Nanos(0), job, 1);
+            job
+        })
+        .collect();
+    assert_eq!(first, [learned; 10]);
+    // Beyond ten it is as large again as what was seen.
+    scheduler.on_size(learned, Size::AtLeast(12));
+    assert_eq!(served_whole(&mut scheduler, 11), eleven);
+    // That it is known after all counts from then on.
+    scheduler.on_size(learned, Size::Known(13));
+    assert_eq!(served_whole(&mut scheduler, 3), learned);
+    assert!(scheduler.jobs().is_empty());
+}
+
+/// The job that is granted so many single bytes in turn, which are its last.
+fn served_whole(scheduler: &mut Scheduler, bytes: u64) -> JobId {
+    let job = scheduler.poll_grant(Nanos(0)).unwrap().job;
+    for left in (0..bytes).rev() {
+        assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, job);
+        assert_eq!(scheduler.on_sent(Nanos(0), job, 1).is_departed(), left == 0);
+    }
+    job
 }
 
 /// Two jobs on a connection, 100 and 900 bytes, and one of 300 on another.

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::blind_rank;
+use super::unknown_rank;
 use crate::scheduler::run_queue::Key;
 use crate::{Job, Path, Paths, Policy};
 
@@ -52,7 +52,7 @@ impl Policy for Fcf {
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job) {
-        let rank = job.expected_left().unwrap_or_else(|| blind_rank(job));
+        let rank = job.known_left().unwrap_or_else(|| unknown_rank(job));
         self.dequeue(slot, job);
         let key = Key { rank, number: job.number };
         self.keys.resize(self.keys.len().max(slot as usize + 1), None);

@@ -62,10 +62,10 @@ pub trait Policy: Send {
 
     /// The job's key among those of its connection, least first: the policy's own order, as far as a number can say it.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
-        job.expected_left().unwrap_or_else(|| blind_rank(job))
+        job.known_left().unwrap_or_else(|| unknown_rank(job))
     }
 
-    /// The job's rank where that is a size, known or likely, so that sums of it are sizes too: a connection stands by all that its client
+    /// The job's rank where that is a size, known or learned, so that sums of it are sizes too: a connection stands by all that its client
     /// wants as urgently as the first.
     fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
@@ -143,13 +143,18 @@ pub trait Policy: Send {
     fn on_path(&mut self, _slot: u32, _path: &Path) {}
 }
 
-/// The rank of a job whose size is not known, under a policy that orders by size: what it has attained so far.
+/// The rank of a job whose size is not known, under a policy that orders by size, in bytes.
 ///
-/// The size of a response that has already sent x bytes is more than x, and for the heavy-tailed sizes of the web
-/// what is left grows with x (a decreasing hazard rate), so ordering such jobs by attained service is the best that
-/// can be done blind (Nuyens & Wierman, "The foreground-background queue: a survey", 2008).
-fn blind_rank(job: &Job) -> u64 {
-    job.attained
+/// By the sizes of its like, where those are known, it is the Gittins index ([`crate::routes`]); else what it has attained. The size
+/// of a response that has already sent x bytes is more than x, and for the heavy-tailed sizes of the web what is left grows
+/// with x (a decreasing hazard rate), so ordering such jobs by attained service is the best that can be done blind (Nuyens &
+/// Wierman, "The foreground-background queue: a survey", 2008).
+///
+/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left.
+fn unknown_rank(job: &Job) -> u64 {
+    let seen = job.attained + job.remaining();
+    let beyond = job.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
+    beyond.saturating_add(seen - job.attained)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! SRPT for a large response that is almost done: a newcomer half its size still overtakes it. A job whose size is not
 //! known ranks by what it has attained.
 
-use super::{Rank, blind_rank};
+use super::{Rank, unknown_rank};
 use crate::{Job, Path};
 
 pub struct Psjf;
@@ -15,6 +15,6 @@ impl Rank for Psjf {
     const IS_SIZE: bool = true;
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
-        job.expected().unwrap_or_else(|| blind_rank(job))
+        job.known().unwrap_or_else(|| unknown_rank(job))
     }
 }

@@ -32,7 +32,7 @@ impl QuickFix {
 
     fn is_large(&self, job: &Job) -> bool {
         match job.size {
-            Size::Known(bytes) | Size::Likely(bytes) => bytes.max(job.attained) > self.cut,
+            Size::Known(bytes) => bytes.max(job.attained) > self.cut,
             Size::AtLeast(_) => job.attained > self.cut,
         }
     }

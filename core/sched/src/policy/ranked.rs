@@ -50,7 +50,7 @@ impl<R: Rank> Policy for Ranked<R> {
     }
 
     fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
-        (R::IS_SIZE && job.expected().is_some()).then(|| self.rank_of(slot, job))
+        (R::IS_SIZE && (job.known().is_some() || job.curve.is_some())).then(|| self.rank_of(slot, job))
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {

@@ -6,7 +6,7 @@
 //! "Analysis of SRPT scheduling: investigating unfairness", 2001). A job whose size is not known ranks by what it has
 //! attained.
 
-use super::{Rank, blind_rank};
+use super::{Rank, unknown_rank};
 use crate::{Job, Path};
 
 pub struct Srpt;
@@ -16,6 +16,6 @@ impl Rank for Srpt {
     const IS_SIZE: bool = true;
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
-        job.expected_left().unwrap_or_else(|| blind_rank(job))
+        job.known_left().unwrap_or_else(|| unknown_rank(job))
     }
 }

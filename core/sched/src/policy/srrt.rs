@@ -10,7 +10,7 @@
 //! with (RFC 6928): with no path known at all the order is that of `srpt`. A job whose size is not known
 //! counts what it has attained as remaining.
 
-use super::{Rank, blind_rank};
+use super::{Rank, unknown_rank};
 use crate::{Job, Path};
 use units::{Nanos, wire};
 
@@ -32,7 +32,7 @@ impl Rank for Srrt {
     const NEEDS_PATH: bool = true;
 
     fn rank(&self, job: &Job, path: &Path) -> u64 {
-        let remaining = job.expected_left().unwrap_or_else(|| blind_rank(job));
+        let remaining = job.known_left().unwrap_or_else(|| unknown_rank(job));
         let rtt = path.rtt.unwrap_or(Srrt::RTT_ASSUMED).max(RTT_MIN).0;
         let window = path.cwnd_bytes.unwrap_or(Srrt::CWND_ASSUMED_BYTES).max(1);
         // 100 ms and 100 GB still fit in 64 bits, where a division is several times cheaper.

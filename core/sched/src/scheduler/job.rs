@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use units::Nanos;
 use units::wire::Framing;
 
 use crate::Path;
+use crate::routes::Curve;
 use crate::scheduler::connection::{Waits, Why};
 
 /// In place of a rank: the job stands for itself.
@@ -15,11 +18,9 @@ pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 pub enum Size {
     /// Exactly this many, head included.
     Known(u64),
-    /// At least this many; the end is told by [`crate::Scheduler::on_end`]. Each policy says what it does with it.
+    /// At least this many; the end is told by [`crate::Scheduler::on_end`]. Each policy says what it does with it; what the sizes of
+    /// its like say is told by [`crate::Scheduler::on_curve`].
     AtLeast(u64),
-    /// Probably this many, as its route has taught: as good as known until that much is sent, and then at least that. The end is
-    /// told by [`crate::Scheduler::on_end`].
-    Likely(u64),
 }
 
 /// What is known of a job when it arrives.
@@ -72,6 +73,8 @@ pub struct Job {
     pub(crate) framing: Packed,
     pub class: u16,
     pub client: u32,
+    /// What the sizes of its like say of its rank, while its own is not known.
+    pub(crate) curve: Option<Arc<Curve>>,
     /// What it waits for; it is ready when that is nothing.
     pub(crate) waits: Waits,
     /// The slot of its connection, or [`NO_CONNECTION`]: it has a connection for itself.
@@ -130,6 +133,7 @@ impl Job {
             framing,
             class: 0,
             client: 0,
+            curve: None,
             waits,
             connection,
             carried_rank: OWN_RANK,
@@ -140,22 +144,21 @@ impl Job {
     /// Bytes still to send; for a size not known, the least it can be.
     pub fn remaining(&self) -> u64 {
         match self.size {
-            Size::Known(bytes) | Size::AtLeast(bytes) | Size::Likely(bytes) => bytes.saturating_sub(self.attained),
+            Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
         }
     }
 
-    /// Bytes it has in all, as far as that is known or likely.
-    pub fn expected(&self) -> Option<u64> {
+    /// Bytes it has in all, if that is known.
+    pub fn known(&self) -> Option<u64> {
         match self.size {
             Size::Known(bytes) => Some(bytes),
-            Size::Likely(bytes) if self.attained < bytes => Some(bytes),
-            Size::Likely(_) | Size::AtLeast(_) => None,
+            Size::AtLeast(_) => None,
         }
     }
 
-    /// Bytes it has left, as far as that is known or likely.
-    pub fn expected_left(&self) -> Option<u64> {
-        self.expected().map(|bytes| bytes.saturating_sub(self.attained))
+    /// Bytes it has left, if that is known.
+    pub fn known_left(&self) -> Option<u64> {
+        self.known().map(|bytes| bytes.saturating_sub(self.attained))
     }
 
     /// Its rank in an order by size, where its own is this.
@@ -211,10 +214,8 @@ mod tests {
             [of(Size::Known(5), 3), of(Size::Known(5), 5), of(Size::Known(5), 6)],
             [(2, false), (0, true), (0, true)]
         );
-        assert_eq!([of(Size::Likely(5), 3), of(Size::Likely(5), 9)], [(2, false), (0, false)]);
-        let expected = |size, attained| (job(size, attained).expected(), job(size, attained).expected_left());
-        assert_eq!([expected(Size::Known(5), 3), expected(Size::Likely(5), 3)], [(Some(5), Some(2)); 2]);
-        assert_eq!([expected(Size::Likely(5), 5), expected(Size::AtLeast(5), 3)], [(None, None); 2]);
+        let known = |size| (job(size, 3).known(), job(size, 3).known_left());
+        assert_eq!([known(Size::Known(5)), known(Size::AtLeast(5))], [(Some(5), Some(2)), (None, None)]);
         // The end of what is not known is told.
         assert_eq!([of(Size::AtLeast(5), 3), of(Size::AtLeast(5), 9)], [(2, false), (0, false)]);
     }

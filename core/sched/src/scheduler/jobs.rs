@@ -107,6 +107,7 @@ impl Jobs {
             framing: framing.into(),
             class: arrival.class,
             client: arrival.client,
+            curve: None,
             waits: Waits::default(),
             connection,
             carried_rank: OWN_RANK,
@@ -253,7 +254,7 @@ fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
 fn left_at_most(job: &Job) -> u64 {
     match job.size {
         Size::Known(_) => job.remaining(),
-        Size::AtLeast(_) | Size::Likely(_) => u64::MAX,
+        Size::AtLeast(_) => u64::MAX,
     }
 }
 

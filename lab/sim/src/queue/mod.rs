@@ -28,7 +28,7 @@ pub use line::Wire;
 pub use owners::{CLIENTS_MAX, CLOSED_CONNECTIONS_MAX, CLOSED_MAX, ClientSpec, Closed, ClosedOutcome, Owners};
 pub use pages::{PAGE_CONNECTIONS_MAX, PAGES_MAX, PageLoad, PageOutcome, Times};
 pub use source::Paths;
-pub(crate) use source::Poisson;
+pub(crate) use source::{Poisson, stream};
 
 use std::num::NonZeroU32;
 

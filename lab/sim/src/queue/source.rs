@@ -151,7 +151,7 @@ impl Clients {
 /// Each client of a trace has a stream of the seed from here on.
 const CLIENTS_FROM: u64 = 1 << 32;
 
-pub(super) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
+pub(crate) fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
     random

@@ -1,0 +1,70 @@
+//! A rank by bytes sent, for a response whose size is not known.
+//!
+//! A rank of an order by size is a number of bytes. What the sizes of like responses say of one under way depends on how
+//! much of it was sent, and on nothing else, so it is worked out once for all bytes sent, as a line of a few pieces. Jobs
+//! share it, and looking up a rank costs a search among at most [`KNOTS_MAX`] pieces.
+
+use super::histogram::BUCKETS;
+
+/// A piece for each bucket, and one behind the last.
+pub const KNOTS_MAX: usize = BUCKETS + 1;
+
+/// From here to the next knot the rank is a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Knot {
+    /// Bytes sent where the piece begins.
+    pub from_bytes: u64,
+    /// The rank there, in bytes.
+    pub rank: f64,
+    /// What a byte sent adds to the rank.
+    pub slope: f64,
+}
+
+/// The rank of a job by the bytes it was sent: lower is served first, and comparable with the bytes left of a job of known size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve(Box<[Knot]>);
+
+impl Curve {
+    /// Pieces from 0 bytes up, 1 to [`KNOTS_MAX`] of them, in increasing order.
+    pub fn new(knots: Vec<Knot>) -> Curve {
+        assert!((1..=KNOTS_MAX).contains(&knots.len()) && knots[0].from_bytes == 0, "knots {knots:?}");
+        assert!(knots.is_sorted_by(|a, b| a.from_bytes < b.from_bytes), "knots {knots:?}");
+        Curve(knots.into())
+    }
+
+    /// The rank with so many bytes sent; never below 0.
+    pub fn rank(&self, attained: u64) -> u64 {
+        let knot = self.0[self.0.partition_point(|knot| knot.from_bytes <= attained) - 1];
+        // A float becomes the nearest integer that there is.
+        (knot.rank + knot.slope * (attained - knot.from_bytes) as f64).round() as u64
+    }
+
+    /// The pieces.
+    pub fn knots(&self) -> &[Knot] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_that_of_its_piece() {
+        let curve = Curve::new(vec![
+            Knot { from_bytes: 0, rank: 100.0, slope: -1.0 },
+            Knot { from_bytes: 100, rank: 5.0, slope: 0.5 },
+        ]);
+        assert_eq!([0, 40, 99, 100, 110].map(|sent| curve.rank(sent)), [100, 60, 1, 5, 10]);
+        let falling = Curve::new(vec![Knot { from_bytes: 0, rank: 2.0, slope: -1.0 }]);
+        assert_eq!([1, 2, 3, u64::MAX].map(|sent| falling.rank(sent)), [1, 0, 0, 0]);
+        let rising = Curve::new(vec![Knot { from_bytes: 0, rank: 0.0, slope: 2.0 }]);
+        assert_eq!(rising.rank(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "knots")]
+    fn pieces_begin_at_no_bytes() {
+        Curve::new(vec![Knot { from_bytes: 1, rank: 0.0, slope: 1.0 }]);
+    }
+}

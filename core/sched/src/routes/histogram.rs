@@ -1,0 +1,175 @@
+//! The sizes that responses of one route had, and those of which only a lower bound is known.
+//!
+//! An aborted response says that its size is larger than what was sent. Left out, it would make large sizes look rare, for a
+//! large response is aborted most; counted as finished, it would make them look small. It is censored, and the actuarial
+//! estimate of survival (Cutler & Ederer, "Maximum utilization of the life table method in analyzing survival", 1958; Kaplan &
+//! Meier's for values in buckets) counts it among those that may end until where it was cut, and for half of that bucket.
+//!
+//! Counts are halved when they pass [`SAMPLES_MAX`], so that the past fades and memory is bounded.
+
+/// Bucket k holds the sizes from 2^k to 2^(k+1) bytes, the first also 0, the last also all above.
+pub const BUCKETS: usize = 32;
+/// With so many samples all counts are halved: half to all of these are remembered.
+pub const SAMPLES_MAX: u32 = 1024;
+/// A sample in units of the counts, so that a halving forgets no sample at once.
+const UNITS: u16 = 16;
+
+/// At each bucket's lower edge, and behind the last, the share of sizes that are as large or larger.
+pub type Survival = [f64; BUCKETS + 1];
+
+/// Counts of sizes by power of two.
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    finished: [u16; BUCKETS],
+    censored: [u16; BUCKETS],
+    /// The sum of both, in units.
+    total: u32,
+}
+
+impl Histogram {
+    /// A response of this size was sent whole.
+    pub fn note(&mut self, bytes: u64) {
+        self.finished[bucket(bytes)] += UNITS;
+        self.count();
+    }
+
+    /// A response ended before its last byte, with so many sent: its size is larger.
+    pub fn note_censored(&mut self, bytes: u64) {
+        self.censored[bucket(bytes)] += UNITS;
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.total += u32::from(UNITS);
+        if self.total >= SAMPLES_MAX * u32::from(UNITS) {
+            let counts = self.finished.iter_mut().chain(&mut self.censored);
+            self.total = counts
+                .map(|count| {
+                    *count /= 2;
+                    u32::from(*count)
+                })
+                .sum();
+        }
+    }
+
+    /// Samples remembered of responses sent whole.
+    pub fn finished(&self) -> u32 {
+        self.finished.iter().map(|count| u32::from(*count)).sum::<u32>() / u32::from(UNITS)
+    }
+
+    /// The bucket behind the last in which a response ended.
+    pub fn top(&self) -> usize {
+        self.finished.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1)
+    }
+
+    /// The estimate, with so many samples more that are larger than all others.
+    pub fn survival(&self, larger: f64) -> Survival {
+        let mut survival = [1.0; BUCKETS + 1];
+        let mut at_risk = f64::from(self.total) + larger * f64::from(UNITS);
+        for k in 0..BUCKETS {
+            let (ended, cut) = (f64::from(self.finished[k]), f64::from(self.censored[k]));
+            let exposed = at_risk - cut / 2.0;
+            let hazard = if ended > 0.0 { (ended / exposed).min(1.0) } else { 0.0 };
+            survival[k + 1] = survival[k] * (1.0 - hazard);
+            at_risk -= ended + cut;
+        }
+        survival
+    }
+
+    /// The size that this share of responses does not exceed, from 0 to 1; the upper edge of what is known where most were
+    /// cut short, and 0 where nothing is known.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let survival = self.survival(0.0);
+        let wanted = 1.0 - share;
+        let top = self.top();
+        let Some(k) = (0..top).find(|k| survival[k + 1] < survival[*k] && survival[k + 1] <= wanted) else {
+            return if top == 0 { 0 } else { low_end(top) };
+        };
+        let part = (survival[k] - wanted) / (survival[k] - survival[k + 1]);
+        (low_end(k) as f64 + part.clamp(0.0, 1.0) * width(k)) as u64
+    }
+}
+
+/// The share of sizes below this one, by linear interpolation within its bucket.
+pub fn share_below(survival: &Survival, bytes: u64) -> f64 {
+    let k = bucket(bytes);
+    let part = ((bytes - low_end(k)) as f64 / width(k)).min(1.0);
+    1.0 - (survival[k] + part * (survival[k + 1] - survival[k]))
+}
+
+pub fn bucket(bytes: u64) -> usize {
+    (bytes.max(1).ilog2() as usize).min(BUCKETS - 1)
+}
+
+/// The least size of a bucket, and for [`BUCKETS`] the end of the last.
+pub fn low_end(bucket: usize) -> u64 {
+    if bucket == 0 { 0 } else { 1 << bucket }
+}
+
+/// Bytes from a bucket's lower edge to its upper.
+pub fn width(bucket: usize) -> f64 {
+    (low_end(bucket + 1) - low_end(bucket)) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_lie_in_their_buckets() {
+        assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(bucket), [0, 0, 1, 1, 2, BUCKETS - 1]);
+        assert_eq!([0, 1, 2, 32].map(low_end), [0, 2, 4, 1 << 32]);
+        assert_eq!((width(0), width(1), width(10)), (2.0, 2.0, 1024.0));
+    }
+
+    fn of(finished: &[u64], censored: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        finished.iter().for_each(|bytes| histogram.note(*bytes));
+        censored.iter().for_each(|bytes| histogram.note_censored(*bytes));
+        histogram
+    }
+
+    #[test]
+    fn without_censoring_survival_is_the_share_of_larger_ones() {
+        let survival = of(&[5, 6, 20, 300], &[]).survival(0.0);
+        assert_eq!([2, 3, 4, 5, 8, 9].map(|k: usize| survival[k]), [1.0, 0.5, 0.5, 0.25, 0.25, 0.0]);
+        // One more that is larger than all.
+        assert!((of(&[5, 6, 20, 300], &[]).survival(1.0)[32] - 0.2).abs() < 1e-12);
+    }
+
+    /// By hand: of four, one is cut below the first end, so it counts for half of its bucket; the others are the tail's.
+    #[test]
+    fn an_aborted_response_says_only_that_its_size_is_larger() {
+        let survival = of(&[4, 20, 20], &[5]).survival(0.0);
+        assert!((survival[3] - (1.0 - 1.0 / 3.5)).abs() < 1e-12);
+        assert_eq!(survival[5], 0.0);
+        // All were cut after the last end: the tail is theirs, and where it ends is not known.
+        let survival = of(&[4], &[1000, 1000, 1000]).survival(0.0);
+        assert_eq!((survival[3], survival[32]), (0.75, 0.75));
+        assert_eq!(of(&[4], &[1000, 1000, 1000]).quantile(0.5), 8);
+        // Leaving them out would have said that none is larger than 8.
+        assert_eq!(of(&[4], &[]).survival(0.0)[3], 0.0);
+    }
+
+    #[test]
+    fn quantiles_are_linear_within_a_bucket() {
+        let histogram = of(&[4, 4, 16, 16], &[]);
+        assert_eq!([0.25, 0.5, 0.75, 1.0].map(|share| histogram.quantile(share)), [6, 8, 24, 32]);
+        assert_eq!(Histogram::default().quantile(0.5), 0);
+        let survival = histogram.survival(0.0);
+        assert_eq!([0, 6, 10, 24, 99].map(|bytes| share_below(&survival, bytes)), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    }
+
+    #[test]
+    fn the_past_fades_and_a_rare_size_is_kept_for_a_while() {
+        let mut histogram = of(&[1 << 20], &[1 << 10]);
+        (2..1023).for_each(|_| histogram.note(100));
+        assert_eq!(histogram.finished(), 1022);
+        histogram.note(100);
+        assert_eq!((histogram.finished(), histogram.total), (511, 512 * 16));
+        assert_eq!((histogram.top(), histogram.finished[20], histogram.censored[10]), (21, 8, 8));
+        (0..100_000).for_each(|_| histogram.note(100));
+        assert_eq!(histogram.top(), 7);
+        assert!(histogram.total < SAMPLES_MAX * u32::from(UNITS));
+    }
+}

@@ -1,0 +1,271 @@
+//! Sizes learned per route, for responses that tell no length.
+//!
+//! A proxied response of unknown length is not without a past: others of its [`Route`] were sent whole, and their sizes say what
+//! its own may be. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes sent, the Gittins
+//! index (`gittins.rs` has the theory). The server, the simulator and tests use the same.
+//!
+//! ```
+//! use sched::routes::{Route, Routes};
+//! use sched::{Arrival, Scheduler, Size, policy};
+//! use units::Nanos;
+//!
+//! let mut routes = Routes::new();
+//! let key = routes.enter(&Route { site: b"shop", method: b"GET", path: b"/items/17", status: 200, ..Route::default() });
+//! for bytes in 2000..2100 {
+//!     routes.note(key, bytes);
+//! }
+//! let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Default::default());
+//! let known = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(5000)));
+//! let learned = scheduler.arrive(Nanos(0), Arrival::of(Size::AtLeast(0)));
+//! scheduler.on_curve(learned, routes.curve(key));
+//! assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, learned);
+//! ```
+
+mod curve;
+mod gittins;
+mod histogram;
+mod pattern;
+mod route;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use curve::{Curve, KNOTS_MAX, Knot};
+pub use gittins::curve as gittins;
+pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
+pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
+
+use gittins::LARGER;
+use histogram::share_below;
+
+/// Routes remembered; each takes less than 1.5 KB with its words and its curve.
+pub const ROUTES_MAX: usize = 4096;
+/// Responses sent whole from which a route is ranked by their sizes; before, by bytes sent.
+pub const SAMPLES_MIN: u32 = 16;
+/// A curve is worked out again after so many samples at least, or a share of those remembered.
+const STALE_AFTER: u32 = 16;
+const STALE_SHARE: u32 = 8;
+/// Uses of a route that are remembered when room is made: it is passed over so often.
+const USES_MAX: u8 = 7;
+/// Parts of the distribution in which true sizes are counted.
+pub const DECILES: usize = 10;
+
+/// How often a size fell into each tenth of the distribution that was predicted for it: alike, if the prediction is right. Where the
+/// sizes of a route are closer together than a bucket is wide, they fall into the same one.
+pub type Calibration = [u64; DECILES];
+
+/// The routes of a site or of all, at most [`ROUTES_MAX`].
+#[derive(Debug)]
+pub struct Routes {
+    /// From what is known of a route to the ranks of its jobs.
+    index: fn(&Histogram) -> Curve,
+    entries: Vec<Entry>,
+    /// Where each key stands in `entries`.
+    places: HashMap<u64, u32>,
+    /// Where room is looked for next.
+    hand: usize,
+    calibration: Calibration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: u64,
+    words: String,
+    uses: u8,
+    histogram: Histogram,
+    /// Samples since the curve was worked out.
+    since_curve: u32,
+    curve: Option<Arc<Curve>>,
+    finished: u64,
+    censored: u64,
+    calibration: Calibration,
+}
+
+/// What is known of a route, for an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// [`Route::words`].
+    pub route: String,
+    /// Responses sent whole since it was entered.
+    pub finished: u64,
+    /// Responses that ended before their last byte.
+    pub censored: u64,
+    /// Bytes, of those remembered; within a bucket, which is a factor of two, by interpolation. 0 where none was sent whole.
+    pub median: u64,
+    pub p99: u64,
+    pub calibration: Calibration,
+}
+
+impl Routes {
+    /// None are known; jobs will rank by their Gittins index.
+    pub fn new() -> Routes {
+        Routes::ranked_by(gittins)
+    }
+
+    /// The same where they rank by another function of the sizes of their route, to be compared.
+    pub fn ranked_by(index: fn(&Histogram) -> Curve) -> Routes {
+        let (places, calibration) = (HashMap::new(), Calibration::default());
+        Routes { index, entries: Vec::new(), places, hand: 0, calibration }
+    }
+
+    /// The key of a response's route, which is remembered from now on. In a full table it takes the place of one that was seldom
+    /// used: each use of a route lets it be passed over once more, [`USES_MAX`] times at most, so routes that come once, as a crawler makes
+    /// them, push out each other and no other. O(1) amortised over uses.
+    pub fn enter(&mut self, route: &Route) -> RouteKey {
+        let key = route.key();
+        if let Some(place) = self.places.get(&key.0) {
+            let entry = &mut self.entries[*place as usize];
+            entry.uses = (entry.uses + 1).min(USES_MAX);
+            return key;
+        }
+        let entry = Entry::new(key.0, route.words());
+        let place = self.make_room();
+        if place == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.places.remove(&self.entries[place].key);
+            self.entries[place] = entry;
+        }
+        self.places.insert(key.0, place as u32);
+        key
+    }
+
+    /// A place for one more: a new one, or that of a route whose uses were used up.
+    fn make_room(&mut self) -> usize {
+        if self.entries.len() < ROUTES_MAX {
+            return self.entries.len();
+        }
+        loop {
+            let place = self.hand;
+            self.hand = (self.hand + 1) % ROUTES_MAX;
+            let uses = &mut self.entries[place].uses;
+            if *uses == 0 {
+                return place;
+            }
+            *uses -= 1;
+        }
+    }
+
+    /// A response was sent whole with so many bytes in all. Gives where in the predicted distribution they lie, from 0 to 1, if
+    /// one was predicted: enough were sent before, and the route is still remembered.
+    pub fn note(&mut self, key: RouteKey, bytes: u64) -> Option<f64> {
+        let entry = self.at(key)?;
+        let share = entry.note(bytes);
+        if let Some(share) = share {
+            self.calibration[decile(share)] += 1;
+        }
+        share
+    }
+
+    /// A response ended before its last byte, by its client or its upstream, with so many bytes sent: it is larger. A no-op for a
+    /// route that is no longer remembered.
+    pub fn note_censored(&mut self, key: RouteKey, bytes: u64) {
+        if let Some(entry) = self.at(key) {
+            entry.histogram.note_censored(bytes);
+            entry.censored += 1;
+            entry.since_curve += 1;
+        }
+    }
+
+    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]; `None` while too little is known.
+    /// The same is given to many until enough samples have come.
+    pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
+        let index = self.index;
+        self.at(key)?.curve(index)
+    }
+
+    /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is known.
+    pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
+        let entry = &self.entries[*self.places.get(&key.0)? as usize];
+        entry.is_known().then(|| entry.histogram.quantile(share))
+    }
+
+    /// Of all routes since the start.
+    pub fn calibration(&self) -> Calibration {
+        self.calibration
+    }
+
+    /// What is known of each, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.entries.iter().map(Entry::row)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn at(&mut self, key: RouteKey) -> Option<&mut Entry> {
+        self.places.get(&key.0).map(|place| &mut self.entries[*place as usize])
+    }
+}
+
+impl Default for Routes {
+    fn default() -> Routes {
+        Routes::new()
+    }
+}
+
+impl Entry {
+    fn new(key: u64, words: String) -> Entry {
+        Entry {
+            key,
+            words,
+            uses: 0,
+            histogram: Histogram::default(),
+            since_curve: 0,
+            curve: None,
+            finished: 0,
+            censored: 0,
+            calibration: Calibration::default(),
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.histogram.finished() >= SAMPLES_MIN
+    }
+
+    fn note(&mut self, bytes: u64) -> Option<f64> {
+        let share = self.is_known().then(|| share_below(&self.histogram.survival(LARGER), bytes));
+        if let Some(share) = share {
+            self.calibration[decile(share)] += 1;
+        }
+        self.histogram.note(bytes);
+        self.finished += 1;
+        self.since_curve += 1;
+        share
+    }
+
+    fn curve(&mut self, index: fn(&Histogram) -> Curve) -> Option<Arc<Curve>> {
+        let finished = self.histogram.finished();
+        if finished < SAMPLES_MIN {
+            return None;
+        }
+        if self.curve.is_none() || self.since_curve >= STALE_AFTER.max(finished / STALE_SHARE) {
+            self.curve = Some(Arc::new(index(&self.histogram)));
+            self.since_curve = 0;
+        }
+        self.curve.clone()
+    }
+
+    fn row(&self) -> Row {
+        Row {
+            route: self.words.clone(),
+            finished: self.finished,
+            censored: self.censored,
+            median: self.histogram.quantile(0.5),
+            p99: self.histogram.quantile(0.99),
+            calibration: self.calibration,
+        }
+    }
+}
+
+fn decile(share: f64) -> usize {
+    ((share * DECILES as f64) as usize).min(DECILES - 1)
+}
+
+#[cfg(test)]
+mod tests;

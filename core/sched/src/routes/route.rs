@@ -1,0 +1,123 @@
+//! What tells one route from another, as a number and as words.
+
+use super::pattern::pattern;
+
+/// The words of a route, at most: longer ones are cut.
+pub const WORDS_BYTES_MAX: usize = 256;
+/// Of the words, those of the site, the method, the type or the coding; longer ones are cut.
+const WORD_BYTES_MAX: usize = 64;
+
+/// What is known when a response's head is. All may be as a peer sent it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Route<'a> {
+    /// The site's name, or its host.
+    pub site: &'a [u8],
+    pub method: &'a [u8],
+    /// With or without its query.
+    pub path: &'a [u8],
+    /// As 200; its class counts.
+    pub status: u16,
+    /// The `Content-Type`, with or without parameters.
+    pub content_type: &'a [u8],
+    /// The `Content-Encoding`; empty for none.
+    pub coding: &'a [u8],
+}
+
+/// A route by number. Two routes may have the same by chance, once in 2^32 of a full table, and then learn together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RouteKey(pub(super) u64);
+
+impl Route<'_> {
+    /// Its number: the same on each machine and in each version of the program that has the same patterns.
+    pub fn key(&self) -> RouteKey {
+        let mut digest = FNV_OFFSET;
+        self.pieces(|piece| {
+            digest = piece.iter().fold(digest, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
+        });
+        RouteKey(digest)
+    }
+
+    /// As an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single spaces; other bytes are `?`.
+    pub fn words(&self) -> String {
+        let mut words = String::new();
+        self.pieces(|piece| {
+            let room = WORDS_BYTES_MAX - words.len();
+            words.extend(
+                piece.iter().take(room).map(|byte| if (b' '..=b'~').contains(byte) { *byte as char } else { '?' }),
+            );
+        });
+        words
+    }
+
+    fn pieces(&self, mut put: impl FnMut(&[u8])) {
+        let main_type = self.content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+        for word in [self.site, self.method] {
+            put(cut(word));
+            put(b" ");
+        }
+        pattern(self.path, &mut put);
+        put(&[b' ', b'0' + (self.status / 100).min(9) as u8, b'x', b'x']);
+        for word in [main_type, self.coding] {
+            put(b" ");
+            let word = cut(word.trim_ascii());
+            // Names of types and codings are without case (RFC 9110 sections 8.3.1 and 8.4.1).
+            word.iter().for_each(|byte| put(&[byte.to_ascii_lowercase()]));
+            if word.is_empty() {
+                put(b"-");
+            }
+        }
+    }
+}
+
+fn cut(word: &[u8]) -> &[u8] {
+    &word[..word.len().min(WORD_BYTES_MAX)]
+}
+
+/// FNV-1a, 64 bits (RFC 9923).
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(path: &str) -> Route<'_> {
+        Route {
+            site: b"example.org",
+            method: b"GET",
+            path: path.as_bytes(),
+            status: 200,
+            content_type: b"text/html; charset=utf-8",
+            coding: b"gzip",
+        }
+    }
+
+    #[test]
+    fn a_route_in_words() {
+        assert_eq!(route("/users/17?x=1").words(), "example.org GET /users/* 2xx text/html gzip");
+        let plain = Route { content_type: b"", coding: b"", status: 404, ..route("/é\n") };
+        assert_eq!(plain.words(), "example.org GET /??? 4xx - -");
+        let long = [b'x'; 1000];
+        let long = Route { site: &long, method: &long, content_type: &long, coding: &long, ..route("/x") };
+        assert_eq!(long.words().len(), WORDS_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_number_tells_what_words_tell() {
+        let base = route("/users/17");
+        assert_eq!(base.key(), route("/users/18?q").key());
+        assert_eq!(base.key(), Route { status: 206, content_type: b" TEXT/HTML ", coding: b"GZIP", ..base }.key());
+        for other in [
+            Route { site: b"example.net", ..base },
+            Route { method: b"HEAD", ..base },
+            Route { path: b"/users/17/", ..base },
+            Route { status: 404, ..base },
+            Route { content_type: b"text/css", ..base },
+            Route { coding: b"", ..base },
+        ] {
+            assert_ne!(base.key(), other.key(), "{}", other.words());
+        }
+        // Kept across versions: a table may be stored.
+        assert_eq!(base.key(), RouteKey(0x941b_6d78_7bad_ee6e));
+    }
+}

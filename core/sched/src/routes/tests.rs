@@ -1,0 +1,125 @@
+use super::*;
+
+fn route(path: &str) -> Route<'_> {
+    Route { site: b"site", method: b"GET", path: path.as_bytes(), status: 200, ..Route::default() }
+}
+
+/// A path of letters for each number.
+fn distinct(number: usize) -> String {
+    let letters: String = format!("{number}").bytes().map(|digit| char::from(b'g' + digit - b'0')).collect();
+    format!("/{letters}")
+}
+
+fn enter_all(routes: &mut Routes, count: usize) {
+    for at in 0..count {
+        routes.enter(&route(&distinct(at)));
+    }
+}
+
+/// So many responses of this size are sent whole.
+fn finish(routes: &mut Routes, key: RouteKey, count: usize, bytes: u64) {
+    for _ in 0..count {
+        routes.note(key, bytes);
+    }
+}
+
+#[test]
+fn too_little_is_known_of_fifteen() {
+    let mut routes = Routes::new();
+    let key = routes.enter(&route("/a"));
+    for at in 0..SAMPLES_MIN {
+        assert_eq!((routes.curve(key), routes.quantile(key, 0.5)), (None, None), "after {at}");
+        assert_eq!(routes.note(key, 1000), None);
+        routes.note_censored(key, 1000);
+    }
+    assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some() && routes.note(key, 1000).is_some());
+}
+
+#[test]
+fn a_curve_is_kept_until_enough_have_come() {
+    let mut routes = Routes::new();
+    let key = routes.enter(&route("/a"));
+    finish(&mut routes, key, 16, 1000);
+    let first = routes.curve(key).unwrap();
+    finish(&mut routes, key, 15, 100_000);
+    assert!(Arc::ptr_eq(&first, &routes.curve(key).unwrap()));
+    routes.note_censored(key, 100_000);
+    let second = routes.curve(key).unwrap();
+    assert!(!Arc::ptr_eq(&first, &second) && second.rank(0) > first.rank(0));
+    // A share of what is remembered, where that is more.
+    finish(&mut routes, key, 400, 1000);
+    let third = routes.curve(key).unwrap();
+    finish(&mut routes, key, 51, 1000);
+    assert!(Arc::ptr_eq(&third, &routes.curve(key).unwrap()));
+    finish(&mut routes, key, 12, 1000);
+    assert!(!Arc::ptr_eq(&third, &routes.curve(key).unwrap()));
+}
+
+#[test]
+fn routes_that_come_once_push_out_each_other() {
+    let mut routes = Routes::new();
+    let used: Vec<RouteKey> = (0..100).map(|at| routes.enter(&route(&distinct(at)))).collect();
+    used.iter().for_each(|key| finish(&mut routes, *key, 20, 1000));
+    enter_all(&mut routes, 100);
+    for at in 1000..50_000 {
+        routes.enter(&route(&distinct(at)));
+        assert!(routes.len() <= ROUTES_MAX);
+        if at % 3000 == 0 {
+            enter_all(&mut routes, 100);
+        }
+    }
+    assert_eq!(routes.len(), ROUTES_MAX);
+    assert!(used.iter().all(|key| routes.curve(*key).is_some()));
+    // One that is gone is told by nothing.
+    let gone = route(&distinct(1000)).key();
+    assert_eq!((routes.note(gone, 1), routes.curve(gone), routes.quantile(gone, 0.5)), (None, None, None));
+    routes.note_censored(gone, 1);
+    assert_eq!(routes.places.len(), ROUTES_MAX);
+    for (place, entry) in routes.entries.iter().enumerate() {
+        assert_eq!(routes.places[&entry.key] as usize, place);
+    }
+}
+
+#[test]
+fn a_full_table_of_used_routes_makes_room() {
+    let mut routes = Routes::new();
+    for _ in 0..=2 * USES_MAX {
+        enter_all(&mut routes, ROUTES_MAX);
+    }
+    let new = routes.enter(&route("/new"));
+    assert_eq!(routes.len(), ROUTES_MAX);
+    routes.note(new, 5);
+    assert_eq!(routes.rows().filter(|row| row.finished == 1).count(), 1);
+}
+
+#[test]
+fn rows_say_what_was_seen() {
+    let mut routes = Routes::new();
+    let key = routes.enter(&route("/items/1"));
+    assert_eq!(routes.enter(&route("/items/2")), key);
+    finish(&mut routes, key, 50, 1024);
+    finish(&mut routes, key, 50, 4096);
+    routes.note_censored(key, 100);
+    let rows: Vec<Row> = routes.rows().collect();
+    let [row] = &rows[..] else { panic!("one route: {rows:?}") };
+    assert_eq!((row.route.as_str(), row.finished, row.censored), ("site GET /items/* 2xx - -", 100, 1));
+    assert!((2000..=2100).contains(&row.median) && (8000..=8192).contains(&row.p99), "{row:?}");
+    assert_eq!(row.calibration.iter().sum::<u64>(), 100 - u64::from(SAMPLES_MIN));
+    assert_eq!(routes.calibration(), row.calibration);
+}
+
+/// What is predicted right falls into each tenth as often.
+#[test]
+fn predictions_of_independent_sizes_are_calibrated() {
+    let mut routes = Routes::new();
+    let key = routes.enter(&route("/a"));
+    let mut state = 1u64;
+    for _ in 0..20_000 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        // Log-uniform from 1 KiB to 1 MiB.
+        let uniform = (state >> 11) as f64 / (1u64 << 53) as f64;
+        routes.note(key, (1024.0 * (uniform * 1024f64.ln()).exp()) as u64);
+    }
+    let counts = routes.calibration();
+    assert!(counts.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+}
