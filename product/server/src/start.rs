@@ -28,7 +28,7 @@ use crate::shaping::ShapingChoice;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Transmitter, Transport};
+use crate::transmit::{Limit, Link, Reads, Transmitter, Transport};
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
@@ -278,8 +278,7 @@ impl Server {
             admission: Admission::new(number, places, clients, connections_bytes, &config.limits),
             replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
             journal: Journal::new(self.logs.handle(), Arc::clone(&self.status_channel), served.assigned.as_deref()),
-            transmitter: transmitter(config, &self.pool, wake)
-                .with_client_rate(config.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as _)),
+            transmitter: transmitter(self, config, wake),
             setup: Setup {
                 number,
                 is_direct: config.shaping.is_memoryless() && order != Order::Marks,
@@ -346,12 +345,14 @@ fn order(shaping: &ShapingChoice) -> Order {
 }
 
 /// A worker's write path. The gauge is for the one that paces.
-fn transmitter(config: &mut Config, pool: &Arc<Pool>, wake: &Arc<Wake>) -> Transmitter<Transport> {
-    let woken = Arc::clone(wake);
-    Transmitter::new(config.shaping.scheduler(), config.shaping.gauge.take(), config.limits.patience)
-        .with_bounds(config.shaping.bounds)
-        .with_marker(config.shaping.marker.clone())
-        .with_storage(Disk::new(Arc::clone(pool), move || woken.set()))
+fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter<Transport> {
+    let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
+    let link = Link::new(shaping.scheduler(), shaping.gauge.take()).with_bounds(shaping.bounds);
+    let mut transmitter = Transmitter::new(link, config.limits.patience);
+    transmitter.marker = config.shaping.marker.clone();
+    transmitter.limit = Limit::new(config.limits.client_rate_max.map(|_| Arc::clone(&server.clients) as _));
+    transmitter.reads = Reads::from(Disk::new(Arc::clone(&server.pool), move || woken.set()));
+    transmitter
 }
 
 /// Whether files are confined; remarks say why not.

@@ -28,7 +28,7 @@ use crate::listen::Listener;
 use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
-use crate::transmit::{Notice, Transmitter};
+use crate::transmit::{Link, Notice, Reads, Transmitter};
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
@@ -100,12 +100,14 @@ impl Server {
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
         let clients = Arc::new(Clients::new(limits.clients(plan.places)));
+        let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        transmitter.reads = Reads::from(storage);
         let parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
             admission: Admission::new(0, Arc::clone(&places), clients, u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
-            transmitter: Transmitter::new(scheduler, None, limits.patience).with_storage(storage),
+            transmitter,
             setup: Setup {
                 number: 0,
                 order: order(&plan, &policy),

@@ -1,42 +1,43 @@
 use sched::line::{Look, Looks, Seen};
-use sched::{Account, Correction, JobId, TcpSent};
+use sched::{Account, Correction, JobId, Scheduler, TcpSent, Why};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
 
 use super::framed::Framed;
+use super::producing::is_awaited;
 use super::reader::Reader;
 use super::unacknowledged::Listed;
-use super::{Patience, Socket, Status};
+use super::{Down, Opening, Patience, Socket, Status};
 
 /// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
 /// once, a full socket holds all of them up, and its reader is slow or not.
-pub(super) struct Connection<S> {
+pub struct Connection<S> {
     /// Comes back in every [`super::Departure`].
-    pub owner: u64,
-    pub socket: S,
+    pub(super) owner: u64,
+    pub(super) socket: S,
     /// See [`super::Opening::client`].
-    pub client: u32,
+    pub(super) client: u32,
     /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
-    pub band: Option<u8>,
+    pub(super) band: Option<u8>,
     /// By the last look.
-    pub is_unacknowledged: bool,
+    pub(super) is_unacknowledged: bool,
     /// Its socket did not take all at once, since it was last known to be acknowledged.
-    pub was_full: bool,
+    pub(super) was_full: bool,
     /// Its place among those with unacknowledged bytes.
-    pub listed: Listed,
+    pub(super) listed: Listed,
     /// Payload handed down when that was last asked, but for multiples of 4 GiB.
     told_bytes: u32,
     /// Payload handed down on it, of all responses.
-    pub sent_bytes: u64,
+    pub(super) sent_bytes: u64,
     /// What the link was charged for it.
     account: Account,
     looks: Looks,
     /// Where the client speaks TLS.
-    pub session: Option<Box<Session>>,
-    pub load: Load,
+    pub(super) session: Option<Box<Session>>,
+    pub(super) load: Load,
     /// Of its client.
-    pub reader: Reader,
+    pub(super) reader: Reader,
 }
 
 /// What is sent on a connection.
@@ -69,11 +70,52 @@ impl Load {
             Load::Framed(_) => None,
         }
     }
+
+    /// The responses on the connection.
+    pub fn jobs<'l>(&'l self, scheduler: &'l Scheduler) -> impl Iterator<Item = JobId> + 'l {
+        let several = self.framed().map(|framed| scheduler.jobs().on(framed.id));
+        self.single().into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// The connection takes no more, of any response.
+    pub fn wait(&self, scheduler: &mut Scheduler) {
+        match self {
+            Load::Single(job) => job.iter().for_each(|job| scheduler.on_wait(*job, Why::Connection)),
+            Load::Framed(framed) => scheduler.on_wait(framed.id, Why::Connection),
+        }
+    }
+
+    /// It takes more again.
+    pub fn wait_over(&self, now: Nanos, scheduler: &mut Scheduler) {
+        match self {
+            Load::Single(job) => job.iter().for_each(|job| scheduler.on_wait_over(now, *job, Why::Connection)),
+            Load::Framed(framed) => scheduler.on_wait_over(now, framed.id, Why::Connection),
+        }
+    }
+
+    /// Its socket takes no more, of what several responses are to send.
+    pub fn is_blocked(&self, scheduler: &Scheduler) -> bool {
+        self.framed().is_some_and(|framed| scheduler.jobs().is_blocked(framed.id))
+    }
+
+    /// All that is to be sent waits for the reader.
+    pub fn waits_for_reader(&self, scheduler: &Scheduler) -> bool {
+        match self {
+            Load::Single(job) => {
+                job.and_then(|job| scheduler.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
+            }
+            Load::Framed(framed) => {
+                let silent = || self.jobs(scheduler).filter(|job| is_awaited(scheduler, *job)).count();
+                framed.waits_for_reader(silent) || self.is_blocked(scheduler) && framed.has_responses()
+            }
+        }
+    }
 }
 
 impl<S> Connection<S> {
     /// Nothing was sent on it yet.
-    pub fn new(owner: u64, socket: S, client: u32, framing: Framing, now: Nanos) -> Connection<S> {
+    pub fn new(opening: Opening<S>, now: Nanos) -> Connection<S> {
+        let Opening { owner, socket, client, framing, session } = opening;
         Connection {
             owner,
             socket,
@@ -86,15 +128,10 @@ impl<S> Connection<S> {
             sent_bytes: 0,
             account: Account::new(framing),
             looks: Looks::default(),
-            session: None,
+            session,
             load: Load::Single(None),
             reader: Reader::new(now),
         }
-    }
-
-    /// The same, under TLS.
-    pub fn with_session(self, session: Option<Box<Session>>) -> Connection<S> {
-        Connection { session, ..self }
     }
 
     /// How it cuts its payload.
@@ -126,16 +163,6 @@ impl<S> Connection<S> {
         self.session.as_ref().map_or(0, |session| session.overhead() as u64)
     }
 
-    /// The reader is watched from now on.
-    pub fn watch(&mut self, now: Nanos) {
-        self.reader.watch(now, self.sent_bytes);
-    }
-
-    /// Leaves this long out of the window.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.reader.excuse(paused);
-    }
-
     /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
     fn sent(&self, status: &Status) -> TcpSent {
         status.sent.unwrap_or_else(|| {
@@ -158,6 +185,13 @@ impl<S> Connection<S> {
 }
 
 impl<S: Socket> Connection<S> {
+    /// Hands down what answers the client's TLS, between responses; gives how many bytes left. `None` without TLS.
+    pub fn send_sealed(&mut self) -> Option<usize> {
+        // What fails but for want of room fails again where the connection is read.
+        let (session, socket) = (self.session.as_mut()?, self.socket.tcp()?);
+        Some(session.hand_down(&mut Down { socket, more: false }).bytes)
+    }
+
     /// The number under which its packets below are counted: its owner's, unless it shares its socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.owner, |(number, _)| number)

@@ -1,12 +1,12 @@
 //! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
 //! offers one of its responses to the order.
 
-use sched::{Arrival, JobId, Path, Precedence, Why};
+use sched::{Arrival, JobId, Path, Precedence};
 use tls::Session;
 use units::Nanos;
 use units::wire::Framing;
 
-use super::connection::{Connection, Load};
+use super::connection::Load;
 use super::engine::Engine;
 use super::framed::Framed;
 use super::producing::is_awaited;
@@ -54,24 +54,23 @@ pub enum Direct {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// A connection under this number, which no other has until it is closed.
-    pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
-        let Opening { owner, socket, client, framing, session } = opening;
-        self.connections.put(at, Connection::new(owner, socket, client, framing, now).with_session(session));
-    }
-
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
         let framed_id = self.link.scheduler.open(self.connections[at].framing());
         self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, framed_id)));
         self.link.settle_if_it_may(now, &mut self.connections[at]);
-        self.say(at);
+        self.connections.say(at);
     }
 
     /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
     pub fn end_framed(&mut self, now: Nanos, at: usize) {
-        self.abandon(now, at);
-        self.say_last(now, at);
+        self.end_all(now, at, || Failure::Disconnected);
+        if self.connections[at].load.framed().is_some() {
+            self.connections.begin_frames(at).control();
+            self.connections.engine(at).http3().into_iter().for_each(|quic| quic.close(now));
+            self.hand_down(now, at, u64::MAX);
+            self.connections.forget_datagrams(at);
+        }
         if let Load::Framed(framed) = std::mem::replace(&mut self.connections[at].load, Load::Single(None)) {
             self.link.scheduler.close(framed.id);
         }
@@ -91,26 +90,6 @@ impl<S: Socket> Transmitter<S> {
         self.link.unlist(at, &mut self.connections);
         self.connections.take(at);
         untold_bytes
-    }
-
-    /// Its TLS, where the client speaks that.
-    pub fn session(&mut self, at: usize) -> Option<&mut Session> {
-        self.connections[at].session.as_deref_mut()
-    }
-
-    /// The client turned out not to speak TLS.
-    pub fn end_session(&mut self, at: usize) {
-        self.connections[at].session = None;
-    }
-
-    /// Where its client is reached.
-    pub fn socket(&self, at: usize) -> &S {
-        &self.connections[at].socket
-    }
-
-    #[cfg(test)]
-    pub fn framing(&self, at: usize) -> Framing {
-        self.connections[at].framing()
     }
 
     /// Takes over a response, whose first byte leaves when the scheduler says so. `None` if its connection has as many as it may have.
@@ -134,7 +113,7 @@ impl<S: Socket> Transmitter<S> {
             Load::Single(Some(_)) => return None,
             Load::Single(job) => {
                 let id = *job.insert(self.link.scheduler.arrive(now, arrival));
-                connection.watch(now);
+                connection.reader.watch(now, connection.sent_bytes);
                 // What was said since the last one is nobody's.
                 connection.newly_sent_bytes();
                 id
@@ -153,13 +132,15 @@ impl<S: Socket> Transmitter<S> {
     /// becomes a job. Gives how many were sent.
     pub fn send_now(&mut self, now: Nanos, at: usize, dispatch: Dispatch, bytes_max: u64) -> (u64, Direct) {
         let Dispatch { mut outgoing, .. } = dispatch;
-        let (sent, _) = self.write(now, at, 0, &mut outgoing, Room::unpaced(bytes_max));
+        let connection = &mut self.connections[at];
+        let (sent, _) = connection.write(0, &mut outgoing, self.reads.storage(), Room::unpaced(bytes_max));
+        self.limit.spend(connection.client, sent.carried_bytes, now);
         let is_left = !outgoing.is_done();
         let direct = match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {
                 let rest = Dispatch { outgoing, ..dispatch };
                 let id = self.admit(now, at, rest, sent.bytes).expect("nothing else is being sent on it");
-                let progress = self.charge(now, id, &sent);
+                let progress = sent.charge(now, id, &mut self.link.scheduler);
                 debug_assert!(!progress.is_departed(), "something is left of a job");
                 Direct::Begun(id)
             }
@@ -177,35 +158,23 @@ impl<S: Socket> Transmitter<S> {
 
     /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
     pub fn on_writable(&mut self, now: Nanos, at: usize) {
-        if self.connections[at].load.single().is_none() && !self.is_blocked(at) {
+        let connection = &mut self.connections[at];
+        if connection.load.single().is_none() && !connection.load.is_blocked(&self.link.scheduler) {
             return;
         }
-        self.link.settle(now, &mut self.connections[at]);
+        self.link.settle(now, connection);
         // What was made before goes first.
-        if self.connections[at].load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
+        if connection.load.framed().is_some() && !self.hand_down(now, at, u64::MAX) {
             return;
         }
-        match &self.connections[at].load {
-            Load::Single(job) => {
-                job.iter().for_each(|job| self.link.scheduler.on_wait_over(now, *job, Why::Connection))
-            }
-            Load::Framed(framed) => self.link.scheduler.on_wait_over(now, framed.id, Why::Connection),
-        }
+        let connection = &self.connections[at];
+        connection.load.wait_over(now, &mut self.link.scheduler);
         if self.link.scheduler.order().needs_path() {
-            self.jobs_on(at).collect::<Vec<_>>().into_iter().for_each(|job| self.ask_path(job));
+            let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+            let (sendings, scheduler) = (&mut self.sendings, &mut self.link.scheduler);
+            let tell = |job| sendings.get_mut(job).into_iter().for_each(|one| one.tell_path(connection, scheduler));
+            jobs.into_iter().for_each(tell);
         }
-    }
-
-    /// Its socket takes no more, of what several responses are to send.
-    pub(super) fn is_blocked(&self, at: usize) -> bool {
-        self.connections[at].load.framed().is_some_and(|framed| self.link.scheduler.jobs().is_blocked(framed.id))
-    }
-
-    /// The responses on a connection.
-    pub(super) fn jobs_on(&self, at: usize) -> impl Iterator<Item = JobId> {
-        let load = &self.connections[at].load;
-        let several = load.framed().map(|framed| self.link.scheduler.jobs().on(framed.id));
-        load.single().into_iter().chain(several.into_iter().flatten())
     }
 
     /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
@@ -216,52 +185,38 @@ impl<S: Socket> Transmitter<S> {
         self.depart(now, id, Some(failure));
     }
 
-    /// The client is gone: what is left on its connection departs as disconnected.
-    pub fn abandon(&mut self, now: Nanos, at: usize) {
-        self.end_all(now, at, || Failure::Disconnected);
-    }
-
     /// Ends the responses of a connection whose reader is too slow, or whose producers are; to be called about once a second. A reader is waited
     /// for where all it could have waits for it.
     pub fn end_stalled(&mut self, now: Nanos, at: usize) {
         if matches!(self.connections[at].load, Load::Single(None)) {
             return;
         }
-        let awaited = self.jobs_on(at).filter(|job| is_awaited(&self.link.scheduler, *job)).collect::<Vec<_>>();
+        let (load, scheduler) = (&self.connections[at].load, &self.link.scheduler);
+        let awaited: Vec<JobId> = load.jobs(scheduler).filter(|job| is_awaited(scheduler, *job)).collect();
         awaited.into_iter().for_each(|job| Producer::of(self, job).look(now));
-        let (waits_for_reader, is_ordered_below) = (self.waits_for_reader(at), self.marker.is_some());
-        if self.connections[at].is_stalled(now, waits_for_reader, is_ordered_below, &self.patience) {
+        let connection = &mut self.connections[at];
+        let waits_for_reader = connection.load.waits_for_reader(&self.link.scheduler);
+        if connection.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
             self.end_all(now, at, || Failure::Stalled);
         }
     }
 
-    /// All that is to be sent on it waits for its reader.
-    pub fn waits_for_reader(&self, at: usize) -> bool {
-        match &self.connections[at].load {
-            Load::Single(job) => {
-                job.and_then(|job| self.link.scheduler.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
-            }
-            Load::Framed(framed) => {
-                let is_blocked = || self.link.scheduler.jobs().is_blocked(framed.id);
-                let silent = || self.jobs_on(at).filter(|job| is_awaited(&self.link.scheduler, *job)).count();
-                framed.waits_for_reader(silent) || is_blocked() && framed.has_responses()
-            }
-        }
-    }
-
-    /// Ends all responses of a connection, which is to end too. The order is asked for none of them meanwhile, and the kernel once.
-    fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
-        let jobs: Vec<JobId> = self.jobs_on(at).collect();
+    /// Ends all responses of a connection: its client is gone, or too slow. The order is asked for none of them meanwhile, and the kernel once.
+    pub fn end_all(&mut self, now: Nanos, at: usize, failure: impl Fn() -> Failure) {
+        let connection = &mut self.connections[at];
+        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
         if !jobs.is_empty() {
-            self.link.settle(now, &mut self.connections[at]);
-            if let Some(framed) = self.connections[at].load.framed() {
-                self.link.scheduler.on_wait(framed.id, Why::Connection);
+            self.link.settle(now, connection);
+            if connection.load.framed().is_some() {
+                connection.load.wait(&mut self.link.scheduler);
             }
         }
         for job in jobs {
             self.link.scheduler.on_end(job);
             self.depart(now, job, Some(failure()));
         }
-        self.cut_framed(at, failure);
+        if let Some(framed) = self.connections[at].load.framed_mut() {
+            self.departures.extend(framed.cut(failure));
+        }
     }
 }

@@ -89,6 +89,14 @@ impl Engine {
         }
     }
 
+    /// All that was given has left, as far as it is not TCP that takes it.
+    pub fn has_left(&mut self) -> bool {
+        match self {
+            Engine::Http2(_) => true,
+            Engine::Http3(quic) => quic.is_done() && quic.session.waiting_bytes() == 0,
+        }
+    }
+
     pub fn go_away(&mut self) {
         ask!(self, session => session.go_away());
     }

@@ -9,12 +9,13 @@ use std::mem::take;
 
 use mux::{Broken, Flood};
 use sched::grow::reserve_one;
-use sched::{ConnectionId, JobId, Precedence, Why};
+use sched::{ConnectionId, JobId, Scheduler, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
 use super::connection::Connection;
 use super::engine::Engine;
+use super::sendings::Sendings;
 use super::write::{RECORDS_AT_ONCE_MAX, ROOM_BYTES_MIN};
 use super::{Departure, Down, Failure, Sink, Socket, Transmitter};
 
@@ -41,167 +42,62 @@ pub(super) struct Framed {
 impl<S: Socket> Transmitter<S> {
     /// Takes what has come over HTTP/2; what it says is asked of its [`Engine`]. Answers leave in this turn.
     pub fn receive(&mut self, now: Nanos, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        let framed = framed(&mut self.connections[at]);
-        framed.borrow(&mut self.spare);
-        let begin = framed.out.len();
-        let session = framed.engine.http2().expect("datagrams are received as such");
-        let taken = session.receive(now, bytes, &mut framed.out);
-        framed.control_bytes += (framed.out.len() - begin) as u64;
-        let is_unread = framed.out.len() > UNREAD_BYTES_MAX;
-        self.open_windows(now, at);
-        self.say(at);
-        taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
-    }
-
-    /// Who makes the frames of a connection that carries several responses.
-    pub fn engine(&mut self, at: usize) -> &mut Engine {
-        &mut framed(&mut self.connections[at]).engine
-    }
-
-    /// The client wishes otherwise.
-    pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
-        self.link.scheduler.on_precedence(id, precedence);
-    }
-
-    /// No new requests are taken, and the client learns so.
-    pub fn go_away(&mut self, at: usize) {
-        framed(&mut self.connections[at]).engine.go_away();
-        self.say(at);
-    }
-
-    /// A stream on which nothing is being sent will not be answered.
-    pub fn cancel(&mut self, at: usize, stream: u32) {
-        framed(&mut self.connections[at]).engine.cancel(stream);
-        self.say(at);
-    }
-
-    /// Nothing more comes or goes by its own account, and all that was made has left.
-    pub fn has_ended(&mut self, at: usize) -> bool {
-        let connection = &mut self.connections[at];
-        let is_sealed = connection.session.as_ref().is_some_and(|session| session.has_unsent());
-        let framed = framed(connection);
-        !is_sealed && framed.out.is_empty() && framed.engine.has_ended()
-    }
-
-    /// What it has to say for itself leaves in this turn.
-    pub fn say(&mut self, at: usize) {
-        let framed = framed(&mut self.connections[at]);
-        if !std::mem::replace(&mut framed.is_unsaid, true) {
-            self.unsaid.push_back(at);
-        }
+        let framed = self.connections.begin_frames(at);
+        let taken = framed.receive(now, bytes);
+        framed.open_windows(now, &self.sendings, &mut self.link.scheduler);
+        self.connections.say(at);
+        taken
     }
 
     /// Hands down what connections have to say for themselves and no response took along.
     pub(super) fn say_unsaid(&mut self, clock: &impl Fn() -> Nanos, until: Nanos) {
         // What is added meanwhile is said in the next turn.
-        for _ in 0..self.unsaid.len() {
+        for _ in 0..self.connections.unsaid() {
             let now = clock();
             if now >= until {
                 return;
             }
-            let Some(at) = self.unsaid.pop_front() else { return };
-            // It may have been closed meanwhile, and its place may be another's.
-            let Some(framed) = self.connections.get_mut(at).and_then(|connection| connection.load.framed_mut()) else {
-                continue;
-            };
-            if take(&mut framed.is_unsaid) {
-                framed.borrow(&mut self.spare);
-                framed.control();
+            if let Some(at) = self.connections.next_unsaid() {
                 self.hand_down(now, at, u64::MAX);
             }
         }
     }
 
-    /// Windows may be open again.
-    pub(super) fn open_windows(&mut self, now: Nanos, at: usize) {
-        let framed = framed(&mut self.connections[at]);
-        if framed.shut.is_empty() || framed.engine.window() == 0 {
-            return;
-        }
-        let streams = &self.sendings;
-        let (open, shut) = take(&mut framed.shut).into_iter().partition(|job: &JobId| {
-            let stream = streams.get(*job);
-            stream.is_none_or(|sending| framed.engine.stream_window(sending.stream) != Some(0))
-        });
-        framed.shut = shut;
-        let open: Vec<JobId> = open;
-        #[cfg(test)]
-        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
-            return;
-        }
-        open.into_iter().for_each(|job| self.link.scheduler.on_wait_over(now, job, Why::Stream));
-    }
-
-    /// The window of the response's stream, or its connection, is shut.
-    pub(super) fn on_shut(&mut self, id: JobId, at: usize) {
-        let shut = &mut framed(&mut self.connections[at]).shut;
-        reserve_one(shut);
-        shut.push(id);
-        self.link.scheduler.on_wait(id, Why::Stream);
-    }
-
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
     /// is left.
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        if framed(&mut self.connections[at]).engine.is_http3() {
-            let is_all = self.hand_down_datagrams(now, at, room_bytes);
-            return self.on_handed_down(now, at, is_all);
-        }
         let connection = &mut self.connections[at];
-        if !connection.has_unsent() {
-            framed(connection).give_back(&mut self.spare);
-            return true;
-        }
-        let is_all = connection.hand_down().is_ok();
-        self.on_handed_down(now, at, is_all)
-    }
-
-    fn on_handed_down(&mut self, now: Nanos, at: usize, is_all: bool) -> bool {
-        let has_left = is_all && self.has_left(at);
-        let connection = &mut self.connections[at];
-        let framed = framed(connection);
-        let (framed_id, has_jobs) = (framed.id, framed.jobs > 0);
+        let is_all = match framed(connection).engine.is_http3() {
+            true => self.connections.hand_down_datagrams(now, at, room_bytes),
+            false if connection.has_unsent() => connection.hand_down().is_ok(),
+            false => {
+                self.connections.end_frames(at);
+                return true;
+            }
+        };
+        let framed = self::framed(&mut self.connections[at]);
+        let (has_left, has_jobs) = (is_all && framed.engine.has_left(), framed.jobs > 0);
         if has_left {
-            framed.give_back(&mut self.spare);
             let departed = framed.departing.drain(..);
             self.departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
+            self.connections.end_frames(at);
+        } else if is_all {
+            // The room was used up by what was lost; nobody else would ask for the rest.
+            self.connections.say(at);
         }
+        let connection = &mut self.connections[at];
         if !is_all {
-            self.link.scheduler.on_wait(framed_id, Why::Connection);
+            connection.load.wait(&mut self.link.scheduler);
         }
-        self.charge_control(now, at);
-        self.connections[at].was_full |= !is_all;
-        self.link.settle_framed(now, &mut self.connections[at], has_jobs);
+        // Nobody decides about what was handed down beside responses.
+        let control_bytes = take(&mut self::framed(connection).control_bytes);
+        if control_bytes > 0 {
+            self.link.correct(now, connection.on_sent(control_bytes + connection.record_overhead()));
+        }
+        connection.was_full |= !is_all;
+        self.link.settle_framed(now, connection, has_jobs);
         self.link.note_written(now, at, &mut self.connections);
         is_all
-    }
-
-    /// Charges what was handed down beside responses: nobody decides about those few bytes.
-    fn charge_control(&mut self, now: Nanos, at: usize) {
-        let connection = &mut self.connections[at];
-        let control_bytes = take(&mut framed(connection).control_bytes);
-        if control_bytes > 0 {
-            let charge_bytes = connection.on_sent(control_bytes + connection.record_overhead());
-            self.link.correct(now, charge_bytes);
-        }
-    }
-
-    /// Responses whose last bytes were made and have not left are cut.
-    pub(super) fn cut_framed(&mut self, at: usize, failure: impl Fn() -> Failure) {
-        let Some(framed) = self.connections[at].load.framed_mut() else { return };
-        let cut = framed.departing.drain(..).map(|departure| Departure { failure: Some(failure()), ..departure });
-        self.departures.extend(cut);
-    }
-
-    /// What a connection that closes has to say leaves, if it can.
-    pub(super) fn say_last(&mut self, now: Nanos, at: usize) {
-        if let Some(framed) = self.connections[at].load.framed_mut() {
-            framed.borrow(&mut self.spare);
-            framed.control();
-            self.close_datagrams(now, at);
-            self.hand_down(now, at, u64::MAX);
-            self.forget_datagrams(at);
-        }
     }
 }
 
@@ -213,6 +109,55 @@ impl Framed {
     pub fn new(engine: Engine, id: ConnectionId) -> Framed {
         let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
         Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+    }
+
+    /// Takes what has come over HTTP/2, and makes answers.
+    fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
+        let begin = self.out.len();
+        let session = self.engine.http2().expect("datagrams are received as such");
+        let taken = session.receive(now, bytes, &mut self.out);
+        self.control_bytes += (self.out.len() - begin) as u64;
+        let is_unread = self.out.len() > UNREAD_BYTES_MAX;
+        taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
+    }
+
+    /// It has something to say for itself. Whether it had not before.
+    pub fn begin_unsaid(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_unsaid, true)
+    }
+
+    /// That is said now. Whether it had something to say.
+    pub fn end_unsaid(&mut self) -> bool {
+        take(&mut self.is_unsaid)
+    }
+
+    /// Windows may be open again.
+    pub fn open_windows(&mut self, now: Nanos, sendings: &Sendings, scheduler: &mut Scheduler) {
+        if self.shut.is_empty() || self.engine.window() == 0 {
+            return;
+        }
+        let (open, shut): (Vec<JobId>, Vec<JobId>) = take(&mut self.shut).into_iter().partition(|job| {
+            let sending = sendings.get(*job);
+            sending.is_none_or(|sending| self.engine.stream_window(sending.stream) != Some(0))
+        });
+        self.shut = shut;
+        #[cfg(test)]
+        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
+            return;
+        }
+        open.into_iter().for_each(|job| scheduler.on_wait_over(now, job, Why::Stream));
+    }
+
+    /// The window of a response's stream, or the connection's, is shut.
+    pub fn on_shut(&mut self, id: JobId, scheduler: &mut Scheduler) {
+        reserve_one(&mut self.shut);
+        self.shut.push(id);
+        scheduler.on_wait(id, Why::Stream);
+    }
+
+    /// Responses whose last bytes were made and have not left are cut.
+    pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
+        self.departing.drain(..).map(move |departure| Departure { failure: Some(failure()), ..departure })
     }
 
     /// Another response is on it.
@@ -257,7 +202,7 @@ impl Framed {
     }
 
     /// Appends what it has to say for itself.
-    fn control(&mut self) {
+    pub fn control(&mut self) {
         let begin = self.out.len();
         let Some(session) = self.engine.http2() else { return };
         session.control(&mut self.out);
@@ -265,13 +210,13 @@ impl Framed {
     }
 
     /// Memory for frames, which idle connections have none of.
-    fn borrow(&mut self, spare: &mut Vec<u8>) {
+    pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.out.capacity() == 0 && self.engine.http2().is_some() {
             self.out = take(spare);
         }
     }
 
-    fn give_back(&mut self, spare: &mut Vec<u8>) {
+    pub fn give_back(&mut self, spare: &mut Vec<u8>) {
         if self.out.is_empty() {
             let out = take(&mut self.out);
             if spare.capacity() < out.capacity() {
@@ -282,7 +227,7 @@ impl Framed {
 }
 
 impl<S: Socket> Connection<S> {
-    fn has_unsent(&self) -> bool {
+    pub(super) fn has_unsent(&self) -> bool {
         let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
         self.load.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }

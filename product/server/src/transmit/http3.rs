@@ -13,6 +13,7 @@ use quic::{Datagrams, Incoming, Session};
 use sched::Path;
 use units::Nanos;
 
+use super::connections::OpenConnections;
 use super::flow::Seen;
 use super::framed::framed;
 use super::socket::DatagramSink;
@@ -49,11 +50,81 @@ pub(super) struct Shared {
     spare: Datagrams,
 }
 
-#[cfg(test)]
 impl Shared {
-    /// Connections that wait for room.
-    pub fn waiting(&self) -> usize {
-        self.full.len()
+    /// Owners of those to which time has happened since this was last called.
+    pub fn woken(&mut self) -> std::vec::Drain<'_, u64> {
+        self.woken.drain(..)
+    }
+
+    /// Those whose datagrams wait for room.
+    pub fn full(&self) -> impl Iterator<Item = usize> {
+        self.full.values().copied()
+    }
+
+    /// When the first of them wants to be told the time.
+    pub fn timer(&self) -> Option<Nanos> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// One that wants to be told the time by now.
+    fn due(&self, now: Nanos) -> Option<usize> {
+        self.timers.first().filter(|(timer_at, _)| *timer_at <= now).map(|(_, at)| *at)
+    }
+
+    fn arm(&mut self, at: usize, quic: &mut Quic) {
+        let timer_at = quic.session.timeout();
+        let before = std::mem::replace(&mut quic.timer_at, timer_at);
+        if before != timer_at {
+            if let Some(before) = before {
+                self.timers.remove(&(before, at));
+            }
+            self.timers.extend(timer_at.map(|timer_at| (timer_at, at)));
+        }
+    }
+
+    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.
+    /// Says whether all is gone: nothing is held, and no socket is full.
+    fn hand_down(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        quic: &mut Quic,
+        socket: &mut impl DatagramSink,
+        room_bytes: u64,
+    ) -> bool {
+        let mut out = quic.unsent.take().map_or_else(|| take(&mut self.spare), |unsent| *unsent);
+        let unsent_bytes = out.bytes() as u64;
+        let mut sent = if out.is_empty() { Ok(()) } else { socket.send(&mut out) };
+        if !is_full(&sent) {
+            // What was made before has left, and nothing waits.
+            out.clear();
+            let room_bytes = room_bytes.saturating_sub(unsent_bytes);
+            quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
+            sent = socket.send(&mut out);
+        }
+        if is_full(&sent) && !out.is_empty() {
+            quic.unsent = Some(Box::new(out));
+            if quic.full.is_none() {
+                quic.full = Some(self.full_count);
+                self.full.insert(self.full_count, at);
+                self.full_count += 1;
+            }
+        } else {
+            out.clear();
+            self.spare = out;
+        }
+        self.arm(at, quic);
+        quic.is_done()
+    }
+
+    /// Nothing reminds of it any more.
+    fn forget(&mut self, at: usize, quic: &mut Quic) {
+        if let Some(timer_at) = quic.timer_at.take() {
+            self.timers.remove(&(timer_at, at));
+        }
+        if let Some(number) = quic.full.take() {
+            self.full.remove(&number);
+        }
     }
 }
 
@@ -77,9 +148,34 @@ impl Quic {
         }
     }
 
+    /// Its client is told that the connection ends, if that was not done.
+    pub fn close(&mut self, now: Nanos) {
+        if !self.session.is_closing() {
+            self.session.close(now, NO_ERROR, "");
+        }
+    }
+
     /// All that was given has been made and has left, as far as is known.
-    fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.unsent.is_none() && !self.session.is_held()
+    }
+}
+
+impl<S: Socket> OpenConnections<S> {
+    /// Hands down what a connection has and so much more, where it is one of HTTP/3; says whether all is gone.
+    pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
+        let (connection, shared) = self.with_datagrams(at);
+        let Some(socket) = connection.socket.quic() else { return true };
+        let quic = quic(connection.load.framed_mut().expect("it speaks HTTP/3"));
+        shared.hand_down(now, at, quic, socket, room_bytes)
+    }
+
+    /// Nothing reminds of it any more.
+    pub(super) fn forget_datagrams(&mut self, at: usize) {
+        let (connection, shared) = self.with_datagrams(at);
+        if let Some(quic) = framed(connection).engine.http3() {
+            shared.forget(at, quic);
+        }
     }
 }
 
@@ -93,52 +189,27 @@ impl<S: Socket> Transmitter<S> {
         self.on_stirred(now, at);
     }
 
-    /// Owners of the connections to which time has happened since this was last called.
-    pub fn woken(&mut self) -> std::vec::Drain<'_, u64> {
-        self.shared.woken.drain(..)
-    }
-
-    /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
-    pub fn is_full_at(&self, number: u64) -> bool {
-        self.shared.full.values().map(|at| &self.connections[*at]).any(|connection| connection.number_below() == number)
-    }
-
     /// Their sockets take datagrams again.
     pub fn on_datagram_room(&mut self, now: Nanos) {
-        for at in take(&mut self.shared.full).into_values() {
+        for at in take(&mut self.connections.datagrams.full).into_values() {
             quic(framed(&mut self.connections[at])).full = None;
             self.on_writable(now, at);
         }
     }
 
-    /// So many bytes of UDP payload left in so many datagrams beside all connections, and are charged.
-    pub fn on_sent_beside(&mut self, now: Nanos, framing: units::wire::Framing, datagrams: u64, bytes: u64) {
-        if datagrams > 0 {
-            let charge_bytes = bytes + datagrams * framing.header_bytes;
-            self.link.correct(now, charge_bytes);
-        }
-    }
-
-    /// When the first of them wants to be told the time.
-    pub(super) fn timer(&self) -> Option<Nanos> {
-        self.shared.timers.first().map(|(at, _)| *at)
-    }
-
     /// Tells the time to those that wait for it; those for whom this turn has none left have it in the next.
     pub(super) fn tell_time(&mut self, began_at: Nanos, clock: &impl Fn() -> Nanos) {
-        let due = |timers: &BTreeSet<(Nanos, usize)>| timers.first().filter(|(at, _)| *at <= began_at).copied();
-        while let Some((_, at)) = due(&self.shared.timers) {
+        while let Some(at) = self.connections.datagrams.due(began_at) {
             let now = clock();
             if now - began_at >= TURN_FOR {
                 return;
             }
-            let connection = &mut self.connections[at];
-            let owner = connection.owner;
+            let (connection, shared) = self.connections.with_datagrams(at);
+            shared.woken.push(connection.owner);
             let quic = quic(framed(connection));
             if let Err(broken) = quic.session.on_timeout(now) {
                 quic.broken = Some(broken);
             }
-            self.shared.woken.push(owner);
             self.on_stirred(now, at);
         }
     }
@@ -146,92 +217,21 @@ impl<S: Socket> Transmitter<S> {
     /// Something has happened to it: windows may be open, what was held may go, and it may have something to say.
     fn on_stirred(&mut self, now: Nanos, at: usize) {
         let connection = &mut self.connections[at];
-        let quic = quic(connection.load.framed_mut().expect("it speaks HTTP/3"));
+        let several = connection.load.framed_mut().expect("it speaks HTTP/3");
+        let quic = quic(several);
         let seen = quic.seen(now);
         if let Some(socket) = connection.socket.quic() {
             socket.see(seen);
         }
         let may_go = quic.is_done();
-        self.open_windows(now, at);
-        if may_go && self.is_blocked(at) {
+        several.open_windows(now, &self.sendings, &mut self.link.scheduler);
+        if may_go && self.connections[at].load.is_blocked(&self.link.scheduler) {
             self.on_writable(now, at);
         } else {
-            self.say(at);
+            self.connections.say(at);
         }
-        self.arm(at);
-    }
-
-    fn arm(&mut self, at: usize) {
-        let quic = quic(framed(&mut self.connections[at]));
-        let timer_at = quic.session.timeout();
-        let before = std::mem::replace(&mut quic.timer_at, timer_at);
-        if before != timer_at {
-            if let Some(before) = before {
-                self.shared.timers.remove(&(before, at));
-            }
-            self.shared.timers.extend(timer_at.map(|timer_at| (timer_at, at)));
-        }
-    }
-
-    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.
-    /// Says whether all is gone: nothing is held, and no socket is full.
-    pub(super) fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
-        let connection = &mut self.connections[at];
-        let Some(socket) = connection.socket.quic() else { return true };
-        let quic = quic(connection.load.framed_mut().expect("it speaks HTTP/3"));
-        let mut out = quic.unsent.take().map_or_else(|| take(&mut self.shared.spare), |unsent| *unsent);
-        let unsent_bytes = out.bytes() as u64;
-        let mut sent = if out.is_empty() { Ok(()) } else { socket.send(&mut out) };
-        if !is_full(&sent) {
-            // What was made before has left, and nothing waits.
-            out.clear();
-            let room_bytes = room_bytes.saturating_sub(unsent_bytes);
-            quic.session.make(now, usize::try_from(room_bytes).unwrap_or(usize::MAX), &mut out);
-            sent = socket.send(&mut out);
-        }
-        if is_full(&sent) && !out.is_empty() {
-            quic.unsent = Some(Box::new(out));
-            if quic.full.is_none() {
-                quic.full = Some(self.shared.full_count);
-                self.shared.full.insert(self.shared.full_count, at);
-                self.shared.full_count += 1;
-            }
-        } else {
-            out.clear();
-            self.shared.spare = out;
-        }
-        let (is_done, is_left) = (quic.is_done(), quic.session.waiting_bytes() > 0);
-        if is_done && is_left {
-            // The room was used up by what was lost; nobody else would ask for the rest.
-            self.say(at);
-        }
-        self.arm(at);
-        is_done
-    }
-
-    /// Whether a response whose last bytes were given has left.
-    pub(super) fn has_left(&mut self, at: usize) -> bool {
-        let quic = framed(&mut self.connections[at]).engine.http3();
-        quic.is_none_or(|quic| quic.is_done() && quic.session.waiting_bytes() == 0)
-    }
-
-    /// The connection ends here: its client is told, if that was not done.
-    pub(super) fn close_datagrams(&mut self, now: Nanos, at: usize) {
-        if let Some(quic) = framed(&mut self.connections[at]).engine.http3()
-            && !quic.session.is_closing()
-        {
-            quic.session.close(now, NO_ERROR, "");
-        }
-    }
-
-    /// Nothing reminds of it any more.
-    pub(super) fn forget_datagrams(&mut self, at: usize) {
-        if let Some(timer_at) = framed(&mut self.connections[at]).engine.http3().and_then(|quic| quic.timer_at.take()) {
-            self.shared.timers.remove(&(timer_at, at));
-        }
-        if let Some(number) = framed(&mut self.connections[at]).engine.http3().and_then(|quic| quic.full.take()) {
-            self.shared.full.remove(&number);
-        }
+        let (connection, shared) = self.connections.with_datagrams(at);
+        shared.arm(at, self::quic(framed(connection)));
     }
 }
 

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use sched::{JobId, Scheduler, Why};
 use units::Nanos;
 
-use super::{Socket, Transmitter};
-
 /// What each client may be sent.
 pub trait ClientRate: Send + Sync {
     /// So many bytes were sent to it, which may be none; gives when it may be sent more, if that is not now.
@@ -17,7 +15,7 @@ pub trait ClientRate: Send + Sync {
 
 /// The limit, and the jobs that wait for it, each once.
 #[derive(Default)]
-pub(super) struct Limit {
+pub struct Limit {
     rate: Option<Arc<dyn ClientRate>>,
     /// By the instant they may go on, then by their numbers.
     waiting: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
@@ -68,17 +66,5 @@ impl Limit {
     /// When the next may go on.
     pub fn timeout(&self) -> Option<Nanos> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
-    }
-}
-
-impl<S: Socket> Transmitter<S> {
-    /// The same, with a limit on what each client is sent.
-    pub fn with_client_rate(self, rate: Option<Arc<dyn ClientRate>>) -> Transmitter<S> {
-        Transmitter { limit: Limit::new(rate), ..self }
-    }
-
-    /// Whether this client may be sent more now.
-    pub fn allows(&self, now: Nanos, client: u32) -> bool {
-        self.limit.allows(client, now)
     }
 }

@@ -24,7 +24,7 @@ pub struct Link {
     /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
     pub(super) observer: Option<Observer>,
     pub(super) unacknowledged: Unacknowledged,
-    pub(super) notices: Vec<Notice>,
+    notices: Vec<Notice>,
     cross_noticed_at: Option<Nanos>,
 }
 
@@ -34,7 +34,7 @@ fn told(rate: Rate) -> Bounds {
 }
 
 impl Link {
-    pub(super) fn new(scheduler: Scheduler, gauge: Option<Gauge>) -> Link {
+    pub fn new(scheduler: Scheduler, gauge: Option<Gauge>) -> Link {
         Link {
             observer: scheduler.pacer().pace().rate.map(|rate| Observer::new(told(rate))),
             scheduler,
@@ -44,6 +44,25 @@ impl Link {
             notices: Vec::new(),
             cross_noticed_at: None,
         }
+    }
+
+    /// The same, with an uplink whose rate is searched between these, or known from a queue.
+    pub fn with_bounds(self, bounds: Option<Bounds>) -> Link {
+        Link { observer: bounds.map(Observer::new), ..self }
+    }
+
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// To tell it of clients, classes and wishes; it is asked for grants here alone.
+    pub fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    /// What an operator should know, since this was last called.
+    pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
+        self.notices.drain(..)
     }
 
     /// We decide what leaves and when; how fast may not be known yet.
@@ -89,7 +108,7 @@ impl Link {
     }
 
     /// Looks after the queue below; to be called about once a second while anything is sent.
-    pub(super) fn check(&mut self, now: Nanos, connections: &OpenConnections<impl Socket>) {
+    pub fn check(&mut self, now: Nanos, connections: &OpenConnections<impl Socket>) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.scheduler.set_pace(now, Some(rate));
             self.observer = self.observer.take().map(|observer| observer.from(rate));
@@ -166,8 +185,11 @@ impl Link {
         for at in self.unacknowledged.begin_round() {
             let connection = &mut connections[at];
             let may_look = !is_searching || connection.was_full || self.unacknowledged.spend_look_in_turn();
-            if may_look {
-                self.look_at(now, connection);
+            if may_look && matches!(connection.load, Load::Single(None)) {
+                let look = connection.look_on(now);
+                self.observe(now, connection.client, look);
+            } else if may_look {
+                self.settle(now, connection);
             } else if !std::mem::replace(&mut is_spent, true) {
                 self.unacknowledged.go_on_with(connection.listed);
             }
@@ -175,14 +197,6 @@ impl Link {
                 self.unlist(at, connections);
             }
         }
-    }
-
-    fn look_at(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
-        if !matches!(connection.load, Load::Single(None)) {
-            return self.settle(now, connection);
-        }
-        let look = connection.look_on(now);
-        self.observe(now, connection.client, look);
     }
 
     /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
@@ -280,7 +294,7 @@ impl Link {
     }
 
     /// So many wire bytes left that no grant covered.
-    pub(super) fn correct(&mut self, now: Nanos, charge_bytes: u64) {
+    pub fn correct(&mut self, now: Nanos, charge_bytes: u64) {
         if self.is_paced() {
             let is_gauged = self.is_gauged();
             self.scheduler.pacer_mut().on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, is_gauged);

@@ -28,7 +28,6 @@ mod reads;
 mod secure;
 mod sending;
 mod sendings;
-mod shrink;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -38,12 +37,12 @@ mod write;
 pub use body::{Available, Body, Piece};
 #[cfg(test)]
 pub use connection::BYTES as CONNECTION_BYTES;
+pub use connections::OpenConnections;
 pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
 pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};
-pub use limit::ClientRate;
-use limit::Limit;
+pub use limit::{ClientRate, Limit};
 pub use line_feedback::{Line, is_fast};
 pub use link::Link;
 pub use mark::{Bands, Marker};
@@ -51,26 +50,17 @@ pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
 pub use pipe::{PIPE_BYTES_MAX, Pipe};
 pub use producing::Producer;
+pub use reads::Reads;
 pub use secure::Down;
+pub use sendings::Sendings;
 pub use socket::{Shared, has_room};
 pub use socket::{Sink, Socket, Status, Stream, TcpSocket, Transport};
 
 pub use write::Room;
 
-use std::collections::VecDeque;
-
 use connection::Load;
-use connections::OpenConnections;
-use line_feedback::Observer;
-use reads::Reads;
-use sched::classes::ClassSpec;
-use sched::line::Bounds;
-use sched::{JobId, Scheduler};
-use sending::Sending;
-use sendings::Sendings;
+use sched::JobId;
 use units::Nanos;
-
-use crate::storage::Storage;
 
 /// How long a turn may take before events are looked at again; one system call more where a disk is slow.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
@@ -96,7 +86,7 @@ pub struct Departure {
     /// The number of its stream, where its connection has several.
     pub stream: u32,
     pub sent_bytes: u64,
-    /// Of those, what [`Transmitter::untold_bytes`] has not told.
+    /// Of those, what [`Sendings::untold_bytes`] has not told.
     pub untold_bytes: u64,
     /// `None` when every byte was handed to the kernel.
     pub failure: Option<Failure>,
@@ -105,85 +95,42 @@ pub struct Departure {
     pub ended_at: Nanos,
 }
 
+/// The order of responses and the way out for them, over owners of what it takes.
 pub struct Transmitter<S: Socket> {
-    link: Link,
-    marker: Option<Marker>,
+    pub link: Link,
+    pub connections: OpenConnections<S>,
+    pub sendings: Sendings,
+    pub reads: Reads,
+    pub limit: Limit,
+    /// Where the kernel is to order packets.
+    pub marker: Option<Marker>,
     patience: Patience,
-    limit: Limit,
-    reads: Reads,
-    sendings: Sendings,
-    /// All connections.
-    connections: OpenConnections<S>,
-    /// Connections that have something to say for themselves.
-    unsaid: VecDeque<usize>,
-    /// Memory for frames.
-    spare: Vec<u8>,
-    shared: http3::Shared,
     departures: Vec<Departure>,
 }
 
 impl<S: Socket> Transmitter<S> {
-    pub fn new(scheduler: Scheduler, gauge: Option<Gauge>, patience: Patience) -> Transmitter<S> {
+    /// Without marks, a limit, and files.
+    pub fn new(link: Link, patience: Patience) -> Transmitter<S> {
         Transmitter {
-            link: Link::new(scheduler, gauge),
+            link,
+            connections: OpenConnections::default(),
+            sendings: Sendings::default(),
+            reads: Reads::default(),
+            limit: Limit::default(),
             marker: None,
             patience,
-            limit: Limit::default(),
-            reads: Reads::default(),
-            sendings: Sendings::default(),
-            connections: OpenConnections::new(),
-            unsaid: VecDeque::new(),
-            spare: Vec::new(),
-            shared: http3::Shared::default(),
             departures: Vec::new(),
         }
     }
 
-    /// The same, its packets marked for the kernel to order.
-    pub fn with_marker(self, marker: Option<Marker>) -> Transmitter<S> {
-        Transmitter { marker, ..self }
-    }
-
-    /// The same, with files from there.
-    pub fn with_storage(self, storage: impl Storage + Send + 'static) -> Transmitter<S> {
-        Transmitter { reads: Reads::from(storage), ..self }
-    }
-
-    pub fn storage(&mut self) -> &mut dyn Storage {
-        &mut *self.reads.storage
-    }
-
-    /// The same, with an uplink whose rate is searched between these, or known from a queue.
-    pub fn with_bounds(mut self, bounds: Option<Bounds>) -> Transmitter<S> {
-        self.link.observer = bounds.map(Observer::new);
-        self
-    }
-
-    pub fn link(&self) -> &Link {
-        &self.link
-    }
-
-    pub fn scheduler(&self) -> &Scheduler {
-        &self.link.scheduler
-    }
-
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
-        let is_timed = self.timer().is_some() || self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
+        let is_look_due = self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
         self.link.scheduler.jobs().is_empty()
             && self.departures.is_empty()
             && self.reads.is_idle()
-            && self.unsaid.is_empty()
-            && !is_timed
-    }
-
-    /// From now on this index is another client's, of this weight.
-    pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
-        self.link.scheduler.replace_classes(now, specs);
-    }
-
-    pub fn on_client(&mut self, client: u32, weight: u8) {
-        self.link.scheduler.on_client(client, weight);
+            && self.connections.timeout().is_none()
+            && !is_look_due
     }
 
     /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
@@ -212,54 +159,27 @@ impl<S: Socket> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.send_timeout().into_iter().chain(self.link.unacknowledged.look_at()).min()
+        let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), self.link.unacknowledged.look_at());
+        [grant_at, self.limit.timeout(), self.connections.timeout(), look_at].into_iter().flatten().min()
     }
 
-    /// The same without looks at what is acknowledged.
-    fn send_timeout(&self) -> Option<Nanos> {
-        let unsaid_at = (!self.unsaid.is_empty()).then_some(Nanos::ZERO);
-        let times = [self.link.scheduler.poll_timeout(), self.limit.timeout(), self.timer(), unsaid_at];
-        times.into_iter().flatten().min()
+    /// Responses that its tables have room for.
+    pub fn slots(&self) -> usize {
+        self.link.scheduler.jobs().slots().max(self.sendings.capacity())
     }
 
-    /// What was sent of a response since this was last asked, or since it was dispatched.
-    pub fn untold_bytes(&mut self, id: JobId) -> u64 {
-        self.sendings.get_mut(id).map_or(0, Sending::tell)
-    }
-
-    /// Looks after the queue below; to be called about once a second while anything is sent.
-    pub fn check_queue(&mut self, now: Nanos) {
-        self.link.check(now, &self.connections);
-    }
-
-    /// What an operator should know, since this was last called.
-    pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
-        self.link.notices.drain(..)
-    }
-
-    /// Nothing was sent for so long, through no fault of the readers.
-    pub fn on_pause(&mut self, paused: Nanos) {
-        self.connections.iter_mut().for_each(|connection| connection.excuse(paused));
-    }
-
-    /// Responses to which a producer may push again that was told to stop, since this was last asked.
-    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
-        self.reads.refills.drain(..)
+    /// Gives back what tables have behind the last one in use.
+    pub fn shrink(&mut self) {
+        let slots = self.link.scheduler.shrink();
+        self.sendings.truncate(slots);
+        self.connections.shrink();
+        self.link.unacknowledged.shrink();
+        self.departures.shrink_to_fit();
     }
 
     /// The responses that ended since this was last called.
     pub fn departures(&mut self) -> std::vec::Drain<'_, Departure> {
         self.departures.drain(..)
-    }
-
-    /// Tells a policy that looks at paths how this one is now.
-    fn ask_path(&mut self, id: JobId) {
-        if !self.link.scheduler.order().needs_path() {
-            return;
-        }
-        if let Some(sending) = self.sendings.get_mut(id) {
-            self.link.scheduler.on_path(id, sending.ask_path(&self.connections[sending.connection()]));
-        }
     }
 
     fn depart(&mut self, now: Nanos, id: JobId, failure: Option<Failure>) {

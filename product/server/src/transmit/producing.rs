@@ -24,7 +24,7 @@ impl<S: Socket> Producer<'_, S> {
     }
 
     /// Takes as much as there is room for, and gives how many bytes; where those are not all, the response will be among
-    /// [`Transmitter::refills`]. `None` where it has departed, or departs since this is more than was announced.
+    /// [`super::Reads::refills`]. `None` where it has departed, or departs since this is more than was announced.
     pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
         let taken = self.pipe()?.push(bytes);
         match taken {

@@ -1,6 +1,6 @@
 //! Where bodies are read from. A response whose next bytes are not in memory waits for another thread.
 
-use sched::{JobId, Why};
+use sched::{JobId, Scheduler, Why};
 use units::Nanos;
 
 use super::sending::Sending;
@@ -8,13 +8,13 @@ use super::{Failure, Socket, Transmitter};
 use crate::storage::{InMemory, ReadDone, Storage};
 
 /// The storage, the reads aside that have not ended, and what producers are to be told.
-pub(super) struct Reads {
-    pub storage: Box<dyn Storage + Send>,
+pub struct Reads {
+    storage: Box<dyn Storage + Send>,
     under_way: usize,
     /// Ended ones, in memory that is kept.
     done: Vec<ReadDone>,
     /// Responses whose producers have room again.
-    pub refills: Vec<JobId>,
+    refills: Vec<JobId>,
 }
 
 impl Default for Reads {
@@ -32,25 +32,32 @@ impl Reads {
         self.under_way == 0
     }
 
-    /// Has what a response sends next read aside.
-    fn begin(&mut self, sending: &Sending, client: u32) -> Result<(), Failure> {
+    pub fn storage(&mut self) -> &mut dyn Storage {
+        &mut *self.storage
+    }
+
+    /// Responses to which a producer may push again that was told to stop, since this was last asked.
+    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
+        self.refills.drain(..)
+    }
+
+    /// The producer of a response has room again.
+    pub(super) fn on_room(&mut self, job: Option<JobId>) {
+        self.refills.extend(job);
+    }
+
+    /// The next bytes of a response are not in memory: somebody else waits for the disk.
+    pub(super) fn begin(&mut self, sending: &Sending, client: u32, scheduler: &mut Scheduler) -> Result<(), Failure> {
         let (entry, range) = sending.outgoing.absent();
         let asked = self.storage.read_aside(sending.id, client, entry, range);
-        self.under_way += usize::from(asked.is_ok());
-        asked.map_err(|error| Failure::unreadable(entry, error))
+        asked.map_err(|error| Failure::unreadable(entry, error))?;
+        self.under_way += 1;
+        scheduler.on_wait(sending.id, Why::Disk);
+        Ok(())
     }
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// The next bytes are not in memory: somebody else waits for the disk.
-    pub(super) fn read_aside(&mut self, now: Nanos, id: JobId) {
-        let sending = &self.sendings[id];
-        match self.reads.begin(sending, self.connections[sending.connection()].client) {
-            Ok(()) => self.link.scheduler.on_wait(id, Why::Disk),
-            Err(failure) => self.abort(now, id, failure),
-        }
-    }
-
     /// Takes what was read aside.
     pub(super) fn take_reads(&mut self, now: Nanos) {
         if self.reads.is_idle() {

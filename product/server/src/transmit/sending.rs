@@ -1,4 +1,4 @@
-use sched::{JobId, Path};
+use sched::{JobId, Scheduler};
 use units::Nanos;
 
 use super::connection::Connection;
@@ -11,7 +11,7 @@ use crate::storage::ReadDone;
 const PATH_BYTES: u32 = 64 << 10;
 
 /// A response that is being sent.
-pub(super) struct Sending {
+pub struct Sending {
     pub id: JobId,
     /// The place of its connection.
     connection: u32,
@@ -91,10 +91,10 @@ impl Sending {
         }
     }
 
-    /// Asks the kernel about the path.
-    pub fn ask_path(&mut self, connection: &Connection<impl Socket>) -> Path {
+    /// Tells a policy that looks at paths how this one is now.
+    pub fn tell_path(&mut self, connection: &Connection<impl Socket>, scheduler: &mut Scheduler) {
         self.asked_at_bytes = self.sent_bytes as u32;
-        connection.socket.status().path
+        scheduler.on_path(self.id, connection.socket.status().path);
     }
 
     /// Whether so much was sent since the kernel was last asked that the path may have changed.

@@ -8,7 +8,7 @@ use super::sending::Sending;
 /// The responses that are being sent, by their jobs. Nobody can go through all of them: what happens to one connection costs its own
 /// responses, which the scheduler knows ([`sched::Jobs::on`]), and not those of others.
 #[derive(Default)]
-pub(super) struct Sendings {
+pub struct Sendings {
     by_slot: Vec<Option<Sending>>,
     /// How often one was looked up.
     #[cfg(test)]
@@ -16,26 +16,31 @@ pub(super) struct Sendings {
 }
 
 impl Sendings {
-    pub fn put(&mut self, sending: Sending) {
+    pub(super) fn put(&mut self, sending: Sending) {
         let slot = sending.id.slot();
         grow_to(&mut self.by_slot, slot + 1, || None);
         self.by_slot[slot] = Some(sending);
     }
 
     /// `None` for one that has departed.
-    pub fn get(&self, id: JobId) -> Option<&Sending> {
+    pub(super) fn get(&self, id: JobId) -> Option<&Sending> {
         self.note_look();
         self.by_slot.get(id.slot())?.as_ref().filter(|sending| sending.id == id)
     }
 
-    pub fn get_mut(&mut self, id: JobId) -> Option<&mut Sending> {
+    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Sending> {
         self.note_look();
         self.by_slot.get_mut(id.slot())?.as_mut().filter(|sending| sending.id == id)
     }
 
-    pub fn take(&mut self, id: JobId) -> Sending {
+    pub(super) fn take(&mut self, id: JobId) -> Sending {
         self.note_look();
         self.by_slot[id.slot()].take_if(|sending| sending.id == id).expect("a job departs once")
+    }
+
+    /// What was sent of a response since this was last asked, or since it was dispatched.
+    pub fn untold_bytes(&mut self, id: JobId) -> u64 {
+        self.get_mut(id).map_or(0, Sending::tell)
     }
 
     pub fn capacity(&self) -> usize {
@@ -43,13 +48,13 @@ impl Sendings {
     }
 
     /// Nobody has a slot from this one on.
-    pub fn truncate(&mut self, slots: usize) {
+    pub(super) fn truncate(&mut self, slots: usize) {
         self.by_slot.truncate(slots);
         self.by_slot.shrink_to_fit();
     }
 
     #[cfg(test)]
-    pub fn looks(&self) -> u64 {
+    pub(super) fn looks(&self) -> u64 {
         self.looks.get()
     }
 

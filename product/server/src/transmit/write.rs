@@ -1,12 +1,14 @@
 //! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
 //! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
 
-use sched::{Grant, JobId, Progress, Why};
+use sched::{Grant, JobId, Progress, Scheduler, Why};
 use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
 use super::connection::{Connection, Load};
-use super::{Failure, Outgoing, Pipe, Sent, Socket, Transmitter};
+use super::framed::framed;
+use super::sending::Sending;
+use super::{Failure, Link, Marker, Outgoing, Pipe, Sent, Socket, Transmitter};
 use crate::storage::Storage;
 
 /// Records that are sealed before they are handed down, where there is no pace: 64 KB in one system call. Paced it is one: what is sealed
@@ -52,7 +54,13 @@ impl<S: Socket> Connection<S> {
     /// Writes what there is room for: into the socket, or as frames that are handed down behind the last of them. Records of frames are made
     /// then, and counted here.
     /// Gives how many of what was sent are bytes of frames.
-    fn write(&mut self, stream: u32, outgoing: &mut Outgoing, storage: &mut dyn Storage, room: Room) -> (Sent, u64) {
+    pub(super) fn write(
+        &mut self,
+        stream: u32,
+        outgoing: &mut Outgoing,
+        storage: &mut dyn Storage,
+        room: Room,
+    ) -> (Sent, u64) {
         let overhead_bytes = self.record_overhead();
         let (sent, frames_bytes) = match &mut self.load {
             Load::Single(_) => match self.socket.tcp() {
@@ -70,6 +78,50 @@ impl<S: Socket> Connection<S> {
         self.on_sent(sent.carried_bytes);
         (sent, frames_bytes)
     }
+
+    /// The connection takes no more, of any response.
+    fn on_full(&mut self, scheduler: &mut Scheduler) {
+        self.was_full = true;
+        self.load.wait(scheduler);
+    }
+
+    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does. The marker is that of packets which
+    /// the kernel orders.
+    fn room(&self, grant: Grant, sending: &Sending, marker: Option<&Marker>, link: &Link) -> Room {
+        let segment_bytes = self.framing().segment_bytes;
+        let burst = marker.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
+        let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), self.record_overhead());
+        if let Load::Framed(framed) = &self.load {
+            let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
+            return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
+        }
+        if overhead_bytes == 0 || sending.outgoing.is_sealed {
+            let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
+            return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
+        }
+        // Under TLS segments are not those of the response's own bytes.
+        let most_bytes = link.scheduler.pacer().pace().grant_bytes(self.framing()).min(burst_bytes);
+        let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
+        let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
+        match link.has_pace() || burst.is_some() {
+            true => Room::paced(u64::MAX, room_bytes),
+            false => Room::unpaced(room_bytes),
+        }
+    }
+}
+
+impl Sent {
+    /// So much was handed down of a job, and the link is charged for it.
+    pub(super) fn charge(&self, now: Nanos, id: JobId, scheduler: &mut Scheduler) -> Progress {
+        let carried = sched::Sent { content_bytes: self.bytes, carried_bytes: self.carried_bytes };
+        let progress = scheduler.on_sent(now, id, carried);
+        if !self.is_whole || progress.is_departed() {
+            return progress;
+        }
+        // How much it would be was not known.
+        scheduler.on_end(id);
+        Progress::Departed
+    }
 }
 
 impl<S: Socket> Transmitter<S> {
@@ -79,7 +131,8 @@ impl<S: Socket> Transmitter<S> {
         if !self.may_send(now, grant.job, at) {
             return;
         }
-        let mut room = self.room(at, grant);
+        let marker = self.marker.as_ref().filter(|_| !self.link.is_paced());
+        let mut room = self.connections[at].room(grant, &self.sendings[grant.job], marker, &self.link);
         let framed_id = self.connections[at].load.framed().map(|framed| framed.id);
         let mut next = Some(grant.job);
         while let Some(id) = next.take() {
@@ -101,14 +154,16 @@ impl<S: Socket> Transmitter<S> {
     fn send_some(&mut self, now: Nanos, id: JobId, at: usize, room: Room) -> Option<u64> {
         let sending = &mut self.sendings[id];
         let (stream, mut outgoing) = (sending.stream, std::mem::take(&mut sending.outgoing));
-        let (sent, frames_bytes) = self.write(now, at, stream, &mut outgoing, room);
+        let connection = &mut self.connections[at];
+        let (sent, frames_bytes) = connection.write(stream, &mut outgoing, self.reads.storage(), room);
+        self.limit.spend(connection.client, sent.carried_bytes, now);
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
         let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
-        self.reads.refills.extend(has_room_again.then_some(id));
+        self.reads.on_room(has_room_again.then_some(id));
         let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
-        let progress = self.charge(now, id, &sent);
+        let progress = sent.charge(now, id, &mut self.link.scheduler);
         let has_room = sent.has_room;
         if self.connections[at].load.framed().is_none() {
             self.on_sent_alone(now, id, at, sent.carried_bytes, progress);
@@ -116,15 +171,18 @@ impl<S: Socket> Transmitter<S> {
         match sent.failure {
             // A failure behind the last byte is the connection's.
             _ if progress.is_departed() && self.connections[at].load.framed().is_some() => self.depart(now, id, None),
-            Some(Failure::Blocked) => self.on_full(at),
-            Some(Failure::Absent) => self.read_aside(now, id),
+            Some(Failure::Blocked) => self.connections[at].on_full(&mut self.link.scheduler),
+            Some(Failure::Absent) => {
+                let begun = self.reads.begin(&self.sendings[id], self.connections[at].client, &mut self.link.scheduler);
+                begun.err().into_iter().for_each(|failure| self.abort(now, id, failure));
+            }
             Some(Failure::Pending) => self.link.scheduler.on_wait(id, Why::Source),
-            Some(Failure::Shut) => self.on_shut(id, at),
+            Some(Failure::Shut) => framed(&mut self.connections[at]).on_shut(id, &mut self.link.scheduler),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),
             // Nothing is left to be made of what is not all sent.
             None if has_room => self.abort(now, id, Failure::Disconnected),
-            None if is_path_old => self.ask_path(id),
+            None if is_path_old => self.sendings[id].tell_path(&self.connections[at], &mut self.link.scheduler),
             None => {}
         }
         has_room.then_some(frames_bytes)
@@ -147,37 +205,12 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
-    /// Writes what there is room for of a response, and books it for its connection and its client.
-    pub(super) fn write(
-        &mut self,
-        now: Nanos,
-        at: usize,
-        stream: u32,
-        outgoing: &mut Outgoing,
-        room: Room,
-    ) -> (Sent, u64) {
-        let connection = &mut self.connections[at];
-        let (sent, frames_bytes) = connection.write(stream, outgoing, &mut *self.reads.storage, room);
-        self.limit.spend(connection.client, sent.carried_bytes, now);
-        (sent, frames_bytes)
-    }
-
-    /// So much was handed down of a job, and the link is charged for it.
-    pub(super) fn charge(&mut self, now: Nanos, id: JobId, sent: &Sent) -> Progress {
-        let carried = sched::Sent { content_bytes: sent.bytes, carried_bytes: sent.carried_bytes };
-        let progress = self.link.scheduler.on_sent(now, id, carried);
-        if !sent.is_whole || progress.is_departed() {
-            return progress;
-        }
-        // How much it would be was not known.
-        self.link.scheduler.on_end(id);
-        Progress::Departed
-    }
-
     /// Whether a granted response can be sent now; if so, its packets are marked.
     fn may_send(&mut self, now: Nanos, id: JobId, at: usize) -> bool {
-        if self.is_ordered_below() && !self.connections[at].socket.has_room() {
-            self.on_full(at);
+        // The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
+        let is_ordered_below = self.marker.is_some() && !self.link.is_paced();
+        if is_ordered_below && !self.connections[at].socket.has_room() {
+            self.connections[at].on_full(&mut self.link.scheduler);
             return false;
         }
         let connection = &mut self.connections[at];
@@ -192,45 +225,5 @@ impl<S: Socket> Transmitter<S> {
             );
         }
         true
-    }
-
-    /// The connection takes no more, of any response.
-    fn on_full(&mut self, at: usize) {
-        let connection = &mut self.connections[at];
-        connection.was_full = true;
-        match &connection.load {
-            Load::Single(job) => job.iter().for_each(|job| self.link.scheduler.on_wait(*job, Why::Connection)),
-            Load::Framed(framed) => self.link.scheduler.on_wait(framed.id, Why::Connection),
-        }
-    }
-
-    /// The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
-    fn is_ordered_below(&self) -> bool {
-        self.marker.is_some() && !self.link.is_paced()
-    }
-
-    /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does.
-    fn room(&self, at: usize, grant: Grant) -> Room {
-        let (connection, sending) = (&self.connections[at], &self.sendings[grant.job]);
-        let segment_bytes = connection.framing().segment_bytes;
-        let burst = self.marker.as_ref().filter(|_| self.is_ordered_below());
-        let burst = burst.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
-        let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), connection.record_overhead());
-        if let Load::Framed(framed) = &connection.load {
-            let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
-            return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
-        }
-        if overhead_bytes == 0 || sending.outgoing.is_sealed {
-            let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
-            return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
-        }
-        // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = self.link.scheduler.pacer().pace().grant_bytes(connection.framing()).min(burst_bytes);
-        let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
-        let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
-        match self.link.has_pace() || burst.is_some() {
-            true => Room::paced(u64::MAX, room_bytes),
-            false => Room::unpaced(room_bytes),
-        }
     }
 }

@@ -111,17 +111,17 @@ impl<N: Net> Worker<N> {
             None if socket.is_quic() => ChannelKind::Quic,
             None => ChannelKind::Tcp,
         };
-        self.transmitter.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
+        self.transmitter.connections.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
         let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
+        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
         at
     }
 
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let Some(socket) = self.transmitter.socket(at).tcp() else { return };
+        let Some(socket) = self.transmitter.connections.socket(at).tcp() else { return };
         if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);

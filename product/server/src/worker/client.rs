@@ -65,7 +65,7 @@ impl<N: Net> Worker<N> {
         match self.admission.enter(self.timers.now(), address) {
             Ok(admitted) => {
                 if let Some(weight) = admitted.weight {
-                    self.transmitter.on_client(admitted.client, weight);
+                    self.transmitter.link.scheduler_mut().on_client(admitted.client, weight);
                 }
                 Some(admitted.client)
             }
@@ -89,7 +89,7 @@ impl<N: Net> Worker<N> {
         let mut bytes = 0;
         for exchange in conn.exchanges.iter() {
             if let Task::Sending(job) = exchange.task {
-                bytes += self.transmitter.untold_bytes(job);
+                bytes += self.transmitter.sendings.untold_bytes(job);
             }
         }
         self.admission.book(self.timers.now(), conn.client, bytes);
@@ -97,7 +97,7 @@ impl<N: Net> Worker<N> {
 
     /// Writes the busiest clients to the error log, if that was asked of this worker.
     pub(super) fn log_busiest(&self) {
-        let scheduler = self.transmitter.scheduler();
+        let scheduler = self.transmitter.link.scheduler();
         let lines = self.admission.busiest(self.timers.now(), |client| scheduler.order().policy().ahead_bytes(client));
         lines.iter().for_each(|line| self.journal.error(line));
     }

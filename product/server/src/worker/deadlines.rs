@@ -32,7 +32,7 @@ impl<N: Net> Worker<N> {
 
     /// What is not of a connection.
     fn look_around(&mut self) {
-        self.transmitter.check_queue(self.timers.now());
+        self.transmitter.link.check(self.timers.now(), &self.transmitter.connections);
         self.look_after_transfers();
         self.leave_found_rate();
         while let Some(notice) = self.admission.notice(self.timers.now()) {
@@ -58,7 +58,7 @@ impl<N: Net> Worker<N> {
         self.transmitter.end_stalled(self.timers.now(), at);
         self.book_spent(at);
         self.take_departures();
-        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
+        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
     }
 
     pub(super) fn on_late(&mut self, at: usize) {
@@ -85,7 +85,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn excuse(&mut self, paused: Nanos) {
         self.conns.excuse(paused);
         self.upstreams.excuse(paused);
-        self.transmitter.on_pause(paused);
+        self.transmitter.connections.excuse(paused);
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.

@@ -50,7 +50,7 @@ impl<N: Net> Worker<N> {
         }
         conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.send_sealed(at);
-        let is_broken = self.transmitter.session(at).is_some_and(|session| session.is_broken());
+        let is_broken = self.transmitter.connections.session(at).is_some_and(|session| session.is_broken());
         if is_broken && !self.conns[at].channel.is_in_flight {
             return self.close(at);
         }
@@ -60,7 +60,8 @@ impl<N: Net> Worker<N> {
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
     pub(super) fn waits_for_its_turn(&self, at: usize) -> bool {
         let conn = &self.conns[at];
-        let waits_for_turn = conn.channel.is_in_flight && !self.transmitter.waits_for_reader(at);
+        let waits_for_turn = conn.channel.is_in_flight
+            && !self.transmitter.connections.is_slow(at, 0, self.transmitter.link.scheduler());
         waits_for_turn && self.timers.now() < conn.deadline() + TURN_WAIT_MAX
     }
 }

@@ -62,7 +62,8 @@ impl<N: Net> Worker<N> {
                 }
             }
             if let Some((framing, left)) = endpoint.answer(answers) {
-                self.transmitter.on_sent_beside(self.timers.now(), framing, left.datagrams.into(), left.bytes);
+                let charge_bytes = left.bytes + u64::from(left.datagrams) * framing.header_bytes;
+                self.transmitter.link.correct(self.timers.now(), charge_bytes);
             }
         }
         self.udp.put_back(sockets);
@@ -127,12 +128,12 @@ impl<N: Net> Worker<N> {
             return self.transmitter.receive(self.timers.now(), at, bytes);
         }
         self.follow_handshake(at);
-        self.transmitter.engine(at).broken().map_or(Ok(()), Err)
+        self.transmitter.connections.engine(at).broken().map_or(Ok(()), Err)
     }
 
     /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
     fn follow_handshake(&mut self, at: usize) {
-        let is_connected = !self.transmitter.engine(at).is_handshaking();
+        let is_connected = !self.transmitter.connections.engine(at).is_handshaking();
         let conn = &mut self.conns[at];
         if is_connected
             && std::mem::replace(&mut conn.channel.is_handshaking, false)
@@ -145,7 +146,7 @@ impl<N: Net> Worker<N> {
     /// It was to end, and its client has everything now.
     pub(super) fn is_closing_over(&mut self, at: usize) -> bool {
         let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        is_ending && self.transmitter.engine(at).is_acknowledged()
+        is_ending && self.transmitter.connections.engine(at).is_acknowledged()
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
@@ -154,7 +155,8 @@ impl<N: Net> Worker<N> {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
-        if is_over || self.conns[at].channel.is_handshaking || self.transmitter.engine(at).is_acknowledged() {
+        if is_over || self.conns[at].channel.is_handshaking || self.transmitter.connections.engine(at).is_acknowledged()
+        {
             if is_late {
                 self.note_late_handshake(at);
             }
@@ -169,8 +171,8 @@ impl<N: Net> Worker<N> {
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
         let transmitter = &self.transmitter;
-        self.udp.wait_for_room(&self.net, |number| transmitter.is_full_at(number));
-        let woken: Vec<u64> = self.transmitter.woken().collect();
+        self.udp.wait_for_room(&self.net, |number| transmitter.connections.is_full_at(number));
+        let woken: Vec<u64> = self.transmitter.connections.woken().collect();
         for owner in woken {
             if let Some(at) = self.conns.slot(owner) {
                 self.conns.wake(at);

@@ -34,7 +34,7 @@ impl<N: Net> Worker<N> {
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        self.conns.weigh(at, || self.transmitter.unsent_bytes(at));
+        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
@@ -43,7 +43,7 @@ impl<N: Net> Worker<N> {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        let Some(socket) = self.transmitter.socket(at).tcp() else {
+        let Some(socket) = self.transmitter.connections.socket(at).tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
@@ -70,7 +70,7 @@ impl<N: Net> Worker<N> {
 
     /// Has TCP acknowledge at once what has come. Not vital: without it the kernel does after 40 ms.
     pub(super) fn acknowledge(&self, at: usize) {
-        self.transmitter.socket(at).tcp().inspect(|socket| socket.acknowledge());
+        self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.

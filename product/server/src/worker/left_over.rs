@@ -20,7 +20,7 @@ impl<N: Net> Worker<N> {
             ("connections to be read", self.conns.queued()),
             ("open streams", self.conns.held().streams()),
             ("bytes of memory", self.conns.held().bytes() as usize),
-            ("jobs", self.transmitter.scheduler().jobs().len()),
+            ("jobs", self.transmitter.link.scheduler().jobs().len()),
             ("answers", self.replies.found()),
         ];
         let left: Vec<String> =
@@ -29,16 +29,16 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        let link = self.transmitter.link();
+        let link = &self.transmitter.link;
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.transmitter.scheduler().pacer().pace().rate,
-            self.transmitter.scheduler().jobs().most()
+            self.transmitter.link.scheduler().pacer().pace().rate,
+            self.transmitter.link.scheduler().jobs().most()
         )
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
-        self.transmitter.link().longest_wait()
+        self.transmitter.link.longest_wait()
     }
 }

@@ -16,7 +16,7 @@ impl<N: Net> Worker<N> {
     /// For who keeps it over a restart.
     pub(super) fn leave_found_rate(&self) {
         if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) =
-            self.transmitter.link().line(self.timers.now())
+            self.transmitter.link.line(self.timers.now())
         {
             self.journal.leave_rate(Found { rate, at: self.timers.now() - age });
         }
@@ -24,7 +24,7 @@ impl<N: Net> Worker<N> {
 
     /// Answers the thread that asks for it.
     pub(super) fn answer_status(&mut self) {
-        let (now, line) = (self.timers.now(), self.transmitter.link().line(self.timers.now()));
+        let (now, line) = (self.timers.now(), self.transmitter.link.line(self.timers.now()));
         let (conns, transmitter) = (&self.conns, &self.transmitter);
         self.journal.answer_status(now, line, || under_way(now, conns, transmitter));
     }
@@ -39,7 +39,7 @@ fn under_way<N: Net>(
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
     for exchange in conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
         let Task::Sending(job) = exchange.task else { continue };
-        if let Some(job) = transmitter.scheduler().jobs().get(job) {
+        if let Some(job) = transmitter.link.scheduler().jobs().get(job) {
             classes.entry(exchange.class).or_default().add(job.is_asleep(), now - job.arrived_at);
         }
     }

@@ -30,6 +30,6 @@ impl<N: Net> Worker<N> {
         let transmitter = &self.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         is_long(self.conns.capacity(), self.conns.len())
-            || is_long(transmitter.slots(), transmitter.scheduler().jobs().len())
+            || is_long(transmitter.slots(), transmitter.link.scheduler().jobs().len())
     }
 }

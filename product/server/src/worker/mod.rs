@@ -226,7 +226,7 @@ impl<N: Net> Worker<N> {
         self.tick(timeout);
         self.turn();
         let is_over = self.setup.stop.load(Ordering::Acquire) && self.is_stopped();
-        if is_over && let Some(notice) = self.transmitter.link().longest_wait() {
+        if is_over && let Some(notice) = self.transmitter.link.longest_wait() {
             self.journal.error(notice);
         }
         Ok(is_over)
@@ -297,7 +297,7 @@ impl<N: Net> Worker<N> {
     /// These sites are served from now on.
     fn on_other_sites(&mut self, served: &Served) {
         if let Some(assigned) = &served.assigned {
-            self.transmitter.replace_classes(self.timers.now(), assigned.specs());
+            self.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
             self.journal.replace_classes(assigned);
         }
         self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));

@@ -25,7 +25,7 @@ impl<N: Net> Worker<N> {
             self.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
-            let (date, storage) = (self.timers.date(), self.transmitter.storage());
+            let (date, storage) = (self.timers.date(), self.transmitter.reads.storage());
             let (body, is_last) = self.conns[id.at].encode(reply, date, storage, &mut self.buffers.out);
             return self.send_encoded(id.at, body, is_last);
         }
@@ -39,13 +39,13 @@ impl<N: Net> Worker<N> {
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         let is_alone = self.is_alone();
-        let is_allowed = self.transmitter.allows(self.timers.now(), self.conns[at].client);
+        let is_allowed = self.transmitter.limit.allows(self.conns[at].client, self.timers.now());
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.transmitter.socket(at).tcp().inspect(|socket| socket.cork(true));
+            self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
             conn.is_corked = true;
         }
         if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
@@ -65,9 +65,9 @@ impl<N: Net> Worker<N> {
     /// Whether the response being built is the only one that is ready in this turn: then the scheduler would give it the first
     /// grant, and need not be asked.
     fn is_alone(&self) -> bool {
-        let is_drained = || self.transmitter.scheduler().poll_timeout().is_none();
+        let is_drained = || self.transmitter.link.scheduler().poll_timeout().is_none();
         let transmitter = &self.transmitter;
-        let is_unpaced = !transmitter.link().is_paced() || transmitter.link().is_searching();
+        let is_unpaced = !transmitter.link.is_paced() || transmitter.link.is_searching();
         self.setup.is_direct && is_unpaced && self.budget.to_come == 0 && self.conns.queued() == 0 && is_drained()
     }
 
@@ -108,7 +108,7 @@ impl<N: Net> Worker<N> {
         let conn = &mut self.conns[id.at];
         let class = conn.exchange(id.stream).class;
         let precedence = match conn.is_multiplexed() {
-            true => self.transmitter.engine(id.at).precedence(id.stream),
+            true => self.transmitter.connections.engine(id.at).precedence(id.stream),
             false => Precedence::default(),
         };
         let dispatch = Dispatch { outgoing, class, stream: id.stream, precedence };
@@ -125,7 +125,7 @@ impl<N: Net> Worker<N> {
             return;
         }
         self.transmitter.run(&|| self.net.now());
-        for notice in self.transmitter.notices() {
+        for notice in self.transmitter.link.notices() {
             self.journal.error(notice);
         }
         if self.setup.is_paced() {
@@ -150,7 +150,7 @@ impl<N: Net> Worker<N> {
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
         let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= self.net.now());
-        if self.setup.is_paced() && !self.transmitter.link().is_searching() && is_due() {
+        if self.setup.is_paced() && !self.transmitter.link.is_searching() && is_due() {
             self.transmit();
         }
     }
@@ -180,7 +180,7 @@ impl<N: Net> Worker<N> {
                 if !is_multiplexed {
                     return self.close(at);
                 }
-                self.transmitter.cancel(at, id.stream);
+                self.transmitter.connections.cancel(at, id.stream);
                 if matches!(failure, Failure::Stalled) {
                     self.abandon(at);
                 }
@@ -223,7 +223,7 @@ impl<N: Net> Worker<N> {
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            self.transmitter.socket(at).tcp().inspect(|socket| socket.cork(false));
+            self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
         }
     }
 

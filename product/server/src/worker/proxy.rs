@@ -94,13 +94,13 @@ impl<N: Net> Worker<N> {
         if !self.conns[id.at].is_multiplexed() || request.body == BodyLength::None {
             return;
         }
-        let engine = self.transmitter.engine(id.at);
+        let engine = self.transmitter.connections.engine(id.at);
         engine.want_body(id.stream);
         if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
             let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(self.timers.date());
             engine.interim(id.stream, &head);
         }
-        self.transmitter.say(id.at);
+        self.transmitter.connections.say(id.at);
     }
 
     /// More of a request's body. What an upstream does not take in time waits with the client.
@@ -125,7 +125,7 @@ impl<N: Net> Worker<N> {
         let mut bytes = Vec::new();
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            let read = self.transmitter.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            let read = self.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }
@@ -134,7 +134,7 @@ impl<N: Net> Worker<N> {
                 break;
             }
         }
-        self.transmitter.say(id.at);
+        self.transmitter.connections.say(id.at);
         self.send_request(at);
     }
 
@@ -291,7 +291,7 @@ impl<N: Net> Worker<N> {
 
     /// Responses have room again for what their upstreams send.
     pub(super) fn refill(&mut self) {
-        let jobs: Vec<JobId> = self.transmitter.refills().collect();
+        let jobs: Vec<JobId> = self.transmitter.reads.refills().collect();
         for job in jobs {
             let reader = Producer::of(&mut self.transmitter, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: self.conns.slot(owner)?, stream }));

@@ -105,7 +105,7 @@ impl<N: Net> Worker<N> {
                 remote: conn.peer(),
                 connection_reused: conn.has_answered,
                 class: self.replies.handler().class_name(class),
-                ahead_bytes: self.transmitter.scheduler().order().policy().ahead_bytes(conn.client),
+                ahead_bytes: self.transmitter.link.scheduler().order().policy().ahead_bytes(conn.client),
             };
             let clock = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
             self.journal.write(clock, line, ending, &context);

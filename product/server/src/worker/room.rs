@@ -79,7 +79,7 @@ impl<N: Net> Worker<N> {
             if !self.conns.contains(at) {
                 return true;
             }
-            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.socket(at)) {
+            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.connections.socket(at)) {
                 self.give_up(at);
                 return true;
             }

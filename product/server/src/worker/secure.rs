@@ -25,7 +25,7 @@ const WANTS_TLS: Reject = Reject {
 impl<N: Net> Worker<N> {
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
-        let Some(session) = self.transmitter.session(at) else { return };
+        let Some(session) = self.transmitter.connections.session(at) else { return };
         if session.is_untouched() && tls::is_plain_http(wire) {
             return self.refuse_plain(at, wire);
         }
@@ -62,7 +62,9 @@ impl<N: Net> Worker<N> {
 
     fn note_handshake(&mut self, at: usize) {
         let conn = &mut self.conns[at];
-        let Some(session) = self.transmitter.session(at).filter(|_| conn.channel.is_handshaking) else { return };
+        let Some(session) = self.transmitter.connections.session(at).filter(|_| conn.channel.is_handshaking) else {
+            return;
+        };
         if !session.is_handshaking() {
             conn.channel.is_handshaking = false;
             conn.http1.wait_until(self.timers.now() + self.setup.limits.head_timeout);
@@ -76,7 +78,7 @@ impl<N: Net> Worker<N> {
 
     /// The client said that it sends no more, and nothing of it is being answered.
     pub(super) fn has_ended(&mut self, at: usize) -> bool {
-        self.transmitter.session(at).is_some_and(|session| session.has_peer_ended())
+        self.transmitter.connections.session(at).is_some_and(|session| session.has_peer_ended())
     }
 
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
@@ -84,24 +86,26 @@ impl<N: Net> Worker<N> {
         let Some(conn) = self.conns.get_mut(at) else { return 0 };
         if conn.is_multiplexed() {
             // It says so at the end of the turn.
-            self.transmitter.say(at);
+            self.transmitter.connections.say(at);
             return 0;
         }
         if conn.is_sending() || conn.channel.is_in_flight {
             return 0;
         }
-        let Some(session) = self.transmitter.session(at).filter(|session| session.has_unsent()) else { return 0 };
+        let Some(session) = self.transmitter.connections.session(at).filter(|session| session.has_unsent()) else {
+            return 0;
+        };
         if conn.channel.is_handshaking && flight::is_job(self.setup.order, session) {
             let flight = session.take_unsent(FLIGHT_BYTES_MAX);
             return self.dispatch_flight(at, flight);
         }
-        self.transmitter.send_sealed(self.timers.now(), at)
+        self.transmitter.connections.send_sealed(self.timers.now(), at, &mut self.transmitter.link)
     }
 
     /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
     /// section 6.1).
     pub(super) fn end_sealed(&mut self, at: usize) {
-        let Some(session) = self.transmitter.session(at) else { return };
+        let Some(session) = self.transmitter.connections.session(at) else { return };
         if session.is_handshaking() || session.has_unsent() || session.has_ended() {
             return;
         }
@@ -113,7 +117,7 @@ impl<N: Net> Worker<N> {
     fn refuse_plain(&mut self, at: usize, received: &[u8]) {
         let conn = &mut self.conns[at];
         conn.channel.end_tls();
-        self.transmitter.end_session(at);
+        self.transmitter.connections.end_session(at);
         conn.http1.give_up();
         self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
         self.flush(at);

@@ -39,7 +39,7 @@ impl<N: Net> Worker<N> {
             self.tell_broken(at, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
-        if is_there && (taken.is_err() || self.transmitter.has_ended(at) || self.is_closing_over(at)) {
+        if is_there && (taken.is_err() || self.transmitter.connections.has_ended(at) || self.is_closing_over(at)) {
             self.end_streams(at);
         }
     }
@@ -51,7 +51,7 @@ impl<N: Net> Worker<N> {
                 conn.input.is_cut = true;
                 return;
             }
-            match self.transmitter.engine(at).event() {
+            match self.transmitter.connections.engine(at).event() {
                 None => return,
                 Some(Event::Request { stream, request }) => match self.admission.why_full(self.conns.held()) {
                     Some(why) => {
@@ -73,7 +73,7 @@ impl<N: Net> Worker<N> {
         let owner = self.conns.name(id.at);
         let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
         streams.begin(id.stream, owner);
-        self.conns.weigh(id.at, || self.transmitter.unsent_bytes(id.at));
+        self.conns.weigh(id.at, || self.transmitter.connections.unsent_bytes(id.at, &self.transmitter.sendings));
         match request {
             Ok(request) => {
                 let request = request.view();
@@ -88,8 +88,8 @@ impl<N: Net> Worker<N> {
     fn prefer(&mut self, id: ExchangeId) {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         if let Task::Sending(job) = exchange.task {
-            let precedence = self.transmitter.engine(id.at).precedence(id.stream);
-            self.transmitter.on_precedence(job, precedence);
+            let precedence = self.transmitter.connections.engine(id.at).precedence(id.stream);
+            self.transmitter.link.scheduler_mut().on_precedence(job, precedence);
         }
     }
 
@@ -116,7 +116,7 @@ impl<N: Net> Worker<N> {
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end_streams(id.at);
             }
-            self.conns.weigh(id.at, || self.transmitter.unsent_bytes(id.at));
+            self.conns.weigh(id.at, || self.transmitter.connections.unsent_bytes(id.at, &self.transmitter.sendings));
         }
     }
 
@@ -125,7 +125,7 @@ impl<N: Net> Worker<N> {
         let conn = &mut self.conns[at];
         let Some(streams) = conn.exchanges.streams_mut() else {
             if conn.is_sending() {
-                return self.transmitter.abandon(self.timers.now(), at);
+                return self.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
             }
             return self.close(at);
         };
@@ -135,7 +135,7 @@ impl<N: Net> Worker<N> {
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
-        self.transmitter.abandon(self.timers.now(), at);
+        self.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);
@@ -147,7 +147,7 @@ impl<N: Net> Worker<N> {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
-        self.transmitter.go_away(at);
+        self.transmitter.connections.go_away(at);
         if is_idle {
             self.end_streams(at);
         }
@@ -156,7 +156,7 @@ impl<N: Net> Worker<N> {
     /// Closes an idle connection at once, over HTTP/2 and 3 with a GOAWAY.
     pub(super) fn give_up(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
-            self.transmitter.go_away(at);
+            self.transmitter.connections.go_away(at);
         }
         self.close(at);
     }
@@ -171,7 +171,7 @@ impl<N: Net> Worker<N> {
         }
         self.detach_streams(at);
         self.end_sealed(at);
-        self.transmitter.socket(at).tcp().inspect(|socket| socket.finish());
+        self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.finish());
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);

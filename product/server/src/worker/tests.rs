@@ -16,6 +16,7 @@ use crate::places::Places;
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
+use crate::transmit::{Limit, Link};
 
 const FILE: &[u8] = b"hello";
 /// Neither an answer in the tests nor so long that a turn is over for it.
@@ -96,7 +97,7 @@ impl Bench {
             admission: Admission::new(0, places, Arc::new(Clients::new(limits.clients(256))), u64::MAX, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
-            transmitter: Transmitter::new(scheduler, None, limits.patience),
+            transmitter: Transmitter::new(Link::new(scheduler, None), limits.patience),
             setup: Setup {
                 number: 0,
                 order,
@@ -244,7 +245,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
-        || !bench.worker.transmitter.scheduler().jobs().is_empty()
+        || !bench.worker.transmitter.link.scheduler().jobs().is_empty()
     {
         bench.turn();
     }
@@ -295,8 +296,8 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
         bench.turn();
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
-    let framing = bench.worker.transmitter.framing(at);
-    let charged = |bench: &Bench| bench.worker.transmitter.scheduler().pacer().ledger().charged_bytes();
+    let framing = bench.worker.transmitter.connections[at].framing();
+    let charged = |bench: &Bench| bench.worker.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -329,7 +330,7 @@ fn a_paced_worker_sends_while_it_reads() {
     }
     assert!(
         bench.worker.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.transmitter.scheduler().pacer().ledger().charged_bytes() > 0
+            && bench.worker.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -343,7 +344,7 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.transmitter.scheduler().jobs().is_empty());
+    assert!(!bench.worker.transmitter.link.scheduler().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
@@ -398,12 +399,9 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let clients = Arc::new(Clients::new(limits.clients(16)));
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
         bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
-        let transmitter = Transmitter::new(
-            Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED),
-            None,
-            limits.patience,
-        );
-        bench.worker.transmitter = transmitter.with_client_rate(Some(clients));
+        let scheduler = Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED);
+        bench.worker.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        bench.worker.transmitter.limit = Limit::new(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -412,7 +410,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.transmitter.scheduler().jobs().is_empty() {
+        while bench.worker.transmitter.link.scheduler().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use sched::{Pace, policy};
+use sched::{Pace, Scheduler, policy};
 use units::wire::Framing;
 
 use super::super::*;
@@ -147,8 +147,8 @@ impl Bench {
         let kernel = Kernel { bands: vec![VecDeque::new(); cuts.len() + 2], ..Kernel::default() };
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
         let marker = Marker { bands: Bands { priorities: priorities.into() }, burst_bytes: burst };
-        let transmitter = Transmitter::new(Scheduler::new(policy, Pace::UNLIMITED), None, patience);
-        let transmitter = transmitter.with_marker(Some(marker));
+        let transmitter = Transmitter::new(Link::new(Scheduler::new(policy, Pace::UNLIMITED), None), patience);
+        let transmitter = Transmitter { marker: Some(marker), ..transmitter };
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), burst }
     }
 
@@ -160,7 +160,7 @@ impl Bench {
         drop(kernel);
         let (owner, socket) = (at as u64, KernelSocket { kernel: Rc::clone(&self.kernel), at });
         let opening = Opening { owner, socket, client: owner as u32, framing: Framing::ETHERNET, session: None };
-        self.transmitter.open(NOW, at, opening);
+        self.transmitter.connections.open(NOW, at, opening);
         self.dispatch_on(at, bytes);
         at
     }

@@ -17,7 +17,7 @@ impl Bench {
         let policy = "srpt".parse::<PolicySpec>().unwrap().build_among_clients(share);
         let pace = Pace { rate: Some(rate), ahead: Nanos::from_micros(300), ..Pace::UNLIMITED };
         let patience = Patience { rate_bytes_per_s_min: 1, window: Nanos::from_secs(1000) };
-        let transmitter = Transmitter::new(Scheduler::new(policy, pace), None, patience);
+        let transmitter = Transmitter::new(Link::new(Scheduler::new(policy, pace), None), patience);
         Bench { transmitter, ..Bench::new("srpt", Some("10mbit")) }
     }
 
@@ -104,7 +104,7 @@ fn a_client_beyond_its_rate_waits_and_others_go_on() {
     for rate in [None, Some("100mbit")] {
         let mut bench = Bench::new("srpt", rate);
         let began = bench.now.get();
-        bench.transmitter = bench.transmitter.with_client_rate(Some(Arc::new(SlowRate((0, began).into()))));
+        bench.transmitter.limit = Limit::new(Some(Arc::new(SlowRate((0, began).into()))));
         let sockets = [GREEDY, GREEDY, 'B'].map(|name| bench.socket(name, u64::MAX));
         for (socket, bytes) in sockets.iter().zip([50_000, 200_000, 300_000]) {
             bench.dispatch(socket, bytes);
@@ -124,12 +124,12 @@ fn a_client_beyond_its_rate_waits_and_others_go_on() {
 fn a_response_that_waits_for_its_rate_can_be_aborted() {
     let mut bench = Bench::new("srpt", Some("100mbit"));
     let began = bench.now.get();
-    bench.transmitter = bench.transmitter.with_client_rate(Some(Arc::new(SlowRate((0, began).into()))));
+    bench.transmitter.limit = Limit::new(Some(Arc::new(SlowRate((0, began).into()))));
     let socket = bench.socket(GREEDY, u64::MAX);
     let job = bench.dispatch(&socket, 100_000);
     bench.transmitter.run(&|| bench.now.get());
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
-    assert!(bench.transmitter.scheduler().jobs().is_empty());
+    assert!(bench.transmitter.link.scheduler().jobs().is_empty());
     // Its slot goes to another, which the instant at which it was to go on does not concern.
     let other = bench.socket('B', u64::MAX);
     bench.dispatch(&other, 5_000);

@@ -134,9 +134,9 @@ fn a_wish_that_changes_counts_from_the_next_grant() {
     let second = bench.respond(id, 3, 40_000, 3);
     bench.transmitter.run(&|| bench.now.get());
     bench.hear(id, &frame(testing::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
-    assert_eq!(bench.transmitter.engine(id).precedence(3).urgency, 0);
-    let precedence = bench.transmitter.engine(id).precedence(3);
-    bench.transmitter.on_precedence(second, precedence);
+    assert_eq!(bench.transmitter.connections.engine(id).precedence(3).urgency, 0);
+    let precedence = bench.transmitter.connections.engine(id).precedence(3);
+    bench.transmitter.link.scheduler_mut().on_precedence(second, precedence);
     bench.drive();
     assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [second, first]);
 }
@@ -214,11 +214,11 @@ fn a_client_that_vanishes_frees_every_response() {
             bench.respond(id, stream, 1_000, 3);
         }
         bench.transmitter.run(&|| bench.now.get());
-        bench.transmitter.abandon(bench.now.get(), id);
+        bench.transmitter.end_all(bench.now.get(), id, || Failure::Disconnected);
         let ended = bench.ended();
         assert_eq!(ended.len(), 3, "{room}: {ended:?}");
         bench.transmitter.close(bench.now.get(), id);
-        assert!(bench.transmitter.scheduler().jobs().is_empty() && bench.ended().is_empty());
+        assert!(bench.transmitter.link.scheduler().jobs().is_empty() && bench.ended().is_empty());
         bench.drive();
     }
 }
@@ -254,14 +254,14 @@ fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
     let id = bench.framed(&socket, None, &[], false);
     bench.transmitter.run(&|| bench.now.get());
     let (charged, sent) =
-        (bench.transmitter.scheduler().pacer().ledger().charged_bytes(), socket.received.borrow().len() as u64);
+        (bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), socket.received.borrow().len() as u64);
     assert_eq!(charged, Framing::ETHERNET.syn_ack_bytes + Framing::ETHERNET.wire_bytes(sent));
     bench.hear(id, &frame(PING, 0, 0, &[9; 8]));
     assert!(!bench.transmitter.is_idle(bench.now.get()));
     bench.transmitter.run(&|| bench.now.get());
     assert!(bench.transmitter.is_idle(bench.now.get()));
     assert_eq!(came(&socket).last().unwrap(), &(PING, 1, 0, vec![9; 8]));
-    bench.transmitter.go_away(id);
+    bench.transmitter.connections.go_away(id);
     bench.transmitter.run(&|| bench.now.get());
     assert_eq!(came(&socket).last().unwrap().0, GOAWAY);
 }
@@ -323,7 +323,7 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
     bench.respond(id, 1, 100_000, 3);
     bench.drive();
     assert_eq!(bench.transmitter.connections[id].load.framed_mut().unwrap().memory_bytes(), 0);
-    assert!(bench.transmitter.spare.capacity() > 0);
+    assert!(bench.transmitter.connections.spare_bytes() > 0);
 }
 
 proptest! {

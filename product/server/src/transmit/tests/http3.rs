@@ -114,7 +114,7 @@ impl Net {
         for _ in 0..STEPS_MAX {
             (0..self.peers.len()).for_each(|at| self.step(at));
             let granted_at = self.bench.transmitter.run(&|| self.bench.now.get());
-            let _ = self.bench.transmitter.woken();
+            let _ = self.bench.transmitter.connections.woken();
             (0..self.peers.len()).for_each(|at| self.carry(at));
             if is_over(self) {
                 return true;
@@ -146,7 +146,7 @@ impl Net {
                 Arrival::For(_, incoming) => {
                     let connection = peer.connection.unwrap();
                     self.bench.transmitter.receive_datagram(now, connection, incoming);
-                    while let Some(event) = self.bench.transmitter.engine(connection).event() {
+                    while let Some(event) = self.bench.transmitter.connections.engine(connection).event() {
                         if let Event::Request { stream, .. } = event {
                             peer.requests.push(stream);
                         }
@@ -207,7 +207,8 @@ fn wire_bytes(journal: &Journal) -> u64 {
 fn paced_datagrams_are_full_and_no_faster_than_the_link() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
-    let (began, charged) = (net.bench.now.get(), net.bench.transmitter.scheduler().pacer().ledger().charged_bytes());
+    let (began, charged) =
+        (net.bench.now.get(), net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes());
     net.bench.journal.borrow_mut().clear();
     let (stream, job) = net.ask(at, 200_000);
     net.run();
@@ -220,7 +221,7 @@ fn paced_datagrams_are_full_and_no_faster_than_the_link() {
     let took = net.bench.now.get() - began;
     assert!(took.0 >= left * 800 - 3_000_000, "{left} bytes in {took:?}");
     assert_eq!(
-        net.bench.transmitter.scheduler().pacer().ledger().charged_bytes() - charged,
+        net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes() - charged,
         left,
         "all that left is charged, once"
     );
@@ -260,7 +261,7 @@ fn what_is_lost_is_sent_again_and_charged() {
     for rate in [Some("10mbit"), None] {
         let mut net = Net::new("srpt", rate);
         let at = net.connect('A');
-        let charged = net.bench.transmitter.scheduler().pacer().ledger().charged_bytes();
+        let charged = net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes();
         net.bench.journal.borrow_mut().clear();
         net.peers[at].passes = |number| !number.is_multiple_of(7);
         let (stream, _) = net.ask(at, 200_000);
@@ -269,7 +270,7 @@ fn what_is_lost_is_sent_again_and_charged() {
         let left = wire_bytes(&net.bench.journal);
         assert!(left > 200_000 * 8 / 7, "{left}");
         if rate.is_some() {
-            assert_eq!(net.bench.transmitter.scheduler().pacer().ledger().charged_bytes() - charged, left);
+            assert_eq!(net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes() - charged, left);
         }
         assert!(net.ended()[0].2);
     }
@@ -283,19 +284,25 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.peers[at].socket.room.set(2 * DATAGRAM + 100);
         let (stream, _) = net.ask(at, 30_000);
         net.run();
-        assert!(net.bench.transmitter.is_full_at('A' as u64) && net.ended().is_empty());
-        assert!(net.bench.transmitter.is_blocked(net.peers[at].connection.unwrap()));
+        assert!(net.bench.transmitter.connections.is_full_at('A' as u64) && net.ended().is_empty());
+        let transmitter = &net.bench.transmitter;
+        let load = &transmitter.connections[net.peers[at].connection.unwrap()].load;
+        assert!(load.is_blocked(transmitter.link.scheduler()));
         for _ in 0..3 {
             // What its client says meanwhile, and room that is too little, change nothing.
             net.peers[at].client.ping();
             net.run();
             net.bench.transmitter.on_datagram_room(net.bench.now.get());
-            assert_eq!(net.bench.transmitter.shared.waiting(), 1);
+            assert_eq!(net.bench.transmitter.connections.datagrams.full().count(), 1);
         }
         net.peers[at].socket.room.set(u64::MAX);
         net.bench.transmitter.on_datagram_room(net.bench.now.get());
         net.run();
-        assert!(net.is_whole(at, stream, 30_000) && net.ended()[0].2 && !net.bench.transmitter.is_full_at('A' as u64));
+        assert!(
+            net.is_whole(at, stream, 30_000)
+                && net.ended()[0].2
+                && !net.bench.transmitter.connections.is_full_at('A' as u64)
+        );
     }
 }
 
@@ -309,7 +316,7 @@ fn a_full_socket_is_told_from_others() {
     net.ask(full, 30_000);
     net.run();
     assert!(net.is_whole(other, stream, 30_000));
-    assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.is_full_at(name as u64)), [true, false]);
+    assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.connections.is_full_at(name as u64)), [true, false]);
 }
 
 /// A client that is gone holds up nobody, and its response ends when patience does.
@@ -364,7 +371,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let at = net.connect('A');
     let (_, job) = net.ask(at, 100_000);
     let connection = net.peers[at].connection.unwrap();
-    assert!(net.bench.transmitter.engine(connection).is_acknowledged());
+    assert!(net.bench.transmitter.connections.engine(connection).is_acknowledged());
     net.bench.transmitter.close(net.bench.now.get(), connection);
     assert_eq!(net.ended().into_iter().map(|(job, _, is_whole)| (job, is_whole)).collect::<Vec<_>>(), [(job, false)]);
     net.carry(at);
@@ -403,11 +410,13 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     let mut net = Net::new("srpt", Some("10mbit"));
     let at = net.connect('A');
     let (stream, _) = net.ask(at, 10_000);
-    net.run_until(|net| net.bench.transmitter.scheduler().jobs().is_empty());
+    net.run_until(|net| net.bench.transmitter.link.scheduler().jobs().is_empty());
     let connection = net.peers[at].connection.unwrap();
-    assert!(!net.bench.transmitter.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000));
+    assert!(
+        !net.bench.transmitter.connections.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000)
+    );
     net.run();
-    assert!(net.bench.transmitter.engine(connection).is_acknowledged() && net.is_whole(at, stream, 10_000));
+    assert!(net.bench.transmitter.connections.engine(connection).is_acknowledged() && net.is_whole(at, stream, 10_000));
 }
 
 #[test]
@@ -443,7 +452,7 @@ fn what_is_acknowledged_is_told_once() {
         let observer = net.bench.transmitter.link.observer.as_ref().unwrap();
         let looks = &observer.script.as_ref().unwrap().looks;
         let delivered: u64 = looks.iter().map(|(_, look)| look.delivered_bytes).sum();
-        let charged = net.bench.transmitter.scheduler().pacer().ledger().charged_bytes();
+        let charged = net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes();
         // Datagrams of acknowledgements alone are never acknowledged.
         assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
         let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();
@@ -502,7 +511,7 @@ fn a_body_that_fails_resets_its_stream() {
     net.push(job, &[7; 10_000]);
     net.run();
     Producer::of(&mut net.bench.transmitter, job).fail(net.bench.now.get(), "it broke");
-    net.bench.transmitter.cancel(net.peers[at].connection.unwrap(), stream);
+    net.bench.transmitter.connections.cancel(net.peers[at].connection.unwrap(), stream);
     net.run();
     assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);
     let came = net.peers[at].client.came(quic::testing::id(stream));

@@ -50,12 +50,12 @@ pub(super) fn gauged(policy: &str) -> (Bench, FakeQueue) {
 impl Bench {
     fn check_at(&mut self, second: u64) -> Vec<String> {
         self.now.set(Nanos::from_secs(second));
-        self.transmitter.check_queue(self.now.get());
-        self.transmitter.notices().map(|notice| notice.to_string()).collect()
+        self.transmitter.link.check(self.now.get(), &self.transmitter.connections);
+        self.transmitter.link.notices().map(|notice| notice.to_string()).collect()
     }
 
     fn rate(&self) -> String {
-        self.transmitter.scheduler().pacer().ledger().rate().unwrap().to_string()
+        self.transmitter.link.scheduler().pacer().ledger().rate().unwrap().to_string()
     }
 
     /// Gives when the bytes were sent.
@@ -314,6 +314,6 @@ proptest! {
             let sent = client.socket.sent();
             left += sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
         }
-        prop_assert_eq!(bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left);
+        prop_assert_eq!(bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), left);
     }
 }

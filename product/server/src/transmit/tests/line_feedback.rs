@@ -45,13 +45,13 @@ fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate
             socket.retransmitted.set(socket.acked.get() / 1448 * lost_permille[which] / 1000 * 1448);
         }
         set_path(Nanos::from_millis(1) + (line.idle_at - bench.now.get()));
-        notices.extend(bench.transmitter.notices().map(|notice| match notice {
+        notices.extend(bench.transmitter.link.notices().map(|notice| match notice {
             super::Notice::Pace(notice) => notice,
             other => panic!("{other}"),
         }));
         bench.now.set(at.max(bench.now.get()));
     }
-    (bench.transmitter.scheduler().pacer().pace().rate.unwrap(), notices, line.idle_at - bench.now.get())
+    (bench.transmitter.link.scheduler().pacer().pace().rate.unwrap(), notices, line.idle_at - bench.now.get())
 }
 
 /// TCP_INFO is refused: nobody says what was sent or acknowledged. What was told stays, what was not told is not made up, and all is sent.
@@ -74,11 +74,11 @@ fn where_the_kernel_tells_nothing_the_pace_stays() {
             bench.transmitter.run(&|| bench.now.get());
             sent.extend(bench.journal.borrow_mut().drain(..).map(|(name, _)| (millis, name)));
         }
-        let pace = bench.transmitter.scheduler().pacer().pace().rate;
+        let pace = bench.transmitter.link.scheduler().pacer().pace().rate;
         assert_eq!(pace, told.map(|rate| rate.parse().unwrap()), "{bounds:?}");
         let small_at = sent.iter().find(|(_, name)| *name == 'B').map(|(millis, _)| *millis);
         assert!(small_at.is_some_and(|at| at <= 1002), "the small one goes first: {small_at:?}");
-        assert_eq!(bench.transmitter.notices().count(), 0);
+        assert_eq!(bench.transmitter.link.notices().count(), 0);
     }
 }
 

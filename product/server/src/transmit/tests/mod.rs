@@ -22,7 +22,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use sched::{Arrival, Guard, Pace, Path, Size, TcpSent, policy};
+use sched::{Arrival, Guard, Pace, Path, Scheduler, Size, TcpSent, policy};
 use units::Rate;
 use units::wire::Framing;
 
@@ -189,7 +189,20 @@ impl Socket for FakeSocket {
     }
 }
 
+impl<S: Socket> Transmitter<S> {
+    /// When it has something to do beside looks at what is acknowledged.
+    fn send_timeout(&self) -> Option<Nanos> {
+        let grant_at = self.link.scheduler.poll_timeout();
+        [grant_at, self.limit.timeout(), self.connections.timeout()].into_iter().flatten().min()
+    }
+}
+
 impl FakeSocket {
+    /// A connection on it of the first client, without TLS.
+    fn opening(&self, owner: u64) -> Opening<FakeSocket> {
+        Opening { owner, socket: self.clone(), client: 0, framing: self.framing, session: None }
+    }
+
     /// TCP sends so much of what it keeps.
     fn let_out(&self, bytes: u64) {
         let bytes = bytes.min(self.unsent.get());
@@ -228,7 +241,7 @@ impl Bench {
         let scheduler = Scheduler::new(policy::parse(policy).unwrap(), pace).with_guard(Guard::new(0));
         let patience = Patience { rate_bytes_per_s_min: 1000, window: Nanos::from_secs(10) };
         Bench {
-            transmitter: Transmitter::new(scheduler, None, patience),
+            transmitter: Transmitter::new(Link::new(scheduler, None), patience),
             journal: Journal::default(),
             now: Cell::new(Nanos::from_secs(1)),
             opened: 0,
@@ -306,7 +319,7 @@ impl Bench {
         self.opened += 1;
         let (framing, socket) = (socket.framing, socket.clone());
         let opening = Opening { owner, socket, client: owner as u32, framing, session };
-        self.transmitter.open(self.now.get(), at, opening);
+        self.transmitter.connections.open(self.now.get(), at, opening);
         at
     }
 
@@ -382,11 +395,11 @@ fn what_was_sent_is_told_once() {
     let socket = bench.socket('A', u64::MAX);
     let job = bench.dispatch(&socket, 20_000);
     bench.transmitter.run(&|| bench.now.get());
-    let told = bench.transmitter.untold_bytes(job);
+    let told = bench.transmitter.sendings.untold_bytes(job);
     assert!(told > 0 && told < 20_000, "{told}");
-    assert_eq!(bench.transmitter.untold_bytes(job), 0);
+    assert_eq!(bench.transmitter.sendings.untold_bytes(job), 0);
     bench.drive();
-    assert_eq!(bench.transmitter.untold_bytes(job), 0, "it has departed");
+    assert_eq!(bench.transmitter.sendings.untold_bytes(job), 0, "it has departed");
     assert_eq!(bench.transmitter.departures().next().unwrap().untold_bytes, 20_000 - told);
     // What was sent before is known.
     let begun = bench.socket('B', 4_000);
@@ -548,7 +561,7 @@ fn a_pause_of_ours_is_not_held_against_a_reader() {
     let stalled = bench.socket('S', 10);
     bench.dispatch(&stalled, 5_000);
     bench.drive();
-    bench.transmitter.on_pause(Nanos::from_secs(5));
+    bench.transmitter.connections.excuse(Nanos::from_secs(5));
     for second in 2..=16 {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
         assert_eq!(bench.transmitter.departures().count() > 0, second == 16, "after {second} s");
@@ -559,24 +572,24 @@ fn a_pause_of_ours_is_not_held_against_a_reader() {
 fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     let guarded = |rate| {
         let mut bench = Bench::new("srpt", rate);
-        let pace = *bench.transmitter.scheduler().pacer().pace();
+        let pace = *bench.transmitter.link.scheduler().pacer().pace();
         let scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
-        bench.transmitter = Transmitter::new(scheduler, None, bench.transmitter.patience);
+        bench.transmitter = Transmitter::new(Link::new(scheduler, None), bench.transmitter.patience);
         bench
     };
     let mut bench = guarded(Some("10mbit"));
-    assert_eq!(bench.transmitter.link().longest_wait(), None);
+    assert_eq!(bench.transmitter.link.longest_wait(), None);
     let [first, second] = ['A', 'B'].map(|name| bench.socket(name, u64::MAX));
     bench.dispatch(&first, 1_448);
     bench.dispatch(&second, 1_448);
     bench.drive();
-    let promised = bench.transmitter.scheduler().wait_bound(Framing::ETHERNET).unwrap().with(2);
-    let wait = bench.transmitter.scheduler().order().longest_wait();
+    let promised = bench.transmitter.link.scheduler().wait_bound(Framing::ETHERNET).unwrap().with(2);
+    let wait = bench.transmitter.link.scheduler().order().longest_wait();
     assert!(wait > Nanos::from_millis(1), "{wait:?}");
-    assert_eq!(bench.transmitter.link().longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
+    assert_eq!(bench.transmitter.link.longest_wait(), Some(Notice::LongestWait { wait, responses: 2, promised }));
     let mut unpaced = guarded(None);
     unpaced.dispatch(&first, 1_448);
-    assert_eq!(unpaced.transmitter.link().longest_wait(), None, "nothing was promised");
+    assert_eq!(unpaced.transmitter.link.longest_wait(), None, "nothing was promised");
 }
 
 /// Of two alike the one on the faster path goes first, also when that is found out only on the way.
@@ -630,7 +643,7 @@ proptest! {
     ) {
         let mut bench = Bench::new(name, Some("10mbit"));
         let sockets: Vec<_> = (0..sizes.len()).map(|at| bench.socket((b'a' + at as u8) as char, u64::MAX)).collect();
-        let mut alone = Scheduler::new(policy::parse(name).unwrap(), *bench.transmitter.scheduler().pacer().pace());
+        let mut alone = Scheduler::new(policy::parse(name).unwrap(), *bench.transmitter.link.scheduler().pacer().pace());
         let mut ids = Vec::new();
         for (socket, &size) in sockets.iter().zip(&sizes) {
             bench.dispatch(socket, size);

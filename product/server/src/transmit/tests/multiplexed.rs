@@ -51,7 +51,7 @@ fn what_tcp_sends_again_is_charged_once_for_all_responses() {
         bench.transmitter.close(bench.now.get(), at);
         let (framing, sent) = (socket.framing, socket.sent());
         let left = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
-        assert_eq!(bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left, "{responses}");
+        assert_eq!(bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), left, "{responses}");
     }
 }
 
@@ -133,14 +133,14 @@ fn the_number_of_a_closed_connection_is_anothers() {
         let at = bench.several(&gone, 2);
         let cut = [0, 1].map(|nth| bench.answer(at, nth, 100_000, 3));
         bench.drive();
-        bench.transmitter.go_away(at);
+        bench.transmitter.connections.go_away(at);
         let now = bench.now.get();
         bench.transmitter.close(now, at);
         let departed = bench.departed();
         assert!(departed.iter().all(|(job, failure)| cut.contains(job) && failure.is_some()) && departed.len() == 2);
         let (framing, sent) = (next.framing, gone.received.borrow().len());
         let opening = Opening { owner: 'N' as u64, socket: next.clone(), client: 1, framing, session: None };
-        bench.transmitter.open(now, at, opening);
+        bench.transmitter.connections.open(now, at, opening);
         let job = bench.dispatch_on(at, Outgoing::new(vec![7; 20_000], Body::default(), End::Open));
         gone.room.set(u64::MAX);
         bench.transmitter.abort(now, cut[0], Failure::Disconnected);

@@ -106,7 +106,7 @@ impl Produced {
         let departures: Vec<Departure> = self.bench.transmitter.departures().collect();
         if departures.iter().any(|departure| departure.failure.is_some()) && self.way.is_framed() {
             // As a worker does.
-            self.bench.transmitter.cancel(self.at, STREAM);
+            self.bench.transmitter.connections.cancel(self.at, STREAM);
             self.bench.drive();
         }
         self.departures.extend(departures);
@@ -168,7 +168,7 @@ impl Produced {
     fn check(mut self) -> Produced {
         let (way, departures) = (self.way, std::mem::take(&mut self.departures));
         assert_eq!(departures.len(), 1, "{way:?} departs once");
-        assert!(self.bench.transmitter.scheduler().jobs().is_empty(), "{way:?}: no job is left");
+        assert!(self.bench.transmitter.link.scheduler().jobs().is_empty(), "{way:?}: no job is left");
         assert_eq!(self.push(1), None, "{way:?}: the producer learns that its reader has left");
         assert_eq!(self.room(), None);
         let departure = &departures[0];
@@ -194,13 +194,13 @@ impl Produced {
 
     /// Each byte that has left is charged once.
     fn check_account(mut self) {
-        if !self.bench.transmitter.link().is_paced() || self.way.ends_by_close() {
+        if !self.bench.transmitter.link.is_paced() || self.way.ends_by_close() {
             return;
         }
         self.bench.transmitter.close(self.now(), self.at);
         let (framing, sent) = (self.socket.framing, self.socket.sent());
         let left = sent.payload_bytes + u64::from(sent.segments) * framing.header_bytes + framing.syn_ack_bytes;
-        assert_eq!(self.bench.transmitter.scheduler().pacer().ledger().charged_bytes(), left, "{:?}", self.way);
+        assert_eq!(self.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), left, "{:?}", self.way);
     }
 }
 
@@ -271,7 +271,7 @@ fn follow(mut produced: Produced, steps: &[Step]) {
             Step::Finish => produced.finish(),
             Step::Fail => produced.fail(),
             Step::Leave => {
-                produced.bench.transmitter.abandon(produced.now(), produced.at);
+                produced.bench.transmitter.end_all(produced.now(), produced.at, || Failure::Disconnected);
                 produced.is_abandoned = true;
             }
         }
@@ -354,7 +354,8 @@ impl<S: Socket> Transmitter<S> {
     /// The response whose body comes later, where there is one.
     pub fn produced(&mut self) -> Option<JobId> {
         let numbers = self.connections.numbers().into_iter();
-        let jobs: Vec<JobId> = numbers.flat_map(|at| self.jobs_on(at)).collect();
+        let jobs = numbers.flat_map(|at| self.connections[at].load.jobs(self.link.scheduler()));
+        let jobs: Vec<JobId> = jobs.collect();
         jobs.into_iter().find(|job| Producer::of(self, *job).room().is_some())
     }
 }
@@ -383,7 +384,7 @@ fn a_body_that_fails_ends_as_no_whole_one_does() {
             let departure = &produced.departures[0];
             assert!(matches!(departure.failure, Some(Failure::Source("it broke"))), "{way:?}: {departure:?}");
             assert_eq!(produced.socket.is_reset.get(), way.ends_by_close(), "{way:?}");
-            assert!(!way.ends_by_close() || produced.bench.transmitter.session(produced.at).is_none());
+            assert!(!way.ends_by_close() || produced.bench.transmitter.connections.session(produced.at).is_none());
             produced.check();
         }
     }
@@ -428,17 +429,21 @@ fn a_full_pipe_tells_its_producer_when_there_is_room() {
         // What a grant has made of it waits below the pipe.
         while produced.push(PIPE_BYTES_MAX).unwrap() > 0 {
             produced.drive();
-            produced.bench.transmitter.refills();
+            produced.bench.transmitter.reads.refills();
             assert!(produced.pushed.len() <= 3 * PIPE_BYTES_MAX, "{way:?}: {} bytes", produced.pushed.len());
         }
-        assert_eq!(produced.bench.transmitter.refills().count(), 0);
+        assert_eq!(produced.bench.transmitter.reads.refills().count(), 0);
         produced.make_room(u64::MAX);
         produced.drive();
-        assert_eq!(produced.bench.transmitter.refills().collect::<Vec<_>>(), [produced.job], "{way:?}: told once");
+        assert_eq!(
+            produced.bench.transmitter.reads.refills().collect::<Vec<_>>(),
+            [produced.job],
+            "{way:?}: told once"
+        );
         assert!(produced.room().unwrap() > PIPE_BYTES_MAX - 100);
         produced.finish();
         produced.drive();
-        assert_eq!(produced.bench.transmitter.refills().count(), 0);
+        assert_eq!(produced.bench.transmitter.reads.refills().count(), 0);
         produced.check();
     }
 }
@@ -504,7 +509,10 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
         bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
     }
     bench.drive();
-    assert!(bench.transmitter.waits_for_reader(at), "one waits for a window, the other for its producer");
+    assert!(
+        bench.transmitter.connections.is_slow(at, 0, bench.transmitter.link.scheduler()),
+        "one waits for a window, the other for its producer"
+    );
 }
 
 /// A policy knows of an unfinished body no more than what has come, and of a finished one all.
@@ -512,7 +520,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
 fn what_is_known_of_the_size_grows_with_the_body() {
     let mut produced = Produced::new(Way::Close, None);
     produced.socket.room.set(0);
-    let size = |produced: &Produced| produced.bench.transmitter.scheduler().jobs().get(produced.job).unwrap().size;
+    let size = |produced: &Produced| produced.bench.transmitter.link.scheduler().jobs().get(produced.job).unwrap().size;
     assert_eq!(size(&produced), Size::AtLeast(4));
     produced.push(100);
     produced.push(10);

@@ -3,7 +3,6 @@
 use sched::Watched;
 
 use super::super::below::Below;
-use super::super::connection::Connection;
 use super::super::connections::OpenConnections;
 use super::ledger::gauged;
 use super::*;
@@ -61,10 +60,10 @@ fn a_path_is_asked_for_now_and_then() {
 
 /// Connections whose owners are their numbers, and their sockets.
 fn connections<const COUNT: usize>() -> (OpenConnections<FakeSocket>, [FakeSocket; COUNT]) {
-    let (mut connections, bench) = (OpenConnections::new(), Bench::new("srpt", None));
+    let (mut connections, bench) = (OpenConnections::default(), Bench::new("srpt", None));
     let sockets = std::array::from_fn(|_| bench.socket('A', 0));
     for (at, socket) in sockets.iter().enumerate() {
-        connections.put(at, Connection::new(at as u64, socket.clone(), 0, socket.framing, Nanos::ZERO));
+        connections.open(Nanos::ZERO, at, socket.opening(at as u64));
     }
     (connections, sockets)
 }
@@ -77,7 +76,7 @@ fn a_connection_that_has_ended_has_nothing_below() {
     below.on_written(0, &connections);
     [&gone, &other].into_iter().for_each(|socket| socket.queued_below.set(1_600));
     connections.take(0);
-    connections.put(0, Connection::new(7, other.clone(), 0, other.framing, Nanos::ZERO));
+    connections.open(Nanos::ZERO, 0, other.opening(7));
     assert_eq!(below.bytes(&connections), 0);
 }
 
@@ -142,7 +141,7 @@ fn what_is_forgotten_is_not_watched() {
 fn room_is_asked_for_only_where_the_kernel_orders() {
     let asked = |rate, is_marked: bool| {
         let mut bench = Bench::new("srpt", rate);
-        bench.transmitter = bench.transmitter.with_marker(is_marked.then(marker));
+        bench.transmitter.marker = is_marked.then(marker);
         let socket = bench.socket('A', u64::MAX);
         bench.dispatch(&socket, 2 * BURST);
         bench.drive();
@@ -162,7 +161,7 @@ fn marker() -> Marker {
 #[test]
 fn a_burst_ends_where_a_segment_does() {
     let mut bench = Bench::new("srpt", None);
-    bench.transmitter = bench.transmitter.with_marker(Some(marker()));
+    bench.transmitter.marker = Some(marker());
     let socket = bench.socket('A', 1_000);
     let job = bench.dispatch(&socket, 3 * BURST);
     bench.drive();

@@ -61,11 +61,11 @@ impl Bench {
 
     /// The session of the first connection.
     fn session(&mut self) -> &mut Session {
-        self.transmitter.session(0).expect("it is under TLS")
+        self.transmitter.connections.session(0).expect("it is under TLS")
     }
 
     fn charged_bytes(&self) -> u64 {
-        self.transmitter.scheduler().pacer().ledger().charged_bytes()
+        self.transmitter.link.scheduler().pacer().ledger().charged_bytes()
     }
 }
 
@@ -124,7 +124,7 @@ fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     let ((mut client, session), socket) = (connected(), bench.socket('A', SEGMENT + 100));
     let job = bench.dispatch_content(&socket, session, 5_000, End::Finish);
     bench.drive();
-    assert_eq!(bench.transmitter.untold_bytes(job), SEGMENT - OVERHEAD);
+    assert_eq!(bench.transmitter.sendings.untold_bytes(job), SEGMENT - OVERHEAD);
     assert_eq!(bench.session().unsent_bytes() as u64, SEGMENT - 100, "the tail of one record");
     socket.room.set(u64::MAX);
     bench.on_writable(bench.now.get(), job);
@@ -151,8 +151,11 @@ fn what_is_sent_between_responses_is_charged() {
     let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
     let at = bench.open_secure(&socket, Some(session));
     bench.session().end();
-    assert_eq!(bench.transmitter.send_sealed(bench.now.get(), at) as u64, ENDING);
-    assert_eq!(bench.transmitter.send_sealed(bench.now.get(), at), 0);
+    assert_eq!(
+        bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link) as u64,
+        ENDING
+    );
+    assert_eq!(bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link), 0);
     let charged = Framing::ETHERNET.wire_bytes(ENDING);
     assert_eq!((bench.charged_bytes(), bench.transmitter.connections[at].sent_bytes), (charged, ENDING));
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (vec![], true));
@@ -228,7 +231,7 @@ fn the_link_is_charged_for_a_flight_and_what_follows() {
     bench.drive();
     assert_eq!(*socket.received.borrow(), content(4_000), "as it was sealed");
     bench.session().seal(&[std::io::IoSlice::new(b"a ticket")]);
-    assert!(bench.transmitter.send_sealed(bench.now.get(), at) > 0);
+    assert!(bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link) > 0);
     bench.dispatch_on(at, Outgoing::new(content(3_000), Body::default(), End::Open));
     bench.drive();
     let framing = Framing::ETHERNET;
@@ -244,7 +247,7 @@ fn a_flight_whose_connection_ends_leaves_no_job() {
     let job = bench.dispatch_flight(&socket, 4_000);
     bench.transmitter.run(&|| bench.now.get());
     let at = bench.connection(job);
-    let told = bench.transmitter.untold_bytes(job);
+    let told = bench.transmitter.sendings.untold_bytes(job);
     bench.now.set(bench.now.get() + Nanos::from_millis(2));
     bench.transmitter.run(&|| bench.now.get());
     let untold = bench.transmitter.close(bench.now.get(), at);

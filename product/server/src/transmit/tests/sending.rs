@@ -7,7 +7,7 @@ const SEGMENT: u64 = 1_448;
 const RTT: Nanos = Nanos::from_millis(20);
 
 fn connection(socket: &FakeSocket) -> Connection<FakeSocket> {
-    Connection::new(0, socket.clone(), 0, socket.framing, Nanos::ZERO)
+    Connection::new(socket.opening(0), Nanos::ZERO)
 }
 
 fn socket() -> FakeSocket {
@@ -107,7 +107,7 @@ fn a_reader_has_to_take_so_much_in_every_window() {
 fn marks_are_as_few_as_bands() {
     let mut bench = Bench::new("srrt:50ms,200ms", None);
     let bands = Bands { priorities: [7, 8, 9].into() };
-    bench.transmitter = bench.transmitter.with_marker(Some(Marker { bands, burst_bytes: SEGMENT }));
+    bench.transmitter.marker = Some(Marker { bands, burst_bytes: SEGMENT });
     let socket = bench.socket('A', 0);
     let job = bench.dispatch(&socket, 100_000);
     for turn in 0..20 {

@@ -7,7 +7,7 @@ use super::secure::{connected, deliver};
 use super::*;
 use crate::files::{Content, Entry, temporary::Folder};
 use crate::storage::ReadDone;
-use crate::storage::{Buffer, Look};
+use crate::storage::{Buffer, Look, Storage};
 
 const LARGE: u64 = 200_000;
 
@@ -100,7 +100,7 @@ impl Cold {
         let entry = folder.entry("cold");
         let disk = FakeDisk::default();
         let mut bench = Bench::new("srpt", rate);
-        bench.transmitter = bench.transmitter.with_storage(Handle(disk.clone(), Vec::new()));
+        bench.transmitter.reads = Reads::from(Handle(disk.clone(), Vec::new()));
         Cold { bench, disk, entry, content, _folder: folder }
     }
 

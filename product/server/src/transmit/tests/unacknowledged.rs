@@ -122,17 +122,17 @@ fn what_is_sent_without_a_job_is_charged() {
     let at = bench.open(&socket);
     send_now(&mut bench, at, 1000);
     let syn_ack_and_payload = socket.framing.syn_ack_bytes + bytes_of(1000, SEGMENT);
-    assert_eq!(bench.transmitter.scheduler().pacer().ledger().charged_bytes(), syn_ack_and_payload);
+    assert_eq!(bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(), syn_ack_and_payload);
     send_now(&mut bench, at, 1000);
     assert_eq!(
-        bench.transmitter.scheduler().pacer().ledger().charged_bytes(),
+        bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(),
         syn_ack_and_payload + bytes_of(1000, SEGMENT)
     );
     // A job settles the connection's account: nothing is charged twice.
     dispatch(&mut bench, at, 1000);
     depart(&mut bench);
     assert_eq!(
-        bench.transmitter.scheduler().pacer().ledger().charged_bytes(),
+        bench.transmitter.link.scheduler().pacer().ledger().charged_bytes(),
         syn_ack_and_payload + 2 * bytes_of(1000, SEGMENT)
     );
 }
@@ -146,7 +146,7 @@ fn what_was_sent_before_there_was_a_job_is_charged_once() {
     socket.window.set(SEGMENT);
     socket.room.set(2 * SEGMENT);
     let job = bench.begin_now(&socket, 3 * SEGMENT);
-    let charged = |bench: &Bench| bench.transmitter.scheduler().pacer().ledger().charged_bytes();
+    let charged = |bench: &Bench| bench.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), socket.framing.syn_ack_bytes + bytes_of(SEGMENT, SEGMENT));
     socket.room.set(u64::MAX);
     socket.window.set(u64::MAX);
@@ -264,7 +264,7 @@ fn many_under_way_are_each_known_once() {
 #[test]
 fn a_rate_that_is_found_is_paced_at_and_said() {
     let mut bench = bench(None);
-    assert!(bench.transmitter.link().is_paced() && bench.transmitter.link().is_searching());
+    assert!(bench.transmitter.link.is_paced() && bench.transmitter.link.is_searching());
     let socket = acking(&bench, 'A');
     let rate: Rate = "9.42mbit".parse().unwrap();
     script(&mut bench).change = Some(Change { pace: Some(rate), notice: Some(Notice::Found { rate }) });
@@ -272,9 +272,9 @@ fn a_rate_that_is_found_is_paced_at_and_said() {
     dispatch(&mut bench, at, 100 * SEGMENT);
     bench.drive();
     pass(&mut bench, INTERVAL);
-    assert!(bench.transmitter.link().is_paced() && !bench.transmitter.link().is_searching());
-    assert_eq!(bench.transmitter.scheduler().pacer().pace().rate, Some(rate));
-    let said: Vec<String> = bench.transmitter.notices().map(|notice| notice.to_string()).collect();
+    assert!(bench.transmitter.link.is_paced() && !bench.transmitter.link.is_searching());
+    assert_eq!(bench.transmitter.link.scheduler().pacer().pace().rate, Some(rate));
+    let said: Vec<String> = bench.transmitter.link.notices().map(|notice| notice.to_string()).collect();
     assert_eq!(said, ["uplink 9.42 Mbit/s: found, pacing by it"]);
     let second = acking(&bench, 'B');
     let at = bench.open(&second);
@@ -302,8 +302,12 @@ fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
             bench.transmitter.link.observer.as_ref().unwrap().script.as_ref().unwrap().change.is_none(),
             "it was told"
         );
-        assert_eq!(bench.transmitter.scheduler().pacer().pace().rate, kept_to);
-        assert_eq!(bench.transmitter.notices().count(), usize::from(most.is_some()), "no line says that it is paced");
+        assert_eq!(bench.transmitter.link.scheduler().pacer().pace().rate, kept_to);
+        assert_eq!(
+            bench.transmitter.link.notices().count(),
+            usize::from(most.is_some()),
+            "no line says that it is paced"
+        );
     }
 }
 

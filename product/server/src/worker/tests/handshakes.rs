@@ -105,7 +105,7 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
 /// Connections that have said something in their handshakes.
 fn begun(worker: &mut Worker) -> usize {
     let transmitter = &mut worker.transmitter;
-    worker.conns.iter().filter(|(at, _)| !transmitter.session(*at).unwrap().is_untouched()).count()
+    worker.conns.iter().filter(|(at, _)| !transmitter.connections.session(*at).unwrap().is_untouched()).count()
 }
 
 /// A flood of handshakes is spread over turns; others have theirs between.
