@@ -1,6 +1,7 @@
 # What a person does here. Each sets up what it needs first; see scripts/setup.sh.
 
 PORT ?= 8080
+APP_PORT ?= 3000
 UPLINK ?= auto
 BENCH ?=
 EXPERIMENT ?= experiments/shaping.toml
@@ -17,7 +18,7 @@ BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 .PHONY: help run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
 
 help:
-	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1)"
+	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
 	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
 	@echo "make test    every check, and the tests of the product; as root also those in network namespaces"
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
@@ -35,8 +36,14 @@ run:
 	@scripts/setup.sh run
 	cargo build --release --locked --package weir $(BPF)
 	@echo
+ifdef PROXY
+	@echo "passing http$(if $(TLS),s)://127.0.0.1:$(PORT)/ on to examples/app at port $(APP_PORT) (stop with ctrl-c)"
+	@python3 examples/app/app.py $(APP_PORT) & app=$$!; trap "kill $$app" EXIT; \
+		$(TARGET)/release/weir proxy :$(APP_PORT) --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
+else
 	@echo "serving examples/site at http$(if $(TLS),s)://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
 	@$(TARGET)/release/weir serve examples/site --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
+endif
 
 # Without the kernel of virtual time the tests whose verdict depends on time go by the host's clock.
 test:

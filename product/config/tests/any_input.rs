@@ -3,10 +3,11 @@
 use config::read;
 use proptest::prelude::*;
 
-const EXAMPLES: [&str; 3] = [
+const EXAMPLES: [&str; 4] = [
     include_str!("../../../examples/small-site.toml"),
     include_str!("../../../examples/several-sites.toml"),
     include_str!("../../../examples/hoster.toml"),
+    include_str!("../../../examples/proxy.toml"),
 ];
 
 /// Words that a person or a slip of the hand puts anywhere.

@@ -77,7 +77,7 @@ fn mistakes(schema: &Value, value: &Value, path: &str) -> Vec<String> {
 #[test]
 fn the_schema_accepts_the_examples_and_refuses_mistakes() {
     let schema = config::schema();
-    for name in ["small-site", "several-sites", "hoster"] {
+    for name in ["small-site", "several-sites", "hoster", "proxy"] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../examples/{name}.toml"));
         let table: Value = toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         assert_eq!(mistakes(&schema, &table, ""), [""; 0], "{name}");

@@ -13,7 +13,7 @@ use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missi
 use crate::logging::Log;
 use crate::sites::{Served, Sites};
 use crate::transmit::{Body, Piece};
-use crate::upstream::Route;
+use crate::upstream::Group;
 
 /// A response, and what the connection and the log have to know of it.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub enum Later {
     /// Its file may have to be waited for.
     Lookup(Box<Lookup>),
     /// Another server makes it.
-    Upstream(Arc<Route>),
+    Upstream(Arc<Group>),
 }
 
 /// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
@@ -122,8 +122,9 @@ impl Handler {
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
-        if let Some(route) = self.served.route(number, request) {
-            return Err(Later::Upstream(route));
+        // What TRACE would tell is not for everybody (RFC 9110 section 9.3.8).
+        if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
+            return Err(Later::Upstream(group));
         }
         match request.method {
             Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
@@ -140,7 +141,7 @@ impl Handler {
 
     /// Upstreams answer this request for this site.
     pub fn is_passed_on(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
-        self.sites().redirect(site, request, is_secure).is_none() && self.served.route(site, request).is_some()
+        self.sites().redirect(site, request, is_secure).is_none() && self.served.group(site, request).is_some()
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {

@@ -14,7 +14,7 @@ use crate::files::{Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
-use crate::upstream::Route;
+use crate::upstream::Group;
 
 /// Sites with their folders and logs, which were all there when it was made.
 pub struct Served {
@@ -23,7 +23,7 @@ pub struct Served {
     /// Classes by the rules of a file.
     pub assigned: Option<Arc<Assigned>>,
     /// By the place of the site, those of its file.
-    routes: Vec<Vec<Arc<Route>>>,
+    groups: Vec<Vec<Arc<Group>>>,
     /// By the place of the site; its own, or that of the server.
     logs: Vec<Option<Arc<Log>>>,
     server_log: Option<Arc<Log>>,
@@ -71,7 +71,7 @@ impl Served {
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
-        let routes = configs.iter().map(resolve).collect::<Result<_, StartError>>()?;
+        let groups = configs.iter().map(resolve).collect::<Result<_, StartError>>()?;
         let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
@@ -79,13 +79,13 @@ impl Served {
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
         let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
         let roots = Roots { first, folders };
-        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), routes, logs, server_log, acceptor, remarks })
+        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), groups, logs, server_log, acceptor, remarks })
     }
 
     /// The upstreams that answer a request for this site, if others do.
-    pub fn route(&self, site: SiteNumber, request: &Request) -> Option<Arc<Route>> {
+    pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
-        Some(Arc::clone(&self.routes[self.sites.place(site)][proxy]))
+        Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
     }
 
     /// Where a request for this site, or for none, is logged.
@@ -96,10 +96,11 @@ impl Served {
 }
 
 /// The upstreams of a site, each with its addresses.
-fn resolve(config: &SiteConfig) -> Result<Vec<Arc<Route>>, StartError> {
-    let resolve = |proxy| Route::resolve(proxy).map(Arc::new);
-    let routes = config.answers.proxies.iter().map(resolve);
-    routes.collect::<Result<_, _>>().map_err(|(address, error)| StartError::Upstream(address, error))
+fn resolve(config: &SiteConfig) -> Result<Vec<Arc<Group>>, StartError> {
+    let name = config.hosts.first().map_or("default", String::as_str);
+    let resolve = |proxy| Group::resolve(name, proxy).map(Arc::new);
+    let groups = config.answers.proxies.iter().map(resolve);
+    groups.collect::<Result<_, _>>().map_err(|(address, error)| StartError::Upstream(address, error))
 }
 
 impl Drop for Served {

@@ -2,6 +2,9 @@
 //! come leaves the order until more comes. Its producer learns that the reader has left by the response's [`super::Departure`], and by what a push
 //! gives.
 
+use std::sync::Arc;
+
+use sched::routes::Curve;
 use sched::{JobId, Scheduler, Size, Why};
 use units::Nanos;
 
@@ -37,6 +40,11 @@ impl<S: Socket> Producer<'_, S> {
     /// Bytes that may be pushed now; `None` for a response that has departed.
     pub fn room(&mut self) -> Option<usize> {
         self.pipe().map(|pipe| pipe.room())
+    }
+
+    /// Has the response, while its size is not known, ranked by those of its like.
+    pub fn expect(&mut self, curve: Option<Arc<Curve>>) {
+        self.transmitter.link.scheduler.on_curve(self.job, curve);
     }
 
     /// The owner of the response's connection, and the number of its stream; `None` for a response that has departed.

@@ -1,23 +1,27 @@
 //! Requests that other servers answer: connections to upstreams over HTTP/1.1, and what goes through them.
 //!
 //! A [`Transfer`] is a request and its response. It has a connection of its own, an idle one or a new one, or waits for its turn where as many
-//! are under way as its [`Route`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
+//! are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
 
 mod fault;
+mod group;
 mod peer;
-mod route;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
+use sched::routes::{Curve, Route, Routes};
 use slab::Slab;
 use units::Nanos;
 
 pub use fault::Fault;
+pub use group::{Endpoint, Group};
 use peer::{IDLE_FOR, Peer};
-pub use route::{Endpoint, Route};
 pub use transfer::{BodySink, Readiness, Step, Transfer, pipe_of};
 
 use crate::net::{Net, Source};
@@ -34,6 +38,8 @@ pub struct Upstreams<N: Net> {
     connections: Slab<Connection<N>>,
     peers: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
+    /// Sizes of responses that have come.
+    routes: Routes,
     /// Transfers that may begin, since others have ended.
     released: Vec<usize>,
     /// What a socket has received; nothing before it is needed.
@@ -64,6 +70,7 @@ impl<N: Net> Default for Upstreams<N> {
             connections: Slab::new(),
             peers: Slab::new(),
             by_endpoint: HashMap::new(),
+            routes: Routes::new(),
             released: Vec::new(),
             scratch: Box::default(),
         }
@@ -76,7 +83,7 @@ impl<N: Net> Upstreams<N> {
         if self.scratch.is_empty() {
             self.scratch = vec![0; READ_BYTES].into();
         }
-        transfer.peer = self.choose(&transfer.route, now);
+        transfer.peer = self.choose(&transfer.group, now);
         let at = self.transfers.insert(transfer);
         let begun = self.begin_at(net, now, at);
         begun.map(|()| at).map_err(|fault| {
@@ -87,9 +94,9 @@ impl<N: Net> Upstreams<N> {
     }
 
     /// The upstream with the fewest requests, those that cannot be reached last.
-    fn choose(&mut self, route: &Route, now: Nanos) -> usize {
-        let peers: Vec<usize> = route.endpoints.iter().map(|endpoint| self.peer(endpoint)).collect();
-        peers.into_iter().min_by_key(|at| self.peers[*at].load(now)).expect("a route has an upstream")
+    fn choose(&mut self, group: &Group, now: Nanos) -> usize {
+        let peers: Vec<usize> = group.endpoints.iter().map(|endpoint| self.peer(endpoint)).collect();
+        peers.into_iter().min_by_key(|at| self.peers[*at].load(now)).expect("a group has an upstream")
     }
 
     fn peer(&mut self, endpoint: &Endpoint) -> usize {
@@ -102,8 +109,8 @@ impl<N: Net> Upstreams<N> {
     }
 
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
-        let (peer, route) = (self.transfers[at].peer, &self.transfers[at].route);
-        let (requests_max, waits_for) = (route.requests_max, route.read_timeout);
+        let (peer, group) = (self.transfers[at].peer, &self.transfers[at].group);
+        let (requests_max, waits_for) = (group.requests_max, group.read_timeout);
         if self.peers[peer].begin(requests_max) {
             let connected = self.connect(net, now, at);
             return connected.inspect_err(|_| self.end_under_way(peer));
@@ -208,8 +215,8 @@ impl<N: Net> Upstreams<N> {
         }
         transfer.connection = None;
         self.drop_connection(net, own);
-        let route = self.transfers[at].route.clone();
-        let next = self.choose(&route, now);
+        let group = self.transfers[at].group.clone();
+        let next = self.choose(&group, now);
         if next == peer {
             // The same once more only where the connection was an old one.
             return if was_idle { self.connect(net, now, at) } else { Err(fault) };
@@ -230,9 +237,26 @@ impl<N: Net> Upstreams<N> {
         transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now)
     }
 
+    /// The head of a response has come, which is of this route.
+    pub fn on_route(&mut self, at: usize, route: &Route) {
+        if let Some(transfer) = self.transfers.get_mut(at) {
+            transfer.route = Some(self.routes.enter(route));
+        }
+    }
+
+    /// What the sizes of like responses say of one whose size is not known.
+    pub fn curve(&mut self, at: usize) -> Option<Arc<Curve>> {
+        self.routes.curve(self.transfers.get(at)?.route?)
+    }
+
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.try_remove(at) else { return };
+        match transfer.route {
+            Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
+            Some(route) => self.routes.note_censored(route, transfer.body_bytes()),
+            None => {}
+        }
         let Some(own) = transfer.connection else {
             return self.peers[transfer.peer].leave(at);
         };

@@ -9,9 +9,10 @@ use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
 use rustix::io::Errno;
 use sched::JobId;
+use sched::routes::RouteKey;
 use units::Nanos;
 
-use super::{Fault, Route};
+use super::{Fault, Group};
 use crate::transmit::{PIPE_BYTES_MAX, Pipe, Stream};
 
 /// Of a request body so much waits at most until the upstream takes it.
@@ -72,7 +73,7 @@ pub struct Transfer {
     pub owner: u64,
     /// The response, once it is one.
     pub job: Option<JobId>,
-    pub route: Arc<Route>,
+    pub group: Arc<Group>,
     /// Of the upstream that it is on its way to.
     pub peer: usize,
     /// Of its connection; without one it waits.
@@ -82,6 +83,8 @@ pub struct Transfer {
     tries: u32,
     /// The upstream is waited for until then.
     pub deadline: Nanos,
+    /// What its response is like, once its head has come.
+    pub route: Option<RouteKey>,
 }
 
 /// The request.
@@ -110,10 +113,14 @@ struct Inbound {
     has_come: bool,
     interim: u32,
     is_kept_alive: bool,
+    /// The request asks for another protocol.
+    may_be_tunnel: bool,
     /// It is of another protocol now.
     is_tunnel: bool,
     /// Behind the head.
     body: Option<UpstreamBody>,
+    /// Of it, bytes that went on.
+    body_bytes: u64,
 }
 
 /// What came of a read.
@@ -125,13 +132,13 @@ enum Received {
 
 impl Transfer {
     /// Of a request whose head is encoded.
-    pub fn new(owner: u64, route: Arc<Route>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
+    pub fn new(owner: u64, group: Arc<Group>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
         let has_body = body != BodyLength::None;
         let is_idempotent = !matches!(method, Method::Post | Method::Patch);
         Transfer {
             owner,
             job: None,
-            route,
+            group,
             peer: usize::MAX,
             connection: None,
             outbound: Outbound {
@@ -149,12 +156,21 @@ impl Transfer {
                 has_come: false,
                 interim: 0,
                 is_kept_alive: false,
+                may_be_tunnel: false,
                 is_tunnel: false,
                 body: None,
+                body_bytes: 0,
             },
             tries: 0,
             deadline: Nanos::MAX,
+            route: None,
         }
+    }
+
+    /// The same, whose request asks for another protocol or does not.
+    pub fn upgrading(mut self, is_asked: bool) -> Transfer {
+        self.inbound.may_be_tunnel = is_asked;
+        self
     }
 
     /// Begins on a connection, from the first byte.
@@ -162,7 +178,7 @@ impl Transfer {
         self.connection = Some(connection);
         self.outbound.at = 0;
         self.tries += 1;
-        self.deadline = now + if is_idle { self.route.read_timeout } else { self.route.connect_timeout };
+        self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
     }
 
     /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent; an
@@ -176,7 +192,7 @@ impl Transfer {
 
     /// How long it may be silent.
     fn patience(&self) -> Nanos {
-        if self.inbound.is_tunnel { TUNNEL_IDLE_FOR } else { self.route.read_timeout }
+        if self.inbound.is_tunnel { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
     }
 
     /// How much more of the request's body may come.
@@ -253,6 +269,9 @@ impl Transfer {
                 parse_response(&self.inbound.kept, self.inbound.method, &limits).map_err(Fault::Wrong)?
             {
                 self.inbound.kept.drain(..bytes);
+                if head.framing == Framing::Upgraded && !self.inbound.may_be_tunnel {
+                    return Err(Fault::Wrong(UpstreamFault("a change of protocol that was not asked for")));
+                }
                 if !head.is_interim() {
                     self.begin_body(&head);
                     return Ok(Some(head));
@@ -331,7 +350,7 @@ impl Transfer {
 
     /// Gives the sink what was kept; a step where the body has ended, or has to wait.
     fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
-        let Inbound { kept, body, .. } = &mut self.inbound;
+        let Inbound { kept, body, body_bytes, .. } = &mut self.inbound;
         let body = body.as_mut().expect("the head has come");
         let mut at = 0;
         let step = loop {
@@ -339,6 +358,7 @@ impl Transfer {
             let rest = &kept[at..kept.len().min(at + room)];
             let taken = body.take(rest).map_err(Fault::Wrong)?;
             at += taken.consumed;
+            *body_bytes += taken.data.len() as u64;
             if !taken.data.is_empty() && !sink.push(taken.data) {
                 break Some(Step::Unwanted);
             }
@@ -376,6 +396,11 @@ impl Transfer {
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",
         })
+    }
+
+    /// Of the response's body so much has gone on.
+    pub fn body_bytes(&self) -> u64 {
+        self.inbound.body_bytes
     }
 
     /// Bytes that it keeps.

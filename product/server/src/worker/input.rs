@@ -128,7 +128,7 @@ impl<N: Net> Worker<N> {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Err(Later::Upstream(_)) if !self.invite_body(id.at, head) => return,
-            Err(Later::Upstream(route)) => match self.begin_transfer(id, route, request, head) {
+            Err(Later::Upstream(group)) => match self.begin_transfer(id, group, request, head) {
                 Ok(transfer) => {
                     self.note(id, to.site, request, minor_version);
                     return self.go_on_with(transfer);

@@ -8,6 +8,7 @@ use http::{BodyLength, Length, Request, Response, Status};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
+use sched::routes::Route;
 
 use super::Worker;
 use super::exchange::{ExchangeId, Task};
@@ -15,7 +16,7 @@ use super::failures::Kind;
 use crate::handler::Reply;
 use crate::net::Net;
 use crate::transmit::{Body, Producer, Socket};
-use crate::upstream::{BodySink, Fault, Route, Step, Transfer, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, Step, Transfer, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -41,7 +42,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn begin_transfer(
         &mut self,
         id: ExchangeId,
-        route: Arc<Route>,
+        group: Arc<Group>,
         request: &Request,
         head: Option<&Head>,
     ) -> Result<usize, Reply> {
@@ -54,7 +55,7 @@ impl<N: Net> Worker<N> {
             client_port: Some(conn.port),
             is_secure: to.is_secure,
             is_trusted: false,
-            host: route.host.as_deref().map(str::as_bytes),
+            host: group.host.as_deref().map(str::as_bytes),
             minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
                 (1, minor) => minor,
                 (major, _) => major,
@@ -64,7 +65,8 @@ impl<N: Net> Worker<N> {
         let mut out = Vec::new();
         http::gateway::encode_request(&mut out, request, &gateway, request.body);
         let owner = self.conns.exchange(id).owner;
-        let transfer = Transfer::new(owner, route, request.method, out, request.body);
+        let transfer = Transfer::new(owner, group, request.method, out, request.body);
+        let transfer = transfer.upgrading(upgrade.is_some());
         match self.upstreams.begin(&self.net, self.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(id, request);
@@ -212,6 +214,7 @@ impl<N: Net> Worker<N> {
         {
             return step;
         }
+        self.note_route(transfer, id, &head);
         let is_measured = matches!(step, Step::Done) && matches!(head.framing, Framing::Chunked | Framing::Close);
         let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
         let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
@@ -226,8 +229,12 @@ impl<N: Net> Worker<N> {
         self.send(id, reply);
         self.flush(id.at);
         let job = self.job_of(owner);
-        if let Some(transfer) = self.upstreams.get(transfer) {
-            transfer.job = job;
+        if let Some(begun) = self.upstreams.get(transfer) {
+            begun.job = job;
+        }
+        if let Some(job) = job {
+            let curve = self.upstreams.curve(transfer);
+            Producer::of(&mut self.transmitter, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
             // It went as a whole, or its client has left.
@@ -235,6 +242,23 @@ impl<N: Net> Worker<N> {
         }
         self.go_on(id.at);
         step
+    }
+
+    /// Learns by what the response is like.
+    fn note_route(&mut self, transfer: usize, id: ExchangeId, head: &UpstreamHead) {
+        let Task::PassedOn(request) = &self.conns.exchange(id).task else { return };
+        let request = request.view();
+        let Some(group) = self.upstreams.get(transfer).map(|transfer| Arc::clone(&transfer.group)) else { return };
+        let value = |name| head.values(name).next().unwrap_or_default();
+        let route = Route {
+            site: group.site.as_bytes(),
+            method: request.method.token().as_bytes(),
+            path: request.path,
+            status: head.status.0,
+            content_type: value("content-type"),
+            coding: value("content-encoding"),
+        };
+        self.upstreams.on_route(transfer, &route);
     }
 
     /// The response of an exchange, where it is being sent.

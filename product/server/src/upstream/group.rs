@@ -10,7 +10,9 @@ use units::Nanos;
 
 /// Upstreams that answer the same requests.
 #[derive(Debug)]
-pub struct Route {
+pub struct Group {
+    /// The site that they are of, for what is learned of its responses.
+    pub site: String,
     /// At least one; a name with several addresses is as many.
     pub endpoints: Vec<Endpoint>,
     /// The host that they are told, in place of the client's.
@@ -32,15 +34,16 @@ pub enum Endpoint {
 /// Addresses of one name at most.
 const ADDRESSES_MAX: usize = 16;
 
-impl Route {
+impl Group {
     /// Asks the resolver, and waits for it.
-    pub fn resolve(proxy: &Proxy) -> Result<Route, (UpstreamAddress, io::Error)> {
+    pub fn resolve(site: &str, proxy: &Proxy) -> Result<Group, (UpstreamAddress, io::Error)> {
         let mut endpoints = Vec::new();
         for address in &proxy.to {
             let found = Endpoint::resolve(address).map_err(|error| (address.clone(), error))?;
             endpoints.extend(found);
         }
-        Ok(Route {
+        Ok(Group {
+            site: site.to_string(),
             endpoints,
             host: proxy.host.clone(),
             requests_max: proxy.requests,
@@ -80,9 +83,10 @@ mod tests {
     fn names_are_resolved_and_those_without_address_are_named() {
         let address = |text: &str| UpstreamAddress::new(text).unwrap();
         let proxy = Proxy::of_all([":1", "unix:/a", "[::1]:2"].map(address).into());
-        let shown: Vec<String> = Route::resolve(&proxy).unwrap().endpoints.iter().map(ToString::to_string).collect();
+        let shown: Vec<String> =
+            Group::resolve("a", &proxy).unwrap().endpoints.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["127.0.0.1:1", "unix:/a", "[::1]:2"]);
         let none = address("no-such-name.invalid:80");
-        assert_eq!(Route::resolve(&Proxy::of_all(vec![none.clone()])).unwrap_err().0, none);
+        assert_eq!(Group::resolve("a", &Proxy::of_all(vec![none.clone()])).unwrap_err().0, none);
     }
 }

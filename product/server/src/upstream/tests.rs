@@ -1,0 +1,242 @@
+//! Transfers over a socket of the test's own: every split of what an upstream sends, and every order of room.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use config::{Proxy, UpstreamAddress};
+use http::{BodyLength, Method};
+use proptest::prelude::*;
+use rustix::io::Errno;
+use units::Nanos;
+
+use super::*;
+use crate::transmit::{Pipe, Sink, Status, Stream};
+
+/// What an upstream sends, in pieces, and what it was sent.
+#[derive(Debug, Default)]
+struct Wire {
+    pieces: RefCell<VecDeque<Vec<u8>>>,
+    has_ended: bool,
+    sent: RefCell<Vec<u8>>,
+    /// Bytes that it still takes; `None`: its side is reset.
+    takes: RefCell<Option<usize>>,
+}
+
+impl Wire {
+    fn of(text: &[u8], cuts: &[usize]) -> Wire {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (text.len() + 1)).chain([0, text.len()]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let pieces = cuts.windows(2).map(|pair| text[pair[0]..pair[1]].to_vec()).collect();
+        Wire { pieces: RefCell::new(pieces), has_ended: true, takes: RefCell::new(Some(usize::MAX)), ..Wire::default() }
+    }
+}
+
+impl Sink for Wire {
+    fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+        let mut takes = self.takes.borrow_mut();
+        let Some(room) = takes.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        let taken = bytes.len().min(*room);
+        if taken == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        *room -= taken;
+        self.sent.borrow_mut().extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn send_slices(&self, _: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
+        unreachable!("requests are in one piece")
+    }
+
+    fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
+        unreachable!("requests are in memory")
+    }
+
+    fn cork(&self, _: bool) {}
+    fn finish(&self) {}
+    fn reset(&self) {}
+}
+
+impl Stream for Wire {
+    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut pieces = self.pieces.borrow_mut();
+        let Some(piece) = pieces.front_mut() else { return if self.has_ended { Ok(0) } else { Err(Errno::AGAIN) } };
+        let bytes = piece.len().min(into.len());
+        into[..bytes].copy_from_slice(&piece[..bytes]);
+        piece.drain(..bytes);
+        if piece.is_empty() {
+            pieces.pop_front();
+        }
+        Ok(bytes)
+    }
+
+    fn acknowledge(&self) {}
+    fn segments(&self) -> Option<(u32, bool)> {
+        None
+    }
+    fn status(&self) -> Status {
+        Status::default()
+    }
+    fn has_room(&self) -> bool {
+        true
+    }
+    fn queued_below_bytes(&self) -> Option<u64> {
+        None
+    }
+    fn set_priority(&self, _: u32) {}
+}
+
+/// A client that takes so many bytes of the body at a time.
+struct Client {
+    pipe: Pipe,
+    body: Vec<u8>,
+    portion: usize,
+}
+
+impl Client {
+    fn take(&mut self) {
+        let bytes = self.portion.min(self.pipe.queued().len());
+        self.body.extend_from_slice(&self.pipe.queued()[..bytes]);
+        self.pipe.advance(bytes);
+    }
+}
+
+fn group() -> Arc<Group> {
+    let to = vec![UpstreamAddress::new(":1").expect("an upstream")];
+    Arc::new(Group::resolve("a", &Proxy::of_all(to)).expect("an address"))
+}
+
+fn transfer(method: Method, body: BodyLength) -> Transfer {
+    let mut transfer = Transfer::new(7, group(), method, b"HEAD\r\n\r\n".to_vec(), body);
+    transfer.connect(0, false, Nanos::ZERO);
+    transfer
+}
+
+const READY: Readiness = Readiness { is_readable: true, is_writable: true };
+
+/// The whole of a response, as a client takes it that reads so many bytes at a time, and the last step.
+fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
+    let (mut transfer, mut ready, mut scratch) = (transfer(method, BodyLength::None), READY, vec![0; 64 << 10]);
+    transfer.send(wire, &mut ready, Nanos::ZERO).expect("it takes all");
+    let head = loop {
+        match transfer.read_head(wire, &mut ready, &mut scratch, Nanos::ZERO) {
+            Ok(Some(head)) => break head,
+            Ok(None) => ready = READY,
+            Err(fault) => return (Vec::new(), Step::Failed(fault), false),
+        }
+    };
+    let Some(pipe) = pipe_of(head.framing) else { return (Vec::new(), Step::Done, transfer.keeps_connection()) };
+    let mut client = Client { pipe, body: Vec::new(), portion };
+    loop {
+        let step = transfer.read_body(&mut client.pipe, wire, &mut ready, &mut scratch, Nanos::ZERO);
+        client.take();
+        if !matches!(step, Step::Wait) {
+            while !client.pipe.queued().is_empty() {
+                client.take();
+            }
+            return (client.body, step, transfer.keeps_connection());
+        }
+        ready = READY;
+    }
+}
+
+fn response(framing: usize, body: &[u8]) -> Vec<u8> {
+    let head = &b"HTTP/1.1 200 OK\r\n"[..];
+    match framing {
+        0 => [head, format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat(),
+        1 => {
+            let chunks: Vec<Vec<u8>> = body
+                .chunks(70_001)
+                .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+                .collect();
+            [head, b"Transfer-Encoding: chunked\r\n\r\n", &chunks.concat(), b"0\r\n\r\n"].concat()
+        }
+        _ => [head, b"Connection: close\r\n\r\n", body].concat(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_body_is_whole_however_it_comes_and_goes(
+        framing in 0_usize..3,
+        bytes in prop::sample::select(vec![0_usize, 1, 1000, 65_535, 65_536, 200_000]),
+        cuts in prop::collection::vec(0_usize..300_000, 0..8),
+        portion in prop::sample::select(vec![1000_usize, 16_384, 1 << 20]),
+    ) {
+        let body: Vec<u8> = (0..bytes).map(|at| (at * 31 % 251) as u8).collect();
+        let (came, step, is_kept) = play(&Wire::of(&response(framing, &body), &cuts), Method::Get, portion);
+        prop_assert!(came == body && matches!(step, Step::Done), "{} of {bytes} bytes: {step:?}", came.len());
+        prop_assert_eq!(is_kept, framing != 2);
+    }
+
+    #[test]
+    fn a_response_that_is_cut_fails(framing in 0_usize..2, cuts in prop::collection::vec(0_usize..3000, 0..4), cut in 0_usize..1000) {
+        let whole = response(framing, &[7; 1000]);
+        let wire = Wire::of(&whole[..cut.min(whole.len() - 1)], &cuts);
+        let (_, step, is_kept) = play(&wire, Method::Get, 1 << 20);
+        prop_assert!(matches!(step, Step::Failed(Fault::Closed)) && !is_kept, "{step:?}");
+    }
+}
+
+#[test]
+fn bytes_behind_the_response_end_the_connection() {
+    let wire = Wire::of(&[&response(0, b"hello")[..], b"HTTP/1.1 200 OK\r\n"].concat(), &[]);
+    let (body, step, is_kept) = play(&wire, Method::Get, 1 << 20);
+    assert!(body == b"hello" && matches!(step, Step::Done) && !is_kept);
+    let head = Wire { has_ended: false, ..Wire::of(&response(0, b"hello")[..38], &[]) };
+    assert!(play(&head, Method::Head, 1).2, "the response to HEAD has no body");
+}
+
+#[test]
+fn a_request_waits_for_room_and_is_sent_in_chunks() {
+    let wire = Wire::of(b"", &[]);
+    *wire.takes.borrow_mut() = Some(10);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Unknown), READY);
+    transfer.push_request(b"hello", false);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    assert!(!ready.is_writable && wire.sent.borrow().len() == 10 && transfer.is_wanting());
+    transfer.push_request(&[b'x'; 64 << 10], false);
+    assert!(!transfer.is_wanting(), "no more than is bounded waits");
+    (*wire.takes.borrow_mut(), ready) = (Some(usize::MAX), READY);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    assert!(transfer.is_wanting() && transfer.deadline == Nanos::MAX, "its client is waited for");
+    transfer.push_request(b"", true);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    let sent = wire.sent.borrow();
+    assert!(sent.starts_with(b"HEAD\r\n\r\n5\r\nhello\r\n10000\r\nxxx") && sent.ends_with(b"xxx\r\n0\r\n\r\n"));
+    assert!(!transfer.is_wanting() && transfer.deadline < Nanos::MAX);
+}
+
+#[test]
+fn what_may_have_been_done_is_not_asked_twice() {
+    let fault = || Fault::Closed;
+    let sent = |method, body| {
+        let (mut transfer, mut ready) = (transfer(method, body), READY);
+        transfer.send(&Wire::of(b"", &[]), &mut ready, Nanos::ZERO).unwrap();
+        transfer
+    };
+    let get = sent(Method::Get, BodyLength::None);
+    assert!(get.may_repeat(&fault(), true) && !get.may_repeat(&fault(), false));
+    assert!(!sent(Method::Post, BodyLength::None).may_repeat(&fault(), true));
+    assert!(!sent(Method::Put, BodyLength::Known(1)).may_repeat(&fault(), true));
+    assert!(transfer(Method::Post, BodyLength::None).may_repeat(&fault(), false), "nothing of it was sent");
+    assert!(!get.may_repeat(&Fault::TooSlow("x"), true));
+}
+
+/// An upstream that takes no more may have answered before.
+#[test]
+fn an_early_response_is_heard() {
+    let wire = Wire::of(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n", &[]);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 20)), READY);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    *wire.takes.borrow_mut() = None;
+    transfer.push_request(&[0; 1000], false);
+    (ready.is_writable, ready.is_readable) = (true, false);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    let head = transfer.read_head(&wire, &mut ready, &mut [0; 1000], Nanos::ZERO).unwrap().unwrap();
+    assert!(head.status.0 == 413 && transfer.room() > 1 << 30 && !transfer.keeps_connection());
+}
