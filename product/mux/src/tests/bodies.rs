@@ -53,6 +53,17 @@ impl Client {
         (into, read)
     }
 
+    /// Reads until there is no more now.
+    fn read_all(&mut self, stream: u32, into: &mut Vec<u8>) -> BodyRead {
+        loop {
+            let (part, read) = self.read(stream, 1000);
+            into.extend(part);
+            if read != BodyRead::More {
+                return read;
+            }
+        }
+    }
+
     /// By how much the windows of this stream were opened since frames were last looked at; 0 is the connection's.
     fn opened(&mut self, stream: u32) -> usize {
         let frames = self.frames();
@@ -233,6 +244,22 @@ fn the_rest_of_a_body_may_be_left() {
     assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
 }
 
+/// Streams that we have reset have no window of their own any more; that of the connection opens all the same.
+#[test]
+fn late_parts_of_bodies_do_not_shut_the_connection() {
+    let mut client = Client::posting(&[1, 3, 5, 7, 9, 11]);
+    for stream in [1, 3, 5, 7, 9] {
+        client.say(&data(0, stream, &[7; FRAME_BYTES_MAX])).unwrap();
+        client.session.cancel(stream);
+        client.session.control(&mut client.out);
+        client.say(&data(0, stream, &[7; FRAME_BYTES_MAX])).unwrap();
+    }
+    assert_eq!(client.session.body_bytes(), 0);
+    assert!(client.opened(0) > 4 * FRAME_BYTES_MAX);
+    client.say(&data(END_STREAM, 11, b"body")).unwrap();
+    assert_eq!(client.read(11, 9), (b"body".to_vec(), BodyRead::End));
+}
+
 #[test]
 fn interim_heads_go_before_the_response() {
     let mut client = Client::posting(&[1]);
@@ -286,14 +313,7 @@ proptest! {
             prop_assert!(client.session.body_bytes() <= BODY_BYTES_MAX);
         }
         client.say(&if has_trailers { trailers(1) } else { data(END_STREAM, 1, b"") }).unwrap();
-        let end = loop {
-            let (part, end) = client.read(1, reads.next().unwrap().max(1));
-            read.extend(part);
-            if end != BodyRead::More {
-                break end;
-            }
-        };
-        prop_assert_eq!(end, BodyRead::End);
+        prop_assert_eq!(client.read_all(1, &mut read), BodyRead::End);
         prop_assert_eq!(read, body);
     }
 }

@@ -52,11 +52,11 @@ impl Rig {
     }
 
     fn length(&self) -> BodyLength {
-        let lengths = self.events.iter().filter_map(|event| match event {
+        let mut lengths = self.events.iter().filter_map(|event| match event {
             Event::Request { request: Ok(request), .. } => Some(request.view().body),
             _ => None,
         });
-        lengths.last().expect("a request")
+        lengths.next_back().expect("a request")
     }
 
     fn told(&self, stream: u32) -> usize {
@@ -264,6 +264,17 @@ fn interim_heads_go_before_the_response() {
     assert_eq!(rig.session().waiting_bytes(), 0);
 }
 
+/// A request with this body in frames of these sizes.
+fn framed(mut body: &[u8], sizes: &[usize]) -> Vec<u8> {
+    let mut bytes = request("/", &[]);
+    for size in sizes {
+        let (part, rest) = body.split_at(*size);
+        bytes.extend(frame(DATA, part));
+        body = rest;
+    }
+    bytes
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -276,12 +287,7 @@ proptest! {
         lost in prop::option::of(3usize..20),
     ) {
         let body = counted(frames.iter().sum());
-        let mut at = 0;
-        let mut bytes = request("/", &[]);
-        for size in frames {
-            bytes.extend(frame(DATA, &body[at..at + size]));
-            at += size;
-        }
+        let bytes = framed(&body, &frames);
         let mut rig = wanting();
         if let Some(every) = lost {
             rig.passes = Box::new(move |nth| nth % every != 0);

@@ -152,5 +152,7 @@ mod tests {
         assert_eq!([of(Protocol::Http1, 0), of(Protocol::Http2, 100), of(Protocol::Http3, 100)], [1, 114, 229]);
         assert_eq!(size_of::<Holding>(), 4);
         const { assert!(mux::STREAMS_MAX <= u8::MAX as _) };
+        // Beside so much there is less than a megabyte.
+        const { assert!(mux::BODIES_BYTES_MAX + (1 << 20) <= u16::MAX as usize * PIECE_BYTES) };
     }
 }
