@@ -6,6 +6,7 @@
 use tls::Session;
 use units::Nanos;
 
+use super::failures::Kind;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::{Order, Worker};
 use crate::net::Net;
@@ -30,7 +31,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn dispatch_flight(&mut self, at: usize, flight: Vec<u8>) -> usize {
         let bytes = flight.len();
         // Nobody has asked for anything yet.
-        let class = self.replies.default_class();
+        let class = self.service.replies.default_class();
         let dispatch = Dispatch::single(Outgoing::of_records(flight), class);
         let job = self.transmitter.dispatch(self.timers.now(), at, dispatch);
         debug_assert!(job.is_some(), "nothing else is being sent on it");
@@ -44,7 +45,8 @@ impl<N: Net> Worker<N> {
         conn.channel.is_in_flight = false;
         if let Some(failure) = departure.failure {
             if matches!(failure, Failure::Stalled) {
-                self.fail(at, "a handshake slower than --send-rate-min");
+                let why = "a handshake slower than --send-rate-min";
+                self.service.fail(self.timers.now(), conn, Kind::Tls, why);
             }
             return self.close(at);
         }

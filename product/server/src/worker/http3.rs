@@ -30,8 +30,8 @@ const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
     pub(super) fn open_udp_endpoints(&mut self) -> io::Result<()> {
-        let Some(acceptor) = self.replies.handler().acceptor() else { return Ok(()) };
-        let count = self.admission.workers();
+        let Some(acceptor) = self.service.replies.handler().acceptor() else { return Ok(()) };
+        let count = self.service.admission.workers();
         let settings = Settings {
             request: self.setup.limits.request,
             streams_max: mux::STREAMS_MAX,
@@ -92,7 +92,7 @@ impl<N: Net> Worker<N> {
             return endpoint.quic.ignore(attempt);
         }
         let peer = attempt.from();
-        if !self.timers.is_stopping() && !attempt.is_proved() && self.admission.is_scarce(peer.ip()) {
+        if !self.timers.is_stopping() && !attempt.is_proved() && self.service.admission.is_scarce(peer.ip()) {
             return endpoint.quic.retry(attempt, answers);
         }
         if !self.budget.has_quic_handshake_left() {
@@ -102,13 +102,16 @@ impl<N: Net> Worker<N> {
         let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
         // It tries again within a second.
         let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
-        let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
+        let Some(client) = has_place
+            .then(|| self.service.let_in(self.timers.now(), peer.ip(), self.transmitter.link.scheduler_mut()))
+            .flatten()
+        else {
             return endpoint.quic.refuse(attempt, answers);
         };
         self.budget.on_quic_handshake();
         match endpoint.quic.accept(self.timers.now(), attempt, answers) {
             Some(session) => self.admit_http3((number, endpoint), client, session),
-            None => self.admission.leave(self.timers.now(), client),
+            None => self.service.admission.leave(self.timers.now(), client),
         }
     }
 
@@ -158,7 +161,7 @@ impl<N: Net> Worker<N> {
         if is_over || self.conns[at].channel.is_handshaking || self.transmitter.connections.engine(at).is_acknowledged()
         {
             if is_late {
-                self.note_late_handshake(at);
+                self.service.note_late_handshake(now, &self.conns[at]);
             }
             return self.close(at);
         }

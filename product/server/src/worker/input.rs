@@ -8,7 +8,6 @@ use super::Worker;
 use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
-use crate::files::SiteNumber;
 use crate::handler;
 use crate::http1::Event;
 use crate::net::Net;
@@ -59,18 +58,14 @@ impl<N: Net> Worker<N> {
                 self.take(at, &scratch[..bytes]);
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
-                    self.acknowledge(at);
+                    // Not vital: without it the kernel does after 40 ms.
+                    self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
         }
-    }
-
-    /// Has TCP acknowledge at once what has come. Not vital: without it the kernel does after 40 ms.
-    pub(super) fn acknowledge(&self, at: usize) {
-        self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
@@ -116,25 +111,22 @@ impl<N: Net> Worker<N> {
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let minor_version = head.map_or(0, |head| head.minor_version);
-        let to = self.replies.to(&self.conns[id.at], request);
-        let reply = match self.refuse_frequent(id.at, to, request) {
-            Some(reply) => Ok(reply),
-            None => self.replies.reply(self.timers.now(), to, request),
-        };
-        let reply = match reply {
+        let (now, conn) = (self.timers.now(), &self.conns[id.at]);
+        let to = self.service.replies.to(conn, request);
+        let reply = match self.service.reply(now, conn.client, to, request) {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
-            Err(lookup) => match self.begin_lookup(id, lookup) {
-                Ok(key) => {
-                    self.conns.exchange(id).wait_for(key, Box::new(request.into()));
-                    return self.note(id, to.site, request, minor_version);
+            Err(lookup) => {
+                let conn = &mut self.conns[id.at];
+                match self.service.look_up(conn, id.stream, lookup, request) {
+                    Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
+                    Err(missing) => self.service.replies.reply_with(to, request, Err(missing)),
                 }
-                Err(missing) => self.replies.reply_with(to, request, Err(missing)),
-            },
+            }
         };
-        self.note(id, to.site, request, minor_version);
-        let class = self.replies.class_of(&self.conns[id.at], to.site, request);
-        self.conns.exchange(id).class = class;
+        let conn = &mut self.conns[id.at];
+        self.service.note(now, conn, id.stream, to.site, request, minor_version);
+        conn.exchange(id.stream).class = self.service.replies.class_of(conn, to.site, request);
         self.send(id, reply);
     }
 
@@ -144,31 +136,22 @@ impl<N: Net> Worker<N> {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {
-            self.admission.on_postponed(conn.client);
+            self.service.admission.on_postponed(conn.client);
             conn.http1.postpone(head);
             return true;
         }
         false
     }
 
-    /// Keeps what log and objectives will say of a request.
-    pub(super) fn note(&mut self, id: ExchangeId, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
-        let (log, version) = (self.replies.handler().log(site), self.conns[id.at].version(minor_version));
-        let line = self.journal.begin(self.timers.now(), log, request, version);
-        if line.is_some() {
-            self.conns.exchange(id).line = line;
-        }
-    }
-
     /// Answers what is no request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
-        if let Some(log) = self.replies.handler().log(None) {
+        if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
             self.conns.exchange(id).line = Some(Box::new(line));
         }
-        self.conns.exchange(id).class = self.replies.default_class();
+        self.conns.exchange(id).class = self.service.replies.default_class();
         let conn = &mut self.conns[id.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.

@@ -13,7 +13,7 @@ impl<N: Net> Worker<N> {
 
     /// In words; empty where it is nothing.
     pub fn left_over(&self, now: Nanos) -> String {
-        let clients: u32 = self.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
+        let clients: u32 = self.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.conns.len()),
             ("connections in the accounts of clients", clients as usize),
@@ -21,7 +21,7 @@ impl<N: Net> Worker<N> {
             ("open streams", self.conns.held().streams()),
             ("bytes of memory", self.conns.held().bytes() as usize),
             ("jobs", self.transmitter.link.scheduler().jobs().len()),
-            ("answers", self.replies.found()),
+            ("answers", self.service.replies.found()),
         ];
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();

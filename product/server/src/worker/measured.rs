@@ -18,7 +18,7 @@ impl<N: Net> Worker<N> {
         if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) =
             self.transmitter.link.line(self.timers.now())
         {
-            self.journal.leave_rate(Found { rate, at: self.timers.now() - age });
+            self.service.journal.leave_rate(Found { rate, at: self.timers.now() - age });
         }
     }
 
@@ -26,7 +26,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn answer_status(&mut self) {
         let (now, line) = (self.timers.now(), self.transmitter.link.line(self.timers.now()));
         let (conns, transmitter) = (&self.conns, &self.transmitter);
-        self.journal.answer_status(now, line, || under_way(now, conns, transmitter));
+        self.service.journal.answer_status(now, line, || under_way(now, conns, transmitter));
     }
 }
 

@@ -37,6 +37,7 @@ mod replies;
 mod response_end;
 mod room;
 mod secure;
+mod service;
 mod shortage;
 mod streams;
 #[cfg(test)]
@@ -66,6 +67,7 @@ use budget::Budget;
 use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
+use service::Service;
 use timers::Timers;
 use udp_endpoints::UdpEndpoints;
 
@@ -126,10 +128,8 @@ pub struct Worker<N: Net = Os> {
     timers: Timers,
     budget: Budget,
     acceptor: Acceptor<N>,
-    admission: Admission,
     conns: Connections,
-    replies: Replies,
-    journal: Journal,
+    service: Service,
     transmitter: Transmitter<Transport<N>>,
     udp: UdpEndpoints<N>,
     buffers: Buffers,
@@ -200,10 +200,8 @@ impl<N: Net> Worker<N> {
             setup,
             budget: Budget::default(),
             acceptor: Acceptor::new(listeners),
-            admission,
             conns: Connections::default(),
-            replies,
-            journal,
+            service: Service { admission, replies, journal },
             transmitter,
             udp: UdpEndpoints::default(),
             buffers: Buffers::new(),
@@ -223,7 +221,7 @@ impl<N: Net> Worker<N> {
         self.turn();
         let is_over = self.setup.stop.load(Ordering::Acquire) && self.is_stopped();
         if is_over && let Some(notice) = self.transmitter.link.longest_wait() {
-            self.journal.error(notice);
+            self.service.journal.error(notice);
         }
         Ok(is_over)
     }
@@ -231,7 +229,7 @@ impl<N: Net> Worker<N> {
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
         if self.net.is_left(FILES) {
-            self.replies.on_change();
+            self.service.replies.on_change();
         }
         let has_newcomers = self.net.is_left(LISTENER);
         while let Some(ready) = self.net.take() {
@@ -252,7 +250,7 @@ impl<N: Net> Worker<N> {
         self.make_memory();
         self.make_room();
         self.sweep();
-        self.journal.flush(self.timers.now());
+        self.service.journal.flush(self.timers.now());
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
@@ -274,10 +272,10 @@ impl<N: Net> Worker<N> {
         match ready.token {
             WOKEN => {
                 self.setup.wake.clear();
-                self.replies.renew().inspect(|served| self.on_other_sites(served));
-                self.replies.take_found(self.timers.now());
+                self.service.replies.renew().inspect(|served| self.on_other_sites(served));
+                self.service.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {
-                    self.log_busiest();
+                    self.service.log_busiest(self.timers.now(), self.transmitter.link.scheduler());
                     self.answer_status();
                 }
             }
@@ -291,9 +289,9 @@ impl<N: Net> Worker<N> {
     fn on_other_sites(&mut self, served: &Served) {
         if let Some(assigned) = &served.assigned {
             self.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
-            self.journal.replace_classes(assigned);
+            self.service.journal.replace_classes(assigned);
         }
-        self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
+        self.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
@@ -328,13 +326,11 @@ impl<N: Net> Worker<N> {
         self.udp.forget(self.conns[at].owner);
         self.detach_streams(at);
         self.end_sealed(at);
-        self.leave_lookup(at.into());
-        self.note_unanswered(at);
-        self.log_unanswered(at.into());
+        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.transmitter.link);
         let untold_bytes = self.transmitter.close(self.timers.now(), at);
         let client = self.conns[at].client;
-        self.admission.spend(client, untold_bytes);
-        self.admission.leave(self.timers.now(), client);
+        self.service.admission.spend(client, untold_bytes);
+        self.service.admission.leave(self.timers.now(), client);
         self.conns.remove(at);
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();
@@ -344,7 +340,8 @@ impl<N: Net> Worker<N> {
     fn read_clock(&mut self, timeout: Option<Nanos>) {
         let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {
-            self.excuse(paused);
+            self.conns.excuse(paused);
+            self.transmitter.connections.excuse(paused);
         }
     }
 
@@ -353,11 +350,15 @@ impl<N: Net> Worker<N> {
         self.read_clock(timeout);
         self.timers.begin_turn(|| self.net.date());
         self.budget.begin_turn();
-        self.journal.log_missed(self.timers.now());
+        self.service.journal.log_missed(self.timers.now());
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if self.conns.queued() > 0 || self.replies.found() > 0 || self.net.left() > 0 || self.timers.is_sweeping() {
+        if self.conns.queued() > 0
+            || self.service.replies.found() > 0
+            || self.net.left() > 0
+            || self.timers.is_sweeping()
+        {
             return Some(Nanos::ZERO);
         }
         let grant_at = self.transmitter.poll_timeout();
@@ -365,9 +366,9 @@ impl<N: Net> Worker<N> {
             || !self.acceptor.is_accepting()
             || self.timers.is_stopping()
             || self.has_memory_to_give();
-        let memory_at = self.admission.shortage.look_at(self.conns.held().bytes());
+        let memory_at = self.service.admission.shortage.look_at(self.conns.held().bytes());
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
-        let times = [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at(), memory_at];
+        let times = [sweep_at, self.service.journal.wake_at(), grant_at, self.service.admission.room_at(), memory_at];
         let wake_at = times.into_iter().flatten().min();
         wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
     }

@@ -6,7 +6,7 @@ use units::Nanos;
 use super::budget::BYTES_PER_TURN_MAX;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
-use super::response_end::{ResponseEnd, outcome_of};
+use super::response_end::ResponseEnd;
 use super::{Order, Worker};
 use crate::handler::Reply;
 use crate::net::Net;
@@ -22,7 +22,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
             // Our side's trouble; a client may ask for it as often as it likes.
-            self.journal.fail(self.timers.now(), Kind::Unreadable, error);
+            self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
             let (date, storage) = (self.timers.date(), self.transmitter.reads.storage());
@@ -85,7 +85,7 @@ impl<N: Net> Worker<N> {
         let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
         let (bytes, direct) = self.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
         self.budget.on_sent(bytes);
-        self.admission.spend(self.conns[at].client, bytes);
+        self.service.admission.spend(self.conns[at].client, bytes);
         match direct {
             Direct::Sent(buffer) => {
                 self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
@@ -97,7 +97,8 @@ impl<N: Net> Worker<N> {
             }
             Direct::Failed(failure) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
-                self.report(at.into(), &failure, bytes, ResponseEnd::now());
+                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, bytes);
+                self.log(at.into(), ResponseEnd::now().cut(bytes, outcome));
                 self.close(at);
             }
         }
@@ -126,7 +127,7 @@ impl<N: Net> Worker<N> {
         }
         self.transmitter.run(&|| self.net.now());
         for notice in self.transmitter.link.notices() {
-            self.journal.error(notice);
+            self.service.journal.error(notice);
         }
         if self.setup.is_paced() {
             // The transmitter's clock never goes back.
@@ -156,7 +157,7 @@ impl<N: Net> Worker<N> {
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
-        self.admission.spend(self.conns[at].client, departure.untold_bytes);
+        self.service.admission.spend(self.conns[at].client, departure.untold_bytes);
         if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
@@ -174,7 +175,9 @@ impl<N: Net> Worker<N> {
                 return self.go_on(at);
             }
             Some(failure) => {
-                self.report(id, &failure, departure.sent_bytes, ending);
+                let sent_bytes = departure.sent_bytes;
+                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, sent_bytes);
+                self.log(id, ending.cut(sent_bytes, outcome));
                 if !is_multiplexed {
                     return self.close(at);
                 }
@@ -190,28 +193,9 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    pub(super) fn report(&mut self, id: ExchangeId, failure: &Failure, sent_bytes: u64, ending: ResponseEnd) {
-        let (now, peer) = (self.timers.now(), self.conns[id.at].peer());
-        match failure {
-            Failure::Truncated { path } => {
-                let why = format_args!("{path}: became shorter while being sent to {peer}, after {sent_bytes} bytes");
-                self.journal.fail(now, Kind::Unreadable, why);
-            }
-            Failure::Unreadable { path, error } => {
-                let why = format_args!("{path}: {error} (sending it to {peer}, after {sent_bytes} bytes)");
-                self.journal.fail(now, Kind::Unreadable, why);
-            }
-            Failure::Stalled => {
-                let why = format_args!("{peer}: slower than --send-rate-min, after {sent_bytes} bytes");
-                self.journal.fail(now, Kind::Stalled, why);
-            }
-            // What serves it tells of it; of a client nothing is wrong.
-            Failure::Source(_) => {}
-            Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut | Failure::Disconnected => {}
-        }
-        let outcome = outcome_of(failure, self.timers.is_time_up());
-        self.log(id, ending.cut(sent_bytes, outcome));
+    fn log(&mut self, id: ExchangeId, ending: ResponseEnd) {
+        let (now, conn) = (self.timers.now(), &mut self.conns[id.at]);
+        self.service.log(&self.net, now, conn, id.stream, ending, &self.transmitter.link);
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.

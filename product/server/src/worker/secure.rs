@@ -12,7 +12,7 @@ use super::Worker;
 use super::failures::Kind;
 use super::flight::{self, FLIGHT_BYTES_MAX};
 use crate::net::Net;
-use crate::transmit::Body;
+use crate::transmit::{Body, Socket, Stream};
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -40,7 +40,7 @@ impl<N: Net> Worker<N> {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    self.acknowledge(at);
+                    self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Ok(()) => {
@@ -50,7 +50,7 @@ impl<N: Net> Worker<N> {
             }
             Err(broken) => {
                 self.send_sealed(at);
-                self.fail(at, &broken.to_string());
+                self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, broken);
                 // An alert behind a flight leaves with it.
                 if !self.conns[at].channel.is_in_flight {
                     self.close(at);
@@ -125,26 +125,12 @@ impl<N: Net> Worker<N> {
 
     /// A client that speaks TLS where HTTP is spoken: an alert is all it understands.
     pub(super) fn refuse_tls(&mut self, at: usize, reject: Reject) {
-        self.fail(
-            at,
-            "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true",
-        );
+        let why = "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true";
+        self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, why);
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
         self.buffers.out.extend_from_slice(&REFUSAL);
         self.send_encoded(at, Body::default(), true);
-    }
-
-    /// A client in its handshake for too long.
-    pub(super) fn note_late_handshake(&mut self, at: usize) {
-        if self.conns[at].channel.is_handshaking {
-            self.fail(at, "no handshake within 10 s");
-        }
-    }
-
-    pub(super) fn fail(&mut self, at: usize, why: &str) {
-        let peer = self.conns[at].peer();
-        self.journal.fail(self.timers.now(), Kind::Tls, format_args!("{peer}: {why}"));
     }
 }

@@ -3,7 +3,7 @@
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
 use http::{Method, OwnedRequest, Refused};
-use mux::{Broken, Event, PREFACE};
+use mux::{Event, PREFACE};
 
 use super::Worker;
 use super::exchange::{ExchangeId, Exchanges, Task};
@@ -36,7 +36,9 @@ impl<N: Net> Worker<N> {
         if let Err(broken) = &taken
             && self.conns.contains(at)
         {
-            self.tell_broken(at, broken);
+            let conn = &self.conns[at];
+            let kind = if conn.channel.is_quic() { Kind::Http3 } else { Kind::Http2 };
+            self.service.fail(self.timers.now(), conn, kind, broken);
         }
         let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
         if is_there && (taken.is_err() || self.transmitter.connections.has_ended(at) || self.is_closing_over(at)) {
@@ -53,11 +55,10 @@ impl<N: Net> Worker<N> {
             }
             match self.transmitter.connections.engine(at).event() {
                 None => return,
-                Some(Event::Request { stream, request }) => match self.admission.why_full(self.conns.held()) {
+                Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.held()) {
                     Some(why) => {
                         // It has to come again.
-                        let why = format_args!("{}: {why}", self.conns[at].peer());
-                        self.journal.fail(self.timers.now(), Kind::Crowded, why);
+                        self.service.fail(self.timers.now(), &self.conns[at], Kind::Crowded, why);
                         return self.abandon(at);
                     }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
@@ -98,8 +99,7 @@ impl<N: Net> Worker<N> {
         match exchange.task {
             Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::LookingUp(_) | Task::None => {
-                self.leave_lookup(id);
-                self.log_unanswered(id);
+                self.service.leave(&self.net, &self.timers, &mut self.conns[id.at], id.stream, &self.transmitter.link);
                 self.end_stream(id);
             }
         }
@@ -185,11 +185,5 @@ impl<N: Net> Worker<N> {
             conn.exchanges = Exchanges::single(conn.owner);
             self.transmitter.end_framed(self.timers.now(), at);
         }
-    }
-
-    fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].channel.is_quic());
-        let kind = if is_quic { Kind::Http3 } else { Kind::Http2 };
-        self.journal.fail(self.timers.now(), kind, format_args!("{peer}: {broken}"));
     }
 }

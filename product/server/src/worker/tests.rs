@@ -116,7 +116,7 @@ impl Bench {
         let setup = &self.worker.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
         let clients = Arc::new(Clients::new(of_client));
-        self.worker.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
+        self.worker.service.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -372,7 +372,7 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.admission.clients().busiest(bench.worker.timers.now());
+            let busiest = bench.worker.service.admission.clients().busiest(bench.worker.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
@@ -398,7 +398,7 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
-        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
+        bench.worker.service.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let scheduler = Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED);
         bench.worker.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
         bench.worker.transmitter.limit = Limit::new(Some(clients));
@@ -442,7 +442,7 @@ fn a_client_is_refused_what_is_too_much() {
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
     assert_eq!(bench.worker.conns.len(), 1);
-    let admission = &bench.worker.admission;
+    let admission = &bench.worker.service.admission;
     assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 
