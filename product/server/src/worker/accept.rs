@@ -78,7 +78,7 @@ impl<N: Net> Worker<N> {
     /// From the listener that was asked last. `None` where its client has as many as it may.
     fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
-        let client = self.service.let_in(self.timers.now(), peer.ip(), self.transmitter.link.scheduler_mut())?;
+        let client = self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut())?;
         let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.acceptor.last();
@@ -107,17 +107,22 @@ impl<N: Net> Worker<N> {
             None if socket.is_quic() => ChannelKind::Quic,
             None => ChannelKind::Tcp,
         };
-        self.transmitter.connections.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
+        self.sender.transmitter.connections.open(
+            self.timers.now(),
+            at,
+            Opening { owner, socket, client, framing, session },
+        );
         let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
         at
     }
 
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let Some(socket) = self.transmitter.connections.socket(at).tcp() else { return };
+        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else { return };
         if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);

@@ -30,8 +30,8 @@ impl<N: Net> Worker<N> {
 
     /// What is not of a connection.
     fn look_around(&mut self) {
-        self.transmitter.link.check(self.timers.now(), &self.transmitter.connections);
-        self.leave_found_rate();
+        self.sender.transmitter.link.check(self.timers.now(), &self.sender.transmitter.connections);
+        self.service.leave_found_rate(self.timers.now(), &self.sender.transmitter.link);
         while let Some(notice) = self.service.admission.notice(self.timers.now()) {
             self.service.journal.error(notice);
         }
@@ -54,17 +54,18 @@ impl<N: Net> Worker<N> {
         if !self.conns.contains(at) {
             return;
         }
-        self.transmitter.end_stalled(self.timers.now(), at);
-        self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.transmitter.sendings);
+        self.sender.transmitter.end_stalled(self.timers.now(), at);
+        self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.sender.transmitter.sendings);
         self.take_departures();
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
     }
 
     pub(super) fn on_late(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.waits_for_its_turn(at) {
+        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) {
             return;
         }
         match self.conns[at].http1.on_deadline() {

@@ -33,16 +33,17 @@ impl<N: Net> Worker<N> {
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
         self.budget.on_receive();
-        if self.has_ended(at) {
+        if self.sender.has_ended(&self.conns[at]) {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        let Some(socket) = self.transmitter.connections.socket(at).tcp() else {
+        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
@@ -59,7 +60,7 @@ impl<N: Net> Worker<N> {
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
                     // Not vital: without it the kernel does after 40 ms.
-                    self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
+                    self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
@@ -79,7 +80,7 @@ impl<N: Net> Worker<N> {
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
-                self.begin_http2(at);
+                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits);
                 return self.take_frames(at, received.rest());
             }
             None if may_be_http2 => return conn.http1.keep(received),

@@ -20,7 +20,7 @@ impl<N: Net> Worker<N> {
             ("connections to be read", self.conns.queued()),
             ("open streams", self.conns.held().streams()),
             ("bytes of memory", self.conns.held().bytes() as usize),
-            ("jobs", self.transmitter.link.scheduler().jobs().len()),
+            ("jobs", self.sender.transmitter.link.scheduler().jobs().len()),
             ("answers", self.service.replies.found()),
         ];
         let left: Vec<String> =
@@ -29,16 +29,16 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        let link = &self.transmitter.link;
+        let link = &self.sender.transmitter.link;
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.transmitter.link.scheduler().pacer().pace().rate,
-            self.transmitter.link.scheduler().jobs().most()
+            self.sender.transmitter.link.scheduler().pacer().pace().rate,
+            self.sender.transmitter.link.scheduler().jobs().most()
         )
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
-        self.transmitter.link.longest_wait()
+        self.sender.transmitter.link.longest_wait()
     }
 }

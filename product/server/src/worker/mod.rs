@@ -37,6 +37,7 @@ mod replies;
 mod response_end;
 mod room;
 mod secure;
+mod sender;
 mod service;
 mod shortage;
 mod streams;
@@ -67,6 +68,7 @@ use budget::Budget;
 use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
+use sender::Sender;
 use service::Service;
 use timers::Timers;
 use udp_endpoints::UdpEndpoints;
@@ -130,7 +132,7 @@ pub struct Worker<N: Net = Os> {
     acceptor: Acceptor<N>,
     conns: Connections,
     service: Service,
-    transmitter: Transmitter<Transport<N>>,
+    sender: Sender<N>,
     udp: UdpEndpoints<N>,
     buffers: Buffers,
 }
@@ -197,12 +199,12 @@ impl<N: Net> Worker<N> {
         let mut worker = Worker {
             timers: Timers::new(net.now()),
             net,
-            setup,
             budget: Budget::default(),
             acceptor: Acceptor::new(listeners),
             conns: Connections::default(),
             service: Service { admission, replies, journal },
-            transmitter,
+            sender: Sender::new(transmitter, &setup),
+            setup,
             udp: UdpEndpoints::default(),
             buffers: Buffers::new(),
         };
@@ -220,7 +222,7 @@ impl<N: Net> Worker<N> {
         self.tick(timeout);
         self.turn();
         let is_over = self.setup.stop.load(Ordering::Acquire) && self.is_stopped();
-        if is_over && let Some(notice) = self.transmitter.link.longest_wait() {
+        if is_over && let Some(notice) = self.sender.transmitter.link.longest_wait() {
             self.service.journal.error(notice);
         }
         Ok(is_over)
@@ -275,8 +277,8 @@ impl<N: Net> Worker<N> {
                 self.service.replies.renew().inspect(|served| self.on_other_sites(served));
                 self.service.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {
-                    self.service.log_busiest(self.timers.now(), self.transmitter.link.scheduler());
-                    self.answer_status();
+                    self.service.log_busiest(self.timers.now(), self.sender.transmitter.link.scheduler());
+                    self.service.answer_status(self.timers.now(), &self.conns, &self.sender.transmitter.link);
                 }
             }
             LISTENER | FILES => {}
@@ -288,7 +290,7 @@ impl<N: Net> Worker<N> {
     /// These sites are served from now on.
     fn on_other_sites(&mut self, served: &Served) {
         if let Some(assigned) = &served.assigned {
-            self.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
+            self.sender.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
             self.service.journal.replace_classes(assigned);
         }
         self.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
@@ -308,7 +310,7 @@ impl<N: Net> Worker<N> {
         let is_multiplexed = conn.is_multiplexed();
         let is_answering = conn.is_answering();
         if flags.contains(EventFlags::OUT) {
-            self.transmitter.on_writable(self.timers.now(), at);
+            self.sender.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
@@ -324,10 +326,9 @@ impl<N: Net> Worker<N> {
             return self.abandon(at);
         }
         self.udp.forget(self.conns[at].owner);
-        self.detach_streams(at);
-        self.end_sealed(at);
-        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.transmitter.link);
-        let untold_bytes = self.transmitter.close(self.timers.now(), at);
+        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
+        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
+        let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let client = self.conns[at].client;
         self.service.admission.spend(client, untold_bytes);
         self.service.admission.leave(self.timers.now(), client);
@@ -341,7 +342,7 @@ impl<N: Net> Worker<N> {
         let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {
             self.conns.excuse(paused);
-            self.transmitter.connections.excuse(paused);
+            self.sender.transmitter.connections.excuse(paused);
         }
     }
 
@@ -361,7 +362,7 @@ impl<N: Net> Worker<N> {
         {
             return Some(Nanos::ZERO);
         }
-        let grant_at = self.transmitter.poll_timeout();
+        let grant_at = self.sender.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty()
             || !self.acceptor.is_accepting()
             || self.timers.is_stopping()

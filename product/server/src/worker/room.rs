@@ -79,8 +79,12 @@ impl<N: Net> Worker<N> {
             if !self.conns.contains(at) {
                 return true;
             }
-            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.connections.socket(at)) {
-                self.give_up(at);
+            if self.conns[at].is_idle() && !has_unacknowledged(self.sender.transmitter.connections.socket(at)) {
+                // Over HTTP/2 and 3 with a GOAWAY.
+                if self.conns[at].is_multiplexed() {
+                    self.sender.transmitter.connections.go_away(at);
+                }
+                self.close(at);
                 return true;
             }
         }

@@ -138,7 +138,7 @@ impl<N: Net> Worker<N> {
             && !self.timers.is_turn_over(self.net.now())
         {
             let now = self.timers.now();
-            if let Some(at) = self.service.admission.shortage.next(now, &self.conns, &self.transmitter) {
+            if let Some(at) = self.service.admission.shortage.next(now, &self.conns, &self.sender.transmitter) {
                 let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
                 let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
                 self.service.journal.fail(now, Kind::Memory, why);
