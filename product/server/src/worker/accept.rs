@@ -27,7 +27,7 @@ impl<N: Net> Worker<N> {
         self.accept_some(&mut newcomers);
         if !newcomers.is_empty() {
             // Their requests may be younger than the events of this turn, and than a file's change that came since.
-            self.replies.on_change();
+            self.service.replies.on_change();
         }
         self.budget.to_come = newcomers.len();
         for at in newcomers.drain(..) {
@@ -53,11 +53,18 @@ impl<N: Net> Worker<N> {
             match self.acceptor.accept(&self.net) {
                 Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer)),
                 Err(error) => {
-                    self.admission.give_back_place();
+                    self.service.admission.give_back_place();
                     match error {
                         Errno::AGAIN => return,
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            self.on_shortage(error);
+                            // Said once, until all are accepted again.
+                            if self.acceptor.on_shortage() {
+                                self.service.journal.error(format_args!(
+                                    "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
+                                    self.conns.len(),
+                                    self.setup.number
+                                ));
+                            }
                             return self.acceptor.pause(&self.net);
                         }
                         // The client gave up before it was accepted, or a network error of it came through.
@@ -68,25 +75,14 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Says so once, until all are accepted again.
-    fn on_shortage(&mut self, error: Errno) {
-        if self.acceptor.on_shortage() {
-            self.journal.error(format_args!(
-                "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
-                self.conns.len(),
-                self.setup.number
-            ));
-        }
-    }
-
     /// From the listener that was asked last. `None` where its client has as many as it may.
     fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
-        let client = self.let_in(peer.ip())?;
+        let client = self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut())?;
         let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.acceptor.last();
-        let (session, http3_port) = (self.replies.session(listener.is_secure), listener.http3_port);
+        let (session, http3_port) = (self.service.replies.session(listener.is_secure), listener.http3_port);
         let at = self.open(Transport::Tcp(socket), client, peer, framing, session);
         let conn = &mut self.conns[at];
         (conn.input.is_readable, conn.http3_port) = (true, http3_port);
@@ -111,17 +107,22 @@ impl<N: Net> Worker<N> {
             None if socket.is_quic() => ChannelKind::Quic,
             None => ChannelKind::Tcp,
         };
-        self.transmitter.connections.open(self.timers.now(), at, Opening { owner, socket, client, framing, session });
+        self.sender.transmitter.connections.open(
+            self.timers.now(),
+            at,
+            Opening { owner, socket, client, framing, session },
+        );
         let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
         at
     }
 
     fn register(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let Some(socket) = self.transmitter.connections.socket(at).tcp() else { return };
+        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else { return };
         if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
             // Out of memory or over the user's limit of watches; without events the connection is of no use.
             self.abandon(at);
@@ -131,17 +132,14 @@ impl<N: Net> Worker<N> {
     /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
     /// are let in when there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.acceptor.is_accepting() && !self.timers.is_stopping() && self.admission.has_room(self.conns.held()) {
+        if !self.acceptor.is_accepting()
+            && !self.timers.is_stopping()
+            && self.service.admission.has_room(self.conns.held())
+        {
             self.acceptor.resume(&self.net)?;
-            self.admission.wait_no_more();
+            self.service.admission.wait_no_more();
         }
         Ok(())
-    }
-
-    pub(super) fn stop_accepting(&mut self) {
-        self.acceptor.pause(&self.net);
-        self.admission.wait_no_more();
-        self.acceptor.refuse(&self.net);
     }
 }
 

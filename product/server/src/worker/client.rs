@@ -1,14 +1,6 @@
-//! A connection's client: let in, refused, and booked for what it was sent.
+//! What a worker knows of its clients.
 
-use std::net::IpAddr;
-
-use http::Request;
-
-use super::Worker;
-use super::exchange::Task;
 use crate::clients::Client;
-use crate::handler::{Reply, To};
-use crate::net::Net;
 
 /// What this worker knows of clients, by the indices of their accounts.
 #[derive(Default)]
@@ -56,50 +48,6 @@ impl KnownClients {
         let before = known.introduced;
         known.introduced = introduced;
         before != introduced
-    }
-}
-
-impl<N: Net> Worker<N> {
-    /// The client of a newcomer, unless it has as many connections as it may.
-    pub(super) fn let_in(&mut self, address: IpAddr) -> Option<u32> {
-        match self.admission.enter(self.timers.now(), address) {
-            Ok(admitted) => {
-                if let Some(weight) = admitted.weight {
-                    self.transmitter.link.scheduler_mut().on_client(admitted.client, weight);
-                }
-                Some(admitted.client)
-            }
-            Err(notice) => {
-                notice.inspect(|notice| self.journal.error(notice));
-                None
-            }
-        }
-    }
-
-    /// The answer to one request too many of a client.
-    pub(super) fn refuse_frequent(&mut self, at: usize, to: To, request: &Request) -> Option<Reply> {
-        let refusal = self.admission.on_request(self.timers.now(), self.conns[at].client).err()?;
-        refusal.notice.inspect(|notice| self.journal.error(notice));
-        Some(self.replies.handler().too_many(to, request, refusal.retry_after_s))
-    }
-
-    /// Books what was sent, also of responses under way: the largest take hours.
-    pub(super) fn book_spent(&mut self, at: usize) {
-        let conn = &self.conns[at];
-        let mut bytes = 0;
-        for exchange in conn.exchanges.iter() {
-            if let Task::Sending(job) = exchange.task {
-                bytes += self.transmitter.sendings.untold_bytes(job);
-            }
-        }
-        self.admission.book(self.timers.now(), conn.client, bytes);
-    }
-
-    /// Writes the busiest clients to the error log, if that was asked of this worker.
-    pub(super) fn log_busiest(&self) {
-        let scheduler = self.transmitter.link.scheduler();
-        let lines = self.admission.busiest(self.timers.now(), |client| scheduler.order().policy().ahead_bytes(client));
-        lines.iter().for_each(|line| self.journal.error(line));
     }
 }
 

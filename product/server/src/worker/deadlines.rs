@@ -2,8 +2,6 @@
 //! was sent. A look costs a few nanoseconds, and no bookkeeping when a connection is used; many looks, and all that may end with one, are
 //! spread over turns.
 
-use units::Nanos;
-
 use super::Worker;
 use crate::http1::Late;
 use crate::net::Net;
@@ -32,19 +30,21 @@ impl<N: Net> Worker<N> {
 
     /// What is not of a connection.
     fn look_around(&mut self) {
-        self.transmitter.link.check(self.timers.now(), &self.transmitter.connections);
+        self.sender.transmitter.link.check(self.timers.now(), &self.sender.transmitter.connections);
         self.look_after_transfers();
-        self.leave_found_rate();
-        while let Some(notice) = self.admission.notice(self.timers.now()) {
-            self.journal.error(notice);
+        self.service.leave_found_rate(self.timers.now(), &self.sender.transmitter.link);
+        while let Some(notice) = self.service.admission.notice(self.timers.now()) {
+            self.service.journal.error(notice);
         }
-        self.journal.log_failures(self.timers.now());
-        if let Some(line) = self.replies.slow_disk(self.timers.now()) {
-            self.journal.error(line);
+        self.service.journal.log_failures(self.timers.now());
+        if let Some(line) = self.service.replies.slow_disk(self.timers.now()) {
+            self.service.journal.error(line);
         }
         self.give_back_memory();
         if let Err(error) = self.accept_again() {
-            self.journal.error(format_args!("cannot accept connections on worker {}: {error}", self.setup.number));
+            self.service
+                .journal
+                .error(format_args!("cannot accept connections on worker {}: {error}", self.setup.number));
         }
     }
 
@@ -55,17 +55,18 @@ impl<N: Net> Worker<N> {
         if !self.conns.contains(at) {
             return;
         }
-        self.transmitter.end_stalled(self.timers.now(), at);
-        self.book_spent(at);
+        self.sender.transmitter.end_stalled(self.timers.now(), at);
+        self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.sender.transmitter.sendings);
         self.take_departures();
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
     }
 
     pub(super) fn on_late(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.waits_for_its_turn(at) {
+        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) {
             return;
         }
         match self.conns[at].http1.on_deadline() {
@@ -74,24 +75,19 @@ impl<N: Net> Worker<N> {
                 self.flush(at);
             }
             Some(Late::Close) => {
-                self.note_late_handshake(at);
+                self.service.note_late_handshake(self.timers.now(), &self.conns[at]);
                 self.close(at);
             }
             None => {}
         }
     }
 
-    /// This worker was not there to hear its clients: every deadline is so much later.
-    pub(super) fn excuse(&mut self, paused: Nanos) {
-        self.conns.excuse(paused);
-        self.upstreams.excuse(paused);
-        self.transmitter.connections.excuse(paused);
-    }
-
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
     pub(super) fn is_stopped(&mut self) -> bool {
         if self.timers.stop(self.setup.limits.stop_timeout.into()) {
-            self.stop_accepting();
+            self.acceptor.pause(&self.net);
+            self.service.admission.wait_no_more();
+            self.acceptor.refuse(&self.net);
             for at in self.conns.slots(|conn| !conn.http1.is_answering()) {
                 match self.conns[at].is_multiplexed() {
                     true => self.leave_streams(at),

@@ -6,7 +6,6 @@
 use std::io;
 use std::sync::Arc;
 
-use mux::Broken;
 use quic::{Arrival, Attempt, Datagrams, Incoming, Session, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
@@ -30,8 +29,8 @@ const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.
     pub(super) fn open_udp_endpoints(&mut self) -> io::Result<()> {
-        let Some(acceptor) = self.replies.handler().acceptor() else { return Ok(()) };
-        let count = self.admission.workers();
+        let Some(acceptor) = self.service.replies.handler().acceptor() else { return Ok(()) };
+        let count = self.service.admission.workers();
         let settings = Settings {
             request: self.setup.limits.request,
             streams_max: mux::STREAMS_MAX,
@@ -46,7 +45,7 @@ impl<N: Net> Worker<N> {
 
     pub(super) fn on_datagrams(&mut self, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.transmitter.on_datagram_room(self.timers.now());
+            self.sender.transmitter.on_datagram_room(self.timers.now());
         }
         let Some(mut sockets) = self.udp.take() else { return };
         let Sockets { all, pieces, answers } = &mut *sockets;
@@ -63,7 +62,7 @@ impl<N: Net> Worker<N> {
             }
             if let Some((framing, left)) = endpoint.answer(answers) {
                 let charge_bytes = left.bytes + u64::from(left.datagrams) * framing.header_bytes;
-                self.transmitter.link.correct(self.timers.now(), charge_bytes);
+                self.sender.transmitter.link.correct(self.timers.now(), charge_bytes);
             }
         }
         self.udp.put_back(sockets);
@@ -82,7 +81,7 @@ impl<N: Net> Worker<N> {
         if !self.conns[at].is_multiplexed() {
             return;
         }
-        self.transmitter.receive_datagram(self.timers.now(), at, incoming);
+        self.sender.transmitter.receive_datagram(self.timers.now(), at, incoming);
         self.conns.wake(at);
     }
 
@@ -92,7 +91,7 @@ impl<N: Net> Worker<N> {
             return endpoint.quic.ignore(attempt);
         }
         let peer = attempt.from();
-        if !self.timers.is_stopping() && !attempt.is_proved() && self.admission.is_scarce(peer.ip()) {
+        if !self.timers.is_stopping() && !attempt.is_proved() && self.service.admission.is_scarce(peer.ip()) {
             return endpoint.quic.retry(attempt, answers);
         }
         if !self.budget.has_quic_handshake_left() {
@@ -102,13 +101,16 @@ impl<N: Net> Worker<N> {
         let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
         // It tries again within a second.
         let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
-        let Some(client) = has_place.then(|| self.let_in(peer.ip())).flatten() else {
+        let Some(client) = has_place
+            .then(|| self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut()))
+            .flatten()
+        else {
             return endpoint.quic.refuse(attempt, answers);
         };
         self.budget.on_quic_handshake();
         match endpoint.quic.accept(self.timers.now(), attempt, answers) {
             Some(session) => self.admit_http3((number, endpoint), client, session),
-            None => self.admission.leave(self.timers.now(), client),
+            None => self.service.admission.leave(self.timers.now(), client),
         }
     }
 
@@ -117,36 +119,9 @@ impl<N: Net> Worker<N> {
         let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp))));
         let at = self.open(socket, client, peer, framing(peer), None);
         self.udp.add((number, key), self.conns[at].owner);
-        self.transmitter.begin_framed(self.timers.now(), at, session.into());
+        self.sender.transmitter.begin_framed(self.timers.now(), at, session.into());
         self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.conns.wake(at);
-    }
-
-    /// What has come on any connection of several streams; datagrams have been taken in already.
-    pub(super) fn take_in(&mut self, at: usize, bytes: &[u8]) -> Result<(), Broken> {
-        if !self.conns[at].channel.is_quic() {
-            return self.transmitter.receive(self.timers.now(), at, bytes);
-        }
-        self.follow_handshake(at);
-        self.transmitter.connections.engine(at).broken().map_or(Ok(()), Err)
-    }
-
-    /// Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
-    fn follow_handshake(&mut self, at: usize) {
-        let is_connected = !self.transmitter.connections.engine(at).is_handshaking();
-        let conn = &mut self.conns[at];
-        if is_connected
-            && std::mem::replace(&mut conn.channel.is_handshaking, false)
-            && let Some(streams) = conn.exchanges.streams_mut()
-        {
-            streams.deadline = self.timers.now() + self.setup.limits.head_timeout;
-        }
-    }
-
-    /// It was to end, and its client has everything now.
-    pub(super) fn is_closing_over(&mut self, at: usize) -> bool {
-        let is_ending = self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        is_ending && self.transmitter.connections.engine(at).is_acknowledged()
     }
 
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
@@ -155,10 +130,12 @@ impl<N: Net> Worker<N> {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
         let is_late = now >= streams.deadline;
-        if is_over || self.conns[at].channel.is_handshaking || self.transmitter.connections.engine(at).is_acknowledged()
+        if is_over
+            || self.conns[at].channel.is_handshaking
+            || self.sender.transmitter.connections.engine(at).is_acknowledged()
         {
             if is_late {
-                self.note_late_handshake(at);
+                self.service.note_late_handshake(now, &self.conns[at]);
             }
             return self.close(at);
         }
@@ -170,9 +147,9 @@ impl<N: Net> Worker<N> {
 
     /// Those to which time has happened have a turn; room is waited for where there was none.
     pub(super) fn look_after_datagrams(&mut self) {
-        let transmitter = &self.transmitter;
+        let transmitter = &self.sender.transmitter;
         self.udp.wait_for_room(&self.net, |number| transmitter.connections.is_full_at(number));
-        let woken: Vec<u64> = self.transmitter.connections.woken().collect();
+        let woken: Vec<u64> = self.sender.transmitter.connections.woken().collect();
         for owner in woken {
             if let Some(at) = self.conns.slot(owner) {
                 self.conns.wake(at);

@@ -8,7 +8,6 @@ use super::Worker;
 use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
-use crate::files::SiteNumber;
 use crate::handler::{self, Later};
 use crate::http1::Event;
 use crate::net::Net;
@@ -34,16 +33,17 @@ impl<N: Net> Worker<N> {
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        self.conns.weigh(at, || self.transmitter.connections.unsent_bytes(at, &self.transmitter.sendings));
+        self.conns
+            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
         self.budget.on_receive();
-        if self.has_ended(at) {
+        if self.sender.has_ended(&self.conns[at]) {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        let Some(socket) = self.transmitter.connections.socket(at).tcp() else {
+        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
@@ -59,18 +59,14 @@ impl<N: Net> Worker<N> {
                 self.take(at, &scratch[..bytes]);
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
-                    self.acknowledge(at);
+                    // Not vital: without it the kernel does after 40 ms.
+                    self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
         }
-    }
-
-    /// Has TCP acknowledge at once what has come. Not vital: without it the kernel does after 40 ms.
-    pub(super) fn acknowledge(&self, at: usize) {
-        self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
@@ -84,7 +80,7 @@ impl<N: Net> Worker<N> {
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
-                self.begin_http2(at);
+                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits);
                 return self.take_frames(at, received.rest());
             }
             None if may_be_http2 => return conn.http1.keep(received),
@@ -95,7 +91,7 @@ impl<N: Net> Worker<N> {
                 conn.input.is_cut = true;
                 break;
             }
-            let (replies, is_secure) = (&self.replies, conn.channel.is_secure());
+            let (replies, is_secure) = (&self.service.replies, conn.channel.is_secure());
             let is_wanted = |request: &Request| replies.is_passed_on(request, is_secure);
             match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
                 Some(Event::Body) => {}
@@ -119,33 +115,31 @@ impl<N: Net> Worker<N> {
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let minor_version = head.map_or(0, |head| head.minor_version);
-        let to = self.replies.to(&self.conns[id.at], request);
-        let reply = match self.refuse_frequent(id.at, to, request) {
-            Some(reply) => Ok(reply),
-            None => self.replies.reply(self.timers.now(), to, request),
-        };
-        let reply = match reply {
+        let (now, conn) = (self.timers.now(), &self.conns[id.at]);
+        let to = self.service.replies.to(conn, request);
+        let reply = match self.service.reply(now, conn.client, to, request) {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Err(Later::Upstream(_)) if !self.invite_body(id.at, head) => return,
             Err(Later::Upstream(group)) => match self.begin_transfer(id, group, request, head) {
                 Ok(transfer) => {
-                    self.note(id, to.site, request, minor_version);
+                    let conn = &mut self.conns[id.at];
+                    self.service.note(now, conn, id.stream, to.site, request, minor_version);
                     return self.go_on_with(transfer);
                 }
                 Err(reply) => reply,
             },
-            Err(Later::Lookup(lookup)) => match self.begin_lookup(id, lookup) {
-                Ok(key) => {
-                    self.conns.exchange(id).wait_for(key, Box::new(request.into()));
-                    return self.note(id, to.site, request, minor_version);
+            Err(Later::Lookup(lookup)) => {
+                let conn = &mut self.conns[id.at];
+                match self.service.look_up(conn, id.stream, lookup, request) {
+                    Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
+                    Err(missing) => self.service.replies.reply_with(to, request, Err(missing)),
                 }
-                Err(missing) => self.replies.reply_with(to, request, Err(missing)),
-            },
+            }
         };
-        self.note(id, to.site, request, minor_version);
-        let class = self.replies.class_of(&self.conns[id.at], to.site, request);
-        self.conns.exchange(id).class = class;
+        let conn = &mut self.conns[id.at];
+        self.service.note(now, conn, id.stream, to.site, request, minor_version);
+        conn.exchange(id.stream).class = self.service.replies.class_of(conn, to.site, request);
         self.send(id, reply);
     }
 
@@ -155,31 +149,22 @@ impl<N: Net> Worker<N> {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {
-            self.admission.on_postponed(conn.client);
+            self.service.admission.on_postponed(conn.client);
             conn.http1.postpone(head);
             return true;
         }
         false
     }
 
-    /// Keeps what log and objectives will say of a request.
-    pub(super) fn note(&mut self, id: ExchangeId, site: Option<SiteNumber>, request: &Request, minor_version: u8) {
-        let (log, version) = (self.replies.handler().log(site), self.conns[id.at].version(minor_version));
-        let line = self.journal.begin(self.timers.now(), log, request, version);
-        if line.is_some() {
-            self.conns.exchange(id).line = line;
-        }
-    }
-
     /// Answers what is no request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
-        if let Some(log) = self.replies.handler().log(None) {
+        if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
             self.conns.exchange(id).line = Some(Box::new(line));
         }
-        self.conns.exchange(id).class = self.replies.default_class();
+        self.conns.exchange(id).class = self.service.replies.default_class();
         let conn = &mut self.conns[id.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.

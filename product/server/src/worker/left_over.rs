@@ -13,15 +13,15 @@ impl<N: Net> Worker<N> {
 
     /// In words; empty where it is nothing.
     pub fn left_over(&self, now: Nanos) -> String {
-        let clients: u32 = self.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
+        let clients: u32 = self.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
             ("connections", self.conns.len()),
             ("connections in the accounts of clients", clients as usize),
             ("connections to be read", self.conns.queued()),
             ("open streams", self.conns.held().streams()),
             ("bytes of memory", self.conns.held().bytes() as usize),
-            ("jobs", self.transmitter.link.scheduler().jobs().len()),
-            ("answers", self.replies.found()),
+            ("jobs", self.sender.transmitter.link.scheduler().jobs().len()),
+            ("answers", self.service.replies.found()),
         ];
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
@@ -29,16 +29,16 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {
-        let link = &self.transmitter.link;
+        let link = &self.sender.transmitter.link;
         format!(
             "{:?}, pace {:?}, most jobs {}",
             link.line(now),
-            self.transmitter.link.scheduler().pacer().pace().rate,
-            self.transmitter.link.scheduler().jobs().most()
+            self.sender.transmitter.link.scheduler().pacer().pace().rate,
+            self.sender.transmitter.link.scheduler().jobs().most()
         )
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
-        self.transmitter.link.longest_wait()
+        self.sender.transmitter.link.longest_wait()
     }
 }

@@ -20,14 +20,14 @@ impl<N: Net> Worker<N> {
         }
         self.conns.shrink();
         self.buffers.departures.shrink_to_fit();
-        self.transmitter.shrink();
+        self.sender.transmitter.shrink();
         // It may take tens of milliseconds. Without a thread it is for another time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
     /// Tables are long, and hold little.
     pub(super) fn has_memory_to_give(&self) -> bool {
-        let transmitter = &self.transmitter;
+        let transmitter = &self.sender.transmitter;
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         is_long(self.conns.capacity(), self.conns.len())
             || is_long(transmitter.slots(), transmitter.link.scheduler().jobs().len())

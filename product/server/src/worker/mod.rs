@@ -38,6 +38,8 @@ mod replies;
 mod response_end;
 mod room;
 mod secure;
+mod sender;
+mod service;
 mod shortage;
 mod streams;
 #[cfg(test)]
@@ -68,6 +70,8 @@ use budget::Budget;
 use connections::Connections;
 pub use journal::Journal;
 pub use replies::Replies;
+use sender::Sender;
+use service::Service;
 use timers::Timers;
 use udp_endpoints::UdpEndpoints;
 
@@ -128,11 +132,9 @@ pub struct Worker<N: Net = Os> {
     timers: Timers,
     budget: Budget,
     acceptor: Acceptor<N>,
-    admission: Admission,
     conns: Connections,
-    replies: Replies,
-    journal: Journal,
-    transmitter: Transmitter<Transport<N>>,
+    service: Service,
+    sender: Sender<N>,
     udp: UdpEndpoints<N>,
     upstreams: Upstreams<N>,
     buffers: Buffers,
@@ -200,14 +202,12 @@ impl<N: Net> Worker<N> {
         let mut worker = Worker {
             timers: Timers::new(net.now()),
             net,
-            setup,
             budget: Budget::default(),
             acceptor: Acceptor::new(listeners),
-            admission,
             conns: Connections::default(),
-            replies,
-            journal,
-            transmitter,
+            service: Service { admission, replies, journal },
+            sender: Sender::new(transmitter, &setup),
+            setup,
             udp: UdpEndpoints::default(),
             upstreams: Upstreams::default(),
             buffers: Buffers::new(),
@@ -226,8 +226,8 @@ impl<N: Net> Worker<N> {
         self.tick(timeout);
         self.turn();
         let is_over = self.setup.stop.load(Ordering::Acquire) && self.is_stopped();
-        if is_over && let Some(notice) = self.transmitter.link.longest_wait() {
-            self.journal.error(notice);
+        if is_over && let Some(notice) = self.sender.transmitter.link.longest_wait() {
+            self.service.journal.error(notice);
         }
         Ok(is_over)
     }
@@ -235,7 +235,7 @@ impl<N: Net> Worker<N> {
     fn turn(&mut self) {
         // A file's change reaches us before any request made after it, if it is looked at first.
         if self.net.is_left(FILES) {
-            self.replies.on_change();
+            self.service.replies.on_change();
         }
         let has_newcomers = self.net.is_left(LISTENER);
         while let Some(ready) = self.net.take() {
@@ -256,7 +256,7 @@ impl<N: Net> Worker<N> {
         self.make_memory();
         self.make_room();
         self.sweep();
-        self.journal.flush(self.timers.now());
+        self.service.journal.flush(self.timers.now());
     }
 
     /// Every connection on the list has its turn once, or waits for the next.
@@ -278,11 +278,11 @@ impl<N: Net> Worker<N> {
         match ready.token {
             WOKEN => {
                 self.setup.wake.clear();
-                self.replies.renew().inspect(|served| self.on_other_sites(served));
-                self.replies.take_found(self.timers.now());
+                self.service.replies.renew().inspect(|served| self.on_other_sites(served));
+                self.service.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {
-                    self.log_busiest();
-                    self.answer_status();
+                    self.service.log_busiest(self.timers.now(), self.sender.transmitter.link.scheduler());
+                    self.service.answer_status(self.timers.now(), &self.conns, &self.sender.transmitter.link);
                 }
             }
             LISTENER | FILES => {}
@@ -297,10 +297,10 @@ impl<N: Net> Worker<N> {
     /// These sites are served from now on.
     fn on_other_sites(&mut self, served: &Served) {
         if let Some(assigned) = &served.assigned {
-            self.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
-            self.journal.replace_classes(assigned);
+            self.sender.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
+            self.service.journal.replace_classes(assigned);
         }
-        self.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
+        self.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
@@ -317,7 +317,7 @@ impl<N: Net> Worker<N> {
         let is_multiplexed = conn.is_multiplexed();
         let (is_answering, is_reading) = (conn.is_answering(), conn.is_reading());
         if flags.contains(EventFlags::OUT) {
-            self.transmitter.on_writable(self.timers.now(), at);
+            self.sender.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
@@ -333,16 +333,13 @@ impl<N: Net> Worker<N> {
             return self.abandon(at);
         }
         self.udp.forget(self.conns[at].owner);
-        self.detach_streams(at);
-        self.end_sealed(at);
-        self.leave_lookup(at.into());
         self.leave_transfer(at.into());
-        self.note_unanswered(at);
-        self.log_unanswered(at.into());
-        let untold_bytes = self.transmitter.close(self.timers.now(), at);
+        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
+        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
+        let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let client = self.conns[at].client;
-        self.admission.spend(client, untold_bytes);
-        self.admission.leave(self.timers.now(), client);
+        self.service.admission.spend(client, untold_bytes);
+        self.service.admission.leave(self.timers.now(), client);
         self.conns.remove(at);
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.
         let _ = self.accept_again();
@@ -352,7 +349,9 @@ impl<N: Net> Worker<N> {
     fn read_clock(&mut self, timeout: Option<Nanos>) {
         let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {
-            self.excuse(paused);
+            self.conns.excuse(paused);
+            self.sender.transmitter.connections.excuse(paused);
+            self.upstreams.excuse(paused);
         }
     }
 
@@ -361,21 +360,25 @@ impl<N: Net> Worker<N> {
         self.read_clock(timeout);
         self.timers.begin_turn(|| self.net.date());
         self.budget.begin_turn();
-        self.journal.log_missed(self.timers.now());
+        self.service.journal.log_missed(self.timers.now());
     }
 
     fn timeout(&self) -> Option<Nanos> {
-        if self.conns.queued() > 0 || self.replies.found() > 0 || self.net.left() > 0 || self.timers.is_sweeping() {
+        if self.conns.queued() > 0
+            || self.service.replies.found() > 0
+            || self.net.left() > 0
+            || self.timers.is_sweeping()
+        {
             return Some(Nanos::ZERO);
         }
-        let grant_at = self.transmitter.poll_timeout();
+        let grant_at = self.sender.transmitter.poll_timeout();
         let is_waiting = !self.conns.is_empty()
             || !self.acceptor.is_accepting()
             || self.timers.is_stopping()
             || self.has_memory_to_give();
-        let memory_at = self.admission.shortage.look_at(self.conns.held().bytes());
+        let memory_at = self.service.admission.shortage.look_at(self.conns.held().bytes());
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
-        let times = [sweep_at, self.journal.wake_at(), grant_at, self.admission.room_at(), memory_at];
+        let times = [sweep_at, self.service.journal.wake_at(), grant_at, self.service.admission.room_at(), memory_at];
         let wake_at = times.into_iter().flatten().min();
         wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
     }

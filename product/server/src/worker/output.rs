@@ -1,12 +1,11 @@
 //! Sending: from replies to the write path, and what happens when a response has departed.
 
-use sched::Precedence;
 use units::Nanos;
 
 use super::budget::BYTES_PER_TURN_MAX;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
-use super::response_end::{ResponseEnd, outcome_of};
+use super::response_end::ResponseEnd;
 use super::{Order, Worker};
 use crate::handler::Reply;
 use crate::net::Net;
@@ -22,10 +21,10 @@ impl<N: Net> Worker<N> {
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
             // Our side's trouble; a client may ask for it as often as it likes.
-            self.journal.fail(self.timers.now(), Kind::Unreadable, error);
+            self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
-            let (date, storage) = (self.timers.date(), self.transmitter.reads.storage());
+            let (date, storage) = (self.timers.date(), self.sender.transmitter.reads.storage());
             let (body, is_last) = self.conns[id.at].encode(reply, date, storage, &mut self.buffers.out);
             return self.send_encoded(id.at, body, is_last);
         }
@@ -33,26 +32,27 @@ impl<N: Net> Worker<N> {
         let exchange = self.conns.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
-        self.dispatch(id, Outgoing::on_stream(head, body));
+        self.sender.dispatch(self.timers.now(), &mut self.conns[id.at], id.stream, Outgoing::on_stream(head, body));
     }
 
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
-        let is_alone = self.is_alone();
-        let is_allowed = self.transmitter.limit.allows(self.conns[at].client, self.timers.now());
+        // Nothing else is ready in this turn.
+        let is_alone = self.budget.to_come == 0 && self.conns.queued() == 0 && self.sender.is_direct();
+        let is_allowed = self.sender.transmitter.limit.allows(self.conns[at].client, self.timers.now());
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
+            self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
             conn.is_corked = true;
         }
         if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that no response allocates but for what it has, and waits with no more.
             let outgoing = Outgoing::new(self.buffers.out.clone(), body, conn.end());
             self.buffers.out.clear();
-            return self.dispatch(at.into(), outgoing);
+            return self.sender.dispatch(self.timers.now(), conn, 0, outgoing);
         }
         let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
         if !gathers || self.buffers.out.len() >= GATHER_BYTES_MAX {
@@ -60,15 +60,6 @@ impl<N: Net> Worker<N> {
         } else {
             conn.http1.on_gathered();
         }
-    }
-
-    /// Whether the response being built is the only one that is ready in this turn: then the scheduler would give it the first
-    /// grant, and need not be asked.
-    fn is_alone(&self) -> bool {
-        let is_drained = || self.transmitter.link.scheduler().poll_timeout().is_none();
-        let transmitter = &self.transmitter;
-        let is_unpaced = !transmitter.link.is_paced() || transmitter.link.is_searching();
-        self.setup.is_direct && is_unpaced && self.budget.to_come == 0 && self.conns.queued() == 0 && is_drained()
     }
 
     /// Sends what was gathered for this connection.
@@ -83,9 +74,9 @@ impl<N: Net> Worker<N> {
         let Some(conn) = self.conns.get_mut(at) else { return self.buffers.out.clear() };
         let outgoing = Outgoing::new(std::mem::take(&mut self.buffers.out), body, conn.end());
         let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
-        let (bytes, direct) = self.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
+        let (bytes, direct) = self.sender.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
         self.budget.on_sent(bytes);
-        self.admission.spend(self.conns[at].client, bytes);
+        self.service.admission.spend(self.conns[at].client, bytes);
         match direct {
             Direct::Sent(buffer) => {
                 self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
@@ -97,36 +88,23 @@ impl<N: Net> Worker<N> {
             }
             Direct::Failed(failure) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
-                self.report(at.into(), &failure, bytes, ResponseEnd::now());
+                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, bytes);
+                self.log(at.into(), ResponseEnd::now().cut(bytes, outcome));
                 self.close(at);
             }
         }
     }
 
-    /// Makes a job of a response.
-    fn dispatch(&mut self, id: ExchangeId, outgoing: Outgoing) {
-        let conn = &mut self.conns[id.at];
-        let class = conn.exchange(id.stream).class;
-        let precedence = match conn.is_multiplexed() {
-            true => self.transmitter.connections.engine(id.at).precedence(id.stream),
-            false => Precedence::default(),
-        };
-        let dispatch = Dispatch { outgoing, class, stream: id.stream, precedence };
-        let job = self.transmitter.dispatch(self.timers.now(), id.at, dispatch);
-        let job = job.expect("a client has no more requests than its connection may have jobs");
-        self.conns[id.at].hold(id.stream, job, self.timers.now());
-    }
-
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.transmitter.is_idle(self.timers.now()) {
+        if self.sender.transmitter.is_idle(self.timers.now()) {
             // Those that waited for room may have closed.
             self.look_after_datagrams();
             return;
         }
-        self.transmitter.run(&|| self.net.now());
-        for notice in self.transmitter.link.notices() {
-            self.journal.error(notice);
+        self.sender.transmitter.run(&|| self.net.now());
+        for notice in self.sender.transmitter.link.notices() {
+            self.service.journal.error(notice);
         }
         if self.setup.is_paced() {
             // The transmitter's clock never goes back.
@@ -140,7 +118,7 @@ impl<N: Net> Worker<N> {
     /// Responses have ended.
     pub(super) fn take_departures(&mut self) {
         let mut departures = std::mem::take(&mut self.buffers.departures);
-        departures.extend(self.transmitter.departures());
+        departures.extend(self.sender.transmitter.departures());
         for departure in departures.drain(..) {
             self.on_departure(departure);
         }
@@ -149,15 +127,15 @@ impl<N: Net> Worker<N> {
 
     /// Between two connections: a paced link is not to wait for the end of a turn.
     pub(super) fn transmit_due(&mut self) {
-        let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= self.net.now());
-        if self.setup.is_paced() && !self.transmitter.link.is_searching() && is_due() {
+        let is_due = || self.sender.transmitter.poll_timeout().is_some_and(|at| at <= self.net.now());
+        if self.setup.is_paced() && !self.sender.transmitter.link.is_searching() && is_due() {
             self.transmit();
         }
     }
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
-        self.admission.spend(self.conns[at].client, departure.untold_bytes);
+        self.service.admission.spend(self.conns[at].client, departure.untold_bytes);
         if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
@@ -176,11 +154,13 @@ impl<N: Net> Worker<N> {
                 return self.go_on(at);
             }
             Some(failure) => {
-                self.report(id, &failure, departure.sent_bytes, ending);
+                let sent_bytes = departure.sent_bytes;
+                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, sent_bytes);
+                self.log(id, ending.cut(sent_bytes, outcome));
                 if !is_multiplexed {
                     return self.close(at);
                 }
-                self.transmitter.connections.cancel(at, id.stream);
+                self.sender.transmitter.connections.cancel(at, id.stream);
                 if matches!(failure, Failure::Stalled) {
                     self.abandon(at);
                 }
@@ -192,28 +172,9 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// A file that ended too early is our side's trouble and worth a line; a client that left is not.
-    pub(super) fn report(&mut self, id: ExchangeId, failure: &Failure, sent_bytes: u64, ending: ResponseEnd) {
-        let (now, peer) = (self.timers.now(), self.conns[id.at].peer());
-        match failure {
-            Failure::Truncated { path } => {
-                let why = format_args!("{path}: became shorter while being sent to {peer}, after {sent_bytes} bytes");
-                self.journal.fail(now, Kind::Unreadable, why);
-            }
-            Failure::Unreadable { path, error } => {
-                let why = format_args!("{path}: {error} (sending it to {peer}, after {sent_bytes} bytes)");
-                self.journal.fail(now, Kind::Unreadable, why);
-            }
-            Failure::Stalled => {
-                let why = format_args!("{peer}: slower than --send-rate-min, after {sent_bytes} bytes");
-                self.journal.fail(now, Kind::Stalled, why);
-            }
-            // What serves it tells of it; of a client nothing is wrong.
-            Failure::Source(_) => {}
-            Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut | Failure::Disconnected => {}
-        }
-        let outcome = outcome_of(failure, self.timers.is_time_up());
-        self.log(id, ending.cut(sent_bytes, outcome));
+    fn log(&mut self, id: ExchangeId, ending: ResponseEnd) {
+        let (now, conn) = (self.timers.now(), &mut self.conns[id.at]);
+        self.service.log(&self.net, now, conn, id.stream, ending, &self.sender.transmitter.link);
     }
 
     /// The kernel has all of a response, and where it is the last, the end behind it.
@@ -223,7 +184,7 @@ impl<N: Net> Worker<N> {
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
-            self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
+            self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
         }
     }
 

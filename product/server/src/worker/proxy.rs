@@ -46,7 +46,7 @@ impl<N: Net> Worker<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Result<usize, Reply> {
-        let to = self.replies.to(&self.conns[id.at], request);
+        let to = self.service.replies.to(&self.conns[id.at], request);
         let conn = &self.conns[id.at];
         let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
         let upgrade = http::gateway::upgrade_of(request).filter(|_| is_upgradable);
@@ -77,7 +77,7 @@ impl<N: Net> Worker<N> {
             }
             Err((fault, name)) => {
                 self.note_fault(&name, &fault);
-                Err(self.replies.handler().unanswered(to, request, fault.status()))
+                Err(self.service.replies.handler().unanswered(to, request, fault.status()))
             }
         }
     }
@@ -96,13 +96,13 @@ impl<N: Net> Worker<N> {
         if !self.conns[id.at].is_multiplexed() || request.body == BodyLength::None {
             return;
         }
-        let engine = self.transmitter.connections.engine(id.at);
+        let engine = self.sender.transmitter.connections.engine(id.at);
         engine.want_body(id.stream);
         if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
             let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(self.timers.date());
             engine.interim(id.stream, &head);
         }
-        self.transmitter.connections.say(id.at);
+        self.sender.transmitter.connections.say(id.at);
     }
 
     /// More of a request's body. What an upstream does not take in time waits with the client.
@@ -127,7 +127,7 @@ impl<N: Net> Worker<N> {
         let mut bytes = Vec::new();
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            let read = self.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            let read = self.sender.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }
@@ -136,7 +136,7 @@ impl<N: Net> Worker<N> {
                 break;
             }
         }
-        self.transmitter.connections.say(id.at);
+        self.sender.transmitter.connections.say(id.at);
         self.send_request(at);
     }
 
@@ -195,7 +195,7 @@ impl<N: Net> Worker<N> {
     fn pass_body(&mut self, transfer: usize) -> Step {
         let now = self.timers.now();
         let Some(job) = self.upstreams.get(transfer).and_then(|transfer| transfer.job) else { return Step::Wait };
-        let mut sink = (Producer::of(&mut self.transmitter, job), now);
+        let mut sink = (Producer::of(&mut self.sender.transmitter, job), now);
         self.upstreams.read_body(now, transfer, &mut sink)
     }
 
@@ -223,9 +223,9 @@ impl<N: Net> Worker<N> {
             unreachable!("a transfer without a response has its request")
         };
         let request = request.view();
-        let to = self.replies.to(&self.conns[id.at], &request);
-        let reply = self.replies.handler().passed_on(to, &request, response);
-        self.conns.exchange(id).class = self.replies.class_of(&self.conns[id.at], to.site, &request);
+        let to = self.service.replies.to(&self.conns[id.at], &request);
+        let reply = self.service.replies.handler().passed_on(to, &request, response);
+        self.conns.exchange(id).class = self.service.replies.class_of(&self.conns[id.at], to.site, &request);
         self.send(id, reply);
         self.flush(id.at);
         let job = self.job_of(owner);
@@ -234,7 +234,7 @@ impl<N: Net> Worker<N> {
         }
         if let Some(job) = job {
             let curve = self.upstreams.curve(transfer);
-            Producer::of(&mut self.transmitter, job).expect(curve);
+            Producer::of(&mut self.sender.transmitter, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
             // It went as a whole, or its client has left.
@@ -288,21 +288,21 @@ impl<N: Net> Worker<N> {
         self.end_transfer(transfer, false);
         let now = self.timers.now();
         if let Some(job) = job {
-            return Producer::of(&mut self.transmitter, job).fail(now, "its upstream failed");
+            return Producer::of(&mut self.sender.transmitter, job).fail(now, "its upstream failed");
         }
         let Some(id) = self.conns.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut self.conns.exchange(id).task) else { return };
         let request = request.view();
-        let to = self.replies.to(&self.conns[id.at], &request);
-        let reply = self.replies.handler().unanswered(to, &request, fault.status());
-        self.conns.exchange(id).class = self.replies.class_of(&self.conns[id.at], to.site, &request);
+        let to = self.service.replies.to(&self.conns[id.at], &request);
+        let reply = self.service.replies.handler().unanswered(to, &request, fault.status());
+        self.conns.exchange(id).class = self.service.replies.class_of(&self.conns[id.at], to.site, &request);
         self.send(id, reply);
         self.flush(id.at);
         self.go_on(id.at);
     }
 
     fn note_fault(&mut self, name: &str, fault: &Fault) {
-        self.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
+        self.service.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
     }
 
     /// The exchange needs no upstream any more: its client has left, or its response has departed.
@@ -315,9 +315,9 @@ impl<N: Net> Worker<N> {
 
     /// Responses have room again for what their upstreams send.
     pub(super) fn refill(&mut self) {
-        let jobs: Vec<JobId> = self.transmitter.reads.refills().collect();
+        let jobs: Vec<JobId> = self.sender.transmitter.reads.refills().collect();
         for job in jobs {
-            let reader = Producer::of(&mut self.transmitter, job).reader();
+            let reader = Producer::of(&mut self.sender.transmitter, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: self.conns.slot(owner)?, stream }));
             if let Some(transfer) = id.and_then(|id| self.conns.exchange(id).transfer) {
                 self.go_on_with(transfer as usize);

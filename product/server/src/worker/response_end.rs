@@ -1,14 +1,12 @@
 //! The end of a response, as the access log has it: each response is logged once, however it ends. Without a log and
 //! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use units::Nanos;
 
 use super::Worker;
 use super::conn::Conn;
-use super::exchange::ExchangeId;
-use super::journal::Context;
 use super::line::Line;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
 use crate::net::Net;
@@ -90,51 +88,6 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
 }
 
 impl<N: Net> Worker<N> {
-    /// Logs a response, once.
-    pub(super) fn log(&mut self, id: ExchangeId, ending: ResponseEnd) {
-        let exchange = self.conns.exchange(id);
-        let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
-        self.journal.count(self.timers.now(), class, &line, &ending, || self.net.now());
-        self.write_line(id, class, &line, ending);
-    }
-
-    fn write_line(&mut self, id: ExchangeId, class: u16, line: &Line, ending: ResponseEnd) {
-        if line.log.is_some() {
-            let conn = &self.conns[id.at];
-            let context = Context {
-                remote: conn.peer(),
-                connection_reused: conn.has_answered,
-                class: self.replies.handler().class_name(class),
-                ahead_bytes: self.transmitter.link.scheduler().order().policy().ahead_bytes(conn.client),
-            };
-            let clock = (self.net.now(), self.net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
-            self.journal.write(clock, line, ending, &context);
-        }
-    }
-
-    /// The connection ends with a request whose body has not come, or whose turn on it has not.
-    pub(super) fn note_unanswered(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        if conn.is_multiplexed() || conn.exchange(0).line.is_some() {
-            return;
-        }
-        if let Some(kept) = conn.http1.take_unanswered() {
-            let head = kept.view();
-            let to = self.replies.to(&self.conns[at], &head.request);
-            self.note(at.into(), to.site, &head.request, head.minor_version);
-        }
-    }
-
-    /// A request whose client left before there was a response has a line all the same.
-    pub(super) fn log_unanswered(&mut self, id: ExchangeId) {
-        let exchange = self.conns.exchange(id);
-        if let (class, Some(mut line)) = (exchange.class, exchange.line.take()) {
-            line.status = UNANSWERED_STATUS;
-            let outcome = outcome_of(&Failure::Disconnected, self.timers.is_time_up());
-            self.write_line(id, class, &line, ResponseEnd::now().cut(0, outcome));
-        }
-    }
-
     /// Cuts what is still being sent, so that its line says how far it came; a stopping server goes on no longer.
     pub(super) fn cut_open(&mut self) {
         let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.is_logged());

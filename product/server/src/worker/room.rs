@@ -12,39 +12,39 @@ use crate::transmit::{Socket, Stream, Transport};
 impl<N: Net> Worker<N> {
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     pub(super) fn take_place(&mut self) -> bool {
-        if self.admission.shortage.is_near(self.conns.held().bytes()) {
+        if self.service.admission.shortage.is_near(self.conns.held().bytes()) {
             // Those who could give way did so at the end of the last turn.
             self.acceptor.pause(&self.net);
             return false;
         }
-        if self.admission.take_place() {
+        if self.service.admission.take_place() {
             return true;
         }
         if !self.acceptor.is_client_waiting(&self.net) {
             return false;
         }
-        let is_freed = self.give_up_idle(Nanos::ZERO) && self.admission.take_place();
-        self.log_full();
+        let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
+        self.service.log_full(self.timers.now());
         if !is_freed {
             self.acceptor.pause(&self.net);
-            self.admission.wait_for_place();
+            self.service.admission.wait_for_place();
         }
         is_freed
     }
 
     /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     pub(super) fn take_place_beside(&mut self) -> Option<bool> {
-        if self.admission.shortage.is_near(self.conns.held().bytes()) {
+        if self.service.admission.shortage.is_near(self.conns.held().bytes()) {
             return Some(false);
         }
-        if self.admission.take_place() {
+        if self.service.admission.take_place() {
             return Some(true);
         }
-        let is_freed = self.give_up_idle(Nanos::ZERO) && self.admission.take_place();
-        self.log_full();
-        if !is_freed && self.admission.without_place() == NoPlace::Wait {
+        let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
+        self.service.log_full(self.timers.now());
+        if !is_freed && self.service.admission.without_place() == NoPlace::Wait {
             self.acceptor.pause(&self.net);
-            self.admission.wait_for_place();
+            self.service.admission.wait_for_place();
             return None;
         }
         Some(is_freed)
@@ -53,7 +53,7 @@ impl<N: Net> Worker<N> {
     /// At the end of a turn: lets in those who wait for a place that was given back elsewhere, and gives one up for those
     /// who wait at other workers.
     pub(super) fn make_room(&mut self) {
-        if self.admission.is_place_wanted() {
+        if self.service.admission.is_place_wanted() {
             self.give_up_idle(Nanos::ZERO);
         }
         if !self.acceptor.is_accepting() && !self.acceptor.is_short() {
@@ -64,7 +64,7 @@ impl<N: Net> Worker<N> {
 
     /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
     pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
-        while let Some((owner, deadline)) = self.admission.next_idle(self.timers.now(), &self.conns) {
+        while let Some((owner, deadline)) = self.service.admission.next_idle(self.timers.now(), &self.conns) {
             // A request may have come since the list was made, or be in the socket untold.
             let (now, limits) = (self.timers.now(), &self.setup.limits);
             let is_as_found = |at: &usize| {
@@ -79,18 +79,16 @@ impl<N: Net> Worker<N> {
             if !self.conns.contains(at) {
                 return true;
             }
-            if self.conns[at].is_idle() && !has_unacknowledged(self.transmitter.connections.socket(at)) {
-                self.give_up(at);
+            if self.conns[at].is_idle() && !has_unacknowledged(self.sender.transmitter.connections.socket(at)) {
+                // Over HTTP/2 and 3 with a GOAWAY.
+                if self.conns[at].is_multiplexed() {
+                    self.sender.transmitter.connections.go_away(at);
+                }
+                self.close(at);
                 return true;
             }
         }
         false
-    }
-
-    fn log_full(&self) {
-        if let Some(line) = self.admission.on_full(self.timers.now()) {
-            self.journal.error(line);
-        }
     }
 }
 

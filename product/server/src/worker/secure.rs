@@ -10,9 +10,8 @@ use units::Nanos;
 
 use super::Worker;
 use super::failures::Kind;
-use super::flight::{self, FLIGHT_BYTES_MAX};
 use crate::net::Net;
-use crate::transmit::Body;
+use crate::transmit::{Body, Socket, Stream};
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -25,7 +24,7 @@ const WANTS_TLS: Reject = Reject {
 impl<N: Net> Worker<N> {
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
-        let Some(session) = self.transmitter.connections.session(at) else { return };
+        let Some(session) = self.sender.transmitter.connections.session(at) else { return };
         if session.is_untouched() && tls::is_plain_http(wire) {
             return self.refuse_plain(at, wire);
         }
@@ -40,7 +39,7 @@ impl<N: Net> Worker<N> {
             Ok(()) if plain.is_empty() => {
                 if self.send_sealed(at) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    self.acknowledge(at);
+                    self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Ok(()) => {
@@ -50,7 +49,7 @@ impl<N: Net> Worker<N> {
             }
             Err(broken) => {
                 self.send_sealed(at);
-                self.fail(at, &broken.to_string());
+                self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, broken);
                 // An alert behind a flight leaves with it.
                 if !self.conns[at].channel.is_in_flight {
                     self.close(at);
@@ -62,7 +61,8 @@ impl<N: Net> Worker<N> {
 
     fn note_handshake(&mut self, at: usize) {
         let conn = &mut self.conns[at];
-        let Some(session) = self.transmitter.connections.session(at).filter(|_| conn.channel.is_handshaking) else {
+        let Some(session) = self.sender.transmitter.connections.session(at).filter(|_| conn.channel.is_handshaking)
+        else {
             return;
         };
         if !session.is_handshaking() {
@@ -71,53 +71,22 @@ impl<N: Net> Worker<N> {
             if session.speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(at);
-                self.begin_http2(at);
+                self.sender.begin_http2(self.timers.now(), &mut self.conns[at], &self.setup.limits);
             }
         }
     }
 
-    /// The client said that it sends no more, and nothing of it is being answered.
-    pub(super) fn has_ended(&mut self, at: usize) -> bool {
-        self.transmitter.connections.session(at).is_some_and(|session| session.has_peer_ended())
-    }
-
-    /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
+    /// Hands down what answers the client's TLS, if it is still there; gives how many bytes left, or will as a job.
     pub(super) fn send_sealed(&mut self, at: usize) -> usize {
         let Some(conn) = self.conns.get_mut(at) else { return 0 };
-        if conn.is_multiplexed() {
-            // It says so at the end of the turn.
-            self.transmitter.connections.say(at);
-            return 0;
-        }
-        if conn.is_sending() || conn.channel.is_in_flight {
-            return 0;
-        }
-        let Some(session) = self.transmitter.connections.session(at).filter(|session| session.has_unsent()) else {
-            return 0;
-        };
-        if conn.channel.is_handshaking && flight::is_job(self.setup.order, session) {
-            let flight = session.take_unsent(FLIGHT_BYTES_MAX);
-            return self.dispatch_flight(at, flight);
-        }
-        self.transmitter.connections.send_sealed(self.timers.now(), at, &mut self.transmitter.link)
-    }
-
-    /// Says that nothing follows, to a client that has had all it was to have: an end without that could be an attacker's (RFC 8446
-    /// section 6.1).
-    pub(super) fn end_sealed(&mut self, at: usize) {
-        let Some(session) = self.transmitter.connections.session(at) else { return };
-        if session.is_handshaking() || session.has_unsent() || session.has_ended() {
-            return;
-        }
-        session.end();
-        self.send_sealed(at);
+        self.sender.send_sealed(self.timers.now(), conn, &self.service.replies)
     }
 
     /// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
     fn refuse_plain(&mut self, at: usize, received: &[u8]) {
         let conn = &mut self.conns[at];
         conn.channel.end_tls();
-        self.transmitter.connections.end_session(at);
+        self.sender.transmitter.connections.end_session(at);
         conn.http1.give_up();
         self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
         self.flush(at);
@@ -125,26 +94,12 @@ impl<N: Net> Worker<N> {
 
     /// A client that speaks TLS where HTTP is spoken: an alert is all it understands.
     pub(super) fn refuse_tls(&mut self, at: usize, reject: Reject) {
-        self.fail(
-            at,
-            "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true",
-        );
+        let why = "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true";
+        self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, why);
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
         self.buffers.out.extend_from_slice(&REFUSAL);
         self.send_encoded(at, Body::default(), true);
-    }
-
-    /// A client in its handshake for too long.
-    pub(super) fn note_late_handshake(&mut self, at: usize) {
-        if self.conns[at].channel.is_handshaking {
-            self.fail(at, "no handshake within 10 s");
-        }
-    }
-
-    pub(super) fn fail(&mut self, at: usize, why: &str) {
-        let peer = self.conns[at].peer();
-        self.journal.fail(self.timers.now(), Kind::Tls, format_args!("{peer}: {why}"));
     }
 }

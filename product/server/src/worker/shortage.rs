@@ -134,12 +134,14 @@ impl From<&Conn> for Stalled {
 impl<N: Net> Worker<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     pub(super) fn make_memory(&mut self) {
-        while self.admission.shortage.is_near(self.conns.held().bytes()) && !self.timers.is_turn_over(self.net.now()) {
+        while self.service.admission.shortage.is_near(self.conns.held().bytes())
+            && !self.timers.is_turn_over(self.net.now())
+        {
             let now = self.timers.now();
-            if let Some(at) = self.admission.shortage.next(now, &self.conns, &self.transmitter) {
+            if let Some(at) = self.service.admission.shortage.next(now, &self.conns, &self.sender.transmitter) {
                 let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
                 let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
-                self.journal.fail(now, Kind::Memory, why);
+                self.service.journal.fail(now, Kind::Memory, why);
                 self.abandon(at);
             } else if !self.give_up_idle(IDLE_FOR) {
                 return;

@@ -3,10 +3,11 @@
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
 use http::{Method, OwnedRequest, Refused};
-use mux::{Broken, Event, PREFACE};
+use mux::{Event, PREFACE};
 
 use super::Worker;
-use super::exchange::{ExchangeId, Exchanges, Task};
+use super::conn::Conn;
+use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use crate::net::Net;
 use crate::transmit::{Failure, Sink, Socket};
@@ -21,25 +22,20 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
 }
 
 impl<N: Net> Worker<N> {
-    /// From now on the client speaks HTTP/2.
-    pub(super) fn begin_http2(&mut self, at: usize) {
-        let settings = mux::Settings { request: self.setup.limits.request, streams_max: mux::STREAMS_MAX };
-        self.transmitter.begin_framed(self.timers.now(), at, mux::Session::new(&settings).into());
-        self.conns[at].exchanges = Exchanges::several(self.timers.now() + self.setup.limits.head_timeout);
-    }
-
     /// Takes what has come, or goes on with what came before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.conns[at].input.is_cut = false;
-        let taken = self.take_in(at, bytes);
+        let taken = self.sender.take_in(self.timers.now(), &mut self.conns[at], bytes, &self.setup.limits);
         self.take_events(at);
         if let Err(broken) = &taken
             && self.conns.contains(at)
         {
-            self.tell_broken(at, broken);
+            let conn = &self.conns[at];
+            let kind = if conn.channel.is_quic() { Kind::Http3 } else { Kind::Http2 };
+            self.service.fail(self.timers.now(), conn, kind, broken);
         }
-        let is_there = self.conns.get(at).is_some_and(|conn| conn.is_multiplexed());
-        if is_there && (taken.is_err() || self.transmitter.connections.has_ended(at) || self.is_closing_over(at)) {
+        let is_over = |conn: &&Conn| conn.is_multiplexed() && (taken.is_err() || self.sender.is_over(conn));
+        if self.conns.get(at).filter(is_over).is_some() {
             self.end_streams(at);
         }
     }
@@ -51,19 +47,18 @@ impl<N: Net> Worker<N> {
                 conn.input.is_cut = true;
                 return;
             }
-            match self.transmitter.connections.engine(at).event() {
+            match self.sender.transmitter.connections.engine(at).event() {
                 None => return,
-                Some(Event::Request { stream, request }) => match self.admission.why_full(self.conns.held()) {
+                Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.held()) {
                     Some(why) => {
                         // It has to come again.
-                        let why = format_args!("{}: {why}", self.conns[at].peer());
-                        self.journal.fail(self.timers.now(), Kind::Crowded, why);
+                        self.service.fail(self.timers.now(), &self.conns[at], Kind::Crowded, why);
                         return self.abandon(at);
                     }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
                 },
                 Some(Event::Body { stream }) => self.pass_on_stream(ExchangeId { at, stream }),
-                Some(Event::Priority { stream }) => self.prefer(ExchangeId { at, stream }),
+                Some(Event::Priority { stream }) => self.sender.prefer(&mut self.conns[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
@@ -73,7 +68,9 @@ impl<N: Net> Worker<N> {
         let owner = self.conns.name(id.at);
         let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
         streams.begin(id.stream, owner);
-        self.conns.weigh(id.at, || self.transmitter.connections.unsent_bytes(id.at, &self.transmitter.sendings));
+        self.conns.weigh(id.at, || {
+            self.sender.transmitter.connections.unsent_bytes(id.at, &self.sender.transmitter.sendings)
+        });
         match request {
             Ok(request) => {
                 let request = request.view();
@@ -84,24 +81,20 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// The client wishes a response sooner or later than it did.
-    fn prefer(&mut self, id: ExchangeId) {
-        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
-        if let Task::Sending(job) = exchange.task {
-            let precedence = self.transmitter.connections.engine(id.at).precedence(id.stream);
-            self.transmitter.link.scheduler_mut().on_precedence(job, precedence);
-        }
-    }
-
     /// The stream is closed. Its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
-            Task::Sending(job) => self.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
+            Task::Sending(job) => self.sender.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::LookingUp(_) | Task::PassedOn(_) | Task::None => {
-                self.leave_lookup(id);
                 self.leave_transfer(id);
-                self.log_unanswered(id);
+                self.service.leave(
+                    &self.net,
+                    &self.timers,
+                    &mut self.conns[id.at],
+                    id.stream,
+                    &self.sender.transmitter.link,
+                );
                 self.end_stream(id);
             }
         }
@@ -109,14 +102,16 @@ impl<N: Net> Worker<N> {
 
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // One that sends no more asks for no more.
-        let has_ended = self.has_ended(id.at);
+        let has_ended = self.sender.has_ended(&self.conns[id.at]);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
         if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end_streams(id.at);
             }
-            self.conns.weigh(id.at, || self.transmitter.connections.unsent_bytes(id.at, &self.transmitter.sendings));
+            self.conns.weigh(id.at, || {
+                self.sender.transmitter.connections.unsent_bytes(id.at, &self.sender.transmitter.sendings)
+            });
         }
     }
 
@@ -125,7 +120,7 @@ impl<N: Net> Worker<N> {
         let conn = &mut self.conns[at];
         let Some(streams) = conn.exchanges.streams_mut() else {
             if conn.is_sending() {
-                return self.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
+                return self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
             }
             return self.close(at);
         };
@@ -135,7 +130,7 @@ impl<N: Net> Worker<N> {
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
-        self.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
+        self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);
@@ -147,18 +142,10 @@ impl<N: Net> Worker<N> {
         let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
-        self.transmitter.connections.go_away(at);
+        self.sender.transmitter.connections.go_away(at);
         if is_idle {
             self.end_streams(at);
         }
-    }
-
-    /// Closes an idle connection at once, over HTTP/2 and 3 with a GOAWAY.
-    pub(super) fn give_up(&mut self, at: usize) {
-        if self.conns[at].is_multiplexed() {
-            self.transmitter.connections.go_away(at);
-        }
-        self.close(at);
     }
 
     /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.
@@ -169,29 +156,12 @@ impl<N: Net> Worker<N> {
         if self.conns[at].channel.is_quic() {
             return self.end_http3(at);
         }
-        self.detach_streams(at);
-        self.end_sealed(at);
-        self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.finish());
+        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
+        self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.finish());
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         conn.input.is_readable = true;
         self.conns.queue(at);
-    }
-
-    /// It carries frames no more.
-    pub(super) fn detach_streams(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        if let Some(streams) = conn.exchanges.streams() {
-            debug_assert!(streams.is_idle(), "its responses have departed");
-            conn.exchanges = Exchanges::single(conn.owner);
-            self.transmitter.end_framed(self.timers.now(), at);
-        }
-    }
-
-    fn tell_broken(&mut self, at: usize, broken: &Broken) {
-        let (peer, is_quic) = (self.conns[at].peer(), self.conns[at].channel.is_quic());
-        let kind = if is_quic { Kind::Http3 } else { Kind::Http2 };
-        self.journal.fail(self.timers.now(), kind, format_args!("{peer}: {broken}"));
     }
 }

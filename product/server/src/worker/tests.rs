@@ -116,7 +116,7 @@ impl Bench {
         let setup = &self.worker.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
         let clients = Arc::new(Clients::new(of_client));
-        self.worker.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
+        self.worker.service.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -245,7 +245,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
-        || !bench.worker.transmitter.link.scheduler().jobs().is_empty()
+        || !bench.worker.sender.transmitter.link.scheduler().jobs().is_empty()
     {
         bench.turn();
     }
@@ -296,8 +296,8 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
         bench.turn();
     }
     let at = bench.worker.conns.iter().next().unwrap().0;
-    let framing = bench.worker.transmitter.connections[at].framing();
-    let charged = |bench: &Bench| bench.worker.transmitter.link.scheduler().pacer().ledger().charged_bytes();
+    let framing = bench.worker.sender.transmitter.connections[at].framing();
+    let charged = |bench: &Bench| bench.worker.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
     while !bench.worker.conns.is_empty() {
@@ -329,8 +329,8 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
+        bench.worker.sender.transmitter.is_idle(Nanos::ZERO)
+            && bench.worker.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -344,14 +344,14 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.transmitter.link.scheduler().jobs().is_empty());
+    assert!(!bench.worker.sender.transmitter.link.scheduler().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
     while stays.responses() == 0 || bench.worker.conns.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
@@ -372,7 +372,7 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.admission.clients().busiest(bench.worker.timers.now());
+            let busiest = bench.worker.service.admission.clients().busiest(bench.worker.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
@@ -398,10 +398,10 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
         let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
-        bench.worker.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
+        bench.worker.service.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let scheduler = Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED);
-        bench.worker.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
-        bench.worker.transmitter.limit = Limit::new(Some(clients));
+        bench.worker.sender.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        bench.worker.sender.transmitter.limit = Limit::new(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -410,12 +410,12 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.transmitter.link.scheduler().jobs().is_empty() {
+        while bench.worker.sender.transmitter.link.scheduler().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
+        let wait = bench.worker.sender.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }
@@ -442,7 +442,7 @@ fn a_client_is_refused_what_is_too_much() {
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
     assert_eq!(bench.worker.conns.len(), 1);
-    let admission = &bench.worker.admission;
+    let admission = &bench.worker.service.admission;
     assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 

@@ -33,7 +33,7 @@ impl Bench {
         let certificate = Some(Certificate::Development(hosts));
         let https = Https { certificate, ..Https::default() };
         let site = SiteConfig { https, ..SiteConfig::alone(bench.folder.clone(), Options::default()) };
-        bench.worker.replies.serve(open(&[site], true, log).served());
+        bench.worker.service.replies.serve(open(&[site], true, log).served());
         bench.worker.acceptor.first_mut().is_secure = true;
         self
     }
@@ -104,7 +104,7 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
 
 /// Connections that have said something in their handshakes.
 fn begun(worker: &mut Worker) -> usize {
-    let transmitter = &mut worker.transmitter;
+    let transmitter = &mut worker.sender.transmitter;
     worker.conns.iter().filter(|(at, _)| !transmitter.connections.session(*at).unwrap().is_untouched()).count()
 }
 
@@ -156,7 +156,7 @@ fn a_long_flight_is_a_job_and_no_response() {
             }
             assert_eq!(lines(), expected);
         }
-        assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
+        assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -208,7 +208,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             }
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
-        assert!(bench.worker.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
+        assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
     }
 }
 
@@ -231,7 +231,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
         }
     }
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
-    assert!(bench.worker.conns.is_empty() && bench.worker.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.conns.is_empty() && bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// A client has 10 s, and its flight a minute where it waits for others.
@@ -246,5 +246,5 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
         late.into_iter().for_each(|at| bench.worker.on_late(at));
         assert_eq!(bench.worker.conns.len(), conns);
     }
-    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
 }

@@ -177,7 +177,7 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
         let rows = logged.turn_until(1);
         assert!(rows[0].outcome == Outcome::Reset && rows[0].body_bytes < LARGE as u64, "{rows:?}");
         (0..3).for_each(|_| logged.bench.turn());
-        assert!(logged.bench.worker.conns.is_empty() && logged.bench.worker.transmitter.is_idle(Nanos::ZERO));
+        assert!(logged.bench.worker.conns.is_empty() && logged.bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -198,7 +198,7 @@ fn a_flood_ends_its_connection_and_no_other() {
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.admission.set_streams_max(3);
+    bench.worker.service.admission.set_streams_max(3);
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
@@ -268,8 +268,9 @@ fn a_connection_that_gives_way_hears_so() {
     client.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
-    let (at, _) = bench.worker.conns.iter().next().unwrap();
-    bench.worker.give_up(at);
+    while !bench.worker.give_up_idle(Nanos::ZERO) {
+        bench.turn();
+    }
     assert!(bench.worker.conns.is_empty());
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));
@@ -344,7 +345,7 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
         bench.turn();
     }
     bench.turn();
-    assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
@@ -371,7 +372,7 @@ fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
                 bench.turn();
             }
             bench.turn();
-            assert!(bench.worker.transmitter.is_idle(Nanos::ZERO));
+            assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
             assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
             Asking::new(&mut bench);
         }

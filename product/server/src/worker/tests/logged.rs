@@ -177,5 +177,5 @@ fn without_a_log_nothing_is_kept() {
     assert!(worker.conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()).all(|exchange| exchange.line.is_none()));
     assert!(!worker.is_stopped());
     worker.timers.stop_at(worker.timers.now());
-    assert!(worker.is_stopped() && !worker.transmitter.link.scheduler().jobs().is_empty());
+    assert!(worker.is_stopped() && !worker.sender.transmitter.link.scheduler().jobs().is_empty());
 }

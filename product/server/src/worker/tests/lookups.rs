@@ -128,7 +128,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         while !bench.worker.conns.is_empty() {
             bench.turn();
         }
-        assert!(bench.worker.replies.found() == 0);
+        assert!(bench.worker.service.replies.found() == 0);
     }
 }
 
@@ -142,7 +142,7 @@ fn an_answer_to_nobody_is_dropped() {
     while !bench.worker.conns.is_empty() {
         bench.turn();
     }
-    bench.worker.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.service.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();
@@ -208,7 +208,7 @@ fn who_leaves_before_the_answer_is_logged() {
     disk.set_hanging(false);
     // All is written when they are gone.
     let logs = Logs::start(&bench._threads).unwrap();
-    bench.worker.journal.replace_log(logs.handle());
+    bench.worker.service.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");

@@ -19,7 +19,7 @@ impl Bench {
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
         let scheduler = Scheduler::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        bench.worker.transmitter = Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
+        bench.worker.sender.transmitter = Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
         bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
         std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench

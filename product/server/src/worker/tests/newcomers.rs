@@ -134,7 +134,7 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         bench.worker.acceptor.first_mut().is_passed = is_passed;
         bench.worker.udp = Default::default();
         bench.worker.net = Os::new().unwrap();
-        watch(&bench.worker.net, &bench.worker.setup, &bench.worker.replies).unwrap();
+        watch(&bench.worker.net, &bench.worker.setup, &bench.worker.service.replies).unwrap();
         bench.worker.open_udp_endpoints().unwrap();
         bench.worker.timers.stop_at(Nanos::MAX);
         let mut newcomer = bench.arrive(1).remove(0);

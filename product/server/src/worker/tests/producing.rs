@@ -12,7 +12,7 @@ impl Bench {
     /// Turns until the response to `/pipe` is being sent.
     fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
-            if let Some(job) = self.worker.transmitter.produced() {
+            if let Some(job) = self.worker.sender.transmitter.produced() {
                 return job;
             }
             self.turn();
@@ -22,17 +22,17 @@ impl Bench {
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
         let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.transmitter, job).push(now, bytes)
+        Producer::of(&mut self.worker.sender.transmitter, job).push(now, bytes)
     }
 
     fn finish(&mut self, job: JobId) {
         let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.transmitter, job).finish(now);
+        Producer::of(&mut self.worker.sender.transmitter, job).finish(now);
     }
 
     fn fail(&mut self, job: JobId) {
         let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.transmitter, job).fail(now, "it broke");
+        Producer::of(&mut self.worker.sender.transmitter, job).fail(now, "it broke");
     }
 
     /// Turns until so much has come, and gives how the client's connection stands.

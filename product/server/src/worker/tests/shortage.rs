@@ -31,7 +31,7 @@ impl Bench {
     }
 
     fn has_room_for(&mut self, bytes: u64) {
-        self.worker.admission.shortage = Shortage::new(bytes);
+        self.worker.service.admission.shortage = Shortage::new(bytes);
     }
 
     /// What is counted is what each holds.

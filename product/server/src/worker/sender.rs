@@ -1,0 +1,143 @@
+//! What connections send: the write path, as the protocols of a connection use it. Requests and replies are none of its business.
+
+use mux::Broken;
+use sched::Precedence;
+use units::Nanos;
+
+use super::conn::Conn;
+use super::exchange::{Exchanges, Task};
+use super::flight::{self, FLIGHT_BYTES_MAX};
+use super::owner::slot_of;
+use super::{Order, Replies, Setup};
+use crate::config::Limits;
+use crate::net::Net;
+use crate::transmit::{Dispatch, Outgoing, Transmitter, Transport};
+
+/// A flight waits so long for its turn, beyond the client's own time. Many clients have given up by then.
+const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
+
+pub(super) struct Sender<N: Net> {
+    pub transmitter: Transmitter<Transport<N>>,
+    order: Order,
+    is_direct: bool,
+}
+
+impl<N: Net> Sender<N> {
+    pub fn new(transmitter: Transmitter<Transport<N>>, setup: &Setup) -> Sender<N> {
+        Sender { transmitter, order: setup.order, is_direct: setup.is_direct }
+    }
+
+    /// Whether a response that is ready while no other may become so needs not be a job: then the scheduler would give it the first grant, and
+    /// need not be asked.
+    pub fn is_direct(&self) -> bool {
+        let (link, is_drained) =
+            (&self.transmitter.link, || self.transmitter.link.scheduler().poll_timeout().is_none());
+        self.is_direct && (!link.is_paced() || link.is_searching()) && is_drained()
+    }
+
+    /// Makes a job of a response.
+    pub fn dispatch(&mut self, now: Nanos, conn: &mut Conn, stream: u32, outgoing: Outgoing) {
+        let at = slot_of(conn.owner);
+        let class = conn.exchange(stream).class;
+        let precedence = match conn.is_multiplexed() {
+            true => self.transmitter.connections.engine(at).precedence(stream),
+            false => Precedence::default(),
+        };
+        let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, stream, precedence });
+        let job = job.expect("a client has no more requests than its connection may have jobs");
+        conn.hold(stream, job, now);
+    }
+
+    /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
+    pub fn send_sealed(&mut self, now: Nanos, conn: &mut Conn, replies: &Replies) -> usize {
+        let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
+        if conn.is_multiplexed() {
+            // It says so at the end of the turn.
+            connections.say(at);
+            return 0;
+        }
+        if conn.is_sending() || conn.channel.is_in_flight {
+            return 0;
+        }
+        let Some(session) = connections.session(at).filter(|session| session.has_unsent()) else { return 0 };
+        if !conn.channel.is_handshaking || !flight::is_job(self.order, session) {
+            return connections.send_sealed(now, at, &mut self.transmitter.link);
+        }
+        let flight = session.take_unsent(FLIGHT_BYTES_MAX);
+        let bytes = flight.len();
+        // Nobody has asked for anything yet.
+        let dispatch = Dispatch::single(Outgoing::of_records(flight), replies.default_class());
+        let job = self.transmitter.dispatch(now, at, dispatch);
+        debug_assert!(job.is_some(), "nothing else is being sent on it");
+        conn.channel.is_in_flight = true;
+        bytes
+    }
+
+    /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
+    pub fn waits_for_its_turn(&self, now: Nanos, conn: &Conn) -> bool {
+        let is_slow =
+            || self.transmitter.connections.is_slow(slot_of(conn.owner), 0, self.transmitter.link.scheduler());
+        conn.channel.is_in_flight && !is_slow() && now < conn.deadline() + TURN_WAIT_MAX
+    }
+
+    /// From now on the client speaks HTTP/2.
+    pub fn begin_http2(&mut self, now: Nanos, conn: &mut Conn, limits: &Limits) {
+        let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX };
+        self.transmitter.begin_framed(now, slot_of(conn.owner), mux::Session::new(&settings).into());
+        conn.exchanges = Exchanges::several(now + limits.head_timeout);
+    }
+
+    /// What has come on a connection of several streams; datagrams have been taken in already.
+    pub fn take_in(&mut self, now: Nanos, conn: &mut Conn, bytes: &[u8], limits: &Limits) -> Result<(), Broken> {
+        let at = slot_of(conn.owner);
+        if !conn.channel.is_quic() {
+            return self.transmitter.receive(now, at, bytes);
+        }
+        // Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
+        let engine = self.transmitter.connections.engine(at);
+        if !engine.is_handshaking()
+            && std::mem::replace(&mut conn.channel.is_handshaking, false)
+            && let Some(streams) = conn.exchanges.streams_mut()
+        {
+            streams.deadline = now + limits.head_timeout;
+        }
+        engine.broken().map_or(Ok(()), Err)
+    }
+
+    /// Nothing more comes or goes on a connection of several streams, or it was to end, and its client has everything now.
+    pub fn is_over(&mut self, conn: &Conn) -> bool {
+        let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
+        let is_ending = conn.exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
+        connections.has_ended(at) || is_ending && connections.engine(at).is_acknowledged()
+    }
+
+    /// The client said that it sends no more, and nothing of it is being answered.
+    pub fn has_ended(&mut self, conn: &Conn) -> bool {
+        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        session.is_some_and(|session| session.has_peer_ended())
+    }
+
+    /// The client wishes a response sooner or later than it did.
+    pub fn prefer(&mut self, conn: &mut Conn, stream: u32) {
+        if let Some(Task::Sending(job)) = conn.exchanges.on(stream).map(|exchange| &exchange.task) {
+            let precedence = self.transmitter.connections.engine(slot_of(conn.owner)).precedence(stream);
+            self.transmitter.link.scheduler_mut().on_precedence(*job, precedence);
+        }
+    }
+
+    /// The connection carries frames no more. Says that nothing follows, to a client that has had all it was to have: an end without that could be an
+    /// attacker's (RFC 8446 section 6.1).
+    pub fn end(&mut self, now: Nanos, conn: &mut Conn, replies: &Replies) {
+        let at = slot_of(conn.owner);
+        if let Some(streams) = conn.exchanges.streams() {
+            debug_assert!(streams.is_idle(), "its responses have departed");
+            conn.exchanges = Exchanges::single(conn.owner);
+            self.transmitter.end_framed(now, at);
+        }
+        let Some(session) = self.transmitter.connections.session(at) else { return };
+        if !session.is_handshaking() && !session.has_unsent() && !session.has_ended() {
+            session.end();
+            self.send_sealed(now, conn, replies);
+        }
+    }
+}
