@@ -7,6 +7,7 @@ use units::Nanos;
 use super::Worker;
 use crate::http1::Late;
 use crate::net::Net;
+use crate::transmit::{Socket, Stream};
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
@@ -64,7 +65,7 @@ impl<N: Net> Worker<N> {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.waits_for_its_turn(at) {
+        if self.waits_for_its_turn(at) || self.takes_the_rest(at) {
             return;
         }
         match self.conns[at].http1.on_deadline() {
@@ -78,6 +79,16 @@ impl<N: Net> Worker<N> {
             }
             None => {}
         }
+    }
+
+    /// It was sent all, and its client has not acknowledged all but goes on taking.
+    fn takes_the_rest(&mut self, at: usize) -> bool {
+        let http1 = &mut self.conns[at].http1;
+        let status = self.transmitter.socket(at).tcp().filter(|_| http1.is_lingering()).map(|socket| socket.status());
+        let rate_min = self.setup.limits.patience.rate_bytes_per_s_min;
+        status.is_some_and(|status| {
+            status.is_unacknowledged && http1.linger_on(self.timers.now(), status.acked_bytes, rate_min)
+        })
     }
 
     /// This worker was not there to hear its clients: every deadline is so much later.

@@ -171,6 +171,7 @@ mod logged;
 mod lookups;
 mod memory;
 mod newcomers;
+mod parts;
 mod producing;
 mod shortage;
 
