@@ -366,6 +366,11 @@ impl Session {
         self.engine.window()
     }
 
+    /// Of the client's next request a part may have come.
+    pub fn has_part(&self) -> bool {
+        self.walker.has_part()
+    }
+
     /// Something of its own is to be sent.
     pub fn wants_write(&mut self) -> bool {
         self.engine.wants_write()

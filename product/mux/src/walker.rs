@@ -9,6 +9,7 @@ pub const RST_STREAM: u8 = 3;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 const WORD_BYTES: usize = 4;
 
@@ -36,6 +37,10 @@ pub struct Walker {
     have: usize,
     /// To be passed over: of a payload, or of the preface.
     left: usize,
+    /// The last frame that is known has a part of a header block.
+    is_block: bool,
+    /// And a frame follows that has more of it.
+    goes_on: bool,
 }
 
 impl Walker {
@@ -64,6 +69,11 @@ impl Walker {
         }
     }
 
+    /// A request may be half here: a part of a frame that is not known yet, or of a header block.
+    pub fn has_part(&self) -> bool {
+        self.have > 0 || self.goes_on || (self.is_block && self.left > 0)
+    }
+
     /// Bytes of a frame that make it known.
     fn wanted(&self) -> usize {
         let word_bytes = if self.have < FRAME_HEADER_BYTES { 0 } else { (self.length() as usize).min(WORD_BYTES) };
@@ -82,6 +92,8 @@ impl Walker {
         let [_, _, _, kind, flags, a, b, c, d, ..] = self.begun;
         self.left = length as usize - (self.have - FRAME_HEADER_BYTES);
         self.have = 0;
+        self.is_block = matches!(kind, HEADERS | CONTINUATION);
+        self.goes_on = self.is_block && flags & END_HEADERS == 0;
         let bits = |word| u32::from_be_bytes(word) & (u32::MAX >> 1);
         Frame { kind, flags, stream: bits([a, b, c, d]), length, word: bits(word) }
     }
@@ -122,5 +134,26 @@ mod tests {
             }
             assert_eq!(seen, expected, "{size}");
         }
+    }
+
+    #[test]
+    fn a_header_block_is_a_part_up_to_its_last_byte_and_no_other_payload_is() {
+        let part_at = |bytes: &[u8]| {
+            let mut walker = Walker::new(2);
+            let mut parts = Vec::new();
+            for byte in bytes {
+                walker.next(std::slice::from_ref(byte));
+                parts.push(walker.has_part());
+            }
+            parts
+        };
+        let block = |flags, kind| [&[0, 0, 6, kind, flags, 0, 0, 0, 1][..], &[0; 6]].concat();
+        let whole = [&b"xx"[..], &block(END_HEADERS, HEADERS)].concat();
+        assert_eq!(part_at(&whole), [vec![false; 2], vec![true; 14], vec![false]].concat());
+        let two = [&b"xx"[..], &block(0, HEADERS), &block(END_HEADERS, CONTINUATION)].concat();
+        assert_eq!(part_at(&two), [vec![false; 2], vec![true; 29], vec![false]].concat());
+        // Of a body nothing is awaited once its frame is known.
+        let body = [&b"xx"[..], &block(0, DATA)].concat();
+        assert_eq!(part_at(&body), [vec![false; 2], vec![true; 12], vec![false; 3]].concat());
     }
 }

@@ -8,6 +8,7 @@
 mod acceptor;
 mod first_bytes;
 mod identity;
+mod records;
 mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -9,6 +9,7 @@ use rustls::{ProtocolVersion, ServerConnection};
 
 use crate::Acceptor;
 use crate::acceptor::HTTP_2;
+use crate::records::Records;
 
 /// Content of a record at most (RFC 8446 section 5.1).
 pub const RECORD_BYTES_MAX: usize = 1 << 14;
@@ -28,6 +29,7 @@ pub struct Session {
     tls: ServerConnection,
     /// Something has come.
     has_received: bool,
+    records: Records,
     /// Our side has ended: nothing is sealed behind that.
     is_closed: bool,
     /// The client's side made no sense: nothing is sealed behind the alert.
@@ -46,13 +48,14 @@ impl Session {
         let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
         // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
         tls.set_buffer_limit(None);
-        Session { tls, has_received: false, is_closed: false, is_broken: false }
+        Session { tls, has_received: false, records: Records::default(), is_closed: false, is_broken: false }
     }
 
     /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed. Behind our end nothing
     /// is opened: nobody wants it, and an alert for a mistake in it would stand behind our last word.
     pub fn open(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         self.has_received |= !wire.is_empty();
+        self.records.pass(wire);
         if self.is_closed {
             return Ok(());
         }
@@ -84,6 +87,11 @@ impl Session {
     /// Whether bytes that come now are the client's first, and show what it speaks.
     pub fn is_untouched(&self) -> bool {
         !self.has_received
+    }
+
+    /// Of the client's last record only a part has come.
+    pub fn has_part(&self) -> bool {
+        self.records.has_part()
     }
 
     pub fn is_handshaking(&self) -> bool {

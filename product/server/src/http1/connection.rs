@@ -47,7 +47,10 @@ enum Phase {
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
     /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
     /// (RFC 9112 section 9.6).
-    Lingering,
+    Lingering {
+        /// What it had acknowledged at the last look.
+        acked_bytes: u64,
+    },
 }
 
 /// The response that is coming; nothing behind its request is looked at meanwhile.
@@ -172,8 +175,8 @@ impl Http1 {
             return None;
         }
         match &mut self.phase {
-            Phase::Head | Phase::Body(_) | Phase::Lingering if received.is_empty() => None,
-            Phase::Head | Phase::Lingering => self.next_head(now, limits, received, is_wanted),
+            Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
+            Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
             Phase::PassedOn { .. } | Phase::Tunnel { .. } => unreachable!("they are looked at first"),
             Phase::Body(body) => {
                 let taken = body.take(received.rest());
@@ -395,7 +398,7 @@ impl Http1 {
         self.closes |= matches!(self.phase, Phase::PassedOn { .. });
         self.deadline = match &mut self.phase {
             _ if self.closes => {
-                self.phase = Phase::Lingering;
+                self.phase = Phase::Lingering { acked_bytes: 0 };
                 now + LINGER_FOR
             }
             Phase::Body(body) => {
@@ -413,7 +416,7 @@ impl Http1 {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
             Phase::Waiting(head) => Some(head),
-            Phase::PassedOn { .. } | Phase::Tunnel { .. } | Phase::Head | Phase::Lingering => None,
+            Phase::PassedOn { .. } | Phase::Tunnel { .. } | Phase::Head | Phase::Lingering { .. } => None,
         }
     }
 
@@ -439,7 +442,7 @@ impl Http1 {
                 Some(kept) => http1::shown(kept.rest()).into_owned(),
                 None => return Some(Late::Close),
             },
-            Phase::Waiting(_) | Phase::Lingering => return Some(Late::Close),
+            Phase::Waiting(_) | Phase::Lingering { .. } => return Some(Late::Close),
         };
         self.phase = Phase::Head;
         self.owe(Frame::OF_REFUSAL);
@@ -471,7 +474,19 @@ impl Http1 {
     }
 
     pub fn is_lingering(&self) -> bool {
-        matches!(self.phase, Phase::Lingering)
+        matches!(self.phase, Phase::Lingering { .. })
+    }
+
+    /// A client that lingers and still takes what it was sent is left as long again: a reset would cost it the rest. It has acknowledged so much
+    /// by now, and not all; of a slower one than this nobody waits.
+    pub fn linger_on(&mut self, now: Nanos, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
+        let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
+        let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
+        let goes_on = newly_acked_bytes >= (bytes_per_s_min * LINGER_FOR.0 / 1_000_000_000).max(1);
+        if goes_on {
+            self.deadline = now + LINGER_FOR;
+        }
+        goes_on
     }
 
     /// Received bytes, or a request, wait to be looked at.
@@ -484,7 +499,7 @@ impl Http1 {
         let head_bytes = match &self.phase {
             Phase::Body(body) | Phase::PassedOn { body, .. } => body.head.view().bytes,
             Phase::Waiting(head) => head.view().bytes,
-            Phase::Tunnel { .. } | Phase::Head | Phase::Lingering => 0,
+            Phase::Tunnel { .. } | Phase::Head | Phase::Lingering { .. } => 0,
         };
         head_bytes + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }

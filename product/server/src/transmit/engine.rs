@@ -65,6 +65,11 @@ impl Engine {
         })
     }
 
+    /// Of a request a part may have come.
+    pub fn has_part(&mut self) -> bool {
+        ask!(self, session => session.has_part())
+    }
+
     /// Why the connection cannot go on, where what came did not say so, once.
     pub fn broken(&mut self) -> Option<Broken> {
         match self {

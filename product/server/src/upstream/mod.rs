@@ -302,6 +302,11 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
     }
 
+    /// Memory of a transfer.
+    pub fn memory_bytes(&self, at: usize) -> usize {
+        self.transfers.get(at).map_or(0, Transfer::memory_bytes)
+    }
+
     /// The upstream of a transfer, for the log.
     pub fn name(&self, at: usize) -> String {
         self.peers[self.transfers[at].peer].endpoint.to_string()

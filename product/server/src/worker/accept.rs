@@ -114,8 +114,7 @@ impl<N: Net> Worker<N> {
         );
         let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.conns
-            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
+        self.weigh(at);
         at
     }
 

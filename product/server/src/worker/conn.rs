@@ -64,6 +64,8 @@ pub struct Input {
     pub has_ended: bool,
     /// Parts of the request that is coming, each less than a segment.
     small_parts: u8,
+    /// Of a record or of frames only a part is here, which may be one of a request.
+    has_part: bool,
 }
 
 /// What is below HTTP, and its handshake.
@@ -239,6 +241,19 @@ impl Conn {
         self.exchanges.streams().map_or_else(|| self.http1.deadline(), |streams| streams.deadline)
     }
 
+    /// Of a record or of frames only a part is here, or not. The rest of one that begins has until then, as that of a head has.
+    pub fn note_part(&mut self, has_part: bool, until: Nanos) {
+        let begins = has_part && !self.input.has_part;
+        self.input.has_part = has_part;
+        if begins && self.is_unasked() && !self.http1.is_lingering() {
+            let until = until.min(self.deadline());
+            match self.exchanges.streams_mut() {
+                Some(streams) => streams.deadline = until,
+                None => self.http1.wait_until(until),
+            }
+        }
+    }
+
     /// Since when an idle one has been so, by its deadline.
     pub fn idle_since(&self, limits: &Limits) -> Nanos {
         let timeout = match () {
@@ -251,8 +266,13 @@ impl Conn {
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        let is_idle = self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle());
-        !self.input.is_readable && is_idle
+        let has_part = self.input.has_part && !self.http1.is_lingering();
+        !self.input.is_readable && !has_part && self.is_unasked()
+    }
+
+    /// No whole request is here.
+    fn is_unasked(&self) -> bool {
+        self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle())
     }
 }
 

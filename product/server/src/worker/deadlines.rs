@@ -5,6 +5,7 @@
 use super::Worker;
 use crate::http1::Late;
 use crate::net::Net;
+use crate::transmit::{Socket, Stream};
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
@@ -58,15 +59,14 @@ impl<N: Net> Worker<N> {
         self.sender.transmitter.end_stalled(self.timers.now(), at);
         self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.sender.transmitter.sendings);
         self.take_departures();
-        self.conns
-            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
+        self.weigh(at);
     }
 
     pub(super) fn on_late(&mut self, at: usize) {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) {
+        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) || self.takes_the_rest(at) {
             return;
         }
         match self.conns[at].http1.on_deadline() {
@@ -80,6 +80,23 @@ impl<N: Net> Worker<N> {
             }
             None => {}
         }
+    }
+
+    /// It was sent all, and its client has not acknowledged all but goes on taking.
+    fn takes_the_rest(&mut self, at: usize) -> bool {
+        let http1 = &mut self.conns[at].http1;
+        let status = self
+            .sender
+            .transmitter
+            .connections
+            .socket(at)
+            .tcp()
+            .filter(|_| http1.is_lingering())
+            .map(|socket| socket.status());
+        let rate_min = self.setup.limits.patience.rate_bytes_per_s_min;
+        status.is_some_and(|status| {
+            status.is_unacknowledged && http1.linger_on(self.timers.now(), status.acked_bytes, rate_min)
+        })
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.

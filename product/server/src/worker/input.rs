@@ -5,13 +5,14 @@ use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 
 use super::Worker;
+use super::conn::Conn;
 use super::exchange::ExchangeId;
 use super::line::Line;
 use super::streams::is_preface;
 use crate::handler::{self, Later};
 use crate::http1::Event;
 use crate::net::Net;
-use crate::transmit::{Socket, Stream};
+use crate::transmit::{Socket, Stream, Transmitter, Transport};
 
 impl<N: Net> Worker<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
@@ -33,8 +34,11 @@ impl<N: Net> Worker<N> {
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        self.conns
-            .weigh(at, || self.sender.transmitter.connections.unsent_bytes(at, &self.sender.transmitter.sendings));
+        if let Some(conn) = self.conns.get_mut(at) {
+            let has_part = has_part(&mut self.sender.transmitter, conn, at);
+            conn.note_part(has_part, self.timers.now() + self.setup.limits.head_timeout);
+        }
+        self.weigh(at);
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
@@ -175,4 +179,13 @@ impl<N: Net> Worker<N> {
         }
         self.send(id, handler::reject(reject));
     }
+}
+
+/// Of a record or of frames a part has come, which may be one of a request. In a handshake no request is due.
+fn has_part<N: Net>(transmitter: &mut Transmitter<Transport<N>>, conn: &Conn, at: usize) -> bool {
+    if conn.channel.is_handshaking {
+        return false;
+    }
+    let is_in_record = transmitter.connections.session(at).is_some_and(|session| session.has_part());
+    is_in_record || (conn.is_multiplexed() && transmitter.connections.engine(at).has_part())
 }

@@ -13,6 +13,16 @@ const SLOTS_KEPT: usize = 1024;
 const VACANT_TO_USED: usize = 4;
 
 impl<N: Net> Worker<N> {
+    /// What a connection holds may be another now.
+    pub(super) fn weigh(&mut self, at: usize) {
+        let Some(conn) = self.conns.get(at) else { return };
+        let transfers = conn.exchanges.iter().filter_map(|exchange| exchange.transfer);
+        let passed_bytes: usize = transfers.map(|transfer| self.upstreams.memory_bytes(transfer as usize)).sum();
+        let transmitter = &mut self.sender.transmitter;
+        let unsent_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
+        self.conns.weigh(at, || unsent_bytes + passed_bytes);
+    }
+
     /// Called by every sweep.
     pub(super) fn give_back_memory(&mut self) {
         if !self.has_memory_to_give() || !self.timers.begin_giving_back() {

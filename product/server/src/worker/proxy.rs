@@ -127,7 +127,8 @@ impl<N: Net> Worker<N> {
         let mut bytes = Vec::new();
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            let read = self.sender.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            let read =
+                self.sender.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }

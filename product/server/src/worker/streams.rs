@@ -68,9 +68,7 @@ impl<N: Net> Worker<N> {
         let owner = self.conns.name(id.at);
         let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
         streams.begin(id.stream, owner);
-        self.conns.weigh(id.at, || {
-            self.sender.transmitter.connections.unsent_bytes(id.at, &self.sender.transmitter.sendings)
-        });
+        self.weigh(id.at);
         match request {
             Ok(request) => {
                 let request = request.view();
@@ -109,9 +107,7 @@ impl<N: Net> Worker<N> {
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end_streams(id.at);
             }
-            self.conns.weigh(id.at, || {
-                self.sender.transmitter.connections.unsent_bytes(id.at, &self.sender.transmitter.sendings)
-            });
+            self.weigh(id.at);
         }
     }
 

@@ -172,6 +172,7 @@ mod logged;
 mod lookups;
 mod memory;
 mod newcomers;
+mod parts;
 mod producing;
 mod shortage;
 

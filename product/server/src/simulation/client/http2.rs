@@ -246,8 +246,7 @@ impl Http2 {
 
     /// The connection has ended; the server had read so many bytes.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
-        // A connection that ends lingers for two seconds: a client that has not had all by then, and sends more, is reset.
-        if stop != Stop::No {
+        if stop == Stop::Over {
             return Ok(());
         }
         let is_owed = |number: u32, stream: &Stream| match self.last {

@@ -240,6 +240,67 @@ fn a_stopping_server_says_farewell_and_finishes() {
     assert!(bench.worker.is_stopped());
 }
 
+/// A client with a window so small that the rest of its response stays with the server, which stops and has sent all.
+fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
+    std::fs::write(bench.folder.join("large"), vec![b'x'; bytes]).unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&bench.address.into()).unwrap();
+    let mut client = Framed { stream: socket.into(), received: Vec::new(), came: Vec::new(), has_ended: false };
+    client.send(&[hello(), request(1, "/large", &[])].concat());
+    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered) {
+        bench.turn();
+    }
+    assert!(!bench.worker.is_stopped());
+    while !bench.worker.conns.iter().any(|(_, conn)| conn.http1.is_lingering()) {
+        bench.turn();
+    }
+    client.stream.set_nonblocking(true).unwrap();
+    client
+}
+
+/// As two seconds later.
+fn end_lingering(bench: &mut Bench) {
+    let now = bench.worker.timers.now();
+    for at in bench.worker.conns.slots(|conn| conn.http1.is_lingering()) {
+        bench.worker.conns[at].http1.wait_until(now);
+    }
+    bench.worker.timers.hasten_sweep();
+    bench.turn();
+}
+
+/// Two seconds behind its last response the connection of a slow client was closed: its next word reset it, and the rest was lost.
+#[test]
+fn a_slow_client_has_the_end_of_its_response_from_a_server_that_stops() {
+    const BYTES: usize = 40_000;
+    let mut bench = Bench::new("http2-stop-slow", "srpt");
+    let mut client = slow_client_of_stopping(&mut bench, BYTES);
+    let mut seen_bytes = 0;
+    while !client.has_ended {
+        end_lingering(&mut bench);
+        let _ = client.stream.write_all(&frame(PING, 0, 0, &[0; 8]));
+        // Some more, or the end.
+        let until = seen_bytes + 4_000;
+        while !client.has_ended && seen_bytes < until {
+            client.read();
+            seen_bytes = client.received.len() + client.came.iter().map(|(.., payload)| payload.len()).sum::<usize>();
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(client.body(1).map(|body| body.len()), Some(BYTES));
+}
+
+/// One that takes nothing more is not waited for.
+#[test]
+fn a_client_that_takes_no_more_is_left_by_a_server_that_stops() {
+    let mut bench = Bench::new("http2-stop-stalled", "srpt");
+    let client = slow_client_of_stopping(&mut bench, 40_000);
+    // It took some of it before.
+    (0..2).for_each(|_| end_lingering(&mut bench));
+    assert!(bench.worker.is_stopped());
+    drop(client);
+}
+
 #[test]
 fn an_idle_connection_is_let_go_with_a_word() {
     let mut bench = Bench::new("http2-idle", "srpt");
@@ -294,9 +355,9 @@ fn only_the_preface_begins_http2() {
 const WINDOW_BYTES: usize = 65_535;
 
 /// A client of HTTP/2 over TLS that has asked for a large file.
-struct Asking {
-    tls: rustls::ClientConnection,
-    stream: TcpStream,
+pub(super) struct Asking {
+    pub(super) tls: rustls::ClientConnection,
+    pub(super) stream: TcpStream,
 }
 
 impl Asking {
@@ -305,7 +366,7 @@ impl Asking {
         Asking::over(bench, "h2", &[hello(), request(1, "/large", &[])].concat())
     }
 
-    fn over(bench: &mut Bench, protocol: &str, request: &[u8]) -> Asking {
+    pub(super) fn over(bench: &mut Bench, protocol: &str, request: &[u8]) -> Asking {
         std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
         let mut config = tls::testing::client_config(&[&rustls::version::TLS13]);
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];

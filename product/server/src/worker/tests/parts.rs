@@ -1,0 +1,78 @@
+//! Clients of whose requests a part has come, when places are short: such a connection was taken for an idle one, and closed for a newcomer.
+
+use mux::testing::{hello, request, wide};
+
+use super::http2::Asking;
+use super::*;
+
+const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+impl Bench {
+    /// Its only connection is not idle, and has a minute for the rest of its request; with that it is idle.
+    fn check_part(&mut self, send_rest: impl FnOnce()) {
+        (0..20).for_each(|_| self.turn());
+        let limits = &self.worker.setup.limits;
+        let (_, conn) = self.worker.conns.iter().next().unwrap();
+        assert!(!conn.is_idle() && conn.deadline() <= self.worker.timers.now() + limits.head_timeout);
+        assert!(!self.worker.give_up_idle(Nanos::ZERO), "half a request is here");
+        let answered = |bench: &Bench| bench.worker.conns.iter().all(|(_, conn)| conn.has_answered && conn.is_idle());
+        send_rest();
+        while !answered(self) {
+            self.turn();
+        }
+        while !self.worker.give_up_idle(Nanos::ZERO) {
+            self.turn();
+        }
+        assert!(self.worker.conns.is_empty());
+    }
+}
+
+#[test]
+fn a_part_of_a_record_is_not_idle() {
+    for (protocol, said) in [("http/1.1", REQUEST.to_vec()), ("h2", [hello(), wide(), request(1, "/a", &[])].concat())]
+    {
+        let mut bench = Bench::secured("part-record");
+        let mut client = Asking::over(&mut bench, protocol, &said);
+        let mut record = Vec::new();
+        client.tls.write_tls(&mut record).unwrap();
+        let (first, rest) = record.split_at(record.len() / 2);
+        client.stream.write_all(first).unwrap();
+        bench.check_part(|| client.stream.write_all(rest).unwrap());
+    }
+}
+
+#[test]
+fn a_part_of_a_header_block_is_not_idle() {
+    for kept_bytes in [1, 5, 12] {
+        let mut bench = Bench::new("part-headers", "srpt");
+        let mut stream = TcpStream::connect(bench.address).unwrap();
+        let said = [hello(), wide(), request(1, "/a", &[])].concat();
+        let (first, rest) = said.split_at(said.len() - kept_bytes);
+        stream.write_all(first).unwrap();
+        bench.check_part(|| stream.write_all(rest).unwrap());
+    }
+}
+
+/// Nor has it longer than the head of a request over HTTP/1.1.
+#[test]
+fn a_part_has_its_time() {
+    let mut bench = Bench::new("part-late", "srpt");
+    let mut stream = TcpStream::connect(bench.address).unwrap();
+    stream.write_all(&[hello(), wide(), request(1, "/a", &[])].concat()).unwrap();
+    let is_answered = |bench: &Bench| bench.worker.conns.iter().any(|(_, conn)| conn.has_answered && conn.is_idle());
+    while !is_answered(&bench) {
+        bench.turn();
+    }
+    let next = request(3, "/a", &[]);
+    stream.write_all(&next[..next.len() - 1]).unwrap();
+    while is_answered(&bench) {
+        bench.turn();
+    }
+    let head_timeout = bench.worker.setup.limits.head_timeout;
+    let (_, conn) = bench.worker.conns.iter().next().unwrap();
+    assert!(conn.deadline() <= bench.worker.timers.now() + head_timeout);
+    bench.worker.timers.set(conn.deadline());
+    bench.worker.sweep();
+    let (_, conn) = bench.worker.conns.iter().next().unwrap();
+    assert!(conn.http1.is_lingering());
+}

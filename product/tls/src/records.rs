@@ -1,0 +1,61 @@
+//! Where records end in the bytes that come: rustls keeps the part of one, and does not say so.
+
+/// Type, version and length (RFC 8446 section 5.1).
+const HEADER_BYTES: usize = 5;
+
+#[derive(Debug, Default)]
+pub struct Records {
+    /// The last two bytes that came of a header: behind its fifth byte they are the length.
+    length: [u8; 2],
+    header_bytes: u8,
+    /// Still to come of the record's content.
+    left: u16,
+}
+
+impl Records {
+    /// These bytes have come.
+    pub fn pass(&mut self, mut bytes: &[u8]) {
+        loop {
+            let passed = bytes.len().min(self.left.into());
+            self.left -= passed as u16;
+            bytes = &bytes[passed..];
+            let Some((&byte, rest)) = bytes.split_first() else { return };
+            self.length = [self.length[1], byte];
+            self.header_bytes += 1;
+            if usize::from(self.header_bytes) == HEADER_BYTES {
+                (self.header_bytes, self.left) = (0, u16::from_be_bytes(self.length));
+            }
+            bytes = rest;
+        }
+    }
+
+    /// Of the last record only a part has come.
+    pub fn has_part(&self) -> bool {
+        self.header_bytes > 0 || self.left > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_part_up_to_its_last_byte_however_it_is_cut() {
+        let of = |bytes: u16| [&[23, 3, 3][..], &bytes.to_be_bytes(), &vec![7; bytes.into()]].concat();
+        let records = [of(0), of(1), of(300), of(16_401)];
+        for piece_bytes in [1, 2, 4, 5, 6, 299, 17_000] {
+            let mut walked = Records::default();
+            for record in &records {
+                let (last, before) = record.split_last().unwrap();
+                for piece in before.chunks(piece_bytes) {
+                    walked.pass(piece);
+                    assert!(walked.has_part());
+                }
+                walked.pass(&[*last]);
+                assert!(!walked.has_part());
+            }
+            walked.pass(&records.concat());
+            assert!(!walked.has_part());
+        }
+    }
+}
