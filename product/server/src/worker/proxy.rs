@@ -272,9 +272,13 @@ impl<N: Net> Worker<N> {
     }
 
     fn end_transfer(&mut self, transfer: usize, is_whole: bool) {
-        let Some(owner) = self.upstreams.get(transfer).map(|transfer| transfer.owner) else { return };
+        let Some(ending) = self.upstreams.get(transfer) else { return };
+        let (owner, body_bytes) = (ending.owner, ending.body_bytes());
         if let Some(id) = self.conns.exchange_id(owner) {
-            self.conns.exchange(id).transfer = None;
+            let exchange = self.conns.exchange(id);
+            exchange.transfer = None;
+            // Its head may not have told.
+            exchange.line.iter_mut().for_each(|line| line.body_bytes = line.body_bytes.max(body_bytes));
         }
         self.upstreams.end(&self.net, self.timers.now(), transfer, is_whole);
     }

@@ -4,13 +4,16 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
-use quic::testing::{Client, Response, Windows};
+use quic::testing::{Client, Response, Windows, frame, id, section};
 use rustix::process::Signal;
 use units::Nanos;
 
 use crate::common::tls::Made;
 use crate::common::{PATIENCE, Server, Site, content, run_to_end, wait_until};
 
+/// RFC 9114 section 7.2.
+const DATA: u64 = 0;
+const HEADERS: u64 = 1;
 const LARGE: usize = 1_000_000;
 /// RFC 9114 section 8.1.
 const NO_ERROR: u64 = 0x100;
@@ -45,22 +48,27 @@ impl Asking {
 
     /// Goes on until that is so.
     fn until(&mut self, what: &str, is_so: impl Fn(&Client) -> bool) {
-        let mut datagram = [0; 2048];
         let began = Instant::now();
         while !is_so(&self.client) {
             assert!(began.elapsed() < PATIENCE, "no {what}; lost: {:?}", self.client.lost);
+            self.go_on();
+        }
+    }
+
+    /// Sends and receives what there is.
+    fn go_on(&mut self) {
+        let mut datagram = [0; 2048];
+        let now = self.now();
+        while let Some(datagram) = self.client.transmit(now) {
+            let _ = self.socket.send_to(&datagram, self.server);
+        }
+        if let Ok((bytes, _)) = self.socket.recv_from(&mut datagram) {
             let now = self.now();
-            while let Some(datagram) = self.client.transmit(now) {
-                let _ = self.socket.send_to(&datagram, self.server);
-            }
-            if let Ok((bytes, _)) = self.socket.recv_from(&mut datagram) {
-                let now = self.now();
-                self.client.receive(now, &datagram[..bytes]);
-            }
-            let now = self.now();
-            if self.client.timeout().is_some_and(|at| at <= now) {
-                self.client.on_timeout(now);
-            }
+            self.client.receive(now, &datagram[..bytes]);
+        }
+        let now = self.now();
+        if self.client.timeout().is_some_and(|at| at <= now) {
+            self.client.on_timeout(now);
         }
     }
 
@@ -75,6 +83,22 @@ impl Asking {
 
     pub fn get(&mut self, path: &str) -> Response {
         let stream = self.ask(path);
+        self.answer(stream)
+    }
+
+    /// A request with this body, in one frame.
+    pub fn post(&mut self, path: &str, body: &[u8]) -> Response {
+        let stream = self.client.open();
+        let fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
+        let bytes = [frame(HEADERS, &section(&fields)), frame(DATA, body)].concat();
+        let mut sent = 0;
+        let began = Instant::now();
+        while sent < bytes.len() {
+            assert!(began.elapsed() < PATIENCE, "{sent} bytes of a request are sent");
+            sent += self.client.offer(id(stream), &bytes[sent..]);
+            self.go_on();
+        }
+        self.client.finish(id(stream));
         self.answer(stream)
     }
 

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use crate::common::{Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, content, get, wait_until, weir_under};
+use crate::http3::Asking;
 
 fn proxy(upstream: &Upstream, args: &[&str]) -> Server {
     let mut command = weir_under(&[]);
@@ -330,4 +332,52 @@ fn an_upstream_that_says_nothing_is_504() {
     let upstream = Upstream::start(|_, socket| socket.read(&mut [0]).is_err());
     let server = proxy_with(&upstream, "read_timeout = \"1s\"");
     assert_eq!(server.connect().get("/").status, 504);
+}
+
+/// The body of a request over HTTP/2, and its response, larger than every window.
+#[test]
+fn curl_uploads_and_downloads_over_http2() {
+    let upstream =
+        Upstream::start(
+            |asked, socket| {
+                if asked.head.starts_with("POST") { measure(asked, socket) } else { of_size(asked, socket) }
+            },
+        );
+    let site = Site::with(&[("up", &content(3 << 20))]);
+    for (flags, scheme, how) in [(&[][..], "http", "--http2-prior-knowledge"), (&["--tls-dev"][..], "https", "--http2")]
+    {
+        let server = proxy(&upstream, flags);
+        let curl = |args: &[&str], path: &str| {
+            let url = format!("{scheme}://localhost:{}{path}", server.address.port());
+            let output =
+                Command::new("curl").args(["-skS", "--max-time", "60", how]).args(args).arg(&url).output().unwrap();
+            assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+            output.stdout
+        };
+        for framing in ["length", "chunked", "close"] {
+            assert!(curl(&[], &format!("/{framing}/{}", 3 << 20)) == content(3 << 20), "{framing}");
+        }
+        let body = format!("@{}", site.path("up").display());
+        assert_eq!(curl(&["--data-binary", &body], "/"), b"3145728 true");
+        assert_eq!(curl(&["--data-binary", &body, "-H", "Transfer-Encoding: chunked"], "/"), b"3145728 true");
+    }
+}
+
+#[test]
+fn bodies_pass_both_ways_over_http3() {
+    let upstream =
+        Upstream::start(
+            |asked, socket| {
+                if asked.head.starts_with("POST") { measure(asked, socket) } else { of_size(asked, socket) }
+            },
+        );
+    let server = proxy(&upstream, &["--tls-dev"]);
+    let mut asking = Asking::to(&server);
+    for framing in ["length", "chunked", "close"] {
+        let response = asking.get(&format!("/{framing}/1000000"));
+        assert!(response.field(":status") == Some("200") && response.body == content(1_000_000), "{framing}");
+    }
+    for bytes in [0, 5, 1_000_000] {
+        assert_eq!(asking.post("/", &content(bytes)).body, format!("{bytes} true").as_bytes());
+    }
 }
