@@ -31,11 +31,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use curve::{Curve, KNOTS_MAX, Knot};
-pub use gittins::curve as gittins;
+pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
 
-use gittins::LARGER;
 use histogram::share_below;
 
 /// Routes remembered; each takes less than 1.5 KB with its words and its curve.
