@@ -31,16 +31,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use curve::{Curve, KNOTS_MAX, Knot};
-pub use gittins::curve as gittins;
+pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
 
-use gittins::LARGER;
 use histogram::share_below;
 
 /// Routes remembered; each takes less than 1.5 KB with its words and its curve.
 pub const ROUTES_MAX: usize = 4096;
-/// Responses sent whole from which a route is ranked by their sizes; before, by bytes sent.
+/// The path of a route for all of them: its own pattern.
+const ALL_PATHS: &[u8] = b"/**";
+/// Responses sent whole from which a route is ranked by their sizes; before, by those of all paths alike, and before that by bytes sent.
 pub const SAMPLES_MIN: u32 = 16;
 /// A curve is worked out again after so many samples at least, or a share of those remembered.
 const STALE_AFTER: u32 = 16;
@@ -70,6 +71,8 @@ pub struct Routes {
 #[derive(Debug)]
 struct Entry {
     key: u64,
+    /// The route of all paths with the same site, method, status, type and coding.
+    broad: RouteKey,
     words: String,
     uses: u8,
     histogram: Histogram,
@@ -112,13 +115,19 @@ impl Routes {
     /// used: each use of a route lets it be passed over once more, [`USES_MAX`] times at most, so routes that come once, as a crawler makes
     /// them, push out each other and no other. O(1) amortised over uses.
     pub fn enter(&mut self, route: &Route) -> RouteKey {
+        let broad = Route { path: ALL_PATHS, ..*route };
+        let broad_key = self.enter_one(&broad, broad.key());
+        self.enter_one(route, broad_key)
+    }
+
+    fn enter_one(&mut self, route: &Route, broad: RouteKey) -> RouteKey {
         let key = route.key();
         if let Some(place) = self.places.get(&key.0) {
             let entry = &mut self.entries[*place as usize];
             entry.uses = (entry.uses + 1).min(USES_MAX);
             return key;
         }
-        let entry = Entry::new(key.0, route.words());
+        let entry = Entry::new(key.0, broad, route.words());
         let place = self.make_room();
         if place == self.entries.len() {
             self.entries.push(entry);
@@ -150,7 +159,10 @@ impl Routes {
     /// one was predicted: enough were sent before, and the route is still remembered.
     pub fn note(&mut self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.at(key)?;
-        let share = entry.note(bytes);
+        let (share, broad) = (entry.note(bytes), entry.broad);
+        if let Some(broad) = self.at(broad).filter(|_| broad != key) {
+            broad.note(bytes);
+        }
         if let Some(share) = share {
             self.calibration[decile(share)] += 1;
         }
@@ -160,18 +172,22 @@ impl Routes {
     /// A response ended before its last byte, by its client or its upstream, with so many bytes sent: it is larger. A no-op for a
     /// route that is no longer remembered.
     pub fn note_censored(&mut self, key: RouteKey, bytes: u64) {
-        if let Some(entry) = self.at(key) {
-            entry.histogram.note_censored(bytes);
-            entry.censored += 1;
-            entry.since_curve += 1;
+        let Some(entry) = self.at(key) else { return };
+        entry.note_censored(bytes);
+        let broad = entry.broad;
+        if let Some(broad) = self.at(broad).filter(|_| broad != key) {
+            broad.note_censored(bytes);
         }
     }
 
-    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]; `None` while too little is known.
+    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little is known of the route it
+    /// is that of all paths with the same site, method, status, type and coding, and `None` while too little is known of these.
     /// The same is given to many until enough samples have come.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
         let index = self.index;
-        self.at(key)?.curve(index)
+        let entry = self.at(key)?;
+        let (own, broad) = (entry.curve(index), entry.broad);
+        own.or_else(|| self.at(broad)?.curve(index))
     }
 
     /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is known.
@@ -210,9 +226,10 @@ impl Default for Routes {
 }
 
 impl Entry {
-    fn new(key: u64, words: String) -> Entry {
+    fn new(key: u64, broad: RouteKey, words: String) -> Entry {
         Entry {
             key,
+            broad,
             words,
             uses: 0,
             histogram: Histogram::default(),
@@ -237,6 +254,12 @@ impl Entry {
         self.finished += 1;
         self.since_curve += 1;
         share
+    }
+
+    fn note_censored(&mut self, bytes: u64) {
+        self.histogram.note_censored(bytes);
+        self.censored += 1;
+        self.since_curve += 1;
     }
 
     fn curve(&mut self, index: fn(&Histogram) -> Curve) -> Option<Arc<Curve>> {

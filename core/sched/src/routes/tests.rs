@@ -35,6 +35,26 @@ fn too_little_is_known_of_fifteen() {
     assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some() && routes.note(key, 1000).is_some());
 }
 
+/// A new path ranks by what is known of all, until enough is known of itself.
+#[test]
+fn too_little_known_of_a_path_is_known_of_all() {
+    let mut routes = Routes::new();
+    let (small, large) = (routes.enter(&route("/small")), routes.enter(&route("/large")));
+    finish(&mut routes, small, 100, 1000);
+    assert_eq!(routes.quantile(large, 0.5), None);
+    let of_all = routes.curve(large).unwrap();
+    finish(&mut routes, large, 15, 1_000_000);
+    assert!(routes.curve(large).unwrap().rank(0) < 10_000);
+    finish(&mut routes, large, 1, 1_000_000);
+    assert!(routes.curve(large).unwrap().rank(0) > 500_000 && of_all.rank(0) < 2000);
+    // Of another type nothing is known.
+    let other = routes.enter(&Route { content_type: b"text/css", ..route("/large") });
+    assert_eq!(routes.curve(other), None);
+    // An aborted one counts there too.
+    routes.note_censored(small, 5);
+    assert_eq!(routes.rows().find(|row| row.route == "site GET /** 2xx - -").unwrap().censored, 1);
+}
+
 #[test]
 fn a_curve_is_kept_until_enough_have_come() {
     let mut routes = Routes::new();
@@ -89,7 +109,8 @@ fn a_full_table_of_used_routes_makes_room() {
     let new = routes.enter(&route("/new"));
     assert_eq!(routes.len(), ROUTES_MAX);
     routes.note(new, 5);
-    assert_eq!(routes.rows().filter(|row| row.finished == 1).count(), 1);
+    // The route itself, and that of all paths.
+    assert_eq!(routes.rows().filter(|row| row.finished == 1).count(), 2);
 }
 
 #[test]
@@ -101,7 +122,8 @@ fn rows_say_what_was_seen() {
     finish(&mut routes, key, 50, 4096);
     routes.note_censored(key, 100);
     let rows: Vec<Row> = routes.rows().collect();
-    let [row] = &rows[..] else { panic!("one route: {rows:?}") };
+    let [all, row] = &rows[..] else { panic!("one route and all paths: {rows:?}") };
+    assert_eq!((all.route.as_str(), all.finished, all.censored), ("site GET /** 2xx - -", 100, 1));
     assert_eq!((row.route.as_str(), row.finished, row.censored), ("site GET /items/* 2xx - -", 100, 1));
     assert!((2000..=2100).contains(&row.median) && (8000..=8192).contains(&row.p99), "{row:?}");
     assert_eq!(row.calibration.iter().sum::<u64>(), 100 - u64::from(SAMPLES_MIN));

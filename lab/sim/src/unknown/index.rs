@@ -1,11 +1,8 @@
 //! Ranks to compare the Gittins index with.
 
-use sched::routes::{Curve, Histogram, Knot, gittins, low_end, width};
+use sched::routes::{Curve, Histogram, Knot, LARGER, gittins, low_end, width};
 
 use super::{Estimate, Index};
-
-/// As the Gittins index has it: one sample more, larger than all.
-const LARGER: f64 = 1.0;
 
 pub fn of(index: Index) -> fn(&Histogram) -> Curve {
     match index {
@@ -34,7 +31,7 @@ fn mean(histogram: &Histogram) -> u64 {
 /// The greatest expected remaining size so far; beyond the largest size seen, what was sent.
 fn m_serpt(histogram: &Histogram) -> Curve {
     let (survival, top) = (histogram.survival(LARGER), histogram.top());
-    // The one sample more ends where the next bucket does.
+    // The sample more ends where the next bucket does.
     let mut left = width(top) * survival[top];
     let mut expected = vec![0.0; top];
     for k in (0..top).rev() {
@@ -76,8 +73,8 @@ mod tests {
     #[test]
     fn the_expected_remaining_size_never_falls() {
         let curve = m_serpt(&histogram(&[(1024, 90), (65_536, 10)]));
-        // 90 × 1.5 KiB, 10 × 96 KiB and one of 256 KiB, over 101.
-        let expected = (90.0 * 1536.0 + 10.0 * 98_304.0 + 262_144.0) / 101.0;
+        // 90 × 1.5 KiB, 10 × 96 KiB and a tenth of one of 256 KiB, over 100.1.
+        let expected = (90.0 * 1536.0 + 10.0 * 98_304.0 + 26_214.4) / 100.1;
         assert!((curve.rank(0) as f64 - expected).abs() < 1.0, "{} for {expected}", curve.rank(0));
         let ranks: Vec<u64> = (0..200_000).step_by(100).map(|sent| curve.rank(sent)).collect();
         assert!(ranks.is_sorted() && ranks[30] > 90_000, "{ranks:?}");

@@ -107,6 +107,13 @@ pub fn run(jobs: &[Job], order: Order, buffer_bytes: u64) -> Outcome {
     Outcome { response_times: link.response_times, calibration: link.routes.calibration(), routes: link.routes.len() }
 }
 
+/// What stands for the type: the ending of the last name.
+fn ending(path: &str) -> &str {
+    let path = path.split('?').next().unwrap_or(path);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or("", |(_, ending)| ending)
+}
+
 struct Link<'a> {
     jobs: &'a [Job],
     order: Order,
@@ -141,6 +148,7 @@ impl Link<'_> {
             method: b"GET",
             path: job.path.as_bytes(),
             status: job.status,
+            content_type: ending(&job.path).as_bytes(),
             ..Route::default()
         });
         let is_known = self.order == Order::Srpt || job.bytes <= self.buffer_bytes;

@@ -76,7 +76,14 @@ fn load_is_as_asked() {
     assert!((0.79..0.81).contains(&rho) && jobs.is_sorted_by_key(|job| job.at), "{rho}");
     let paths: std::collections::BTreeSet<&str> = jobs.iter().map(|job| &*job.path).collect();
     assert_eq!(paths.len(), 20);
-    assert_eq!(run(&jobs[..10_000], Order::Las, 0).routes, 20);
+    // And that of all paths.
+    assert_eq!(run(&jobs[..10_000], Order::Las, 0).routes, 21);
+}
+
+#[test]
+fn an_ending_stands_for_the_type() {
+    let paths = ["/a/b.gif", "/a.b/c", "/x.tar.gz?y=1.z", "/", "", "/.x"];
+    assert_eq!(paths.map(ending), ["gif", "", "gz", "", "", "x"]);
 }
 
 #[test]
