@@ -81,8 +81,11 @@ impl<R: Rank> Policy for Ranked<R> {
 #[cfg(test)]
 mod tests {
     use super::super::{Las, Psjf, Srpt, Srrt};
+    use std::sync::Arc;
+
     use super::*;
     use crate::Size;
+    use crate::routes::{Curve, Knot};
     use units::Nanos;
 
     /// The rank in the unit of the table.
@@ -115,5 +118,15 @@ mod tests {
             count += 1;
         }
         assert!(count > 20, "{count} rows");
+    }
+
+    /// A connection counts what is known and what was learned, and no job of which nothing is known.
+    #[test]
+    fn a_learned_size_is_a_size() {
+        let curve = Arc::new(Curve::new(vec![Knot { from_bytes: 0, rank: 70.0, slope: -1.0 }]));
+        let (srpt, blind) = (Ranked::new(Srpt), Job::of_size(Size::AtLeast(0)));
+        let learned = Job { curve: Some(curve), attained: 20, ..blind.clone() };
+        let sizes = [blind, learned, Job::of_size(Size::Known(30))].map(|job| srpt.size_rank(0, &job));
+        assert_eq!(sizes, [None, Some(50), Some(30)]);
     }
 }
