@@ -29,6 +29,7 @@ impl<N: Net> Worker<N> {
             // Their requests may be younger than the events of this turn, and than a file's change that came since.
             self.service.replies.on_change();
         }
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         self.budget.to_come = newcomers.len();
         for at in newcomers.drain(..) {
             self.budget.to_come -= 1;
@@ -39,7 +40,11 @@ impl<N: Net> Worker<N> {
             } else {
                 self.read(at);
             }
-            self.register(at);
+            let socket = self.conns.get(at).and_then(|_| self.sender.transmitter.connections.socket(at).tcp());
+            if socket.is_some_and(|socket| self.net.add(Source::Tcp(socket), self.conns[at].owner, flags).is_err()) {
+                // Out of memory or over the user's limit of watches; without events the connection is of no use.
+                self.abandon(at);
+            }
             self.transmit_due();
         }
         self.buffers.newcomers = newcomers;
@@ -116,16 +121,6 @@ impl<N: Net> Worker<N> {
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
         self.weigh(at);
         at
-    }
-
-    fn register(&mut self, at: usize) {
-        let Some(conn) = self.conns.get(at) else { return };
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else { return };
-        if self.net.add(Source::Tcp(socket), conn.owner, flags).is_err() {
-            // Out of memory or over the user's limit of watches; without events the connection is of no use.
-            self.abandon(at);
-        }
     }
 
     /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue

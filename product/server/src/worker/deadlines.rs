@@ -41,7 +41,10 @@ impl<N: Net> Worker<N> {
         if let Some(line) = self.service.replies.slow_disk(self.timers.now()) {
             self.service.journal.error(line);
         }
-        self.give_back_memory();
+        if self.sender.has_memory_to_give(&self.conns) && self.timers.begin_giving_back() {
+            self.buffers.departures.shrink_to_fit();
+            self.sender.give_back_memory(&mut self.conns);
+        }
         if let Err(error) = self.accept_again() {
             self.service
                 .journal
@@ -115,7 +118,11 @@ impl<N: Net> Worker<N> {
             self.conns.stop();
         }
         if self.timers.is_time_up() {
-            self.cut_open();
+            // What is still being sent is cut, so that its line says how far it came.
+            for at in self.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
+                self.abandon(at);
+            }
+            self.transmit();
         }
         self.conns.is_empty() || self.timers.is_time_up()
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use quic::{Arrival, Attempt, Datagrams, Incoming, Session, Settings, Steering};
+use quic::{Arrival, Attempt, Datagrams, Session, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
@@ -14,7 +14,7 @@ use super::Worker;
 use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
-use super::udp_endpoints::{FlowId, Sockets, UdpEndpoint, framing};
+use super::udp_endpoints::{Sockets, UdpEndpoint, framing};
 use crate::net::Net;
 use crate::transmit::{Flow, Transport};
 use crate::udp::{Came, DatagramSocket};
@@ -71,18 +71,15 @@ impl<N: Net> Worker<N> {
     fn take_datagram(&mut self, number: usize, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
         match endpoint.quic.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome_http3(number, endpoint, attempt, answers),
-            Arrival::For(key, incoming) => self.deposit((number, key), incoming),
+            Arrival::For(key, incoming) => {
+                let at = self.udp.owner((number, key)).and_then(|owner| self.conns.slot(owner));
+                if let Some(at) = at.filter(|at| self.conns[*at].is_multiplexed()) {
+                    self.sender.transmitter.receive_datagram(self.timers.now(), at, incoming);
+                    self.conns.wake(at);
+                }
+            }
             Arrival::Answered | Arrival::Ignored => {}
         }
-    }
-
-    fn deposit(&mut self, id: FlowId, incoming: Incoming) {
-        let Some(at) = self.udp.owner(id).and_then(|owner| self.conns.slot(owner)) else { return };
-        if !self.conns[at].is_multiplexed() {
-            return;
-        }
-        self.sender.transmitter.receive_datagram(self.timers.now(), at, incoming);
-        self.conns.wake(at);
     }
 
     fn welcome_http3(&mut self, number: usize, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
@@ -98,15 +95,15 @@ impl<N: Net> Worker<N> {
             // It was read with others, and tries again within a second.
             return endpoint.quic.ignore(attempt);
         }
-        let place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
-        // It tries again within a second.
-        let Some(has_place) = place else { return endpoint.quic.ignore(attempt) };
-        let Some(client) = has_place
-            .then(|| self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut()))
-            .flatten()
-        else {
-            return endpoint.quic.refuse(attempt, answers);
+        let has_place = if !self.timers.is_stopping() { self.take_place_beside() } else { Some(false) };
+        let (now, scheduler) = (self.timers.now(), self.sender.transmitter.link.scheduler_mut());
+        let client = match has_place {
+            Some(true) => self.service.let_in(now, peer.ip(), scheduler),
+            Some(false) => None,
+            // It tries again within a second.
+            None => return endpoint.quic.ignore(attempt),
         };
+        let Some(client) = client else { return endpoint.quic.refuse(attempt, answers) };
         self.budget.on_quic_handshake();
         match endpoint.quic.accept(self.timers.now(), attempt, answers) {
             Some(session) => self.admit_http3((number, endpoint), client, session),

@@ -3,7 +3,9 @@
 
 use std::thread;
 
+use super::connections::Connections;
 use super::Worker;
+use super::sender::Sender;
 use crate::net::Net;
 use crate::sys;
 
@@ -22,24 +24,21 @@ impl<N: Net> Worker<N> {
         let unsent_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
         self.conns.weigh(at, || unsent_bytes + passed_bytes);
     }
+}
 
-    /// Called by every sweep.
-    pub(super) fn give_back_memory(&mut self) {
-        if !self.has_memory_to_give() || !self.timers.begin_giving_back() {
-            return;
-        }
-        self.conns.shrink();
-        self.buffers.departures.shrink_to_fit();
-        self.sender.transmitter.shrink();
+impl<N: Net> Sender<N> {
+    /// Of these connections too.
+    pub fn give_back_memory(&mut self, conns: &mut Connections) {
+        conns.shrink();
+        self.transmitter.shrink();
         // It may take tens of milliseconds. Without a thread it is for another time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
     /// Tables are long, and hold little.
-    pub(super) fn has_memory_to_give(&self) -> bool {
-        let transmitter = &self.sender.transmitter;
+    pub fn has_memory_to_give(&self, conns: &Connections) -> bool {
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
-        is_long(self.conns.capacity(), self.conns.len())
-            || is_long(transmitter.slots(), transmitter.link.scheduler().jobs().len())
+        let jobs = self.transmitter.link.scheduler().jobs();
+        is_long(conns.capacity(), conns.len()) || is_long(self.transmitter.slots(), jobs.len())
     }
 }

@@ -59,7 +59,6 @@ use crate::config::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Os, Source};
 use crate::poll::Ready;
-use crate::sites::Served;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
 use crate::upstream::{Upstreams, connection_of};
@@ -278,7 +277,14 @@ impl<N: Net> Worker<N> {
         match ready.token {
             WOKEN => {
                 self.setup.wake.clear();
-                self.service.replies.renew().inspect(|served| self.on_other_sites(served));
+                if let Some(served) = self.service.replies.renew() {
+                    if let Some(assigned) = &served.assigned {
+                        let scheduler = self.sender.transmitter.link.scheduler_mut();
+                        scheduler.replace_classes(self.timers.now(), assigned.specs());
+                        self.service.journal.replace_classes(assigned);
+                    }
+                    self.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
+                }
                 self.service.replies.take_found(self.timers.now());
                 if self.setup.number == 0 {
                     self.service.log_busiest(self.timers.now(), self.sender.transmitter.link.scheduler());
@@ -292,15 +298,6 @@ impl<N: Net> Worker<N> {
                 None => self.on_connection(token, ready.flags),
             },
         }
-    }
-
-    /// These sites are served from now on.
-    fn on_other_sites(&mut self, served: &Served) {
-        if let Some(assigned) = &served.assigned {
-            self.sender.transmitter.link.scheduler_mut().replace_classes(self.timers.now(), assigned.specs());
-            self.service.journal.replace_classes(assigned);
-        }
-        self.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
     }
 
     fn on_connection(&mut self, owner: u64, flags: EventFlags) {
@@ -375,7 +372,7 @@ impl<N: Net> Worker<N> {
         let is_waiting = !self.conns.is_empty()
             || !self.acceptor.is_accepting()
             || self.timers.is_stopping()
-            || self.has_memory_to_give();
+            || self.sender.has_memory_to_give(&self.conns);
         let memory_at = self.service.admission.shortage.look_at(self.conns.held().bytes());
         let sweep_at = is_waiting.then_some(self.timers.sweep_due());
         let times = [sweep_at, self.service.journal.wake_at(), grant_at, self.service.admission.room_at(), memory_at];

@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use units::Nanos;
 
-use super::Worker;
-use super::conn::Conn;
 use super::line::Line;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
-use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
@@ -84,16 +81,5 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
         | Failure::Shut
         | Failure::Disconnected
         | Failure::Stalled => Outcome::Reset,
-    }
-}
-
-impl<N: Net> Worker<N> {
-    /// Cuts what is still being sent, so that its line says how far it came; a stopping server goes on no longer.
-    pub(super) fn cut_open(&mut self) {
-        let is_open = |conn: &Conn| conn.exchanges.iter().any(|exchange| exchange.is_logged());
-        for at in self.conns.slots(is_open) {
-            self.abandon(at);
-        }
-        self.transmit();
     }
 }
