@@ -35,6 +35,8 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 
 pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
+    /// By the exchange that they are for.
+    by_owner: HashMap<u64, usize>,
     connections: Slab<Connection<N>>,
     peers: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
@@ -67,6 +69,7 @@ impl<N: Net> Default for Upstreams<N> {
     fn default() -> Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
+            by_owner: HashMap::new(),
             connections: Slab::new(),
             peers: Slab::new(),
             by_endpoint: HashMap::new(),
@@ -84,11 +87,14 @@ impl<N: Net> Upstreams<N> {
             self.scratch = vec![0; READ_BYTES].into();
         }
         transfer.peer = self.choose(&transfer.group, now);
+        let owner = transfer.owner;
         let at = self.transfers.insert(transfer);
+        self.by_owner.insert(owner, at);
         let begun = self.begin_at(net, now, at);
         begun.map(|()| at).map_err(|fault| {
             let name = self.name(at);
             self.transfers.remove(at);
+            self.by_owner.remove(&owner);
             (fault, name)
         })
     }
@@ -176,6 +182,12 @@ impl<N: Net> Upstreams<N> {
         connection.transfer
     }
 
+    /// The transfer for an exchange, as long as something is to come.
+    pub fn of(&self, owner: u64) -> Option<usize> {
+        // Most servers have none.
+        if self.by_owner.is_empty() { None } else { self.by_owner.get(&owner).copied() }
+    }
+
     pub fn get(&mut self, at: usize) -> Option<&mut Transfer> {
         self.transfers.get_mut(at)
     }
@@ -252,6 +264,7 @@ impl<N: Net> Upstreams<N> {
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.try_remove(at) else { return };
+        self.by_owner.remove(&transfer.owner);
         match transfer.route {
             Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
             Some(route) => self.routes.note_censored(route, transfer.body_bytes()),

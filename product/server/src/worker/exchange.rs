@@ -18,8 +18,6 @@ pub struct Exchange {
     /// Its name among lookups.
     pub owner: u64,
     pub task: Task,
-    /// What brings its response from an upstream, as long as something is to come.
-    pub transfer: Option<u32>,
     /// Of the response being sent.
     pub class: u16,
     /// False on a stream for HEAD: no body follows the head.
@@ -81,7 +79,7 @@ impl From<usize> for ExchangeId {
 
 impl Exchange {
     pub fn new(number: u32, owner: u64) -> Exchange {
-        Exchange { number, owner, task: Task::None, transfer: None, class: 0, has_body: true, line: None }
+        Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
     /// Its request waits for the lookup of this key.

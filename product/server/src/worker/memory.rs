@@ -18,8 +18,8 @@ impl<N: Net> Worker<N> {
     /// What a connection holds may be another now.
     pub(super) fn weigh(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
-        let transfers = conn.exchanges.iter().filter_map(|exchange| exchange.transfer);
-        let passed_bytes: usize = transfers.map(|transfer| self.upstreams.memory_bytes(transfer as usize)).sum();
+        let transfers = conn.exchanges.iter().filter_map(|exchange| self.upstreams.of(exchange.owner));
+        let passed_bytes: usize = transfers.map(|transfer| self.upstreams.memory_bytes(transfer)).sum();
         let transmitter = &mut self.sender.transmitter;
         let unsent_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
         self.conns.weigh(at, || unsent_bytes + passed_bytes);

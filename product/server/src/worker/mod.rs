@@ -330,8 +330,8 @@ impl<N: Net> Worker<N> {
             return self.abandon(at);
         }
         self.udp.forget(self.conns[at].owner);
-        self.leave_transfer(at.into());
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
+        self.leave_transfer(at.into());
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
         let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let client = self.conns[at].client;

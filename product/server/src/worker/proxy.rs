@@ -70,9 +70,7 @@ impl<N: Net> Worker<N> {
         match self.upstreams.begin(&self.net, self.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(id, request);
-                let exchange = self.conns.exchange(id);
-                exchange.transfer = Some(transfer as u32);
-                exchange.task = Task::PassedOn(Box::new(request.into()));
+                self.conns.exchange(id).task = Task::PassedOn(Box::new(request.into()));
                 Ok(transfer)
             }
             Err((fault, name)) => {
@@ -107,8 +105,8 @@ impl<N: Net> Worker<N> {
 
     /// More of a request's body. What an upstream does not take in time waits with the client.
     pub(super) fn pass_on(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
-        let Some(transfer) = self.conns.exchange(id).transfer else { return };
-        let at = transfer as usize;
+        let owner = self.conns.exchange(id).owner;
+        let Some(at) = self.upstreams.of(owner) else { return };
         if let Some(transfer) = self.upstreams.get(at) {
             transfer.push_request(bytes, is_last);
         }
@@ -123,7 +121,7 @@ impl<N: Net> Worker<N> {
 
     /// The same on a stream, whose engine holds its client back.
     pub(super) fn pass_on_stream(&mut self, id: ExchangeId) {
-        let Some(at) = self.conns.exchange(id).transfer.map(|transfer| transfer as usize) else { return };
+        let Some(at) = self.transfer_on(id) else { return };
         let mut bytes = Vec::new();
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
@@ -276,7 +274,6 @@ impl<N: Net> Worker<N> {
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
         if let Some(id) = self.conns.exchange_id(owner) {
             let exchange = self.conns.exchange(id);
-            exchange.transfer = None;
             // Its head may not have told.
             exchange.line.iter_mut().for_each(|line| line.body_bytes = line.body_bytes.max(body_bytes));
         }
@@ -310,10 +307,16 @@ impl<N: Net> Worker<N> {
         self.service.journal.fail(self.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
     }
 
+    /// What brings the response of an exchange that is still there.
+    fn transfer_on(&mut self, id: ExchangeId) -> Option<usize> {
+        let owner = self.conns[id.at].exchanges.on(id.stream)?.owner;
+        self.upstreams.of(owner)
+    }
+
     /// The exchange needs no upstream any more: its client has left, or its response has departed.
     pub(super) fn leave_transfer(&mut self, id: ExchangeId) {
-        if let Some(transfer) = self.conns.exchange(id).transfer.take() {
-            self.upstreams.end(&self.net, self.timers.now(), transfer as usize, false);
+        if let Some(transfer) = self.transfer_on(id) {
+            self.upstreams.end(&self.net, self.timers.now(), transfer, false);
             self.release_transfers();
         }
     }
@@ -324,8 +327,8 @@ impl<N: Net> Worker<N> {
         for job in jobs {
             let reader = Producer::of(&mut self.sender.transmitter, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: self.conns.slot(owner)?, stream }));
-            if let Some(transfer) = id.and_then(|id| self.conns.exchange(id).transfer) {
-                self.go_on_with(transfer as usize);
+            if let Some(transfer) = id.and_then(|id| self.transfer_on(id)) {
+                self.go_on_with(transfer);
             }
         }
     }

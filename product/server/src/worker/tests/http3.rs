@@ -84,5 +84,5 @@ fn a_flood_of_datagrams_leaves_others_their_turn() {
         bench.turn();
         turns += 1;
     }
-    assert!(turns <= 3, "answered after {turns} turns");
+    assert!(turns < others.len(), "answered after {turns} turns");
 }
