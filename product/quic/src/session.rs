@@ -238,11 +238,6 @@ impl Session {
         self.streams.unacknowledged.is_empty()
     }
 
-    /// Of a frame on a request's stream only a part has come.
-    pub fn has_part(&self) -> bool {
-        self.streams.kept_bytes > 0
-    }
-
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
         let of_quic = self.connection.poll_timeout().map(|at| self.clock.nanos(at));

@@ -185,7 +185,8 @@ impl Http1 {
             Ok(Some(head)) => {
                 if head.request.body == BodyLength::None || head.expect_continue {
                     received.used += head.bytes;
-                    return Some(self.begin(head));
+                    self.owe(Frame::of(&head));
+                    return Some(Event::Request { head });
                 }
                 match RequestBody::new(&head, limits.body_bytes_max, now) {
                     Ok(body) => {
@@ -208,15 +209,12 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    fn begin<'r>(&mut self, head: Head<'r>) -> Event<'r> {
-        self.owe(Frame::of(&head));
-        Event::Request { head }
-    }
-
     /// Begins with the request that is kept.
     fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
-        Some(self.begin(received.head.as_ref()?.view()))
+        let head = received.head.as_ref()?.view();
+        self.owe(Frame::of(&head));
+        Some(Event::Request { head })
     }
 
     fn refuse<'r>(&mut self, reject: Reject, shown: Shown<'r>, is_tls: bool) -> Event<'r> {

@@ -5,9 +5,10 @@
 use units::Nanos;
 
 use super::Worker;
-use crate::http1::Late;
+use crate::config::Limits;
+use crate::http1::{Http1, Late};
 use crate::net::Net;
-use crate::transmit::{Socket, Stream};
+use crate::transmit::{Socket, Stream, Transport};
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
@@ -65,7 +66,11 @@ impl<N: Net> Worker<N> {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.waits_for_its_turn(at) || self.takes_the_rest(at) {
+        if self.waits_for_its_turn(at) {
+            return;
+        }
+        let (now, limits) = (self.timers.now(), &self.setup.limits);
+        if takes_the_rest(&mut self.conns[at].http1, self.transmitter.socket(at), now, limits) {
             return;
         }
         match self.conns[at].http1.on_deadline() {
@@ -79,16 +84,6 @@ impl<N: Net> Worker<N> {
             }
             None => {}
         }
-    }
-
-    /// It was sent all, and its client has not acknowledged all but goes on taking.
-    fn takes_the_rest(&mut self, at: usize) -> bool {
-        let http1 = &mut self.conns[at].http1;
-        let status = self.transmitter.socket(at).tcp().filter(|_| http1.is_lingering()).map(|socket| socket.status());
-        let rate_min = self.setup.limits.patience.rate_bytes_per_s_min;
-        status.is_some_and(|status| {
-            status.is_unacknowledged && http1.linger_on(self.timers.now(), status.acked_bytes, rate_min)
-        })
     }
 
     /// This worker was not there to hear its clients: every deadline is so much later.
@@ -115,4 +110,11 @@ impl<N: Net> Worker<N> {
         }
         self.conns.is_empty() || self.timers.is_time_up()
     }
+}
+
+/// It was sent all, and its client has not acknowledged all but goes on taking.
+fn takes_the_rest<N: Net>(http1: &mut Http1, socket: &Transport<N>, now: Nanos, limits: &Limits) -> bool {
+    let Some(socket) = socket.tcp().filter(|_| http1.is_lingering()) else { return false };
+    let status = socket.status();
+    status.is_unacknowledged && http1.linger_on(now, status.acked_bytes, limits.patience.rate_bytes_per_s_min)
 }
