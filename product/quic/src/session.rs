@@ -202,11 +202,6 @@ impl Session {
         self.streams.unacknowledged.is_empty()
     }
 
-    /// Of a frame on a request's stream only a part has come.
-    pub fn has_part(&self) -> bool {
-        self.streams.kept_bytes > 0
-    }
-
     /// When `on_timeout` is to be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
         let ping_at = self.keep_alive.due_at(!self.streams.open.is_empty());

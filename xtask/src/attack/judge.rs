@@ -22,13 +22,15 @@ const WAIT_RATIO_MAX: u32 = 5;
 const WAIT_MORE: Duration = Duration::from_millis(50);
 /// What a connection of stalled streams may hold. The goal is 64 KB; what HTTP/3 holds today is 160 to 230.
 const STALLED_KB_MAX: f64 = 256.0;
+/// Beyond its budget of memory.
+const MEMORY_OVER_PERCENT: u64 = 10;
 /// Share of a core: with more, a wait may be another program's.
 const BUSY: f64 = 0.25;
 /// As sysexits.h has it: try again later.
 const VOID: u8 = 75;
 
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
     Failed(String),
     Void(String),
 }
@@ -45,18 +47,33 @@ pub fn run(field: &Field, connections: Option<u32>) -> Result<ExitCode, String> 
         rows.push(field.run(attack, Kind::Weir, connections)?);
     }
     println!("{}", table(&rows));
-    let verdicts = judge(&rows);
-    for verdict in &verdicts {
+    let verdicts = [judge(&rows), field.over_memory(&rows)].concat();
+    Ok(match tell(&verdicts) {
+        true => ExitCode::FAILURE,
+        false if verdicts.is_empty() => ExitCode::SUCCESS,
+        false => ExitCode::from(VOID),
+    })
+}
+
+/// Prints them; whether one has failed.
+pub fn tell(verdicts: &[Verdict]) -> bool {
+    for verdict in verdicts {
         match verdict {
             Verdict::Failed(why) => println!("FAILED: {why}"),
             Verdict::Void(why) => println!("VOID: {why}"),
         }
     }
-    Ok(match verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(_))) {
-        true => ExitCode::FAILURE,
-        false if verdicts.is_empty() => ExitCode::SUCCESS,
-        false => ExitCode::from(VOID),
-    })
+    verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(_)))
+}
+
+/// More was resident than this and what a budget of memory may be missed by.
+pub fn over(row: &Row, budget_bytes: u64) -> Option<Verdict> {
+    let most = budget_bytes / 100 * (100 + MEMORY_OVER_PERCENT);
+    let why = || {
+        let [peak, most] = [row.peak_bytes, most].map(|bytes| bytes as f64 / f64::from(1 << 20));
+        format!("{}: {peak:.1} MiB were resident, at most {most:.1}", row.attack)
+    };
+    (row.peak_bytes > most).then(|| Verdict::Failed(why()))
 }
 
 /// Of rows as [`run`] makes them: idle, few, all, and others.
@@ -133,6 +150,15 @@ mod tests {
         let of = |attack, bytes: u64| Row { attack, memory: [1000, 1000 + 400 * bytes, 1000], ..row(400, 0.0, 2) };
         assert_eq!(judged([of("idle", 999_000), row(100, 0.0, 2), of("h3-stall", 256_000)]), []);
         assert!(failed([row(400, 0.0, 2), row(100, 0.0, 2), of("h3-stall", 257_000)], "257 KB"));
+    }
+
+    #[test]
+    fn memory_beyond_the_budget_and_a_tenth_fails() {
+        let of = |peak_bytes| over(&Row { peak_bytes, ..row(400, 0.0, 2) }, 64 << 20);
+        assert_eq!(of((64 << 20) / 100 * 110), None);
+        assert!(
+            matches!(of(71 << 20), Some(Verdict::Failed(why)) if why.contains("71.0 MiB were resident, at most 70.4"))
+        );
     }
 
     #[test]

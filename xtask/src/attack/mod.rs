@@ -41,6 +41,8 @@ const GLANCE: Duration = Duration::from_millis(200);
 const RESTING: f64 = 0.02;
 /// For the lines that are still on their way to the log.
 const LOG: Duration = Duration::from_secs(3);
+/// As the configuration has it.
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
 /// nginx holds a megabyte for each stalled connection, Caddy seven.
 const CONNECTIONS_NGINX_MAX: u32 = 2000;
 const CONNECTIONS_CADDY_MAX: u32 = 200;
@@ -88,6 +90,9 @@ pub struct Args {
     /// Judge Weir by ratios and counts, with 2,000 connections: exit status 1 where it fails, 75 where the machine was too busy to tell.
     #[arg(long, conflicts_with_all = ["names", "quick", "against"])]
     judge: bool,
+    /// Weir's `limits.memory`, in MiB or GiB, such as 128MiB: exit status 1 where more than that and 10 % of it was resident at any time.
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    memory: Option<Memory>,
     /// A `weir` to attack instead of building this workspace's.
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
@@ -96,6 +101,23 @@ pub struct Args {
 fn named(text: &str) -> Result<&'static str, String> {
     let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
     names.iter().find(|name| **name == text).copied().ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+/// A limit as the configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Memory {
+    text: String,
+    bytes: u64,
+}
+
+fn memory(text: &str) -> Result<Memory, String> {
+    let number = |unit, shift: u32| {
+        let count = text.strip_suffix(unit)?.parse::<u64>().ok()?;
+        count.checked_mul(1 << shift)
+    };
+    let bytes = number("MiB", 20).or_else(|| number("GiB", 30)).filter(|&bytes| bytes >= MEMORY_BYTES_MIN);
+    let bytes = bytes.ok_or("expected a size in MiB or GiB, 32MiB at least")?;
+    Ok(Memory { text: text.to_owned(), bytes })
 }
 
 impl Args {
@@ -138,7 +160,7 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
         true => programs::build(root, &["--release", "--package", "weirlab"])?,
         false => PathBuf::from("weirlab"),
     };
-    let field = Field { site: Site::make()?, weir, weirlab, limit };
+    let field = Field { site: Site::make()?, weir, weirlab, limit, memory: args.memory.clone() };
     if args.judge {
         return judge::run(&field, args.connections);
     }
@@ -149,7 +171,8 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
         }
     }
     println!("{}", report::table(&rows));
-    Ok(ExitCode::SUCCESS)
+    let is_over = judge::tell(&field.over_memory(&rows));
+    Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What all attacks of a run share.
@@ -160,9 +183,16 @@ struct Field {
     weirlab: PathBuf,
     /// Of descriptors, of this process and of each server.
     limit: u64,
+    memory: Option<Memory>,
 }
 
 impl Field {
+    /// The attacks under which Weir held more than it may.
+    fn over_memory(&self, rows: &[Row]) -> Vec<judge::Verdict> {
+        let of_weir = rows.iter().filter(|row| row.server == Kind::Weir.name());
+        self.memory.iter().flat_map(|most| of_weir.clone().filter_map(|row| judge::over(row, most.bytes))).collect()
+    }
+
     /// A fresh server each: one that has been under load keeps memory that an attack would then seem not to need.
     fn run(&self, attack: &Attack, kind: Kind, connections: u32) -> Result<Row, String> {
         let bound = match kind {
@@ -174,7 +204,7 @@ impl Field {
         let open_max = u32::try_from(self.limit.saturating_sub(200)).unwrap_or(u32::MAX);
         let connections = connections.min(bound).min(open_max);
         eprintln!("{} of {} ({}), at most {connections} connections", attack.name, kind.name(), attack.what);
-        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab)?;
+        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab, self.memory.as_ref())?;
         let honest = Honest::start(server.http1());
         sleep(SETTLE);
         let from = Meter::start(&server, 0.0);
@@ -209,6 +239,7 @@ fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, hon
         upload_bytes: tally.upload_bytes,
         cpu_s: [attack_cpu, end_cpu],
         memory: [memory_before, memory_held, server.resident_bytes()],
+        peak_bytes: server.peak_bytes(),
         waits: [wait_before, wait_during, honest.take_longest()],
         refused: honest.refused() - refused_before,
         is_alive: server.is_alive(),
@@ -279,7 +310,16 @@ mod tests {
         assert_eq!(args("attack --quick").unwrap().connections(), CONNECTIONS_QUICK);
         let kinds = |attack| args("attack --against peer").unwrap().kinds(attack);
         assert_eq!((kinds(&ATTACKS[0]), kinds(&ATTACKS[9])), (vec![Kind::Nginx], vec![Kind::Caddy]));
-        for wrong in ["attack h9", "attack --connections 20001", "attack --judge idle"] {
+        let most = args("attack --memory 64MiB").unwrap().memory.unwrap();
+        assert_eq!((&most.text[..], most.bytes), ("64MiB", 64 << 20));
+        for wrong in [
+            "attack --memory 64",
+            "attack --memory 31MiB",
+            "attack --memory 99999999999GiB",
+            "attack h9",
+            "attack --connections 20001",
+            "attack --judge idle",
+        ] {
             assert!(args(wrong).is_err(), "{wrong}");
         }
     }

@@ -15,6 +15,8 @@ pub struct Row {
     pub cpu_s: [f64; 2],
     /// Resident: before, with all connections held, after they have closed.
     pub memory: [u64; 3],
+    /// The most that was resident at any time.
+    pub peak_bytes: u64,
     /// The honest client's longest: before, during, after.
     pub waits: [Duration; 3],
     /// Honest requests.
@@ -97,6 +99,7 @@ pub mod tests {
             upload_bytes: 1_000_000,
             cpu_s: [0.5, end_s],
             memory: [1_000_000, 3_000_000, 2_000_000],
+            peak_bytes: 4_000_000,
             waits: [1, 2, wait_ms].map(Duration::from_millis),
             refused: 0,
             lost: Some(0),

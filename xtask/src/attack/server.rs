@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Kind;
+use super::{Kind, Memory};
 use crate::bench::procfs;
 use crate::conformance::certificates::{self, Certificates};
 use crate::conformance::run::{Running, last_lines, wait_for};
@@ -67,13 +67,20 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(site: &Site, kind: Kind, weir: &Path, weirlab: &Path) -> Result<Server, String> {
+    /// Weir with at most so much memory.
+    pub fn start(
+        site: &Site,
+        kind: Kind,
+        weir: &Path,
+        weirlab: &Path,
+        memory: Option<&Memory>,
+    ) -> Result<Server, String> {
         let [http1, other, tls] = free_ports()?;
         let ports = Ports { http1, http2: if kind == Kind::Nginx { other } else { http1 }, tls };
         let (log, said) = (site.log(), site.folder.join("said.log"));
         let config = site.folder.join("server.conf");
         let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
-        fs::write(&config, configuration(site, kind, ports)).map_err(failed)?;
+        fs::write(&config, configuration(site, kind, ports, memory)).map_err(failed)?;
         fs::write(&log, "").map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
         let has_http3 = kind != Kind::Nginx;
@@ -134,6 +141,11 @@ impl Server {
         procfs::resident_bytes(self.running.id())
     }
 
+    /// The most that was resident so far.
+    pub fn peak_bytes(&self) -> u64 {
+        procfs::peak_bytes(self.running.id())
+    }
+
     pub fn log_lines(&self) -> u64 {
         fs::read(&self.log).map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count() as u64)
     }
@@ -192,13 +204,14 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
 }
 
 /// Both with one event loop and an access log, and room for every connection.
-fn configuration(site: &Site, kind: Kind, Ports { http1, http2, tls }: Ports) -> String {
+fn configuration(site: &Site, kind: Kind, Ports { http1, http2, tls }: Ports, memory: Option<&Memory>) -> String {
     let (folder, log) = (site.folder.display(), site.log());
     let (log, Certificates { chain, key, .. }) = (log.display(), &site.certificates);
     let (chain, key) = (chain.display(), key.display());
+    let memory = memory.map_or(String::new(), |memory| format!("memory = \"{}\"\n", memory.text));
     match kind {
         Kind::Weir => format!(
-            "[server]\nworkers = 1\naccess_log = \"{log}\"\n[limits]\nclient_connections = 0\n\
+            "[server]\nworkers = 1\naccess_log = \"{log}\"\n[limits]\nclient_connections = 0\n{memory}\
              [[listener]]\naddress = \"127.0.0.1:{http1}\"\n[[listener]]\naddress = \"127.0.0.1:{tls}\"\ntls = true\n\
              [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n"
         ),

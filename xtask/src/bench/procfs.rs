@@ -55,6 +55,12 @@ pub fn resident_bytes(pid: u32) -> u64 {
     tree(pid).iter().filter_map(|&pid| kib(pid)).sum::<u64>() * 1024
 }
 
+/// The most bytes of a process that were resident so far: of several processes the sum of each one's most.
+pub fn peak_bytes(pid: u32) -> u64 {
+    let kib = |pid: u32| field_kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM:");
+    tree(pid).iter().filter_map(|&pid| kib(pid)).sum::<u64>() * 1024
+}
+
 struct Stat {
     parent: u32,
     cpu_ticks: u64,

@@ -253,7 +253,8 @@ impl Http1 {
                 }
                 if !has_body || head.expect_continue {
                     received.used += head.bytes;
-                    return Some(self.begin(head));
+                    self.owe(Frame::of(&head));
+                    return Some(Event::Request { head });
                 }
                 match RequestBody::new(&head, limits.body_bytes_max, now) {
                     Ok(body) => {
@@ -274,11 +275,6 @@ impl Http1 {
         };
         received.used = received.bytes.len();
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
-    }
-
-    fn begin<'r>(&mut self, head: Head<'r>) -> Event<'r> {
-        self.owe(Frame::of(&head));
-        Event::Request { head }
     }
 
     /// Its body follows, of any length; a client that waits for leave to send it is given that.
@@ -324,7 +320,9 @@ impl Http1 {
     /// Begins with the request that is kept.
     fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
-        Some(self.begin(received.head.as_ref()?.view()))
+        let head = received.head.as_ref()?.view();
+        self.owe(Frame::of(&head));
+        Some(Event::Request { head })
     }
 
     fn refuse<'r>(&mut self, reject: Reject, shown: Shown<'r>, is_tls: bool) -> Event<'r> {

@@ -65,9 +65,9 @@ impl Engine {
         })
     }
 
-    /// Of a request a part may have come.
-    pub fn has_part(&mut self) -> bool {
-        ask!(self, session => session.has_part())
+    /// Of a request over HTTP/2 a part may have come.
+    pub fn has_part(&self) -> bool {
+        matches!(self, Engine::Http2(session) if session.has_part())
     }
 
     /// Why the connection cannot go on, where what came did not say so, once.

@@ -2,10 +2,13 @@
 //! was sent. A look costs a few nanoseconds, and no bookkeeping when a connection is used; many looks, and all that may end with one, are
 //! spread over turns.
 
+use units::Nanos;
+
 use super::Worker;
-use crate::http1::Late;
+use crate::config::Limits;
+use crate::http1::{Http1, Late};
 use crate::net::Net;
-use crate::transmit::{Socket, Stream};
+use crate::transmit::{Socket, Stream, Transport};
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
@@ -69,7 +72,12 @@ impl<N: Net> Worker<N> {
         if self.conns[at].is_multiplexed() {
             return self.leave_streams(at);
         }
-        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) || self.takes_the_rest(at) {
+        if self.sender.waits_for_its_turn(self.timers.now(), &self.conns[at]) {
+            return;
+        }
+        let (now, limits) = (self.timers.now(), &self.setup.limits);
+        let socket = self.sender.transmitter.connections.socket(at);
+        if takes_the_rest(&mut self.conns[at].http1, socket, now, limits) {
             return;
         }
         match self.conns[at].http1.on_deadline() {
@@ -83,23 +91,6 @@ impl<N: Net> Worker<N> {
             }
             None => {}
         }
-    }
-
-    /// It was sent all, and its client has not acknowledged all but goes on taking.
-    fn takes_the_rest(&mut self, at: usize) -> bool {
-        let http1 = &mut self.conns[at].http1;
-        let status = self
-            .sender
-            .transmitter
-            .connections
-            .socket(at)
-            .tcp()
-            .filter(|_| http1.is_lingering())
-            .map(|socket| socket.status());
-        let rate_min = self.setup.limits.patience.rate_bytes_per_s_min;
-        status.is_some_and(|status| {
-            status.is_unacknowledged && http1.linger_on(self.timers.now(), status.acked_bytes, rate_min)
-        })
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
@@ -126,4 +117,11 @@ impl<N: Net> Worker<N> {
         }
         self.conns.is_empty() || self.timers.is_time_up()
     }
+}
+
+/// It was sent all, and its client has not acknowledged all but goes on taking.
+fn takes_the_rest<N: Net>(http1: &mut Http1, socket: &Transport<N>, now: Nanos, limits: &Limits) -> bool {
+    let Some(socket) = socket.tcp().filter(|_| http1.is_lingering()) else { return false };
+    let status = socket.status();
+    status.is_unacknowledged && http1.linger_on(now, status.acked_bytes, limits.patience.rate_bytes_per_s_min)
 }

@@ -3,8 +3,8 @@
 
 use std::thread;
 
-use super::connections::Connections;
 use super::Worker;
+use super::connections::Connections;
 use super::sender::Sender;
 use crate::net::Net;
 use crate::sys;
