@@ -8,8 +8,9 @@ use http::http1::{self, Connection, Delimiter, Head, OwnedHead, Search};
 use http::{BodyLength, HttpDate, Method, Reject, Request, Response, Shown, Status};
 use units::Nanos;
 
+use super::passing::Passing;
 use super::received::{Kept, Received};
-use super::request_body::{Passed, RequestBody};
+use super::request_body::RequestBody;
 use crate::config::Limits;
 
 /// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
@@ -34,14 +35,8 @@ enum Phase {
     Head,
     /// Reading a request body that nobody wants.
     Body(Box<RequestBody>),
-    /// Reading a request body that is passed on as it comes, while its response is owed or made already.
-    PassedOn {
-        body: Box<RequestBody>,
-        /// It is not read for a while.
-        is_held: bool,
-    },
-    /// The protocol is another (RFC 9110 section 7.8), and all that comes is passed on.
-    Tunnel { is_held: bool },
+    /// What comes is passed on.
+    Passing(Passing),
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
@@ -160,14 +155,8 @@ impl Http1 {
         if !self.is_reading() {
             return None;
         }
-        match &self.phase {
-            Phase::PassedOn { .. } | Phase::Tunnel { .. } if received.is_empty() => return None,
-            Phase::PassedOn { .. } => return self.pass_on(now, limits, received),
-            Phase::Tunnel { .. } => {
-                let begin = std::mem::replace(&mut received.used, received.bytes.len());
-                return Some(Event::Data { bytes: &received.bytes[begin..], is_last: false });
-            }
-            _ => {}
+        if let Phase::Passing(_) = self.phase {
+            return self.next_passed(now, limits, received);
         }
         if self.closes {
             // Nobody wants any of them.
@@ -177,7 +166,7 @@ impl Http1 {
         match &mut self.phase {
             Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
             Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
-            Phase::PassedOn { .. } | Phase::Tunnel { .. } => unreachable!("they are looked at first"),
+            Phase::Passing(_) => unreachable!("it is looked at first"),
             Phase::Body(body) => {
                 let taken = body.take(received.rest());
                 self.deadline = body.deadline(now, limits);
@@ -202,34 +191,29 @@ impl Http1 {
         }
     }
 
-    /// More of a body that is passed on, or its end.
-    fn pass_on<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
-        let Phase::PassedOn { body, .. } = &mut self.phase else { return None };
-        let begin = received.used;
-        match body.pass(&received.bytes[begin..]) {
-            Ok(Passed { bytes, consumed, is_last }) => {
-                received.used = begin + consumed;
-                if self.answer == Answer::Owed {
-                    self.deadline = body.deadline(now, limits);
-                }
+    /// More of what is passed on.
+    fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let Phase::Passing(passing) = &mut self.phase else { return None };
+        if received.is_empty() {
+            return None;
+        }
+        let reject = match passing.take(now, limits, received) {
+            Ok((bytes, is_last)) => {
                 if is_last {
                     self.phase = Phase::Head;
-                    self.deadline = Nanos::MAX;
                 }
-                Some(Event::Data { bytes, is_last })
+                return Some(Event::Data { bytes, is_last });
             }
-            Err(reject) => {
-                received.used = received.bytes.len();
-                let shown = body.head.view().shown().into_owned();
-                self.phase = Phase::Head;
-                if self.answer == Answer::Owed {
-                    return Some(self.refuse(reject, shown, false));
-                }
-                // Its response is under way; nothing behind it is read.
-                self.closes = true;
-                None
-            }
+            Err(reject) => reject,
+        };
+        let shown = passing.request()?.head.view().shown().into_owned();
+        self.phase = Phase::Head;
+        if self.answer == Answer::Owed {
+            return Some(self.refuse(reject, shown, false));
         }
+        // Its response is under way; nothing behind it is read.
+        self.closes = true;
+        None
     }
 
     fn next_head<'r>(
@@ -249,7 +233,11 @@ impl Http1 {
                 let has_body = head.request.body != BodyLength::None;
                 if has_body && is_wanted(&head.request) {
                     received.used += head.bytes;
-                    return Some(self.begin_passing_on(head, now, limits));
+                    // Of any length; a client that waits for leave to send it is given that.
+                    self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
+                    let body = RequestBody::new(&head, u64::MAX, now).expect("no body is longer");
+                    self.phase = Phase::Passing(Passing::of(body, now, limits));
+                    return Some(Event::Request { head });
                 }
                 if !has_body || head.expect_continue {
                     received.used += head.bytes;
@@ -277,44 +265,12 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    /// Its body follows, of any length; a client that waits for leave to send it is given that.
-    fn begin_passing_on<'r>(&mut self, head: Head<'r>, now: Nanos, limits: &Limits) -> Event<'r> {
-        self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
-        let body = RequestBody::new(&head, u64::MAX, now).expect("no body is longer");
-        self.deadline = body.deadline(now, limits);
-        self.phase = Phase::PassedOn { body: Box::new(body), is_held: false };
-        Event::Request { head }
-    }
-
-    /// A body that is passed on is not read until [`Http1::go_on`].
-    pub fn hold(&mut self, now: Nanos) {
+    /// What is passed on as it comes, if anything is.
+    pub fn passing(&mut self) -> Option<&mut Passing> {
         match &mut self.phase {
-            Phase::PassedOn { body, is_held } => {
-                *is_held = true;
-                body.hold(now);
-                self.deadline = Nanos::MAX;
-            }
-            Phase::Tunnel { is_held } => *is_held = true,
-            _ => {}
+            Phase::Passing(passing) => Some(passing),
+            _ => None,
         }
-    }
-
-    /// It is read again. False where it was not held.
-    pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
-        let body = match &mut self.phase {
-            Phase::PassedOn { is_held: false, .. } => return false,
-            Phase::PassedOn { body, is_held } => {
-                *is_held = false;
-                body
-            }
-            Phase::Tunnel { is_held } => return std::mem::take(is_held),
-            _ => return false,
-        };
-        body.go_on(now);
-        if self.answer == Answer::Owed {
-            self.deadline = body.deadline(now, limits);
-        }
-        true
     }
 
     /// Begins with the request that is kept.
@@ -363,7 +319,7 @@ impl Http1 {
         http1::encode(out, response, date, connection, self.frame.minor_version);
         if response.status == Status::SWITCHING_PROTOCOLS {
             self.closes = true;
-            self.phase = Phase::Tunnel { is_held: false };
+            self.phase = Phase::Passing(Passing::tunnel());
         }
         self.frame.has_body.then_some(delimiter)
     }
@@ -393,7 +349,7 @@ impl Http1 {
         }
         self.answer = Answer::None;
         // Its client goes on sending what nobody wants any more.
-        self.closes |= matches!(self.phase, Phase::PassedOn { .. });
+        self.closes |= matches!(self.phase, Phase::Passing(_));
         self.deadline = match &mut self.phase {
             _ if self.closes => {
                 self.phase = Phase::Lingering { acked_bytes: 0 };
@@ -414,7 +370,7 @@ impl Http1 {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
             Phase::Waiting(head) => Some(head),
-            Phase::PassedOn { .. } | Phase::Tunnel { .. } | Phase::Head | Phase::Lingering { .. } => None,
+            Phase::Passing(_) | Phase::Head | Phase::Lingering { .. } => None,
         }
     }
 
@@ -425,16 +381,19 @@ impl Http1 {
 
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
-        self.deadline
+        match &self.phase {
+            Phase::Passing(passing) if self.answer == Answer::Owed => passing.deadline(),
+            _ => self.deadline,
+        }
     }
 
     pub fn on_deadline(&mut self) -> Option<Late> {
         let shown = match &mut self.phase {
-            Phase::PassedOn { body, is_held: false } if self.answer == Answer::Owed => {
-                body.head.view().shown().into_owned()
+            Phase::Passing(passing) if self.answer == Answer::Owed => {
+                passing.request()?.head.view().shown().into_owned()
             }
             _ if self.answer != Answer::None => return None,
-            Phase::PassedOn { .. } | Phase::Tunnel { .. } => return Some(Late::Close),
+            Phase::Passing(_) => return Some(Late::Close),
             Phase::Body(body) => body.head.view().shown().into_owned(),
             Phase::Head => match self.kept.take() {
                 Some(kept) => http1::shown(kept.rest()).into_owned(),
@@ -450,8 +409,10 @@ impl Http1 {
     /// The client could not be heard for so long.
     pub fn excuse(&mut self, paused: Nanos) {
         self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
-        if let Phase::Body(body) | Phase::PassedOn { body, .. } = &mut self.phase {
-            body.excuse(paused);
+        match &mut self.phase {
+            Phase::Body(body) => body.excuse(paused),
+            Phase::Passing(passing) => passing.excuse(paused),
+            _ => {}
         }
     }
 
@@ -462,8 +423,7 @@ impl Http1 {
 
     /// What comes is looked at: no response is coming, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
-        !self.is_answering()
-            || matches!(self.phase, Phase::PassedOn { is_held: false, .. } | Phase::Tunnel { is_held: false })
+        !self.is_answering() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
     }
 
     /// The connection ends behind the response being made or sent.
@@ -495,9 +455,10 @@ impl Http1 {
     /// Bytes kept of requests that are incomplete or wait.
     pub fn kept_bytes(&self) -> usize {
         let head_bytes = match &self.phase {
-            Phase::Body(body) | Phase::PassedOn { body, .. } => body.head.view().bytes,
+            Phase::Body(body) => body.head.view().bytes,
+            Phase::Passing(passing) => passing.request().map_or(0, |body| body.head.view().bytes),
             Phase::Waiting(head) => head.view().bytes,
-            Phase::Tunnel { .. } | Phase::Head | Phase::Lingering { .. } => 0,
+            Phase::Head | Phase::Lingering { .. } => 0,
         };
         head_bytes + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }

@@ -2,6 +2,7 @@
 //! both, and tests play them.
 
 mod connection;
+mod passing;
 mod received;
 mod request_body;
 

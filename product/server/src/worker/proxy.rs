@@ -15,7 +15,7 @@ use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use crate::handler::Reply;
 use crate::net::Net;
-use crate::transmit::{Body, Producer, Socket};
+use crate::transmit::{Body, Pipe, Producer, Socket};
 use crate::upstream::{BodySink, Fault, Group, Step, Transfer, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
@@ -115,7 +115,7 @@ impl<N: Net> Worker<N> {
         if let Some(conn) = self.conns.get_mut(id.at)
             && self.upstreams.get(at).is_some_and(|transfer| transfer.room() == 0)
         {
-            conn.http1.hold(now);
+            conn.http1.passing().into_iter().for_each(|passing| passing.hold(now));
         }
     }
 
@@ -153,7 +153,8 @@ impl<N: Net> Worker<N> {
         if self.conns[id.at].is_multiplexed() {
             return self.pass_on_stream(id);
         }
-        if self.conns[id.at].http1.go_on(now, &self.setup.limits) {
+        let passing = self.conns[id.at].http1.passing();
+        if passing.is_some_and(|passing| passing.go_on(now, &self.setup.limits)) {
             self.conns.wake(id.at);
         }
     }
@@ -214,10 +215,7 @@ impl<N: Net> Worker<N> {
             return step;
         }
         self.note_route(transfer, id, &head);
-        let is_measured = matches!(step, Step::Done) && matches!(head.framing, Framing::Chunked | Framing::Close);
-        let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
-        let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
-        let response = if let Some(length) = length { response.of_length(length) } else { response };
+        let response = responding(head, pipe, matches!(step, Step::Done));
         let Task::PassedOn(request) = std::mem::take(&mut self.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
         };
@@ -357,4 +355,12 @@ impl<N: Net> Worker<N> {
         }
         self.release_transfers();
     }
+}
+
+/// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told.
+fn responding(head: UpstreamHead, pipe: Option<Pipe>, is_whole: bool) -> Response<Body> {
+    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close);
+    let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
+    let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
+    if let Some(length) = length { response.of_length(length) } else { response }
 }
