@@ -311,6 +311,28 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_is_told_where_the_upstream_is() {
+        let parse = |keys: &str| {
+            let text = format!(
+                "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"own\"\nserver = \"weir\"\n{keys}\n\
+                 config = \"[[site.proxy]]\\nto = ['{{upstream}}']\\n\"\n"
+            );
+            Experiment::parse(&text, Path::new("x.toml"))
+        };
+        let experiment = parse("upstream = \"chunked\"").unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-upstream-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let source = Source { site: &folder, upstream: Some("127.0.0.1:3000".parse().unwrap()) };
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = server_command(&experiment, spec, address, source, &folder, Some(Path::new("weir"))).unwrap();
+        assert_eq!(fs::read_to_string(&command[2]).unwrap(), "[[site.proxy]]\nto = ['127.0.0.1:3000']\n");
+        fs::remove_dir_all(&folder).unwrap();
+        let said = parse("").unwrap_err().to_string();
+        assert!(said.contains("run `own`: config: unknown `{upstream}`, expected one of {address}"), "{said}");
+    }
+
+    #[test]
     fn weir_may_be_told_another_rate_than_the_link_s() {
         let mut experiment = experiment();
         for told in ["10.5mbit", "auto", "5mbit..20mbit"] {
@@ -377,7 +399,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
-        let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
+        let command =
+            server_command(&experiment, spec, address, folder.as_path(), &folder, Some(Path::new("weir"))).unwrap();
         assert_eq!(command[..2], ["weir", "run"]);
         let written = fs::read_to_string(&command[2]).unwrap();
         let log = folder.canonicalize().unwrap().join("access.json");
