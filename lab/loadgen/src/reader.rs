@@ -1,6 +1,6 @@
 //! The responses on one connection, out of its bytes as they come: heads are parsed, bodies only counted.
 
-use http::http1::{Malformed, ResponseHead, parse_response};
+use http::http1::{Chunked, Malformed, ResponseHead, parse_response};
 
 /// Finds where responses begin and end.
 #[derive(Debug, Default)]
@@ -10,14 +10,15 @@ pub(crate) struct Reader {
     partial: Vec<u8>,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 enum State {
     #[default]
     Head,
     Body {
         left_bytes: u64,
     },
-    /// A body without a length ends with the connection (RFC 9112 section 6.3).
+    Chunked(Chunked),
+    /// Any other body without a length ends with the connection (RFC 9112 section 6.3).
     UntilClose,
 }
 
@@ -33,7 +34,7 @@ pub(crate) enum Event {
 impl Reader {
     /// The next thing that `input` holds, taken off its front; `None` once it holds no more.
     pub(crate) fn poll(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
-        match self.state {
+        match &mut self.state {
             State::Head => self.poll_head(input),
             State::Body { left_bytes: 0 } => {
                 self.state = State::Head;
@@ -41,10 +42,17 @@ impl Reader {
             }
             _ if input.is_empty() => Ok(None),
             State::Body { left_bytes } => {
-                let count = left_bytes.min(input.len() as u64);
-                self.state = State::Body { left_bytes: left_bytes - count };
+                let count = (*left_bytes).min(input.len() as u64);
+                *left_bytes -= count;
                 *input = &input[count as usize..];
                 Ok(Some(Event::Body(count)))
+            }
+            State::Chunked(body) => {
+                let event = poll_chunks(body, input)?;
+                if event == Some(Event::End) {
+                    self.state = State::Head;
+                }
+                Ok(event)
             }
             State::UntilClose => Ok(Some(Event::Body(std::mem::take(input).len() as u64))),
         }
@@ -62,6 +70,7 @@ impl Reader {
             if !(100..200).contains(&head.status) {
                 self.state = match head.content_length {
                     Some(left_bytes) => State::Body { left_bytes },
+                    None if head.is_chunked => State::Chunked(Chunked::new()),
                     None => State::UntilClose,
                 };
                 return Ok(Some(Event::Head(head)));
@@ -97,6 +106,21 @@ impl Reader {
     }
 }
 
+/// Bytes of a body without what frames them, or its end.
+fn poll_chunks(body: &mut Chunked, input: &mut &[u8]) -> Result<Option<Event>, Malformed> {
+    while !input.is_empty() {
+        let taken = body.take(input).map_err(|_| Malformed("not a body in chunks"))?;
+        *input = &input[taken.consumed..];
+        if taken.is_done {
+            return Ok(Some(Event::End));
+        }
+        if !taken.data.is_empty() {
+            return Ok(Some(Event::Body(taken.data.len() as u64)));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,33 +144,35 @@ mod tests {
         Ok(if reader.ends_with_stream() { format!("{out}{body} until close") } else { out })
     }
 
-    const TWO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 103 Early Hints\r\n\r\n\
-        HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nthe rest";
+    const ALL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 103 Early Hints\r\n\r\n\
+        HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n\
+        0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nthe rest";
 
-    const TWO_READ: &str = "200/38 5. 404/45 0. 200/19 8 until close";
+    const ALL_READ: &str = "200/38 5. 404/45 0. 200/47 11. 200/19 8 until close";
 
     #[test]
     fn responses_in_one_piece() {
-        assert_eq!(read(TWO, &[]).unwrap(), TWO_READ);
+        assert_eq!(read(ALL, &[]).unwrap(), ALL_READ);
     }
 
     #[test]
     fn a_stream_that_is_not_http_is_refused() {
         assert!(read(b"SSH-2.0-OpenSSH_9\r\n", &[]).is_err());
+        assert!(read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello", &[]).is_err());
         assert!(read(&b"HTTP/1.1 200 OK\r\nA: ".repeat(2000), &[7, 9000]).is_err());
     }
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(mut cuts in prop::collection::vec(0..TWO.len(), 0..20)) {
+        fn pieces_make_no_difference(mut cuts in prop::collection::vec(0..ALL.len(), 0..20)) {
             cuts.sort_unstable();
-            prop_assert_eq!(read(TWO, &cuts).unwrap(), TWO_READ);
+            prop_assert_eq!(read(ALL, &cuts).unwrap(), ALL_READ);
         }
 
         #[test]
         fn random_bytes_never_panic(stream: Vec<u8>, cut in 0..100_usize) {
             let _ = read(&stream, &[cut.min(stream.len())]);
-            let _ = read(&[TWO, &stream].concat(), &[cut]);
+            let _ = read(&[ALL, &stream].concat(), &[cut]);
         }
     }
 }

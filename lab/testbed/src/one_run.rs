@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,8 +18,9 @@ use crate::line::{self, Changes};
 use crate::namespace::Place;
 use crate::neighbour::Transfers;
 use crate::program::{POLL_EVERY, Program};
-use crate::server::{Endpoint, SERVER_LOG, server_command, start_server};
+use crate::server::{Endpoint, SERVER_LOG, Source, server_command, start_server};
 use crate::twin::Twin;
+use crate::upstream::{Upstream, free_address};
 use crate::view::{LOG_COLUMN, Sampler, TWIN_LOG_COLUMN, Taken, View, shares};
 use crate::{
     Calibration, Counters, Interrupt, LabError, Link, Network, Plan, RunSpec, Server, SlowDisk, Wide, find_program,
@@ -51,7 +52,7 @@ struct Measured {
 
 /// What has to go on as long as the load does.
 struct Watched<'a> {
-    server: &'a mut Program,
+    serving: &'a mut Serving,
     /// Our own wire and wide-area link, if there are any.
     links: Vec<&'a mut Wide>,
     download: Option<&'a mut Program>,
@@ -73,7 +74,7 @@ impl Watched<'_> {
     }
 
     fn check_running(&mut self) -> Result<(), LabError> {
-        self.server.check_running()?;
+        self.serving.check_running()?;
         self.download.as_mut().map_or(Ok(()), |download| download.check_running())?;
         self.twin.as_mut().map_or(Ok(()), |twin| twin.check_running())?;
         self.links.iter_mut().try_for_each(|link| link.check_running())
@@ -98,28 +99,63 @@ pub(crate) fn one_run(
     let mut links = start_links(plan, link.as_ref(), &folder, interrupt)?;
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
-    let command = server_command(plan.experiment, spec, endpoint.address, site, &folder, weir)?;
-    let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
-    let mut server = start_server(endpoint, spec, &command, &folder, &probe, interrupt)?;
+    let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
     let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
     let bar = company.bars.add(progress_bar(&format!("{} {}", plan.title, spec.name), plan.experiment.seconds()));
-    let mut watched = Watched { server: &mut server, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
+    let mut watched =
+        Watched { serving: &mut serving, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
     watched.links.extend(links.iter_mut().map(|(_, link)| link));
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
-    drop((download, disk, server, twin));
+    environment.extend(serving.describe());
+    drop((download, disk, serving, twin));
     for (name, mut link) in links {
         link.check_running()?;
         environment.insert(name.into(), link.finish()?);
     }
     drop(link);
-    environment.insert("server_command".into(), command.join(" "));
     environment.extend(attached.map(|command| ("attach_command".into(), command)));
     environment.extend(described(plan, spec, company.size));
     complete(&folder, spec, measured, taken, environment)
+}
+
+/// The server of a run, and the upstream behind it if it has one; the server ends first.
+struct Serving {
+    server: Program,
+    command: Vec<String>,
+    upstream: Option<Upstream>,
+}
+
+impl Serving {
+    fn start(
+        plan: &Plan<'_>,
+        spec: &RunSpec,
+        at: Endpoint<'_>,
+        (site, folder): (&Path, &Path),
+        interrupt: &Interrupt,
+    ) -> Result<Serving, LabError> {
+        let probe = format!("/{}.bin", plan.sizes.first().copied().unwrap_or(0));
+        let upstream = Upstream::start(plan, spec, at, (site, folder, &probe), interrupt)?;
+        let source = Source { site, upstream: upstream.as_ref().map(Upstream::address) };
+        let command = server_command(plan.experiment, spec, at.address, source, folder, plan.programs.weir.as_deref())?;
+        let server = start_server(at, spec, &command, folder, &probe, interrupt)?;
+        Ok(Serving { server, command, upstream })
+    }
+
+    fn check_running(&mut self) -> Result<(), LabError> {
+        self.server.check_running()?;
+        self.upstream.as_mut().map_or(Ok(()), Upstream::check_running)
+    }
+
+    /// For the manifest.
+    fn describe(&self) -> BTreeMap<String, String> {
+        let mut described = self.upstream.as_ref().map(Upstream::describe).unwrap_or_default();
+        described.insert("server_command".into(), self.command.join(" "));
+        described
+    }
 }
 
 /// Starts those of our own links that this one has, each with the name of what it counts.
@@ -191,12 +227,7 @@ fn endpoint(link: Option<&Link>) -> Result<Endpoint<'_>, LabError> {
             let address = SocketAddr::new(link.server_address(), PORT);
             Ok(Endpoint { server: link.server(), client: link.client(), address })
         }
-        None => {
-            // A port that is free now; should somebody take it meanwhile, the server says so.
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-            let address = free.map_err(|e| LabError::io("a free port on 127.0.0.1", e))?;
-            Ok(Endpoint { server: Place::Here, client: Place::Here, address })
-        }
+        None => Ok(Endpoint { server: Place::Here, client: Place::Here, address: free_address()? }),
     }
 }
 
@@ -216,7 +247,7 @@ fn measure(
     logs.extend(watched.twin.as_ref().map(|twin| (TWIN_LOG_COLUMN, twin.log())));
     let view =
         View::open(link, endpoint.address.port(), logs).map_err(|e| LabError::io("the server's connections", e))?;
-    let (cpu_before, counters_before, began) = (watched.server.cpu()?, counters()?, Instant::now());
+    let (cpu_before, counters_before, began) = (watched.serving.server.cpu()?, counters()?, Instant::now());
     let sampler = Sampler::start(view)?;
     let mut command = machine::punctual_prefix();
     command.extend(load_command(plan, spec, endpoint.address, &folder)?);
@@ -225,7 +256,7 @@ fn measure(
         link.zip(spec.autorate).map(|(link, limits)| Shaping::start(limits, link.egress(plan.experiment), &folder));
     let shaping = shaping.transpose()?;
     let weir = plan.programs.weir.as_deref();
-    let watch = watch::start(endpoint.server, spec, weir, watched.server.id(), &folder)?;
+    let watch = watch::start(endpoint.server, spec, weir, watched.serving.server.id(), &folder)?;
     watched.begin_twin(plan, spec, endpoint.client)?;
     let beside = link.map(|link| link.start_company(plan.experiment)).transpose()?;
     let awaited = await_load(plan, &mut load, &mut watched, bar, interrupt);
@@ -238,7 +269,7 @@ fn measure(
     drop(watch);
     let taken = sampler.finish();
     let counters = counters()?.zip(counters_before).map(|(after, before)| after.since(before));
-    let server_cpu = watched.server.cpu()?.saturating_sub(cpu_before);
+    let server_cpu = watched.serving.server.cpu()?.saturating_sub(cpu_before);
     Ok((Measured { server_cpu, elapsed: began.elapsed(), counters, neighbours }, taken))
 }
 

@@ -5,6 +5,9 @@
 /// Those that every run fills in.
 pub(crate) const OWN: [&str; 6] = ["address", "site", "link", "policy", "shaping", "access_log"];
 
+/// What a run with an upstream fills in besides.
+pub(crate) const UPSTREAM: &str = "upstream";
+
 /// The name in front, if the text begins with one between braces.
 fn first(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.split_once('}')?.0;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use workload::STREAMS_MAX;
 
 use crate::experiment::check_name;
-use crate::{Autorate, Network, Told, placeholders};
+use crate::{Autorate, Framing, Network, Told, placeholders, upstream};
 
 /// One run: what serves the jobs, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -28,8 +28,10 @@ pub struct RunSpec {
     #[serde(default)]
     pub flags: Vec<String>,
     /// Text of a weir.toml: the run is `weir run` of it. `{address}`, `{site}`, `{link}`, `{policy}`, `{shaping}`, `{access_log}` (a file in the
-    /// run's folder) and the names of `fill` are replaced in it.
+    /// run's folder), `{upstream}` (its address) and the names of `fill` are replaced in it.
     pub config: Option<String>,
+    /// The server has no files, but passes requests on to an application server at its host, which has them, and tells their lengths or not.
+    pub upstream: Option<Framing>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.
     #[serde(default)]
     pub tls: bool,
@@ -232,10 +234,11 @@ impl RunSpec {
 
     /// What is wrong with the names between braces in its configuration, where these are given besides a run's own.
     pub(crate) fn check_placeholders(&self, fill: &BTreeMap<String, u64>) -> Result<(), String> {
-        let is_known = |name: &str| placeholders::OWN.contains(&name) || fill.contains_key(name);
+        let own = placeholders::OWN.into_iter().chain(self.upstream.map(|_| placeholders::UPSTREAM));
+        let is_known = |name: &str| own.clone().any(|own| own == name) || fill.contains_key(name);
         let text = self.config.as_deref().unwrap_or_default();
         let Some(unknown) = placeholders::unknown(text, is_known) else { return Ok(()) };
-        let names = placeholders::OWN.into_iter().chain(fill.keys().map(String::as_str));
+        let names = own.chain(fill.keys().map(String::as_str));
         let names: Vec<String> = names.map(|name| format!("{{{name}}}")).collect();
         Err(format!("run `{}`: config: unknown `{{{unknown}}}`, expected one of {}", self.name, names.join(", ")))
     }
@@ -250,7 +253,7 @@ impl RunSpec {
             let server = self.server.name();
             return wrong(format!("{server} knows no policy or shaping of ours: leave them out"));
         }
-        self.check_told().or_else(wrong)?;
+        self.check_told().and_then(|()| upstream::check(self)).or_else(wrong)?;
         if self.config.is_some() && (self.server != Server::Weir || !self.flags.is_empty()) {
             return wrong(
                 "config is of `weir run`: write server = \"weir\", and settings in it instead of flags".into(),

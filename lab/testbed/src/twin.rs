@@ -58,6 +58,9 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
             "a twin has neither limits of the kernel nor a slow disk: leave limits and cold_reads_per_s out".into()
         );
     }
+    if experiment.runs().any(|run| run.upstream.is_some()) {
+        return Err("a twin has no upstream: leave upstream out".into());
+    }
     Ok(())
 }
 

@@ -14,6 +14,7 @@ mod stall;
 mod sweep;
 mod theory;
 mod trace;
+mod upstream;
 
 use clap::{Parser, Subcommand};
 
@@ -40,6 +41,7 @@ enum Command {
     Awake(awake::Args),
     #[command(hide = true)]
     Stall(stall::Args),
+    Upstream(upstream::Args),
     /// Give the processes of an Apache the priorities of their requests (needs root).
     #[command(subcommand)]
     Processes(processes::Command),
@@ -67,6 +69,7 @@ fn main() -> std::process::ExitCode {
         Command::Link(args) => link::main(args),
         Command::Awake(args) => awake::main(args),
         Command::Stall(args) => stall::main(&args),
+        Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),
         Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),

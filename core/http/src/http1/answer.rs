@@ -18,8 +18,10 @@ pub struct ResponseHead {
     pub status: u16,
     /// The body starts here.
     pub head_bytes: usize,
-    /// Bytes of body that follow, for a response to GET; `None`: until the connection closes.
+    /// Bytes of body that follow, for a response to GET; `None`: in chunks, or until the connection closes.
     pub content_length: Option<u64>,
+    /// The body comes in chunks.
+    pub is_chunked: bool,
     /// Whether the connection can carry another request.
     pub keep_alive: bool,
 }
@@ -47,7 +49,7 @@ fn interpret(parsed: &httparse::Response, head_bytes: usize) -> Result<ResponseH
     let (Some(status), Some(version)) = (parsed.code, parsed.version) else {
         return Err(Malformed("no status line"));
     };
-    let mut content_length = None;
+    let (mut content_length, mut is_chunked) = (None, false);
     let mut close = false;
     let mut stay = version >= 1;
     for line in parsed.headers.iter() {
@@ -57,18 +59,25 @@ fn interpret(parsed: &httparse::Response, head_bytes: usize) -> Result<ResponseH
                 return Err(Malformed("two different content-lengths"));
             }
         } else if line.name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(Malformed("transfer-encoding, which is not supported: serve files of known length"));
+            if is_chunked || !line.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                return Err(Malformed("a transfer-encoding other than chunked"));
+            }
+            is_chunked = true;
         } else if line.name.eq_ignore_ascii_case("connection") {
             close |= members(line.value).any(|option| option.eq_ignore_ascii_case(b"close"));
             stay |= members(line.value).any(|option| option.eq_ignore_ascii_case(b"keep-alive"));
         }
     }
+    if is_chunked && content_length.is_some() {
+        return Err(Malformed("content-length and transfer-encoding"));
+    }
     if matches!(status, 100..=199 | 204 | 304) {
+        is_chunked = false;
         content_length = Some(0); // These never have a body, whatever they say (RFC 9112 section 6.3).
     }
     // A body that ends with the connection leaves none to keep.
-    let keep_alive = stay && !close && content_length.is_some();
-    Ok(ResponseHead { status, head_bytes, content_length, keep_alive })
+    let keep_alive = stay && !close && (is_chunked || content_length.is_some());
+    Ok(ResponseHead { status, head_bytes, content_length, is_chunked, keep_alive })
 }
 
 #[cfg(test)]
@@ -99,12 +108,32 @@ mod tests {
     }
 
     #[test]
+    fn a_body_in_chunks_leaves_the_connection() {
+        for (line, is_chunked, keep_alive) in [
+            ("Transfer-Encoding: Chunked ", true, true),
+            ("Transfer-Encoding: chunked\r\nConnection: close", true, false),
+            ("Server: x", false, false),
+        ] {
+            let head = parse_response(format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n").as_bytes()).unwrap().unwrap();
+            assert_eq!(
+                (head.is_chunked, head.keep_alive, head.content_length),
+                (is_chunked, keep_alive, None),
+                "{line}"
+            );
+        }
+        let none = parse_response(b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap().unwrap();
+        assert_eq!((none.is_chunked, none.content_length), (false, Some(0)));
+    }
+
+    #[test]
     fn bodies_of_doubtful_length() {
         for (line, reason) in [
             ("Content-Length: 5\r\nContent-Length: 6", "two different content-lengths"),
             ("Content-Length: -5", "content-length is not a decimal number"),
             ("Content-Length: 5, 5", "content-length is not a decimal number"),
-            ("Transfer-Encoding: chunked", "transfer-encoding, which is not supported: serve files of known length"),
+            ("Transfer-Encoding: gzip, chunked", "a transfer-encoding other than chunked"),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "a transfer-encoding other than chunked"),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 5", "content-length and transfer-encoding"),
         ] {
             assert_eq!(parse(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n")), Err(reason));
         }

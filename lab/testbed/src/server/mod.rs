@@ -36,6 +36,21 @@ pub struct Endpoint<'a> {
     pub address: SocketAddr,
 }
 
+/// What a server serves.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The files.
+    pub site: &'a Path,
+    /// The server that has them, where this one passes requests on.
+    pub upstream: Option<SocketAddr>,
+}
+
+impl<'a> From<&'a Path> for Source<'a> {
+    fn from(site: &'a Path) -> Source<'a> {
+        Source { site, upstream: None }
+    }
+}
+
 /// What the server of a run says, in the run's folder.
 pub(crate) const SERVER_LOG: &str = "server.log";
 /// What it keeps for its next start, there too; there is none.
@@ -62,16 +77,27 @@ pub fn start_server(
 ) -> Result<Program, LabError> {
     let command = [keeping_nothing(folder)?, command.to_vec()].concat();
     let mut program = Program::start(endpoint.server, spec.server.program(), &command, &folder.join(SERVER_LOG))?;
-    let (began, is_plain) = (Instant::now(), !spec.speaks_tls() && spec.h2.is_none());
+    let is_plain = !spec.speaks_tls() && spec.h2.is_none();
+    await_answer(&mut program, (endpoint.client, endpoint.address), probe, is_plain, interrupt)?;
+    Ok(program)
+}
+
+/// Waits until a server that has been started answers for `probe` when it is asked from this place; see [`ask`].
+pub(crate) fn await_answer(
+    program: &mut Program,
+    (from, address): (Place<'_>, SocketAddr),
+    probe: &str,
+    is_plain: bool,
+    interrupt: &Interrupt,
+) -> Result<(), LabError> {
+    let began = Instant::now();
     loop {
         interrupt.check()?;
         program.check_running()?;
-        let Err(error) = endpoint.client.enter(|| ask(endpoint.address, probe, is_plain)) else {
-            return Ok(program);
-        };
+        let Err(error) = from.enter(|| ask(address, probe, is_plain)) else { return Ok(()) };
         if began.elapsed() > READY_WITHIN {
             let waited = READY_WITHIN.as_secs();
-            return Err(program.failed(&format!("did not answer on {} within {waited} s ({error})", endpoint.address)));
+            return Err(program.failed(&format!("did not answer on {address} within {waited} s ({error})")));
         }
         std::thread::sleep(POLL_EVERY);
     }
@@ -83,15 +109,18 @@ fn keeping_nothing(folder: &Path) -> Result<Vec<String>, LabError> {
     Ok(vec!["env".into(), format!("STATE_DIRECTORY={}/{STATE_FOLDER}", absolute(folder)?)])
 }
 
-/// The command that serves `site` at `address`; the configuration of a server that has one is written into `folder`.
-pub fn server_command(
+/// The command that serves `source` at `address`; the configuration of a server that has one is written into `folder`. Apache, Caddy and h2o
+/// serve files alone.
+pub fn server_command<'a>(
     experiment: &Experiment,
     spec: &RunSpec,
     address: SocketAddr,
-    site: &Path,
+    source: impl Into<Source<'a>>,
     folder: &Path,
     weir: Option<&Path>,
 ) -> Result<Vec<String>, LabError> {
+    let source = source.into();
+    let site = source.site;
     let is_made = spec.tls && (spec.server != Server::Weir || spec.certificate_bytes.is_some());
     let bytes = spec.certificate_bytes.unwrap_or(0);
     let certificate = is_made.then(|| Certificate::make(folder, bytes)).transpose()?;
@@ -100,8 +129,8 @@ pub fn server_command(
         (Server::Apache, _) => apache::command(address, site, folder, &experiment.limits)?,
         (Server::Caddy, _) => caddy::command(address, site, folder, speech.certificate)?,
         (Server::H2o, _) => h2o::command(address, site, folder, speech.certificate)?,
-        (Server::Nginx, _) => nginx::command(address, site, folder, &experiment.limits, speech)?,
-        (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, site, (folder, weir))?,
+        (Server::Nginx, _) => nginx::command(address, source, folder, &experiment.limits, speech)?,
+        (Server::Weir, Some(weir)) => weir_words(experiment, spec, address, source, (folder, weir))?,
         (Server::Weir, None) => return Err(LabError::Missing { program: "weir".into() }),
     };
     // A configuration has its own listeners.
@@ -144,15 +173,15 @@ fn weir_words(
     experiment: &Experiment,
     spec: &RunSpec,
     address: SocketAddr,
-    site: &Path,
+    source: Source<'_>,
     (folder, weir): (&Path, &Path),
 ) -> Result<Vec<String>, LabError> {
     if let Some(text) = &spec.config {
-        let filled = filled(experiment, spec, text, (address, site), folder)?;
+        let filled = filled(experiment, spec, text, (address, source), folder)?;
         let (_, file) = write_config(folder, "weir.toml", |_| filled.clone())?;
         return Ok(vec![weir.display().to_string(), "run".into(), file]);
     }
-    let mut command = weir_command(experiment, spec, address, site, weir);
+    let mut command = weir_command(experiment, spec, address, source, weir);
     // Only customers are looked at from the server's side.
     if !experiment.load.class.is_empty() {
         command.extend(["--access-log".into(), access_log(folder)?, "--log-format".into(), "json".into()]);
@@ -165,13 +194,14 @@ fn filled(
     experiment: &Experiment,
     spec: &RunSpec,
     text: &str,
-    (address, site): (SocketAddr, &Path),
+    (address, source): (SocketAddr, Source<'_>),
     folder: &Path,
 ) -> Result<String, LabError> {
     let of_name = |name: &str| {
         Ok(match name {
             "address" => address.to_string(),
-            "site" => absolute(site)?,
+            "site" => absolute(source.site)?,
+            placeholders::UPSTREAM => source.upstream.map(|upstream| upstream.to_string()).unwrap_or_default(),
             "link" => experiment.told_to(spec).to_string(),
             "policy" => spec.policy.to_string(),
             "shaping" => spec.shaping.clone(),
@@ -187,8 +217,18 @@ fn access_log(folder: &Path) -> Result<String, LabError> {
     Ok(server_side::access_log(folder).map_err(|e| LabError::path(folder, e))?.display().to_string())
 }
 
-fn weir_command(experiment: &Experiment, spec: &RunSpec, address: SocketAddr, site: &Path, weir: &Path) -> Vec<String> {
-    let mut command = vec![weir.display().to_string(), "serve".into(), site.display().to_string()];
+fn weir_command(
+    experiment: &Experiment,
+    spec: &RunSpec,
+    address: SocketAddr,
+    source: Source<'_>,
+    weir: &Path,
+) -> Vec<String> {
+    let (verb, what) = match source.upstream {
+        Some(upstream) => ("proxy", upstream.to_string()),
+        None => ("serve", source.site.display().to_string()),
+    };
+    let mut command = vec![weir.display().to_string(), verb.into(), what];
     let mut flag = |name: &str, value: String| command.extend([format!("--{name}"), value]);
     flag("listen", address.to_string());
     flag("policy", spec.policy.to_string());
@@ -257,13 +297,50 @@ mod tests {
     }
 
     #[test]
+    fn weir_stands_before_an_upstream_with_the_flags_that_it_has_for_files() {
+        let experiment = experiment();
+        let spec = experiment.runs().nth(1).unwrap();
+        let source = Source { site: Path::new("www"), upstream: Some("127.0.0.1:3000".parse().unwrap()) };
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = |source: Source<'_>| {
+            server_command(&experiment, spec, address, source, Path::new("."), Some(Path::new("weir"))).unwrap()
+        };
+        let (proxy, files) = (command(source), command(source.site.into()));
+        assert_eq!(proxy[..3], ["weir", "proxy", "127.0.0.1:3000"]);
+        assert_eq!(proxy[3..], files[3..]);
+    }
+
+    #[test]
+    fn a_configuration_is_told_where_the_upstream_is() {
+        let parse = |keys: &str| {
+            let text = format!(
+                "question = \"\"\nlink = \"10mbit\"\nrho = 0.8\nseconds = 1\n[[run]]\nname = \"own\"\nserver = \"weir\"\n{keys}\n\
+                 config = \"[[site.proxy]]\\nto = ['{{upstream}}']\\n\"\n"
+            );
+            Experiment::parse(&text, Path::new("x.toml"))
+        };
+        let experiment = parse("upstream = \"chunked\"").unwrap();
+        let spec = experiment.runs().next().unwrap();
+        let folder = std::env::temp_dir().join(format!("weir-upstream-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let source = Source { site: &folder, upstream: Some("127.0.0.1:3000".parse().unwrap()) };
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let command = server_command(&experiment, spec, address, source, &folder, Some(Path::new("weir"))).unwrap();
+        assert_eq!(fs::read_to_string(&command[2]).unwrap(), "[[site.proxy]]\nto = ['127.0.0.1:3000']\n");
+        fs::remove_dir_all(&folder).unwrap();
+        let said = parse("").unwrap_err().to_string();
+        assert!(said.contains("run `own`: config: unknown `{upstream}`, expected one of {address}"), "{said}");
+    }
+
+    #[test]
     fn weir_may_be_told_another_rate_than_the_link_s() {
         let mut experiment = experiment();
         for told in ["10.5mbit", "auto", "5mbit..20mbit"] {
             experiment.told = told.parse().ok();
             let spec = experiment.runs().nth(1).unwrap();
             let address = "198.18.0.1:8080".parse().unwrap();
-            let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+            let command =
+                weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
             assert!(command.contains(&format!("--uplink {told} ")), "{command}");
         }
     }
@@ -274,7 +351,7 @@ mod tests {
         experiment.limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
         let spec = experiment.runs().next().unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
-        let command = weir_command(&experiment, spec, address, Path::new("www"), Path::new("weir")).join(" ");
+        let command = weir_command(&experiment, spec, address, Path::new("www").into(), Path::new("weir")).join(" ");
         assert!(command.ends_with("--shaping off --client-connections 0 --slots 350 --backlog 512"), "{command}");
     }
 
@@ -322,7 +399,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let address = "198.18.0.1:8080".parse().unwrap();
-        let command = server_command(&experiment, spec, address, &folder, &folder, Some(Path::new("weir"))).unwrap();
+        let command =
+            server_command(&experiment, spec, address, folder.as_path(), &folder, Some(Path::new("weir"))).unwrap();
         assert_eq!(command[..2], ["weir", "run"]);
         let written = fs::read_to_string(&command[2]).unwrap();
         let log = folder.canonicalize().unwrap().join("access.json");

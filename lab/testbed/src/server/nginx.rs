@@ -4,23 +4,26 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::certificate::Certificate;
-use super::{Speech, absolute, write_config};
+use super::{Source, Speech, absolute, write_config};
 use crate::{LabError, Limits, Server, find_program};
 
 /// Connections of the pool that a worker takes for itself: the listening socket, and the channel to its master.
 const OWN_CONNECTIONS: u64 = 2;
+/// Idle connections to an upstream that a worker keeps: as many as Weir does.
+const KEPT_CONNECTIONS: u32 = 32;
 
 pub(super) fn command(
     address: SocketAddr,
-    site: &Path,
+    source: Source<'_>,
     folder: &Path,
     limits: &Limits,
     speech: Speech<'_>,
 ) -> Result<Vec<String>, LabError> {
     let nginx = find_program(Server::Nginx.program())?.display().to_string();
-    let site = absolute(site)?;
-    let (prefix, _) =
-        write_config(folder, "nginx.conf", |_| config(address, &site, descriptors_max(), limits, speech))?;
+    let (before, serving) = serving(source)?;
+    let (prefix, _) = write_config(folder, "nginx.conf", |_| {
+        config(address, (&before, &serving), descriptors_max(), limits, speech)
+    })?;
     Ok([&nginx, "-p", &prefix, "-c", "nginx.conf", "-e", "stderr"].map(String::from).into())
 }
 
@@ -31,7 +34,13 @@ pub(super) fn command(
 /// With a limit of slots it is one worker with so many connections. One that comes when all are taken does not wait, as it does
 /// for Apache: nginx accepts and closes it, after closing idle ones that were kept alive (ngx_event_accept.c,
 /// ngx_get_connection in ngx_connection.c). Two workers with their mutex would keep it waiting only some of the time.
-fn config(address: SocketAddr, site: &str, descriptors: u64, limits: &Limits, speech: Speech<'_>) -> String {
+fn config(
+    address: SocketAddr,
+    (before, serving): (&str, &str),
+    descriptors: u64,
+    limits: &Limits,
+    speech: Speech<'_>,
+) -> String {
     let backlog = limits.accept_queue.map_or(String::new(), |connections| format!(" backlog={connections}"));
     let (parameters, certificate) = tls_and_http2(speech);
     let (processes, connections) = match limits.workers {
@@ -55,13 +64,28 @@ http {{
     fastcgi_temp_path nginx-temp;
     uwsgi_temp_path nginx-temp;
     scgi_temp_path nginx-temp;
-    server {{
+{before}    server {{
         listen {address}{backlog}{parameters};
-{certificate}        root \"{site}\";
-    }}
+{certificate}{serving}    }}
 }}
 "
     )
+}
+
+/// The lines before the server, and in it, that say where responses come from. An upstream is asked over connections that are kept, as
+/// nginx's documentation recommends (ngx_http_upstream_module, `keepalive`); its responses are buffered as by default, beyond the memory
+/// for it in files of the server's own folder.
+fn serving(Source { site, upstream }: Source<'_>) -> Result<(String, String), LabError> {
+    let Some(upstream) = upstream else {
+        return Ok((String::new(), format!("        root \"{}\";\n", absolute(site)?)));
+    };
+    let before = format!("    upstream application {{ server {upstream}; keepalive {KEPT_CONNECTIONS}; }}\n");
+    let pass = "        location / {
+            proxy_pass http://application;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+        }\n";
+    Ok((before, pass.into()))
 }
 
 /// What follows the address in `listen`, and the lines of a certificate. HTTP/2 is asked for there (from 1.25 on it is a line of its own, and
@@ -92,7 +116,7 @@ mod tests {
     #[test]
     fn nginx_speaks_what_it_is_told() {
         let certificate = Certificate { chain: "/c d/cert.pem".into(), key: "/c d/key.pem".into() };
-        let config_of = |speech| config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &Limits::default(), speech);
+        let config_of = |speech| config("198.18.0.1:8080".parse().unwrap(), ("", ""), 1000, &Limits::default(), speech);
         let secure = config_of(Speech { certificate: Some(&certificate), is_http2: true });
         assert!(
             secure.contains("listen 198.18.0.1:8080 ssl http2;\n        ssl_certificate \"/c d/cert.pem\";\n"),
@@ -105,15 +129,33 @@ mod tests {
 
     #[test]
     fn nginx_listens_where_it_is_told() {
-        let config = config("198.18.0.1:8080".parse().unwrap(), "/some where/www", 1000, &Limits::default(), PLAIN);
+        let (before, serving) = serving(std::env::temp_dir().as_path().into()).unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let config = config(address, (&before, &serving), 1000, &Limits::default(), PLAIN);
         assert!(config.contains("worker_connections 500;") && config.contains("listen 198.18.0.1:8080;"));
-        assert!(config.contains("root \"/some where/www\";") && config.contains("worker_processes auto;"));
+        let root = format!("root \"{}\";", absolute(&std::env::temp_dir()).unwrap());
+        assert!(config.contains(&root) && config.contains("worker_processes auto;"));
+        assert!(!config.contains("proxy_pass") && !config.contains("upstream"), "{config}");
+    }
+
+    #[test]
+    fn nginx_passes_requests_on_over_kept_connections() {
+        let source = Source { site: Path::new("/nonexistent"), upstream: Some("127.0.0.1:3000".parse().unwrap()) };
+        let (before, serving) = serving(source).unwrap();
+        let address = "198.18.0.1:8080".parse().unwrap();
+        let config = config(address, (&before, &serving), 1000, &Limits::default(), PLAIN);
+        assert!(
+            config.contains("\n    upstream application { server 127.0.0.1:3000; keepalive 32; }\n    server {"),
+            "{config}"
+        );
+        assert!(config.contains("proxy_pass http://application;\n            proxy_http_version 1.1;"), "{config}");
+        assert!(!config.contains("root \""), "{config}");
     }
 
     #[test]
     fn nginx_has_the_slots_it_is_given() {
         let limits = Limits { workers: Some(350), accept_queue: Some(512), ..Limits::default() };
-        let config = config("198.18.0.1:8080".parse().unwrap(), "www", 1000, &limits, PLAIN);
+        let config = config("198.18.0.1:8080".parse().unwrap(), ("", ""), 1000, &limits, PLAIN);
         assert!(config.contains("worker_processes 1;") && config.contains("worker_connections 352;"), "{config}");
         assert!(config.contains("listen 198.18.0.1:8080 backlog=512;"), "{config}");
     }

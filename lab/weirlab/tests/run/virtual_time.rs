@@ -181,6 +181,26 @@ fn failure(output: &Output) -> String {
     lines[0].into()
 }
 
+/// Bodies are of the size asked for, however the application tells their ends; the largest is beyond what a proxy reads ahead.
+#[test]
+fn servers_pass_requests_on() {
+    let mut text = String::from("question = \"\"\nlink = \"10mbit\"\nrho = 0.5\nseconds = 5\n");
+    for (server, upstream) in [("nginx", "chunked"), ("weir", "length"), ("weir", "chunked"), ("weir", "close")] {
+        text += &format!("[[run]]\nname = \"{server}-{upstream}\"\nserver = \"{server}\"\nupstream = \"{upstream}\"\n");
+    }
+    let Some(bench) = VirtualBench::new("upstream", &text).filter(|_| has_weir()) else { return };
+    let said = summary(&bench.run(&["--json"]));
+    let runs = runs_of(&said);
+    assert_eq!(runs.len(), 4, "{said}");
+    for (name, done) in &runs {
+        assert_eq!(done["completed"], said["jobs"], "{done}");
+        let run = record::Run::read(&bench.bench.out().join(name)).unwrap();
+        assert!(run.records.iter().any(|job| job.size_bytes > 100_000), "no large response: change the seed");
+        assert!(name.ends_with(&run.manifest.environment["upstream"]), "{name}");
+    }
+    bench.assert_nothing_left();
+}
+
 #[test]
 fn a_program_that_spins_is_ended_and_named() {
     let Some(mut bench) = VirtualBench::new("spins", ONE_RUN) else { return };

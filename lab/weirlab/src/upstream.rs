@@ -1,0 +1,183 @@
+//! `weirlab upstream`: an application server of the laboratory, which tells the length of its responses or does not.
+//!
+//! A proxy knows of a response what its upstream tells. The same files, told in three ways, show what that is worth: with Content-Length,
+//! in chunks, or until the connection closes (RFC 9112 section 6.3).
+
+mod request;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use cli::Failure;
+use request::{Refused, Request, Requests};
+
+/// Connections at once, each with a thread; others wait to be accepted.
+const CONNECTIONS_MAX: usize = 2048;
+/// A thread's stack: its buffers are not there.
+const STACK_BYTES: usize = 128 << 10;
+/// Of a file so much is read at once, and sent as one chunk.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Head and first chunk leave together.
+const OUT_BYTES: usize = CHUNK_BYTES + 1024;
+/// Longest time without a request: longer than proxies keep idle connections, so that none is closed as it is taken (nginx 60 s).
+const IDLE_FOR: Duration = Duration::from_secs(75);
+
+/// As many bytes behind a proxy as a file server's own head has, so that times of both compare.
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nAccept-Ranges: none\r\n\
+    Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+
+/// Serve files as an application behind a proxy: HTTP/1.1, GET and HEAD, keep-alive.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder of the files
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+    /// How a client learns where a body ends: length (Content-Length), chunked, or close (the connection ends)
+    #[arg(long, value_name = "FRAMING", value_enum, default_value = "length", hide_possible_values = true)]
+    framing: Framing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Framing {
+    Length,
+    Chunked,
+    Close,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let folder = args.folder.canonicalize().ok().filter(|folder| folder.is_dir());
+    let folder = folder.ok_or_else(|| Failure::Usage(format!("{}: no folder", args.folder.display())))?;
+    let listen = |error| Failure::Failed(format!("cannot listen on {}: {error}", args.listen));
+    let listener = TcpListener::bind(args.listen).map_err(listen)?;
+    println!("http://{}/", listener.local_addr()?);
+    let places = Arc::new(Places::default());
+    loop {
+        places.take();
+        let place = Place(places.clone());
+        // One that has left already, or no descriptor: the next may do.
+        let Ok((stream, _)) = listener.accept() else { continue };
+        let (folder, framing) = (folder.clone(), args.framing);
+        let serve = move || {
+            let _place = place;
+            // The client sees an error as a connection that ends.
+            let _ = serve(&stream, &folder, framing);
+        };
+        thread::Builder::new().stack_size(STACK_BYTES).spawn(serve)?;
+    }
+}
+
+/// How many connections there are.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Places {
+    /// Waits until there are fewer than may be.
+    fn take(&self) {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
+        *self.freed.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+}
+
+/// One of them, given back when dropped.
+struct Place(Arc<Places>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// Answers the requests of a connection, until one is the last.
+fn serve(stream: &TcpStream, folder: &Path, framing: Framing) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(IDLE_FOR))?;
+    let (mut requests, mut out) = (Requests::new(stream), BufWriter::with_capacity(OUT_BYTES, stream));
+    loop {
+        let request = match requests.next() {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(Refused::Status(status)) => return refuse(&mut out, status, true),
+            Err(Refused::Io(error)) => return Err(error),
+        };
+        // HTTP/1.0 has no chunks (RFC 9112 section 7).
+        let framing = if request.is_1_0 && framing == Framing::Chunked { Framing::Close } else { framing };
+        let is_last = request.is_last || framing == Framing::Close;
+        match open(folder, &request.path) {
+            Some((file, size)) => send(&mut out, &request, (file, size), framing, is_last)?,
+            None => refuse(&mut out, "404 Not Found", is_last)?,
+        }
+        out.flush()?;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The file of a path, and its size: nothing outside of the folder.
+fn open(folder: &Path, path: &str) -> Option<(File, u64)> {
+    let below = Path::new(path.strip_prefix('/')?);
+    if !below.components().all(|part| matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    let file = File::open(folder.join(below)).ok()?;
+    let about = file.metadata().ok().filter(|about| about.is_file())?;
+    Some((file, about.len()))
+}
+
+fn send(
+    out: &mut impl Write,
+    request: &Request,
+    (mut file, size): (File, u64),
+    framing: Framing,
+    is_last: bool,
+) -> io::Result<()> {
+    out.write_all(HEAD)?;
+    write!(out, "ETag: \"{size:016x}\"\r\n")?;
+    match framing {
+        Framing::Length => write!(out, "Content-Length: {size}\r\n")?,
+        Framing::Chunked => out.write_all(b"Transfer-Encoding: chunked\r\n")?,
+        Framing::Close => {}
+    }
+    end_head(out, is_last)?;
+    if request.is_head {
+        return Ok(());
+    }
+    if framing != Framing::Chunked {
+        let sent = io::copy(&mut file.take(size), out)?;
+        // A file that has shrunk: the connection ends early, so that its client notices.
+        return if sent == size { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+    }
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let count = file.read(&mut chunk)?;
+        write!(out, "{count:x}\r\n")?;
+        out.write_all(&chunk[..count])?;
+        out.write_all(b"\r\n")?;
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn refuse(out: &mut impl Write, status: &str, is_last: bool) -> io::Result<()> {
+    write!(out, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n")?;
+    end_head(out, is_last)?;
+    out.flush()
+}
+
+fn end_head(out: &mut impl Write, is_last: bool) -> io::Result<()> {
+    out.write_all(if is_last { b"Connection: close\r\n\r\n" } else { b"\r\n" })
+}
