@@ -5,7 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use http::{HttpDate, Method, Response, Status};
+use http::{HttpDate, Method, Request, Response, Status};
 use server::Limits;
 use server::testing::{Event, Http1, Late};
 use units::Nanos;
@@ -99,8 +99,11 @@ impl Worker {
         // The worker has one connection among many, and takes it out of its table as well.
         let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
         let mut received = http1.receive(bytes);
-        while let Some(event) = http1.next(self.now, &self.limits, &mut received) {
+        // Bodies of PUT are passed on, others thrown away.
+        let is_wanted = |request: &Request| request.method == Method::Put;
+        while let Some(event) = http1.next(self.now, &self.limits, &mut received, is_wanted) {
             match event {
+                Event::Data { bytes, .. } => assert!(bytes.len() <= self.limits.request.head_bytes_max.max(1 << 20)),
                 Event::Body => self.reached.mark("a body"),
                 Event::Request { head } if self.way == Way::Postponed && self.has_gathered => {
                     self.reached.mark("a request postponed");

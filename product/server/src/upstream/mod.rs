@@ -82,21 +82,33 @@ impl<N: Net> Default for Upstreams<N> {
 
 impl<N: Net> Upstreams<N> {
     /// Begins a transfer, or has it wait.
-    pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
+    pub fn begin(&mut self, net: &N, now: Nanos, transfer: Transfer) -> Result<usize, (Fault, String)> {
         if self.scratch.is_empty() {
             self.scratch = vec![0; READ_BYTES].into();
         }
-        transfer.peer = self.choose(&transfer.group, now);
         let owner = transfer.owner;
         let at = self.transfers.insert(transfer);
         self.by_owner.insert(owner, at);
-        let begun = self.begin_at(net, now, at);
-        begun.map(|()| at).map_err(|fault| {
+        self.begin_somewhere(net, now, at).map(|()| at).map_err(|fault| {
             let name = self.name(at);
             self.transfers.remove(at);
             self.by_owner.remove(&owner);
             (fault, name)
         })
+    }
+
+    /// At one upstream after the other, as long as they refuse at once.
+    fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let group = Arc::clone(&self.transfers[at].group);
+        let mut begun = Err(Fault::Busy);
+        for _ in 0..group.endpoints.len() {
+            self.transfers[at].peer = self.choose(&group, now);
+            begun = self.begin_at(net, now, at);
+            if !matches!(begun, Err(Fault::Unreachable(_))) {
+                break;
+            }
+        }
+        begun
     }
 
     /// The upstream with the fewest requests, those that cannot be reached last.
@@ -126,7 +138,7 @@ impl<N: Net> Upstreams<N> {
         if waits { Ok(()) } else { Err(Fault::Busy) }
     }
 
-    /// Gives a transfer that is under way a connection; tries every upstream that there is.
+    /// Gives a transfer that is under way a connection: an idle one, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let peer = self.transfers[at].peer;
         while let Some(connection) = self.peers[peer].take_idle() {

@@ -131,7 +131,7 @@ impl<N: Net> Worker<N> {
                     self.service.note(now, conn, id.stream, to.site, request, minor_version);
                     return self.go_on_with(transfer);
                 }
-                Err(reply) => reply,
+                Err(reply) => *reply,
             },
             Err(Later::Lookup(lookup)) => {
                 let conn = &mut self.conns[id.at];

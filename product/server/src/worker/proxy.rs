@@ -45,7 +45,7 @@ impl<N: Net> Worker<N> {
         group: Arc<Group>,
         request: &Request,
         head: Option<&Head>,
-    ) -> Result<usize, Reply> {
+    ) -> Result<usize, Box<Reply>> {
         let to = self.service.replies.to(&self.conns[id.at], request);
         let conn = &self.conns[id.at];
         let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
@@ -75,7 +75,7 @@ impl<N: Net> Worker<N> {
             }
             Err((fault, name)) => {
                 self.note_fault(&name, &fault);
-                Err(self.service.replies.handler().unanswered(to, request, fault.status()))
+                Err(Box::new(self.service.replies.handler().unanswered(to, request, fault.status())))
             }
         }
     }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use crate::common::{Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, content, get, wait_until, weir_under};
+use crate::common::{
+    Asked, Client, Server, Site, Upstream, WRITE_PATHS, answer, answer_last, content, get, wait_until, weir_under,
+};
 use crate::http3::Asking;
 
 fn proxy(upstream: &Upstream, args: &[&str]) -> Server {
@@ -70,7 +72,7 @@ fn of_size(asked: &Asked, socket: &mut TcpStream) -> bool {
             let chunks: Vec<u8> = chunks.flatten().collect();
             answer(socket, &[head, b"Transfer-Encoding: chunked\r\n\r\n", &chunks, b"0\r\nTrailer: x\r\n\r\n"])
         }
-        _ => answer(socket, &[head, b"\r\n", &body]) && false,
+        _ => answer_last(socket, &[head, b"\r\n", &body]),
     }
 }
 
@@ -191,7 +193,7 @@ fn an_upstream_that_fails_is_a_status_or_a_cut() {
     let answers = wrong.clone();
     let upstream = Upstream::start(move |asked, socket| {
         let bytes = &answers.iter().find(|(path, _)| *path == asked.path()).expect("a path of these").1;
-        answer(socket, &[bytes]) && false
+        answer_last(socket, &[bytes])
     });
     let server = proxy(&upstream, &[]);
     let mut client = server.connect();
@@ -206,10 +208,9 @@ fn an_upstream_that_fails_is_a_status_or_a_cut() {
 #[test]
 fn what_was_begun_and_is_cut_has_no_clean_end() {
     let upstream = Upstream::start(|asked, socket| match asked.path() {
-        "/length" => answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", &content(70_000)]) && false,
+        "/length" => answer_last(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", &content(70_000)]),
         _ => {
-            answer(socket, &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", &content(70_000)])
-                && false
+            answer_last(socket, &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n", &content(70_000)])
         }
     });
     on_every_path(&upstream, |server| {
@@ -236,7 +237,7 @@ fn an_upstream_that_is_not_there_is_502() {
 #[test]
 fn a_connection_that_the_upstream_has_closed_is_not_the_clients_trouble() {
     let upstream =
-        Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]) && false);
+        Upstream::start(|_, socket| answer_last(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]));
     let server = proxy(&upstream, &[]);
     let mut client = server.connect();
     assert!((0..50).all(|_| client.get("/").text() == "ok"));

@@ -15,7 +15,7 @@ pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
 pub use server::{Server, WEIR, run_to_end, run_to_end_under, weir_under};
 pub use site::{Site, content};
-pub use upstream::{Asked, Upstream, answer};
+pub use upstream::{Asked, Upstream, answer, answer_last};
 pub use virtual_time::in_virtual_time;
 
 /// Longer than anything takes even on a busy machine; reached only when a test fails.

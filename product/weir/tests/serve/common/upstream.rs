@@ -106,3 +106,9 @@ fn until(socket: &mut TcpStream, end: &[u8]) -> String {
 pub fn answer(socket: &mut TcpStream, parts: &[&[u8]]) -> bool {
     socket.write_all(&parts.concat()).is_ok()
 }
+
+/// The same, and the connection ends.
+pub fn answer_last(socket: &mut TcpStream, parts: &[&[u8]]) -> bool {
+    answer(socket, parts);
+    false
+}
