@@ -99,8 +99,6 @@ impl Worker {
         // The worker has one connection among many, and takes it out of its table as well.
         let mut http1 = std::mem::replace(&mut self.http1, Http1::new(Nanos::ZERO, &self.limits));
         let mut received = http1.receive(bytes);
-        // Bodies of PUT are passed on, others thrown away.
-        let is_wanted = |request: &Request| request.method == Method::Put;
         while let Some(event) = http1.next(self.now, &self.limits, &mut received, is_wanted) {
             match event {
                 Event::Data { bytes, .. } => assert!(bytes.len() <= self.limits.request.head_bytes_max.max(1 << 20)),
@@ -280,4 +278,9 @@ fn ends() -> [Vec<u8>; 10] {
         program(0, &[0x4f, 0x82], "nonsense\r\n\r\n"),
         program(3, &[56, 0xc0], &GET.repeat(3)),
     ]
+}
+
+/// Bodies of PUT are passed on, others thrown away.
+fn is_wanted(request: &Request) -> bool {
+    request.method == Method::Put
 }
