@@ -21,7 +21,7 @@ fn every_example_has_a_test_here() {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
     names.sort();
-    assert_eq!(names, ["hoster.toml", "several-sites.toml", "small-site.toml"]);
+    assert_eq!(names, ["hoster.toml", "proxy.toml", "several-sites.toml", "small-site.toml"]);
 }
 
 #[test]
@@ -48,6 +48,20 @@ fn several_sites_are_told_apart_by_their_hosts() {
     ] {
         let said = explained(&several, url, None, &[]);
         assert!(said.lines().any(|said| said == line), "{url}\n{said}");
+    }
+}
+
+#[test]
+fn a_program_and_its_files_are_told_apart_by_their_paths() {
+    let proxy = example("proxy.toml");
+    for (path, line) in [
+        ("api/a", Some("proxy: to 127.0.0.1:3000, 127.0.0.1:3001 (weir.toml:9)")),
+        ("chat", Some("proxy: to unix:/run/chat.sock (weir.toml:15)")),
+        ("a.css", None),
+    ] {
+        let said = explained(&proxy, &format!("http://example.org/{path}"), None, &[]);
+        let found = said.lines().find(|said| said.starts_with("proxy:"));
+        assert_eq!(found, line, "{path}");
     }
 }
 

@@ -9,9 +9,8 @@ use units::wire::Framing;
 use super::connection::Load;
 use super::engine::Engine;
 use super::framed::Framed;
-use super::producing::is_awaited;
 use super::sending::Sending;
-use super::{Failure, Outgoing, Producer, Room, Socket, Transmitter};
+use super::{Failure, Outgoing, Room, Socket, Transmitter};
 
 /// A connection that is to be sent on.
 pub struct Opening<S> {
@@ -185,15 +184,12 @@ impl<S: Socket> Transmitter<S> {
         self.depart(now, id, Some(failure));
     }
 
-    /// Ends the responses of a connection whose reader is too slow, or whose producers are; to be called about once a second. A reader is waited
-    /// for where all it could have waits for it.
+    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
+    /// could have waits for it; a producer has a clock of its own.
     pub fn end_stalled(&mut self, now: Nanos, at: usize) {
         if matches!(self.connections[at].load, Load::Single(None)) {
             return;
         }
-        let (load, scheduler) = (&self.connections[at].load, &self.link.scheduler);
-        let awaited: Vec<JobId> = load.jobs(scheduler).filter(|job| is_awaited(scheduler, *job)).collect();
-        awaited.into_iter().for_each(|job| Producer::of(self, job).look(now));
         let connection = &mut self.connections[at];
         let waits_for_reader = connection.load.waits_for_reader(&self.link.scheduler);
         if connection.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {

@@ -8,8 +8,6 @@ use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
 /// A producer that was told to stop may go on when there is so much room.
 const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
-/// How long a response waits for a producer that says nothing, in looks about a second apart; nginx's `proxy_read_timeout` is the same.
-pub const SILENT_LOOKS_MAX: u32 = 60;
 
 #[derive(Debug)]
 pub struct Pipe {
@@ -22,8 +20,6 @@ pub struct Pipe {
     delimiter: Delimiter,
     is_finished: bool,
     was_full: bool,
-    /// How often it was looked at since it waits for its producer.
-    silent_looks: u32,
 }
 
 impl Pipe {
@@ -38,7 +34,6 @@ impl Pipe {
             delimiter: Delimiter::Length,
             is_finished: false,
             was_full: false,
-            silent_looks: 0,
         }
     }
 
@@ -52,7 +47,6 @@ impl Pipe {
         self.to_come = self.to_come.map(|left| left - taken as u64);
         self.put(&bytes[..taken]);
         self.was_full |= taken < bytes.len() || self.room() == 0;
-        self.silent_looks = 0;
         Some(taken)
     }
 
@@ -133,12 +127,6 @@ impl Pipe {
         let has_room = self.was_full && self.is_awaited() && self.room() >= ROOM_AGAIN_BYTES;
         self.was_full &= !has_room;
         has_room
-    }
-
-    /// It waits for its producer, and is looked at. Says whether it has been too often.
-    pub fn is_silent(&mut self) -> bool {
-        self.silent_looks += 1;
-        self.silent_looks > SILENT_LOOKS_MAX
     }
 }
 
@@ -224,14 +212,5 @@ mod tests {
         pipe.finish();
         take(&mut pipe, PIPE_BYTES_MAX);
         assert!(!pipe.has_room_again());
-    }
-
-    #[test]
-    fn silence_is_broken_by_a_push() {
-        let mut pipe = Pipe::new(Length::Unknown);
-        let silent = |pipe: &mut Pipe| (0..SILENT_LOOKS_MAX).any(|_| pipe.is_silent());
-        assert!(!silent(&mut pipe));
-        pipe.push(&[7]);
-        assert!(!silent(&mut pipe) && pipe.is_silent());
     }
 }

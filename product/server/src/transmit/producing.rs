@@ -13,7 +13,6 @@ use super::{Failure, Socket, Transmitter};
 
 const TOO_MUCH: Failure = Failure::Source("more bytes than were announced");
 const TOO_LITTLE: Failure = Failure::Source("fewer bytes than were announced");
-const SILENT: Failure = Failure::Source("nothing came for too long");
 
 /// The producer's end of a response's body. All is a no-op for a response that has departed.
 pub struct Producer<'a, S: Socket> {
@@ -67,13 +66,6 @@ impl<S: Socket> Producer<'_, S> {
     /// The rest of the body will not come: what waits is dropped, so that no client takes it for whole.
     pub fn fail(&mut self, now: Nanos, why: &'static str) {
         self.transmitter.abort(now, self.job, Failure::Source(why));
-    }
-
-    /// Ends the response where nothing comes for too long; to be called about once a second while it is awaited.
-    pub(super) fn look(&mut self, now: Nanos) {
-        if self.pipe().is_some_and(Pipe::is_silent) {
-            self.transmitter.abort(now, self.job, SILENT);
-        }
     }
 
     fn pipe(&mut self) -> Option<&mut Pipe> {
