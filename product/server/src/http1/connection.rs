@@ -36,7 +36,7 @@ enum Phase {
     /// Reading a request body that nobody wants.
     Body(Box<RequestBody>),
     /// What comes is passed on.
-    Passing(Passing),
+    Passing(Box<Passing>),
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
     /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
@@ -236,7 +236,7 @@ impl Http1 {
                     // Of any length; a client that waits for leave to send it is given that.
                     self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
                     let body = RequestBody::new(&head, u64::MAX, now).expect("no body is longer");
-                    self.phase = Phase::Passing(Passing::of(body, now, limits));
+                    self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
                     return Some(Event::Request { head });
                 }
                 if !has_body || head.expect_continue {
@@ -319,7 +319,7 @@ impl Http1 {
         http1::encode(out, response, date, connection, self.frame.minor_version);
         if response.status == Status::SWITCHING_PROTOCOLS {
             self.closes = true;
-            self.phase = Phase::Passing(Passing::tunnel());
+            self.phase = Phase::Passing(Box::new(Passing::tunnel()));
         }
         self.frame.has_body.then_some(delimiter)
     }

@@ -10,7 +10,7 @@ use crate::config::Limits;
 /// It is passed on as it comes, while the response is owed or made already.
 pub struct Passing {
     /// `None`: the protocol is another (RFC 9110 section 7.8).
-    body: Option<Box<RequestBody>>,
+    body: Option<RequestBody>,
     /// It is not read for a while.
     is_held: bool,
     /// When its client has taken too long.
@@ -20,7 +20,7 @@ pub struct Passing {
 impl Passing {
     pub(super) fn of(body: RequestBody, now: Nanos, limits: &Limits) -> Passing {
         let deadline = body.deadline(now, limits);
-        Passing { body: Some(Box::new(body)), is_held: false, deadline }
+        Passing { body: Some(body), is_held: false, deadline }
     }
 
     pub fn tunnel() -> Passing {
@@ -72,7 +72,7 @@ impl Passing {
 
     /// The request, while its body comes.
     pub(super) fn request(&self) -> Option<&RequestBody> {
-        self.body.as_deref()
+        self.body.as_ref()
     }
 
     /// The client could not be heard for so long.

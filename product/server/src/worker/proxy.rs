@@ -336,11 +336,7 @@ impl<N: Net> Worker<N> {
         while let Some((transfer, begun)) = self.upstreams.release(&self.net, self.timers.now()) {
             match begun {
                 // A new connection announces its room; an old one has it.
-                Ok(()) => {
-                    if let Step::Failed(fault) = self.upstreams.step(&self.net, self.timers.now(), transfer) {
-                        self.fail_transfer(transfer, fault);
-                    }
-                }
+                Ok(()) => self.send_request(transfer),
                 Err(fault) => self.fail_transfer(transfer, fault),
             }
         }
