@@ -241,6 +241,7 @@ fn a_connection_that_the_upstream_has_closed_is_not_the_clients_trouble() {
     let server = proxy(&upstream, &[]);
     let mut client = server.connect();
     assert!((0..50).all(|_| client.get("/").text() == "ok"));
+    assert_eq!(upstream.asked().len(), 50, "no request was asked twice");
 }
 
 #[test]
