@@ -194,6 +194,11 @@ impl Http1 {
     /// More of what is passed on.
     fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
+        if let Some(head) = passing.resume() {
+            let head = received.head.insert(head).view();
+            self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
+            return Some(Event::Request { head });
+        }
         if received.is_empty() {
             return None;
         }
@@ -299,7 +304,11 @@ impl Http1 {
 
     /// Puts the request that was taken last back, until an earlier response is sent.
     pub fn postpone(&mut self, head: &Head) {
-        self.phase = Phase::Waiting(Box::new(head.into()));
+        match &mut self.phase {
+            // Its body is still to come.
+            Phase::Passing(passing) => passing.wait(),
+            _ => self.phase = Phase::Waiting(Box::new(head.into())),
+        }
         self.answer = Answer::Made;
     }
 
@@ -349,7 +358,7 @@ impl Http1 {
         }
         self.answer = Answer::None;
         // Its client goes on sending what nobody wants any more.
-        self.closes |= matches!(self.phase, Phase::Passing(_));
+        self.closes |= matches!(&self.phase, Phase::Passing(passing) if !passing.is_waiting());
         self.deadline = match &mut self.phase {
             _ if self.closes => {
                 self.phase = Phase::Lingering { acked_bytes: 0 };
@@ -449,7 +458,9 @@ impl Http1 {
 
     /// Received bytes, or a request, wait to be looked at.
     pub fn has_kept(&self) -> bool {
-        self.kept.is_some() || matches!(self.phase, Phase::Waiting(_))
+        self.kept.is_some()
+            || matches!(self.phase, Phase::Waiting(_))
+            || matches!(&self.phase, Phase::Passing(passing) if passing.is_waiting())
     }
 
     /// Bytes kept of requests that are incomplete or wait.

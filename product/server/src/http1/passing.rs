@@ -1,6 +1,7 @@
 //! What a client sends for somebody else: the body of a request, or all that comes once the protocol is another.
 
 use http::Reject;
+use http::http1::OwnedHead;
 use units::Nanos;
 
 use super::received::Received;
@@ -13,6 +14,8 @@ pub struct Passing {
     body: Option<RequestBody>,
     /// It is not read for a while.
     is_held: bool,
+    /// Its request waits until an earlier response is sent.
+    is_waiting: bool,
     /// When its client has taken too long.
     deadline: Nanos,
 }
@@ -20,11 +23,11 @@ pub struct Passing {
 impl Passing {
     pub(super) fn of(body: RequestBody, now: Nanos, limits: &Limits) -> Passing {
         let deadline = body.deadline(now, limits);
-        Passing { body: Some(body), is_held: false, deadline }
+        Passing { body: Some(body), is_held: false, is_waiting: false, deadline }
     }
 
     pub fn tunnel() -> Passing {
-        Passing { body: None, is_held: false, deadline: Nanos::MAX }
+        Passing { body: None, is_held: false, is_waiting: false, deadline: Nanos::MAX }
     }
 
     /// More of it, as far as it belongs together, and whether it ends there.
@@ -60,6 +63,24 @@ impl Passing {
             self.deadline = body.deadline(now, limits);
         }
         was_held
+    }
+
+    /// Its request was taken too early.
+    pub fn wait(&mut self) {
+        (self.is_waiting, self.is_held) = (true, true);
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// The request that waits, if it does; from now on it does not.
+    pub(super) fn resume(&mut self) -> Option<Box<OwnedHead>> {
+        if !std::mem::take(&mut self.is_waiting) {
+            return None;
+        }
+        self.is_held = false;
+        self.body.as_ref().map(|body| body.head.clone())
     }
 
     pub fn is_held(&self) -> bool {

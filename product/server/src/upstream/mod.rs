@@ -42,8 +42,8 @@ pub struct Upstreams<N: Net> {
     by_endpoint: HashMap<Endpoint, usize>,
     /// Sizes of responses that have come.
     routes: Routes,
-    /// Transfers that may begin, since others have ended.
-    released: Vec<usize>,
+    /// Owners of transfers that may begin, since others have ended.
+    released: Vec<u64>,
     /// What a socket has received; nothing before it is needed.
     scratch: Box<[u8]>,
 }
@@ -300,13 +300,15 @@ impl<N: Net> Upstreams<N> {
     }
 
     fn end_under_way(&mut self, peer: usize) {
-        self.released.extend(self.peers[peer].end());
+        let next = self.peers[peer].end();
+        self.released.extend(next.map(|at| self.transfers[at].owner));
     }
 
     /// Begins those that waited; gives one that began, or failed to.
     pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
-        while let Some(at) = self.released.pop() {
-            if self.transfers.contains(at) {
+        while let Some(owner) = self.released.pop() {
+            // Its client may have left.
+            if let Some(at) = self.of(owner) {
                 return Some((at, self.begin_at(net, now, at)));
             }
         }

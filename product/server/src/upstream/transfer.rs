@@ -246,11 +246,20 @@ impl Transfer {
                 }
             }
         }
-        if out.at == out.bytes.len() && !out.is_whole {
+        let is_sent = out.at == out.bytes.len();
+        // What cannot be sent again is not kept, however long the upstream lags behind its client.
+        if !out.is_repeatable && (is_sent || out.at >= REQUEST_BODY_BYTES_MAX) {
+            out.has_sent |= out.at > 0;
+            out.bytes.drain(..std::mem::take(&mut out.at));
+            if is_sent {
+                out.bytes = Vec::new();
+            }
+        }
+        if is_sent && !out.is_whole {
             // The client is waited for.
-            (out.bytes, out.at) = (Vec::new(), 0);
-            out.has_sent = true;
             self.deadline = Nanos::MAX;
+        } else if self.deadline == Nanos::MAX && !self.is_answered() {
+            self.deadline = now + patience;
         }
         Ok(())
     }

@@ -163,6 +163,8 @@ impl<N: Net> Worker<N> {
     /// Answers what is no request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
+        // Its body, which comes behind it, is at fault, or too slow.
+        self.leave_transfer(id);
         if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());

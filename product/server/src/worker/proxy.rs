@@ -143,6 +143,7 @@ impl<N: Net> Worker<N> {
     fn send_request(&mut self, transfer: usize) {
         let step = self.upstreams.step(&self.net, self.timers.now(), transfer);
         self.take_step(transfer, step);
+        self.release_transfers();
     }
 
     /// A client whose request's body had to wait may go on.
@@ -169,7 +170,6 @@ impl<N: Net> Worker<N> {
     /// Goes on with a transfer as far as it can.
     pub(super) fn go_on_with(&mut self, transfer: usize) {
         self.send_request(transfer);
-        self.release_transfers();
         self.go_on_reading(transfer);
     }
 
@@ -204,6 +204,10 @@ impl<N: Net> Worker<N> {
         let now = self.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
         let Some(id) = self.conns.exchange_id(owner) else { return Step::Unwanted };
+        debug_assert!(
+            matches!(self.conns.exchange(id).task, Task::PassedOn(_)),
+            "who refuses a request leaves its transfer"
+        );
         let mut pipe = pipe_of(head.framing);
         let mut step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
@@ -311,9 +315,13 @@ impl<N: Net> Worker<N> {
         self.upstreams.of(owner)
     }
 
-    /// The exchange needs no upstream any more: its client has left, or its response has departed.
+    /// The exchange needs no upstream any more: its client has left, its request is refused after all, or its response has departed.
     pub(super) fn leave_transfer(&mut self, id: ExchangeId) {
         if let Some(transfer) = self.transfer_on(id) {
+            let task = &mut self.conns.exchange(id).task;
+            if matches!(task, Task::PassedOn(_)) {
+                *task = Task::None;
+            }
             self.upstreams.end(&self.net, self.timers.now(), transfer, false);
             self.release_transfers();
         }

@@ -143,3 +143,35 @@ fn a_body_that_was_invited_does_not_end_the_connection() {
     assert_eq!(passing.came.ends, 1);
     assert!(!passing.answer().windows(5).any(|part| part == b"close"));
 }
+
+/// A small response is gathered before it, and takes its time: what comes behind the head is its body all the same, and no request.
+#[test]
+fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
+    let mut passing = Passing::new();
+    let body = "GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let text = [GET, &post, GET].concat();
+    let (now, date, mut out) = (passing.now, HttpDate::new(UNIX_EPOCH), Vec::new());
+    let mut received = passing.http1.receive(text.as_bytes());
+    let first = passing.http1.next(now, &passing.limits, &mut received, |_| true);
+    assert!(matches!(first, Some(Event::Request { .. })));
+    passing.http1.encode(&Response::new(Status::OK, ()).with_length(0), false, &date, &mut out);
+    passing.http1.on_gathered();
+    let Some(Event::Request { head }) = passing.http1.next(now, &passing.limits, &mut received, |_| true) else {
+        panic!("no second request")
+    };
+    let head = http::http1::OwnedHead::from(&head);
+    passing.http1.on_held(now);
+    passing.http1.postpone(&head.view());
+    assert_eq!(passing.http1.next(now, &passing.limits, &mut received, |_| true), None);
+    passing.http1.keep(received);
+    assert!(passing.http1.has_kept() && !passing.http1.is_reading());
+    passing.http1.on_sent(now, &passing.limits);
+    assert!(!passing.http1.closes());
+    passing.receive(&[]);
+    assert_eq!(passing.came, Came { requests: 1, body: body.into(), ends: 1, refused: None });
+    passing.answer();
+    passing.http1.on_sent(now, &passing.limits);
+    passing.receive(&[]);
+    assert_eq!(passing.came.requests, 2);
+}
