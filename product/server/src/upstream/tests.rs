@@ -240,3 +240,33 @@ fn an_early_response_is_heard() {
     let head = transfer.read_head(&wire, &mut ready, &mut [0; 1000], Nanos::ZERO).unwrap().unwrap();
     assert!(head.status.0 == 413 && transfer.room() > 1 << 30 && !transfer.keeps_connection());
 }
+
+/// What an upstream takes in small parts, while its client sends as much again, is not kept.
+#[test]
+fn a_request_that_never_quite_leaves_is_bounded() {
+    let wire = Wire::of(b"", &[]);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 30)), READY);
+    let mut pushed = 0;
+    for _ in 0..2000 {
+        let part = transfer.room().min(5000);
+        transfer.push_request(&vec![7; part], false);
+        pushed += part;
+        (*wire.takes.borrow_mut(), ready.is_writable) = (Some(4000), true);
+        transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    }
+    assert!(transfer.memory_bytes() <= 4 * (64 << 10), "{} bytes", transfer.memory_bytes());
+    assert!(pushed > 7_000_000 && wire.sent.borrow()[8..].iter().all(|byte| *byte == 7));
+}
+
+/// The end of a body may come alone: from then on the upstream is waited for.
+#[test]
+fn an_upstream_has_its_time_when_the_request_is_whole() {
+    let wire = Wire::of(b"", &[]);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(5)), READY);
+    transfer.push_request(b"hello", false);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    assert_eq!(transfer.deadline, Nanos::MAX);
+    transfer.push_request(b"", true);
+    transfer.send(&wire, &mut ready, Nanos::ZERO).unwrap();
+    assert!(transfer.deadline < Nanos::MAX);
+}
