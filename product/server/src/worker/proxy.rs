@@ -204,10 +204,6 @@ impl<N: Net> Worker<N> {
         let now = self.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
         let Some(id) = self.conns.exchange_id(owner) else { return Step::Unwanted };
-        debug_assert!(
-            matches!(self.conns.exchange(id).task, Task::PassedOn(_)),
-            "who refuses a request leaves its transfer"
-        );
         let mut pipe = pipe_of(head.framing);
         let mut step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
