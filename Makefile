@@ -38,7 +38,7 @@ run:
 	@echo
 ifdef PROXY
 	@echo "passing http$(if $(TLS),s)://127.0.0.1:$(PORT)/ on to examples/app at port $(APP_PORT) (stop with ctrl-c)"
-	@python3 examples/app/app.py $(APP_PORT) & app=$$!; trap "kill $$app" EXIT; \
+	@python3 examples/app/app.py $(APP_PORT) & app=$$!; trap "kill $$app" EXIT INT TERM; \
 		$(TARGET)/release/weir proxy :$(APP_PORT) --listen 127.0.0.1:$(PORT) --uplink $(UPLINK) --policy srpt $(if $(TLS),--tls-dev)
 else
 	@echo "serving examples/site at http$(if $(TLS),s)://127.0.0.1:$(PORT)/ (stop with ctrl-c)"
