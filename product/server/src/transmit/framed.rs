@@ -63,6 +63,12 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
+    /// Hands down the last frames of a connection. Whether nothing is left of them.
+    pub fn say_last(&mut self, now: Nanos, at: usize) -> bool {
+        self.connections.begin_frames(at).control();
+        self.hand_down(now, at, u64::MAX)
+    }
+
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
     /// is left.
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {

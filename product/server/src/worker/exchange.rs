@@ -60,7 +60,7 @@ pub struct Streams {
     pub deadline: Nanos,
     /// The connection ends when its last stream has.
     pub is_leaving: bool,
-    /// Of one over datagrams whose client has not acknowledged everything: it ends then at the latest.
+    /// Of one that ends, whose client has not taken or acknowledged everything: it ends then at the latest.
     pub ends_at: Option<Nanos>,
 }
 

@@ -13,6 +13,7 @@ use units::Nanos;
 use super::Worker;
 use super::exchange::Exchanges;
 use super::secure::HANDSHAKE_TIMEOUT;
+use super::sender::CLOSING_PERIOD;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, framing};
 use crate::net::Net;
@@ -23,8 +24,6 @@ use crate::udp::{Came, DatagramSocket};
 const RECEIVES_PER_TURN_MAX: usize = 16;
 /// So much of a turn is for them; the rest is for those who are here already, however many more come.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
-/// A connection that ends on our wish stays so long for its client to acknowledge the last response.
-const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
 impl<N: Net> Worker<N> {
     /// Nothing is asked of the sockets where nobody has a certificate.

@@ -318,6 +318,10 @@ impl<N: Net> Worker<N> {
             if !is_multiplexed && !is_answering {
                 self.send_sealed(at);
             }
+            // Its last frames may have left.
+            if self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {
+                self.conns.wake(at);
+            }
         }
         if is_readable && is_reading {
             self.conns.queue(at);

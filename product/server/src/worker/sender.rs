@@ -16,6 +16,9 @@ use crate::transmit::{Dispatch, Outgoing, Transmitter, Transport};
 /// A flight waits so long for its turn, beyond the client's own time. Many clients have given up by then.
 const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
 
+/// So long a connection that ends waits for a client of which nothing is heard: an acknowledgement that was lost comes again within.
+pub(super) const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
+
 pub(super) struct Sender<N: Net> {
     pub transmitter: Transmitter<Transport<N>>,
     order: Order,
@@ -102,6 +105,19 @@ impl<N: Net> Sender<N> {
             streams.deadline = now + limits.head_timeout;
         }
         engine.broken().map_or(Ok(()), Err)
+    }
+
+    /// The last frames of a connection of several streams leave. Until when they have time to, where its client has not taken them yet: as long as
+    /// one of the least rate needs for what waits.
+    pub fn say_last(&mut self, now: Nanos, conn: &mut Conn, limits: &Limits) -> Option<Nanos> {
+        let at = slot_of(conn.owner);
+        let streams = conn.exchanges.streams_mut()?;
+        if self.transmitter.say_last(now, at) || streams.ends_at.is_some_and(|ends_at| now >= ends_at) {
+            return None;
+        }
+        let unread_bytes = self.transmitter.connections.unread_bytes(at);
+        let needs = Nanos::from_secs(unread_bytes.div_ceil(limits.patience.rate_bytes_per_s_min.max(1)));
+        Some(*streams.ends_at.get_or_insert(now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
     }
 
     /// Nothing more comes or goes on a connection of several streams, or it was to end, and its client has everything now.

@@ -6,7 +6,6 @@ use http::{Method, OwnedRequest, Refused};
 use mux::{Event, PREFACE};
 
 use super::Worker;
-use super::conn::Conn;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use crate::net::Net;
@@ -34,8 +33,10 @@ impl<N: Net> Worker<N> {
             let kind = if conn.channel.is_quic() { Kind::Http3 } else { Kind::Http2 };
             self.service.fail(self.timers.now(), conn, kind, broken);
         }
-        let is_over = |conn: &&Conn| conn.is_multiplexed() && (taken.is_err() || self.sender.is_over(conn));
-        if self.conns.get(at).filter(is_over).is_some() {
+        let Some(conn) = self.conns.get(at).filter(|conn| conn.is_multiplexed()) else { return };
+        if taken.is_err() {
+            self.end_broken(at);
+        } else if self.sender.is_over(conn) {
             self.end_streams(at);
         }
     }
@@ -121,6 +122,9 @@ impl<N: Net> Worker<N> {
             return self.close(at);
         };
         streams.is_leaving = true;
+        if !conn.channel.is_quic() {
+            streams.ends_at = Some(self.timers.now());
+        }
         // What it said besides is of no use to anybody.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
@@ -144,8 +148,22 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Nothing more is said. What the client sends is read and thrown away until it has seen that: a reset could cost it our reason.
+    /// Nothing more is said, once the client has taken what was.
     fn end_streams(&mut self, at: usize) {
+        let Some(streams) = self.conns[at].exchanges.streams() else { return };
+        if streams.is_idle() && !self.conns[at].channel.is_quic() {
+            let now = self.timers.now();
+            if let Some(ends_at) = self.sender.say_last(now, &mut self.conns[at], &self.setup.limits) {
+                let streams = self.conns[at].exchanges.streams_mut().expect("it has them");
+                (streams.is_leaving, streams.deadline) = (true, ends_at);
+                return;
+            }
+        }
+        self.end_broken(at);
+    }
+
+    /// The same at once. What the client sends is read and thrown away until it has seen the end: a reset could cost it our reason.
+    fn end_broken(&mut self, at: usize) {
         if !self.conns[at].exchanges.streams().is_some_and(|streams| streams.is_idle()) {
             return self.abandon(at);
         }

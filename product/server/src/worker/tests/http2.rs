@@ -181,6 +181,32 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
     }
 }
 
+/// The socket was full when the last response was cancelled: the frames that waited were dropped, and the GOAWAY with them.
+#[test]
+fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
+    let mut bench = Bench::new("http2-last", "srpt");
+    std::fs::write(bench.folder.join("huge"), vec![b'x'; 16 << 20]).unwrap();
+    let mut client = bench.connect_http2();
+    client.send(&request(1, "/huge", &[]));
+    let is_full = |bench: &mut Bench| {
+        let at = bench.worker.conns.slots(|_| true)[0];
+        let transmitter = &mut bench.worker.sender.transmitter;
+        transmitter.connections.unsent_bytes(at, &transmitter.sendings) > 0
+    };
+    let mut has_filled = (0..100_000).map(|_| {
+        bench.turn();
+        is_full(&mut bench)
+    });
+    assert!(has_filled.any(|is_full| is_full));
+    client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    let at = bench.worker.conns.slots(|_| true)[0];
+    bench.worker.leave_streams(at);
+    (0..10).for_each(|_| bench.turn());
+    assert!(is_full(&mut bench), "the client has not read");
+    bench.turn_until_came(&mut client, |client| client.has_ended);
+    assert!(client.has(GOAWAY), "{:?}", client.kinds().last());
+}
+
 #[test]
 fn a_flood_ends_its_connection_and_no_other() {
     let mut bench = Bench::new("http2-flood", "srpt");
