@@ -154,14 +154,6 @@ impl<S: Socket> OpenConnections<S> {
         sealed_bytes + made_bytes
     }
 
-    /// What a client that speaks HTTP/2 has not taken of what was made for it, as far as the kernel tells.
-    pub fn unread_bytes(&mut self, at: usize) -> u64 {
-        let connection = &mut self[at];
-        let in_socket_bytes = connection.socket.status().unsent_bytes;
-        let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
-        in_socket_bytes + (sealed_bytes + framed(connection).out.len()) as u64
-    }
-
     /// Nothing was sent for so long, through no fault of the readers.
     pub fn excuse(&mut self, paused: Nanos) {
         self.slots.iter_mut().flatten().for_each(|connection| connection.reader.excuse(paused));

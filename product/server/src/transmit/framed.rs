@@ -63,10 +63,13 @@ impl<S: Socket> Transmitter<S> {
         }
     }
 
-    /// Hands down the last frames of a connection. Whether nothing is left of them.
-    pub fn say_last(&mut self, now: Nanos, at: usize) -> bool {
+    /// Hands down the last frames of a connection. Where they do not all leave: the bytes that its client has to take before they do.
+    pub fn say_last(&mut self, now: Nanos, at: usize) -> Option<u64> {
         self.connections.begin_frames(at).control();
-        self.hand_down(now, at, u64::MAX)
+        if self.hand_down(now, at, u64::MAX) {
+            return None;
+        }
+        Some(unread_bytes(&mut self.connections[at]))
     }
 
     /// Hands down what was made; of datagrams so much is made first. What the socket does not take blocks the connection. Says whether nothing
@@ -109,6 +112,13 @@ impl<S: Socket> Transmitter<S> {
 
 pub(super) fn framed<S>(connection: &mut Connection<S>) -> &mut Framed {
     connection.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+}
+
+/// What its client has not taken of what was made for it, as far as the kernel tells.
+fn unread_bytes<S: Socket>(connection: &mut Connection<S>) -> u64 {
+    let in_socket_bytes = connection.socket.status().unsent_bytes;
+    let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
+    in_socket_bytes + (sealed_bytes + framed(connection).out.len()) as u64
 }
 
 impl Framed {

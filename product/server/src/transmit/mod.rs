@@ -163,11 +163,6 @@ impl<S: Socket> Transmitter<S> {
         [grant_at, self.limit.timeout(), self.connections.timeout(), look_at].into_iter().flatten().min()
     }
 
-    /// Responses that its tables have room for.
-    pub fn slots(&self) -> usize {
-        self.link.scheduler.jobs().slots().max(self.sendings.capacity())
-    }
-
     /// Gives back what tables have behind the last one in use.
     pub fn shrink(&mut self) {
         let slots = self.link.scheduler.shrink();

@@ -5,6 +5,7 @@
 use units::Nanos;
 
 use super::Worker;
+use super::proxy::Proxy;
 use crate::config::Limits;
 use crate::http1::{Http1, Late};
 use crate::net::Net;
@@ -35,7 +36,7 @@ impl<N: Net> Worker<N> {
     /// What is not of a connection.
     fn look_around(&mut self) {
         self.sender.transmitter.link.check(self.timers.now(), &self.sender.transmitter.connections);
-        self.look_after_transfers();
+        self.with_upstreams(Proxy::look_after);
         self.service.leave_found_rate(self.timers.now(), &self.sender.transmitter.link);
         while let Some(notice) = self.service.admission.notice(self.timers.now()) {
             self.service.journal.error(notice);

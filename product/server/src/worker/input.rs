@@ -124,14 +124,9 @@ impl<N: Net> Worker<N> {
         let reply = match self.service.reply(now, conn.client, to, request) {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
-            Err(Later::Upstream(_)) if !self.invite_body(id.at, head) => return,
-            Err(Later::Upstream(group)) => match self.begin_transfer(id, group, request, head) {
-                Ok(transfer) => {
-                    let conn = &mut self.conns[id.at];
-                    self.service.note(now, conn, id.stream, to.site, request, minor_version);
-                    return self.go_on_with(transfer);
-                }
-                Err(reply) => *reply,
+            Err(Later::Upstream(group)) => match self.pass_request(id, (group, to), request, head) {
+                Some(reply) => *reply,
+                None => return,
             },
             Err(Later::Lookup(lookup)) => {
                 let conn = &mut self.conns[id.at];
@@ -164,7 +159,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
         // Its body, which comes behind it, is at fault, or too slow.
-        self.leave_transfer(id);
+        self.leave_upstream(id);
         if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());

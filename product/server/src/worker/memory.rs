@@ -18,8 +18,7 @@ impl<N: Net> Worker<N> {
     /// What a connection holds may be another now.
     pub(super) fn weigh(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
-        let transfers = conn.exchanges.iter().filter_map(|exchange| self.upstreams.of(exchange.owner));
-        let passed_bytes: usize = transfers.map(|transfer| self.upstreams.memory_bytes(transfer)).sum();
+        let passed_bytes: usize = conn.exchanges.iter().map(|exchange| self.proxy.memory_bytes(exchange.owner)).sum();
         let transmitter = &mut self.sender.transmitter;
         let unsent_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
         self.conns.weigh(at, || unsent_bytes + passed_bytes);
@@ -39,6 +38,7 @@ impl<N: Net> Sender<N> {
     pub fn has_memory_to_give(&self, conns: &Connections) -> bool {
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         let jobs = self.transmitter.link.scheduler().jobs();
-        is_long(conns.capacity(), conns.len()) || is_long(self.transmitter.slots(), jobs.len())
+        is_long(conns.capacity(), conns.len())
+            || is_long(jobs.slots().max(self.transmitter.sendings.capacity()), jobs.len())
     }
 }

@@ -46,6 +46,7 @@ mod streams;
 mod tests;
 mod timers;
 mod udp_endpoints;
+mod upstreams;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -61,13 +62,14 @@ use crate::net::{Net, Os, Source};
 use crate::poll::Ready;
 use crate::threads::Beat;
 use crate::transmit::{Departure, Transmitter, Transport};
-use crate::upstream::{Upstreams, connection_of};
+use crate::upstream::connection_of;
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
 use budget::Budget;
 use connections::Connections;
 pub use journal::Journal;
+use proxy::Proxy;
 pub use replies::Replies;
 use sender::Sender;
 use service::Service;
@@ -135,7 +137,7 @@ pub struct Worker<N: Net = Os> {
     service: Service,
     sender: Sender<N>,
     udp: UdpEndpoints<N>,
-    upstreams: Upstreams<N>,
+    proxy: Proxy<N>,
     buffers: Buffers,
 }
 
@@ -208,7 +210,7 @@ impl<N: Net> Worker<N> {
             sender: Sender::new(transmitter, &setup),
             setup,
             udp: UdpEndpoints::default(),
-            upstreams: Upstreams::default(),
+            proxy: Proxy::default(),
             buffers: Buffers::new(),
         };
         worker.accept_again()?;
@@ -294,7 +296,7 @@ impl<N: Net> Worker<N> {
             LISTENER | FILES => {}
             DATAGRAMS => self.on_datagrams(ready.flags),
             token => match connection_of(token) {
-                Some(connection) => self.on_upstream(connection, ready.flags),
+                Some(connection) => self.with_upstreams(|proxy, with| proxy.on_upstream(with, connection, ready.flags)),
                 None => self.on_connection(token, ready.flags),
             },
         }
@@ -335,7 +337,7 @@ impl<N: Net> Worker<N> {
         }
         self.udp.forget(self.conns[at].owner);
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
-        self.leave_transfer(at.into());
+        self.leave_upstream(at.into());
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
         let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let client = self.conns[at].client;
@@ -352,7 +354,7 @@ impl<N: Net> Worker<N> {
         if paused > Nanos::ZERO {
             self.conns.excuse(paused);
             self.sender.transmitter.connections.excuse(paused);
-            self.upstreams.excuse(paused);
+            self.proxy.excuse(paused);
         }
     }
 

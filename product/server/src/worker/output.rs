@@ -5,6 +5,7 @@ use units::Nanos;
 use super::budget::BYTES_PER_TURN_MAX;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::proxy::Proxy;
 use super::response_end::ResponseEnd;
 use super::{Order, Worker};
 use crate::handler::Reply;
@@ -111,7 +112,7 @@ impl<N: Net> Worker<N> {
             self.read_clock(Some(Nanos::ZERO));
         }
         self.take_departures();
-        self.refill();
+        self.with_upstreams(Proxy::refill);
         self.look_after_datagrams();
     }
 
@@ -141,7 +142,7 @@ impl<N: Net> Worker<N> {
         }
         let (id, ending) = (ExchangeId { at, stream: departure.stream }, ResponseEnd::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();
-        self.leave_transfer(id);
+        self.leave_upstream(id);
         let exchange = self.conns.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {

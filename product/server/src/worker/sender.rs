@@ -112,10 +112,10 @@ impl<N: Net> Sender<N> {
     pub fn say_last(&mut self, now: Nanos, conn: &mut Conn, limits: &Limits) -> Option<Nanos> {
         let at = slot_of(conn.owner);
         let streams = conn.exchanges.streams_mut()?;
-        if self.transmitter.say_last(now, at) || streams.ends_at.is_some_and(|ends_at| now >= ends_at) {
+        let unread_bytes = self.transmitter.say_last(now, at)?;
+        if streams.ends_at.is_some_and(|ends_at| now >= ends_at) {
             return None;
         }
-        let unread_bytes = self.transmitter.connections.unread_bytes(at);
         let needs = Nanos::from_secs(unread_bytes.div_ceil(limits.patience.rate_bytes_per_s_min.max(1)));
         Some(*streams.ends_at.get_or_insert(now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
     }

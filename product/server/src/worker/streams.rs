@@ -58,7 +58,9 @@ impl<N: Net> Worker<N> {
                     }
                     None => self.begin_stream(ExchangeId { at, stream }, request),
                 },
-                Some(Event::Body { stream }) => self.pass_on_stream(ExchangeId { at, stream }),
+                Some(Event::Body { stream }) => {
+                    self.with_upstreams(|proxy, with| proxy.pass_on_stream(with, ExchangeId { at, stream }));
+                }
                 Some(Event::Priority { stream }) => self.sender.prefer(&mut self.conns[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
@@ -86,7 +88,7 @@ impl<N: Net> Worker<N> {
         match exchange.task {
             Task::Sending(job) => self.sender.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::LookingUp(_) | Task::PassedOn(_) | Task::None => {
-                self.leave_transfer(id);
+                self.leave_upstream(id);
                 self.service.leave(
                     &self.net,
                     &self.timers,

@@ -1,0 +1,89 @@
+//! The event loop's part in a proxy: it sends the replies that come of upstreams.
+
+use std::sync::Arc;
+
+use http::http1::Head;
+use http::{BodyLength, Request};
+
+use super::Worker;
+use super::exchange::ExchangeId;
+use super::proxy::{Proxy, ProxyContext, ProxyReply};
+use crate::handler::{Reply, To};
+use crate::net::Net;
+use crate::upstream::Group;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+impl<N: Net> Worker<N> {
+    /// Does this with what the proxy may touch, and sends the replies that come of it.
+    pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
+        let (proxy, mut with) = self.proxy();
+        let done = act(proxy, &mut with);
+        self.send_replies();
+        done
+    }
+
+    fn proxy(&mut self) -> (&mut Proxy<N>, ProxyContext<'_, N>) {
+        let with = ProxyContext {
+            net: &self.net,
+            timers: &self.timers,
+            limits: &self.setup.limits,
+            conns: &mut self.conns,
+            service: &mut self.service,
+            sender: &mut self.sender,
+        };
+        (&mut self.proxy, with)
+    }
+
+    fn send_replies(&mut self) {
+        while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
+            // Its client may have left while others were sent.
+            if let Some(id) = self.conns.exchange_id(owner) {
+                self.send(id, reply);
+                self.flush(id.at);
+                self.go_on(id.at);
+            }
+            if let Some(step) = rest {
+                let (proxy, mut with) = self.proxy();
+                proxy.on_sent(&mut with, owner, step);
+            }
+        }
+    }
+
+    /// Passes a request on; the reply where no upstream can have it. Nothing where its client has left meanwhile.
+    pub(super) fn pass_request(
+        &mut self,
+        id: ExchangeId,
+        (group, to): (Arc<Group>, To),
+        request: &Request,
+        head: Option<&Head>,
+    ) -> Option<Box<Reply>> {
+        // Its client may wait for leave to send the body (RFC 9110 section 10.1.1).
+        if head.is_some_and(|head| head.expect_continue && head.request.body != BodyLength::None) {
+            self.buffers.out.extend_from_slice(CONTINUE);
+            self.flush(id.at);
+        }
+        self.conns.get(id.at).filter(|conn| !conn.is_sending())?;
+        let begun = self.with_upstreams(|proxy, with| proxy.begin(with, id, group, request, head));
+        match begun {
+            Ok(transfer) => {
+                let minor_version = head.map_or(0, |head| head.minor_version);
+                let conn = &mut self.conns[id.at];
+                self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
+                self.with_upstreams(|proxy, with| proxy.go_on_with(with, transfer));
+                None
+            }
+            Err(reply) => Some(reply),
+        }
+    }
+
+    /// More of a request's body has come.
+    pub(super) fn pass_on(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
+        self.with_upstreams(|proxy, with| proxy.pass_on(with, id, bytes, is_last));
+    }
+
+    /// The exchange needs no upstream any more.
+    pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
+        self.with_upstreams(|proxy, with| proxy.leave(with, id));
+    }
+}
