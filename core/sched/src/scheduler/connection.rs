@@ -16,6 +16,9 @@ use crate::grow::reserve_one;
 /// Jobs on one connection: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
+/// A connection without ready jobs keeps memory for so many.
+const READY_KEPT: usize = 4;
+
 /// What a client wishes of a response among its own others (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precedence {
@@ -120,6 +123,11 @@ impl Member {
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
+    /// Where it is ready.
+    fn ready_place(&self) -> Option<Place> {
+        self.is_ready.then(|| self.place())
+    }
+
     /// See [`Standing::size`].
     fn size(&self) -> Option<u64> {
         self.has_size.then_some(self.size)
@@ -150,6 +158,8 @@ pub struct Connection {
     /// Its client has wished something, of any job so far.
     has_wishes: bool,
     members: Vec<Member>,
+    /// The ready ones and their slots, the first of the order last.
+    ready: Vec<(Place, u32)>,
 }
 
 impl Connection {
@@ -164,6 +174,7 @@ impl Connection {
             turns: 0,
             has_wishes: false,
             members: Vec::new(),
+            ready: Vec::new(),
         }
     }
 
@@ -193,38 +204,60 @@ impl Connection {
     }
 
     pub fn remove(&mut self, slot: u32) {
-        self.members.retain(|member| member.slot != slot);
+        self.set(slot, None);
+        if let Some(at) = self.members.iter().position(|member| member.slot == slot) {
+            self.members.remove(at);
+        }
     }
 
     /// The job is ready and stands so, or it is not.
     pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
-        if let Some(member) = self.member(slot) {
+        self.change(slot, |member| {
             member.is_ready = standing.is_some();
             if let Some(Standing { key, size }) = standing {
                 (member.key, member.has_size, member.size) = (key, size.is_some(), size.unwrap_or(0));
             }
-        }
+        });
     }
 
     pub fn set_precedence(&mut self, slot: u32, precedence: Precedence) {
         self.has_wishes |= precedence != Precedence::default();
-        if let Some(member) = self.member(slot) {
-            member.precedence = precedence;
-        }
+        self.change(slot, |member| member.precedence = precedence);
     }
 
     /// The job had a turn.
     pub fn on_turn(&mut self, slot: u32) {
         self.turns += 1;
         let turns = self.turns;
-        if let Some(member) = self.member(slot) {
-            member.had_turn = turns;
+        self.change(slot, |member| member.had_turn = turns);
+    }
+
+    /// Changes a job, which then has its place among those that are ready.
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut Member)) {
+        let Some(member) = self.members.iter_mut().find(|member| member.slot == slot) else { return };
+        let before = member.ready_place();
+        change(member);
+        let after = member.ready_place();
+        if before == after {
+            return;
+        }
+        // The least is last.
+        let find = |ready: &[(Place, u32)], place: Place| ready.partition_point(|(other, _)| *other > place);
+        if let Some(place) = before {
+            self.ready.remove(find(&self.ready, place));
+        }
+        if let Some(place) = after {
+            reserve_one(&mut self.ready);
+            self.ready.insert(find(&self.ready, place), (place, slot));
+        } else if self.ready.is_empty() && self.ready.capacity() > READY_KEPT {
+            self.ready = Vec::new();
         }
     }
 
     /// The job it offers now.
     pub fn best(&self) -> Option<u32> {
-        self.first().map(|member| member.slot)
+        let (_, slot) = self.ready.last().filter(|_| self.waits.is_empty())?;
+        Some(*slot)
     }
 
     /// The same, and the rank of what it stands for, where that is not the job itself.
@@ -235,32 +268,19 @@ impl Connection {
     /// its stage a connection stands no further forward than by its first: wishes buy nothing from others. In an order that is not by size it stands
     /// by the job that it offers.
     pub fn offer(&self) -> Option<(u32, Option<u64>)> {
-        let first = self.first()?;
+        let slot = self.best()?;
         let has_stage = self.has_wishes && self.members.len() > 1;
-        Some((first.slot, if has_stage { self.stage(first) } else { None }))
+        Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
 
     /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
-    fn stage(&self, first: &Member) -> Option<u64> {
+    fn stage(&self, first: u32) -> Option<u64> {
+        let first = self.members.iter().find(|member| member.slot == first)?;
         first.size()?;
         let is_of_stage =
             |member: &&Member| member.precedence.urgency == first.precedence.urgency && member.class == first.class;
         let sizes = self.members.iter().filter(|member| member.is_ready).filter(is_of_stage);
         Some(sizes.filter_map(|member| member.size()).fold(0, u64::saturating_add))
-    }
-
-    fn first(&self) -> Option<&Member> {
-        if !self.waits.is_empty() {
-            return None;
-        }
-        if let [only] = &self.members[..] {
-            return Some(only).filter(|only| only.is_ready);
-        }
-        self.members.iter().filter(|member| member.is_ready).min_by_key(|member| member.place())
-    }
-
-    fn member(&mut self, slot: u32) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.slot == slot)
     }
 }
 
@@ -271,6 +291,9 @@ fn power_of_two(key: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     const INCREMENTAL: Precedence = Precedence { urgency: 3, is_incremental: true };
@@ -310,6 +333,31 @@ mod tests {
         connection.set(0, None);
         connection.set(1, None);
         assert_eq!(connection.best(), Some(3));
+    }
+
+    proptest! {
+        /// Whatever happens to its jobs, the one that it offers is the least of the ready ones.
+        #[test]
+        fn the_best_is_the_least_of_those_that_are_ready(
+            changes in vec((0..12_u32, 0..5_u8, 0..3_u8, any::<bool>(), 0..4_u64), 1..200),
+        ) {
+            let mut connection = Connection::new(0, Framing::ETHERNET);
+            for (number, (slot, change, urgency, is_incremental, key)) in (0..).zip(changes) {
+                let precedence = Precedence { urgency, is_incremental };
+                let is_there = connection.jobs().any(|(other, _)| other == slot);
+                match change {
+                    0 if !is_there => connection.add(slot, number, 0, precedence),
+                    0 => connection.remove(slot),
+                    1 => connection.set(slot, Some(Standing { key, size: None })),
+                    2 => connection.set(slot, None),
+                    3 => connection.set_precedence(slot, precedence),
+                    _ => connection.on_turn(slot),
+                }
+                let ready = connection.members.iter().filter(|member| member.is_ready);
+                let least = ready.min_by_key(|member| member.place()).map(|member| member.slot);
+                prop_assert_eq!(connection.best(), least);
+            }
+        }
     }
 
     #[test]
