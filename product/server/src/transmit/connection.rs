@@ -240,7 +240,8 @@ impl<S: Socket> Connection<S> {
         patience: &Patience,
     ) -> bool {
         let waits_for_reader = waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
-        self.reader.is_stalled(now, self.sent_bytes, waits_for_reader, patience)
+        let acked_bytes = || self.socket.status().acked_bytes;
+        self.reader.is_stalled(now, self.sent_bytes, acked_bytes, waits_for_reader, patience)
     }
 }
 

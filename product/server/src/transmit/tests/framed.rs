@@ -291,7 +291,7 @@ fn a_client_that_does_not_read_the_last_bytes_is_given_up() {
     bench.respond(id, 1, 1_000, 3);
     bench.drive();
     assert_eq!(bench.ended(), []);
-    for second in [2, 11, 12] {
+    for second in 2..=12 {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     let ended: Vec<_> = bench.transmitter.departures().map(|departure| departure.failure).collect();

@@ -101,6 +101,7 @@ fn a_reader_is_slow_for_all_its_responses_or_for_none() {
         socket.room.set(taken);
         bench.transmitter.on_writable(Nanos::from_secs(12), at);
         bench.drive();
+        (13..=20).for_each(|second| bench.transmitter.end_all_stalled(Nanos::from_secs(second)));
         bench.transmitter.end_all_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.departed().len(), 0);
         bench.transmitter.end_all_stalled(Nanos::from_secs(21));

@@ -95,10 +95,27 @@ fn a_reader_has_to_take_so_much_in_every_window() {
         socket.room.set(taken);
         bench.on_writable(Nanos::from_secs(12), job);
         bench.drive();
+        (13..=20).for_each(|second| bench.transmitter.end_all_stalled(Nanos::from_secs(second)));
         bench.transmitter.end_all_stalled(Nanos::from_secs(21) - Nanos(1));
         assert_eq!(bench.transmitter.departures().count(), 0);
         bench.transmitter.end_all_stalled(Nanos::from_secs(21));
         assert_eq!(bench.transmitter.departures().count() == 1, is_stalled, "{taken}");
+    }
+}
+
+/// A socket may hold more than its client reads in several windows; such a client used to be given up.
+#[test]
+fn a_reader_has_the_time_that_what_its_socket_holds_takes() {
+    for (rate, is_stalled) in [(10_000, false), (999, true)] {
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', 1 << 20);
+        bench.dispatch(&socket, 2 << 20);
+        bench.drive();
+        for second in 2..=100 {
+            socket.acked.set(rate * second);
+            bench.transmitter.end_all_stalled(Nanos::from_secs(second));
+        }
+        assert_eq!(bench.transmitter.departures().count() == 1, is_stalled, "{rate}");
     }
 }
 
