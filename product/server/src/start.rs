@@ -26,7 +26,7 @@ use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
 use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
-use crate::storage::{Disk, Pool};
+use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter, Transport};
 use crate::wake::Wake;
@@ -143,7 +143,7 @@ impl Server {
             stop: Arc::new(AtomicBool::new(false)),
             wakes,
             workers: Vec::new(),
-            pool: Pool::new(),
+            pool: Pool::bounded(config.limits.memory.reads_bytes().min(BUFFERED_BYTES_MAX)),
             threads,
             logs,
             current,

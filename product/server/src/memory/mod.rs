@@ -18,6 +18,8 @@ const PROGRAM_BYTES: u64 = 12 << 20;
 /// Parts for the files in memory and for lines on their way to the logs; both have bounds of their own as well.
 const CACHES_PART: u64 = 8;
 const LOGS_PART: u64 = 16;
+/// Of the memory for connections, the part for what was read and is not sent.
+const READS_PART: u64 = 4;
 
 /// Bytes that the process may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,11 @@ impl MemoryLimit {
     /// For lines on their way to the logs, at most.
     pub fn logs_bytes(&self) -> u64 {
         self.bytes / LOGS_PART
+    }
+
+    /// For bytes of files that were read for connections and are not sent yet; a part of what is for these.
+    pub fn reads_bytes(&self) -> u64 {
+        self.connections_bytes(1) / READS_PART
     }
 
     /// For the connections of each of so many workers.

@@ -15,9 +15,6 @@ use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken};
 use crate::wake::Wake;
 
-/// One read.
-const READ_BYTES_MAX: u64 = 128 << 10;
-
 /// Lookups that wait for the disk, and reads.
 pub struct DiskQueue {
     pub pool: Arc<Pool>,
@@ -49,8 +46,8 @@ pub struct SimulatedStorage {
 }
 
 impl DiskQueue {
-    pub fn new(wake: Arc<Wake>) -> DiskQueue {
-        let pool = Pool::unthreaded();
+    pub fn new(wake: Arc<Wake>, buffered_bytes_max: u64) -> DiskQueue {
+        let pool = Pool::unthreaded(buffered_bytes_max);
         DiskQueue { pool, reads: Arc::default(), wake, under_way: BTreeMap::new(), numbered: 0, failures: 0 }
     }
 
@@ -66,7 +63,7 @@ impl DiskQueue {
             Some((job, entry, range)) => {
                 let is_broken = plan.has_disk_errors && random.once_in(40);
                 self.failures += u64::from(is_broken);
-                let result = if is_broken { Err(io::ErrorKind::Other.into()) } else { read_at(&entry, range) };
+                let result = if is_broken { Err(io::ErrorKind::Other.into()) } else { self.read(&entry, range) };
                 Task::Read(ReadDone { job, result })
             }
             None => Task::Lookup(self.pool.begin()?),
@@ -74,6 +71,12 @@ impl DiskQueue {
         self.numbered += 1;
         self.under_way.insert(self.numbered, task);
         Some((self.numbered, Nanos(random.below(plan.disk_takes_max.0))))
+    }
+
+    fn read(&self, entry: &Entry, range: Range<u64>) -> io::Result<Buffer> {
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
+        let mut buffer = self.pool.buffer(range.end - range.start);
+        buffer.fill(file, range.start).map(|()| buffer)
     }
 
     pub fn end(&mut self, number: u64) {
@@ -90,14 +93,6 @@ impl DiskQueue {
 
 fn lock(reads: &Mutex<Reads>) -> MutexGuard<'_, Reads> {
     reads.lock().expect("nothing panics while it holds the reads")
-}
-
-fn read_at(entry: &Entry, range: Range<u64>) -> io::Result<Buffer> {
-    let Content::Open(file) = &entry.content else { unreachable!("a held body is not read") };
-    let mut bytes = vec![0; (range.end - range.start).min(READ_BYTES_MAX) as usize];
-    let read = file.read_at(&mut bytes, range.start)?;
-    bytes.truncate(read);
-    Ok(bytes.into())
 }
 
 impl Storage for SimulatedStorage {

@@ -64,9 +64,9 @@ impl Net for SimulatedNet {
     fn add(&self, source: Source<'_, SimulatedNet>, token: u64, _: EventFlags) -> io::Result<()> {
         let mut world = self.world.borrow_mut();
         match source {
-            Source::Wake(_) => world.wake_token = token,
+            Source::Wake(_) => world.readiness.wake_token = token,
             Source::Files(_) => {}
-            Source::Listener(listener) => world.listening[*listener] = Some(token),
+            Source::Listener(listener) => world.listeners.announce(*listener, Some(token)),
             Source::Tcp(socket) => {
                 world.wires[socket.at].server.token = Some(token);
                 world.mark(socket.at);
@@ -82,7 +82,7 @@ impl Net for SimulatedNet {
 
     fn remove(&self, source: Source<'_, SimulatedNet>) -> io::Result<()> {
         if let Source::Listener(listener) = source {
-            self.world.borrow_mut().listening[*listener] = None;
+            self.world.borrow_mut().listeners.announce(*listener, None);
         }
         Ok(())
     }
@@ -109,27 +109,25 @@ impl Net for SimulatedNet {
     fn accept(&self, listener: &usize) -> Result<(SimulatedTcp, Option<SocketAddr>), Errno> {
         let mut world = self.world.borrow_mut();
         world.enter();
-        if world.waiting[*listener].is_empty() {
+        if !world.listeners.has_waiting(*listener) {
             return Err(Errno::AGAIN);
         }
         if world.plan.has_socket_faults && world.random.once_in(20) {
             return Err(world.random.one_of(&[Errno::MFILE, Errno::CONNABORTED, Errno::NOBUFS]));
         }
-        let at = world.waiting[*listener].pop_front().ok_or(Errno::AGAIN)?;
+        let at = world.listeners.accept(*listener).ok_or(Errno::AGAIN)?;
         let peer = world.wires[at].peer;
         Ok((SimulatedTcp { world: Rc::clone(&self.world), at }, Some(peer)))
     }
 
     fn is_client_waiting<'a>(&self, mut listeners: impl Iterator<Item = &'a usize>) -> bool {
         let world = self.world.borrow();
-        listeners.any(|listener| !world.waiting[*listener].is_empty())
+        listeners.any(|listener| world.listeners.has_waiting(*listener))
     }
 
     fn refuse(&self, listener: &usize) {
         let mut world = self.world.borrow_mut();
-        world.is_refusing = true;
-        let waiting = std::mem::take(&mut world.waiting[*listener]);
-        waiting.into_iter().for_each(|at| world.reset_client(at));
+        world.listeners.refuse(*listener).into_iter().for_each(|at| world.reset_client(at));
     }
 
     /// No upstream is simulated: each refuses.

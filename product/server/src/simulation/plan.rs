@@ -34,6 +34,8 @@ pub struct Plan {
     /// Some reads fail.
     pub has_disk_errors: bool,
     pub places: usize,
+    /// For connections; all that there is where it is [`u64::MAX`].
+    pub memory_bytes: u64,
     /// The server is told to stop so long after the beginning.
     pub stop_after: Option<Nanos>,
     /// Each response has a line in a log.
@@ -42,6 +44,8 @@ pub struct Plan {
     pub has_tls: bool,
     /// Clients that leave, reset, stall or send half a head are among the others.
     pub has_strange_clients: bool,
+    /// Clients that ask for too much are among them.
+    pub has_attackers: bool,
 }
 
 impl Plan {
@@ -67,7 +71,14 @@ impl Plan {
             has_http2: random.once_in(2),
             has_tls: random.once_in(2),
             has_strange_clients: random.once_in(2),
+            memory_bytes: if random.once_in(4) { random.between(512 << 10, 2 << 20) } else { u64::MAX },
+            has_attackers: random.once_in(3),
         }
+    }
+
+    /// A client's connection may be ended though it did nothing wrong.
+    pub fn may_cut(&self) -> bool {
+        self.has_disk_errors || self.memory_bytes < u64::MAX
     }
 
     /// Nobody waits longer for the next byte of a response, however it is ordered.
@@ -75,7 +86,8 @@ impl Plan {
         let carried =
             self.uplink_bytes_per_s.map_or(0, |rate| self.clients as u64 * super::client::BYTES_ASKED_MAX / rate);
         // Behind others that the server gives up in their time.
-        let queued = if self.places < self.clients { 400 } else { 0 };
+        let is_queued = self.places < self.clients || self.memory_bytes < u64::MAX;
+        let queued = if is_queued { 400 } else { 0 };
         Nanos::from_secs(60 + 2 * carried + queued)
     }
 }

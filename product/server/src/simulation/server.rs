@@ -85,7 +85,7 @@ fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
 impl Server {
     pub fn new(plan: Plan, mut random: Random, site: Rc<Site>) -> Server {
         let wake = Arc::new(Wake::new().expect("there are descriptors"));
-        let disk = DiskQueue::new(Arc::clone(&wake));
+        let disk = DiskQueue::new(Arc::clone(&wake), plan.memory_bytes / 4);
         let limits = Limits { connections_max: plan.places, client_connections_max: Some(0), ..Limits::default() };
         let policy: PolicySpec = plan.policy.parse().expect("a policy");
         let cold = site.cold(plan.cold_permille, &mut random);
@@ -104,7 +104,7 @@ impl Server {
         transmitter.reads = Reads::from(storage);
         let parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
-            admission: Admission::new(0, Arc::clone(&places), clients, u64::MAX, &limits),
+            admission: Admission::new(0, Arc::clone(&places), clients, plan.memory_bytes, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,
@@ -138,6 +138,7 @@ impl Server {
             let is_over = self.worker.step(|| ()).map_err(|error| error.to_string())?;
             self.writer.drain();
             self.note_promise();
+            self.check_memory()?;
             steps += 1;
             if steps > steps_max {
                 return Err(format!("{steps} turns, and no end"));
@@ -164,7 +165,7 @@ impl Server {
         self.check_log()?;
         let world = self.world.borrow();
         let answered = world.clients.iter().flatten().map(|client| client.answered).sum();
-        Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.trace })
+        Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.outcome.trace })
     }
 
     fn tell_to_stop(&self) {
@@ -189,9 +190,10 @@ impl Server {
     /// The time, whether nothing will happen, whether the server is to stop, and whether all clients have left.
     fn look(&self) -> Result<(Nanos, bool, bool, bool), String> {
         let mut world = self.world.borrow_mut();
-        match world.broken.take() {
+        let (now, are_done, outcome) = (world.now, world.are_clients_done(), &mut world.outcome);
+        match outcome.broken.take() {
             Some(why) => Err(why),
-            None => Ok((world.now, std::mem::take(&mut world.is_over), world.is_stop_due, world.are_clients_done())),
+            None => Ok((now, std::mem::take(&mut outcome.is_over), outcome.is_stop_due, are_done)),
         }
     }
 
@@ -206,6 +208,16 @@ impl Server {
         (0..free).for_each(|_| self.places.give_back());
         if free != self.places_max {
             return Err(format!("when all have left, {free} of {} places are free", self.places_max));
+        }
+        Ok(())
+    }
+
+    /// All connections together hold hardly more than there is for them.
+    fn check_memory(&mut self) -> Result<(), String> {
+        let held: u64 = self.worker.counted().iter().map(|(_, holding)| holding.bytes()).sum();
+        let most = self.world.borrow().plan.memory_bytes;
+        if held > most.saturating_add(most / 10) {
+            return Err(format!("connections hold {held} of {most} bytes: {}", self.worker.describe_held()));
         }
         Ok(())
     }

@@ -76,6 +76,7 @@ pub enum Stop {
 pub struct ServerEnd {
     /// What came and was not read.
     pub inbox: VecDeque<u8>,
+    /// Read while it could answer.
     pub read_bytes: u64,
     pub has_fin: bool,
     pub has_reset: bool,
@@ -210,7 +211,8 @@ impl Wire {
             return Err(Errno::AGAIN);
         }
         inbox.drain(..bytes).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
-        *read_bytes += bytes as u64;
+        // What comes behind the end of what it says is thrown away.
+        *read_bytes += if self.down.is_ended { 0 } else { bytes as u64 };
         Ok(bytes)
     }
 

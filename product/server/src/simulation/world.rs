@@ -1,21 +1,23 @@
-//! Time, and all that happens in it: bytes travel, clients act, disks answer. Each event has an instant and a number, so their order is
-//! the seed's alone.
+//! Time, and all that happens in it: bytes travel, clients act, disks answer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use units::Nanos;
 
 use super::client::Client;
 use super::disk::DiskQueue;
 use super::files::Site;
+use super::listeners::Listeners;
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::planted::{Fault, strikes};
 use super::random::Random;
+use super::readiness::Readiness;
+use super::schedule::Schedule;
 use super::wire::{Link, SEGMENT_BYTES, Stop, Wire};
 use crate::poll::Ready;
 use crate::wake::Wake;
@@ -50,27 +52,11 @@ pub struct World {
     pub wires: Vec<Wire>,
     pub clients: Vec<Option<Client>>,
     pub disk: DiskQueue,
-    events: BTreeMap<(Nanos, u64), Event>,
-    numbered: u64,
-    /// Clients that wait at each listener to be accepted.
-    pub waiting: Vec<VecDeque<usize>>,
-    /// Under which the readiness of each listener is announced, while it is.
-    pub listening: Vec<Option<u64>>,
-    pub is_refusing: bool,
-    pub wake: Arc<Wake>,
-    pub wake_token: u64,
-    marked: VecDeque<usize>,
+    schedule: Schedule<Event>,
+    pub listeners: Listeners,
+    pub readiness: Readiness,
     uplink_free_at: Nanos,
-    /// Of all that happened.
-    pub trace: u64,
-    /// The first law that was broken.
-    pub broken: Option<String>,
-    /// Nothing will happen any more.
-    pub is_over: bool,
-    /// The server is to be told to stop.
-    pub is_stop_due: bool,
-    /// The client whose connection is shown on standard output (WEIR_SHOW).
-    shown: Option<usize>,
+    pub outcome: Outcome,
 }
 
 impl World {
@@ -83,20 +69,11 @@ impl World {
             wires: Vec::new(),
             clients: Vec::new(),
             disk,
-            events: BTreeMap::new(),
-            numbered: 0,
-            waiting: vec![VecDeque::new(); 2],
-            listening: vec![None; 2],
-            is_refusing: false,
-            wake,
-            wake_token: 0,
-            marked: VecDeque::new(),
+            schedule: Schedule::default(),
+            listeners: Listeners::default(),
+            readiness: Readiness::new(wake),
             uplink_free_at: Nanos::ZERO,
-            trace: 0,
-            broken: None,
-            is_over: false,
-            is_stop_due: false,
-            shown: super::number("WEIR_SHOW").map(|client| client as usize),
+            outcome: Outcome::new(),
         };
         for number in 0..world.plan.clients {
             let client = Client::new(&world.plan, &world.site, &mut world.random);
@@ -111,22 +88,21 @@ impl World {
     }
 
     pub fn schedule(&mut self, at: Nanos, event: Event) {
-        self.numbered += 1;
-        self.events.insert((at.max(self.now), self.numbered), event);
+        self.schedule.add(at.max(self.now), event);
     }
 
     pub fn note(&mut self, what: u64) {
-        self.trace = (self.trace ^ what).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        self.outcome.note(what);
     }
 
     pub fn show(&self, at: usize, what: impl FnOnce() -> String) {
-        if self.shown == Some(self.wires[at].client) {
+        if self.outcome.shown == Some(self.wires[at].client) {
             println!("{:.6} {}; {}", self.now.as_secs_f64(), what(), self.wires[at].describe());
         }
     }
 
     pub fn fail(&mut self, why: String) {
-        self.broken.get_or_insert(why);
+        self.outcome.fail(why);
     }
 
     pub fn are_clients_done(&self) -> bool {
@@ -140,8 +116,7 @@ impl World {
     }
 
     fn run_due(&mut self) {
-        while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let ((at, _), event) = entry.remove_entry();
+        while let Some((at, event)) = self.schedule.take(self.now) {
             let now = std::mem::replace(&mut self.now, at);
             self.on_event(event);
             self.now = now;
@@ -162,12 +137,11 @@ impl World {
         let until = timeout.map(|timeout| self.now + timeout);
         loop {
             self.collect(into);
-            if !into.is_empty() || self.broken.is_some() || until.is_some_and(|until| self.now >= until) {
+            if !into.is_empty() || self.outcome.broken.is_some() || until.is_some_and(|until| self.now >= until) {
                 break;
             }
-            let next = self.events.first_key_value().map(|((at, _), _)| *at);
-            let Some(at) = next.into_iter().chain(until).min() else {
-                self.is_over = true;
+            let Some(at) = self.schedule.next_at().into_iter().chain(until).min() else {
+                self.outcome.is_over = true;
                 return;
             };
             self.now = self.now.max(at);
@@ -180,17 +154,11 @@ impl World {
 
     fn collect(&mut self, into: &mut VecDeque<Ready>) {
         use rustix::event::epoll::EventFlags;
-        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if poll(&mut [PollFd::new(&*self.wake, PollFlags::IN)], Some(&AT_ONCE)) == Ok(1) {
-            into.push_back(Ready { token: self.wake_token, flags: EventFlags::IN });
-        }
-        for (listener, token) in self.listening.iter().enumerate() {
-            if let Some(token) = token.filter(|_| !self.waiting[listener].is_empty()) {
-                into.push_back(Ready { token, flags: EventFlags::IN });
-            }
-        }
+        let woken = self.readiness.is_woken().then_some(self.readiness.wake_token);
+        let ready = woken.into_iter().chain(self.listeners.ready());
+        into.extend(ready.map(|token| Ready { token, flags: EventFlags::IN }));
         while into.len() < EVENTS_MAX
-            && let Some(at) = self.marked.pop_front()
+            && let Some(at) = self.readiness.marked.pop_front()
         {
             let wire = &mut self.wires[at];
             wire.server.is_marked = false;
@@ -209,7 +177,7 @@ impl World {
     pub fn mark(&mut self, at: usize) {
         let server = &mut self.wires[at].server;
         if server.token.is_some() && !std::mem::replace(&mut server.is_marked, true) {
-            self.marked.push_back(at);
+            self.readiness.marked.push_back(at);
         }
     }
 
@@ -234,7 +202,7 @@ impl World {
             Event::UpRoom { wire } => self.pump_up(wire),
             Event::Disk { task } => self.disk.end(task),
             Event::Stop => {
-                self.is_stop_due = true;
+                self.outcome.is_stop_due = true;
                 self.stop(Stop::Begun);
                 self.schedule(self.now + STOP_TIMEOUT, Event::StopOver);
             }
@@ -255,10 +223,8 @@ impl World {
             SocketAddr::from(([198, 18, (client / 200) as u8, (client % 200) as u8 + 1], 10_000 + client as u16));
         self.wires.push(Wire::new(link, peer, client));
         let at = self.wires.len() - 1;
-        if self.is_refusing {
+        if !self.listeners.arrive(listener, at) {
             self.schedule(self.now + link.delay, Event::DownReset { wire: at });
-        } else {
-            self.waiting[listener].push_back(at);
         }
         self.act(client);
     }

@@ -33,7 +33,7 @@ use crate::files::{Content, Entry, OpenFile};
 pub use done::Done;
 #[cfg(test)]
 pub use jam::Jam;
-pub use pool::{Buffer, Lane, Pool};
+pub use pool::{BUFFERED_BYTES_MAX, Buffer, Lane, Pool};
 #[cfg(test)]
 pub use pool::{THREADS_PER_DEVICE_MAX, Taken};
 pub use probed::Probed;

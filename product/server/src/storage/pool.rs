@@ -28,7 +28,7 @@ pub const TASKS_WAITING_MAX: usize = 1 << 16;
 pub const LOOKUPS_WAITING_MAX: usize = 1024;
 /// One read. The kernel reads ahead about as much.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
-/// Bytes that were read and are not sent yet, over which a read is a page.
+/// Bytes that were read and are not sent yet, over which a read is a page, where memory does not call for less.
 pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
 const READ_BYTES_LEAST: u64 = 4 << 10;
 
@@ -48,6 +48,8 @@ pub struct Pool {
     state: Mutex<State>,
     wake: Condvar,
     buffered_bytes: Arc<AtomicU64>,
+    /// Over so many a read is a page.
+    buffered_bytes_max: u64,
     /// For the threads it starts.
     this: Weak<Pool>,
 }
@@ -87,10 +89,16 @@ pub struct Taken {
 
 impl Pool {
     pub fn new() -> Arc<Pool> {
+        Pool::bounded(BUFFERED_BYTES_MAX)
+    }
+
+    /// With this bound in place of [`BUFFERED_BYTES_MAX`].
+    pub fn bounded(buffered_bytes_max: u64) -> Arc<Pool> {
         Arc::new_cyclic(|this| Pool {
             state: Mutex::default(),
             wake: Condvar::new(),
             buffered_bytes: Arc::default(),
+            buffered_bytes_max,
             this: this.clone(),
         })
     }
@@ -133,7 +141,7 @@ impl Pool {
 
     /// A buffer for a read of `wanted_bytes` or less, within the bound.
     pub fn buffer(&self, wanted_bytes: u64) -> Buffer {
-        let is_full = self.buffered_bytes.load(Relaxed) >= BUFFERED_BYTES_MAX;
+        let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max;
         let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
         self.buffered_bytes.fetch_add(bytes, Relaxed);
         Buffer { bytes: Vec::new(), at: 0, reserved: bytes, buffered_bytes: Some(self.buffered_bytes.clone()) }
@@ -147,8 +155,8 @@ impl Pool {
 
     /// Without threads: somebody takes its tasks one by one.
     #[cfg(test)]
-    pub fn unthreaded() -> Arc<Pool> {
-        let pool = Pool::new();
+    pub fn unthreaded(buffered_bytes_max: u64) -> Arc<Pool> {
+        let pool = Pool::bounded(buffered_bytes_max);
         pool.state().threads = THREADS_MAX;
         pool
     }
@@ -295,7 +303,7 @@ impl Buffer {
     }
 
     /// One read of as much as was reserved; empty where the file ends.
-    pub(super) fn fill(&mut self, file: &File, offset: u64) -> io::Result<()> {
+    pub fn fill(&mut self, file: &File, offset: u64) -> io::Result<()> {
         let mut bytes = vec![0; self.reserved as usize];
         let read = loop {
             match file.read_at(&mut bytes, offset) {

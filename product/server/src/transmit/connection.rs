@@ -77,6 +77,11 @@ impl Load {
         self.single().into_iter().chain(several.into_iter().flatten())
     }
 
+    /// Bytes of the body of a response have come.
+    pub fn on_buffered(&mut self, job: JobId) {
+        self.framed_mut().into_iter().for_each(|framed| framed.on_buffered(job));
+    }
+
     /// The connection takes no more, of any response.
     pub fn wait(&self, scheduler: &mut Scheduler) {
         match self {

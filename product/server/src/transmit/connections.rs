@@ -143,13 +143,13 @@ impl<S: Socket> OpenConnections<S> {
         connection.load.waits_for_reader(scheduler) && connection.reader.slow_looks() >= looks
     }
 
-    /// What was made for a connection, or read for its only response, and has not left.
+    /// What was made for a connection, or has come for its responses, and has not left.
     pub fn unsent_bytes(&mut self, at: usize, sendings: &Sendings) -> usize {
         let connection = &mut self[at];
         let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
         let made_bytes = match &mut connection.load {
             Load::Single(job) => job.and_then(|job| sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes()),
-            Load::Framed(framed) => framed.memory_bytes(),
+            Load::Framed(framed) => framed.memory_bytes(sendings),
         };
         sealed_bytes + made_bytes
     }

@@ -31,6 +31,8 @@ pub(super) struct Framed {
     departing: Vec<Departure>,
     /// Responses whose windows are shut.
     shut: Vec<JobId>,
+    /// Responses that hold bytes of their bodies, or did when this was last asked.
+    buffering: Vec<JobId>,
     /// Responses on it.
     jobs: usize,
     /// Of what was made, what no response is charged for.
@@ -123,8 +125,8 @@ fn unread_bytes<S: Socket>(connection: &mut Connection<S>) -> u64 {
 
 impl Framed {
     pub fn new(engine: Engine, id: ConnectionId) -> Framed {
-        let (out, departing, shut) = (Vec::new(), Vec::new(), Vec::new());
-        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        let (out, departing, shut, buffering) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Framed { engine, id, out, departing, shut, buffering, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Takes what has come over HTTP/2, and makes answers.
@@ -202,9 +204,18 @@ impl Framed {
         None
     }
 
-    /// Of frames that wait, and of bodies of requests that do.
-    pub fn memory_bytes(&mut self) -> usize {
-        self.out.capacity() + self.engine.body_bytes()
+    /// Bytes of the body of a response have come.
+    pub fn on_buffered(&mut self, job: JobId) {
+        if !self.buffering.contains(&job) {
+            self.buffering.push(job);
+        }
+    }
+
+    /// Of frames that wait, of bodies of requests that do, and of what its responses hold.
+    pub fn memory_bytes(&mut self, sendings: &Sendings) -> usize {
+        let bytes_of = |job: &JobId| sendings.get(*job).map_or(0, |one| one.outgoing.memory_bytes());
+        self.buffering.retain(|job| bytes_of(job) > 0);
+        self.out.capacity() + self.engine.body_bytes() + self.buffering.iter().map(bytes_of).sum::<usize>()
     }
 
     /// All that it could send waits for its reader; beside that, so many responses wait for their producers.

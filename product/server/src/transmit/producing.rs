@@ -30,7 +30,12 @@ impl<S: Socket> Producer<'_, S> {
     pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
         let taken = self.pipe()?.push(bytes);
         match taken {
-            Some(_) => self.on_produced(now),
+            Some(_) => {
+                let at = self.transmitter.sendings[self.job].connection();
+                self.transmitter.reads.on_buffered(at);
+                self.transmitter.connections[at].load.on_buffered(self.job);
+                self.on_produced(now);
+            }
             None => self.transmitter.abort(now, self.job, TOO_MUCH),
         }
         taken

@@ -15,6 +15,8 @@ pub struct Reads {
     done: Vec<ReadDone>,
     /// Responses whose producers have room again.
     refills: Vec<JobId>,
+    /// Connections for whose responses bytes of bodies have come; some may have gone.
+    grown: Vec<usize>,
 }
 
 impl Default for Reads {
@@ -25,7 +27,7 @@ impl Default for Reads {
 
 impl Reads {
     pub fn from(storage: impl Storage + Send + 'static) -> Reads {
-        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new(), refills: Vec::new() }
+        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new(), refills: Vec::new(), grown: Vec::new() }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -39,6 +41,18 @@ impl Reads {
     /// Responses to which a producer may push again that was told to stop, since this was last asked.
     pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
         self.refills.drain(..)
+    }
+
+    /// A connection for whose responses bytes of bodies have come since it was last given here.
+    pub fn next_grown(&mut self) -> Option<usize> {
+        self.grown.pop()
+    }
+
+    /// Bytes of the body of a response have come.
+    pub(super) fn on_buffered(&mut self, at: usize) {
+        if self.grown.last() != Some(&at) {
+            self.grown.push(at);
+        }
     }
 
     /// The producer of a response has room again.
@@ -69,7 +83,12 @@ impl<S: Socket> Transmitter<S> {
         for read in done.drain(..) {
             let id = read.job;
             match self.sendings.get_mut(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => self.link.scheduler.on_wait_over(now, id, Why::Disk),
+                Some(Ok(())) => {
+                    let at = self.sendings[id].connection();
+                    self.reads.on_buffered(at);
+                    self.connections[at].load.on_buffered(id);
+                    self.link.scheduler.on_wait_over(now, id, Why::Disk);
+                }
                 Some(Err(failure)) => self.abort(now, id, failure),
                 None => {}
             }

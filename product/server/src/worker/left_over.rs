@@ -3,6 +3,7 @@
 use units::Nanos;
 
 use super::Worker;
+use super::held::Holding;
 use crate::net::Net;
 use crate::transmit::Notice;
 
@@ -26,6 +27,23 @@ impl<N: Net> Worker<N> {
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
         left.join(", ")
+    }
+
+    /// What each connection holds, counted anew.
+    pub fn counted(&mut self) -> Vec<(usize, Holding)> {
+        let Worker { conns, sender, proxy, .. } = self;
+        conns.iter().map(|(at, conn)| (at, conn.holds(sender.unsent_bytes(conn, proxy)))).collect()
+    }
+
+    pub fn describe_held(&mut self) -> String {
+        let counted = self.counted();
+        let transmitter = &self.sender.transmitter;
+        let each = counted.into_iter().map(|(at, counted)| {
+            let is_slow = transmitter.connections.is_slow(at, 0, transmitter.link.scheduler());
+            let conn = &self.conns[at];
+            format!("{counted:?} was {}, idle {}, slow {is_slow}", conn.holding.bytes(), conn.is_idle())
+        });
+        each.collect::<Vec<_>>().join("; ")
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {

@@ -33,6 +33,7 @@ impl<N: Net> Worker<N> {
         conn.exchange(id.stream).class = self.service.replies.class_of(conn, to.site, &request);
         self.send(id, reply);
         self.flush(at);
+        self.weigh(at);
         self.go_on(at);
     }
 }

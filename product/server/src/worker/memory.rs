@@ -4,7 +4,10 @@
 use std::thread;
 
 use super::Worker;
+use super::conn::Conn;
 use super::connections::Connections;
+use super::owner::slot_of;
+use super::proxy::Proxy;
 use super::sender::Sender;
 use crate::net::Net;
 use crate::sys;
@@ -18,14 +21,19 @@ impl<N: Net> Worker<N> {
     /// What a connection holds may be another now.
     pub(super) fn weigh(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };
-        let passed_bytes: usize = conn.exchanges.iter().map(|exchange| self.proxy.memory_bytes(exchange.owner)).sum();
-        let transmitter = &mut self.sender.transmitter;
-        let unsent_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
-        self.conns.weigh(at, || unsent_bytes + passed_bytes);
+        let unsent_bytes = self.sender.unsent_bytes(conn, &self.proxy);
+        self.conns.weigh(at, || unsent_bytes);
     }
 }
 
 impl<N: Net> Sender<N> {
+    /// Bytes that were made for a connection and not taken, and those that its transfers keep.
+    pub fn unsent_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
+        let passed_bytes: usize = conn.exchanges.iter().map(|exchange| proxy.memory_bytes(exchange.owner)).sum();
+        let transmitter = &mut self.transmitter;
+        transmitter.connections.unsent_bytes(slot_of(conn.owner), &transmitter.sendings) + passed_bytes
+    }
+
     /// Of these connections too.
     pub fn give_back_memory(&mut self, conns: &mut Connections) {
         conns.shrink();

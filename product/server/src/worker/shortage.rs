@@ -134,6 +134,9 @@ impl From<&Conn> for Stalled {
 impl<N: Net> Worker<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     pub(super) fn make_memory(&mut self) {
+        while let Some(at) = self.sender.transmitter.reads.next_grown() {
+            self.weigh(at);
+        }
         while self.service.admission.shortage.is_near(self.conns.held().bytes())
             && !self.timers.is_turn_over(self.net.now())
         {

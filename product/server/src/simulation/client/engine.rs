@@ -11,12 +11,14 @@ use units::Nanos;
 use super::super::files::Site;
 use super::super::random::Random;
 use super::super::wire::Stop;
+use super::attacker::Attacker;
 use super::http1::Http1;
 use super::http2::Http2;
 
 pub enum Engine {
     Http1(Http1),
     Http2(Http2),
+    Attacker(Attacker),
 }
 
 impl Engine {
@@ -24,6 +26,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => format!("HTTP/1.1, {}", http1.describe()),
             Engine::Http2(http2) => format!("HTTP/2, {}", http2.describe()),
+            Engine::Attacker(attacker) => attacker.describe(),
         }
     }
 
@@ -31,6 +34,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.is_done(),
             Engine::Http2(http2) => http2.is_done(),
+            Engine::Attacker(attacker) => attacker.is_done(),
         }
     }
 
@@ -38,6 +42,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.asked_count,
             Engine::Http2(http2) => http2.asked_count(),
+            Engine::Attacker(attacker) => attacker.asked_count,
         }
     }
 
@@ -45,6 +50,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.is_waiting(),
             Engine::Http2(http2) => http2.is_waiting(),
+            Engine::Attacker(_) => false,
         }
     }
 
@@ -52,6 +58,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.think_at(),
             Engine::Http2(http2) => http2.think_at(),
+            Engine::Attacker(attacker) => attacker.think_at(),
         }
     }
 
@@ -59,6 +66,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.note_written(bytes),
             Engine::Http2(http2) => http2.note_written(bytes),
+            Engine::Attacker(_) => {}
         }
     }
 
@@ -66,6 +74,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.say(now, into),
             Engine::Http2(http2) => http2.say(now, into, random),
+            Engine::Attacker(attacker) => attacker.say(now, into, random),
         }
     }
 
@@ -73,6 +82,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.receive(bytes, now, site),
             Engine::Http2(http2) => http2.receive(bytes, now, site),
+            Engine::Attacker(_) => Ok(0),
         }
     }
 
@@ -80,6 +90,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.judge_end(read_bytes, stop),
             Engine::Http2(http2) => http2.judge_end(read_bytes, stop),
+            Engine::Attacker(_) => Ok(()),
         }
     }
 
@@ -88,6 +99,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.expect_refusal(),
             Engine::Http2(http2) => http2.stop(),
+            Engine::Attacker(_) => {}
         }
     }
 
@@ -95,6 +107,8 @@ impl Engine {
         match self {
             Engine::Http1(_) => b"http/1.1",
             Engine::Http2(_) => b"h2",
+            Engine::Attacker(attacker) if attacker.speaks_http2() => b"h2",
+            Engine::Attacker(_) => b"http/1.1",
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Http2 {
     pings: u64,
     /// The last stream that the server answers, once it has said so.
     last: Option<u32>,
-    /// The disk fails at times, and a response with it.
+    /// The disk fails at times or memory is short, and a response ends with that.
     may_be_cut: bool,
     /// Responses that have ended since they were counted.
     ended: u64,

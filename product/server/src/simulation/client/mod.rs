@@ -1,5 +1,6 @@
 //! Clients, each a function of bytes and time with habits of its own. A client knows what it has asked for, and that what comes is right.
 
+mod attacker;
 mod engine;
 mod http1;
 mod http2;
@@ -13,6 +14,7 @@ use super::files::Site;
 use super::plan::Plan;
 use super::random::Random;
 use super::wire::Wire;
+use attacker::Attacker;
 use engine::{Engine, Tls};
 use http1::Http1;
 use http2::{Habits, Http2};
@@ -39,6 +41,8 @@ enum Leaving {
     HalfAsked,
     /// It reads no more after so many bytes, and waits for the server to give it up.
     DeafAfter(u64),
+    /// It asks for too much, and leaves with a reset.
+    AfterAttack,
 }
 
 pub struct Client {
@@ -61,8 +65,22 @@ pub struct Client {
     progress_at: Nanos,
     patience: Nanos,
     has_reset: bool,
-    /// Whether the server may end the connection behind a failure of its disk.
+    /// Whether the server may end the connection: behind a failure of its disk, or for want of memory.
     may_be_cut: bool,
+}
+
+impl Leaving {
+    /// After so many bytes, where it is one that does so.
+    fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
+        match random.below(12) {
+            0 if plan.has_strange_clients => Leaving::After(after),
+            1 if plan.has_strange_clients => Leaving::ResetAfter(after),
+            2 if plan.has_strange_clients => Leaving::HalfAsked,
+            3 if plan.has_strange_clients => Leaving::DeafAfter(after),
+            4..8 if plan.has_attackers => Leaving::AfterAttack,
+            _ => Leaving::WhenDone,
+        }
+    }
 }
 
 impl Client {
@@ -71,18 +89,14 @@ impl Client {
         let requests: Vec<Request> = (0..asked).map(|_| Request::of(site, random)).collect();
         let bytes: u64 = requests.iter().map(|request| request.body_bytes(site) as u64).sum();
         let after = random.below(bytes + 1_000);
-        let leaving = match random.below(12) {
-            0 if plan.has_strange_clients => Leaving::After(after),
-            1 if plan.has_strange_clients => Leaving::ResetAfter(after),
-            2 if plan.has_strange_clients => Leaving::HalfAsked,
-            3 if plan.has_strange_clients => Leaving::DeafAfter(after),
-            _ => Leaving::WhenDone,
-        };
+        let leaving = Leaving::of(plan, after, random);
         let depth = if leaving == Leaving::HalfAsked { 1 } else { random.one_of(&[1, 1, 2, 12]) };
         let think = random.one_of(&[Nanos::ZERO, Nanos::from_millis(50), Nanos::from_secs(20)]);
         let reads = if random.once_in(4) { Some(random.between(5_000, 100_000) as usize) } else { None };
-        let engine = if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
-            Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.has_disk_errors))
+        let engine = if leaving == Leaving::AfterAttack {
+            Engine::Attacker(Attacker::new(site.count(), random))
+        } else if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
+            Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.may_cut()))
         } else {
             Engine::Http1(Http1::new(requests, depth, think))
         };
@@ -103,7 +117,7 @@ impl Client {
             progress_at: Nanos::ZERO,
             patience: plan.patience(),
             has_reset: false,
-            may_be_cut: plan.has_disk_errors,
+            may_be_cut: plan.may_cut(),
         }
     }
 
@@ -232,6 +246,10 @@ impl Client {
                 leaves
             }
             Leaving::HalfAsked | Leaving::DeafAfter(_) => self.engine.is_done() && self.unsent.is_empty(),
+            Leaving::AfterAttack => {
+                self.has_reset = self.engine.is_done();
+                self.has_reset
+            }
         };
         if leaves {
             self.is_done = true;

@@ -1,0 +1,147 @@
+//! A client that wants to cost the server much: what it is sent is nothing to it.
+
+use mux::testing::{PING, RST_STREAM, SETTINGS, frame, hello, request, wide};
+use units::Nanos;
+
+use super::super::random::Random;
+
+/// Whatever it does, it leaves after so many steps.
+const STEPS_MAX: u32 = 60;
+/// And after this time.
+const ATTACKS_FOR: Nanos = Nanos::from_secs(150);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attack {
+    /// The head of a request, a byte at a time.
+    SlowHead,
+    /// The body of one.
+    SlowBody,
+    /// Streams that are reset at once.
+    RapidReset,
+    /// A window that is shut, and as many streams as there may be.
+    ShutWindow,
+    Settings,
+    Pings,
+    /// More streams than there may be.
+    ManyStreams,
+    /// A part of a frame of headers, a byte at a time.
+    SlowFrame,
+}
+
+const ATTACKS: [Attack; 8] = [
+    Attack::SlowHead,
+    Attack::SlowBody,
+    Attack::RapidReset,
+    Attack::ShutWindow,
+    Attack::Settings,
+    Attack::Pings,
+    Attack::ManyStreams,
+    Attack::SlowFrame,
+];
+
+#[derive(Debug)]
+pub struct Attacker {
+    attack: Attack,
+    steps: u32,
+    /// Of the next step, once it has begun.
+    next_at: Nanos,
+    leaves_at: Nanos,
+    /// The next stream.
+    stream: u32,
+    path: String,
+    pub asked_count: u64,
+}
+
+impl Attacker {
+    pub fn new(files: usize, random: &mut Random) -> Attacker {
+        Attacker {
+            attack: random.one_of(&ATTACKS),
+            steps: 0,
+            next_at: Nanos::ZERO,
+            leaves_at: Nanos::MAX,
+            stream: 1,
+            path: format!("/f{}", random.below(files as u64)),
+            asked_count: 0,
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        format!("{self:?}")
+    }
+
+    pub fn speaks_http2(&self) -> bool {
+        !matches!(self.attack, Attack::SlowHead | Attack::SlowBody)
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.steps >= STEPS_MAX
+    }
+
+    pub fn think_at(&self) -> Option<Nanos> {
+        (!self.is_done()).then_some(self.next_at)
+    }
+
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, random: &mut Random) {
+        if now < self.next_at || self.is_done() {
+            return;
+        }
+        if self.steps == 0 {
+            self.leaves_at = now + ATTACKS_FOR;
+            self.begin(into);
+        } else {
+            self.go_on(into);
+        }
+        self.steps = if now >= self.leaves_at { STEPS_MAX } else { self.steps + 1 };
+        self.next_at = now + self.pause(random);
+    }
+
+    fn pause(&self, random: &mut Random) -> Nanos {
+        match self.attack {
+            Attack::SlowHead | Attack::SlowBody | Attack::ShutWindow | Attack::SlowFrame => {
+                random.micros(1, 10_000_000)
+            }
+            _ => random.micros(1, 50_000),
+        }
+    }
+
+    fn begin(&mut self, into: &mut Vec<u8>) {
+        match self.attack {
+            Attack::SlowHead => into.extend(b"GET /"),
+            Attack::SlowBody => {
+                let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", self.path);
+                into.extend(head.as_bytes());
+            }
+            Attack::ShutWindow => {
+                into.extend(hello());
+                into.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+                (0..mux::STREAMS_MAX).for_each(|_| self.ask(into));
+            }
+            _ => into.extend([hello(), wide()].concat()),
+        }
+        self.asked_count += u64::from(!self.speaks_http2());
+    }
+
+    fn go_on(&mut self, into: &mut Vec<u8>) {
+        match self.attack {
+            Attack::SlowHead | Attack::SlowBody => into.push(b'a'),
+            Attack::SlowFrame => {
+                into.push([0, 0, 100, 1, 5, 0, 0, 0, 1].get(self.steps as usize - 1).map_or(0, |byte| *byte))
+            }
+            Attack::RapidReset => (0..20).for_each(|_| {
+                let stream = self.stream;
+                self.ask(into);
+                into.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+            }),
+            Attack::ShutWindow => into.extend(frame(PING, 0, 0, &[7; 8])),
+            Attack::Settings => into.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0]).repeat(50)),
+            Attack::Pings => into.extend(frame(PING, 0, 0, &[7; 8]).repeat(50)),
+            Attack::ManyStreams => (0..30).for_each(|_| self.ask(into)),
+        }
+    }
+
+    fn ask(&mut self, into: &mut Vec<u8>) {
+        into.extend(request(self.stream, &self.path, &[]));
+        self.stream += 2;
+        self.asked_count += 1;
+    }
+}

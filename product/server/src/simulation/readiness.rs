@@ -1,0 +1,26 @@
+//! What the server is told of: that it was woken, and connections whose readiness changed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::wake::Wake;
+
+pub struct Readiness {
+    wake: Arc<Wake>,
+    /// Under which it is announced that it was woken.
+    pub wake_token: u64,
+    pub marked: VecDeque<usize>,
+}
+
+impl Readiness {
+    pub fn new(wake: Arc<Wake>) -> Readiness {
+        Readiness { wake, wake_token: 0, marked: VecDeque::new() }
+    }
+
+    pub fn is_woken(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&*self.wake, PollFlags::IN)], Some(&AT_ONCE)) == Ok(1)
+    }
+}

@@ -1,0 +1,51 @@
+//! What is to happen, each at an instant and with a number, so that the order is the seed's alone.
+
+use std::collections::BTreeMap;
+
+use units::Nanos;
+
+#[derive(Debug)]
+pub struct Schedule<E> {
+    events: BTreeMap<(Nanos, u64), E>,
+    numbered: u64,
+}
+
+impl<E> Default for Schedule<E> {
+    fn default() -> Schedule<E> {
+        Schedule { events: BTreeMap::new(), numbered: 0 }
+    }
+}
+
+impl<E> Schedule<E> {
+    pub fn add(&mut self, at: Nanos, event: E) {
+        self.numbered += 1;
+        self.events.insert((at, self.numbered), event);
+    }
+
+    pub fn next_at(&self) -> Option<Nanos> {
+        self.events.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The next, if its instant has come.
+    pub fn take(&mut self, now: Nanos) -> Option<(Nanos, E)> {
+        let entry = self.events.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let ((at, _), event) = entry.remove_entry();
+        Some((at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_their_instants_and_then_as_they_were_added() {
+        let mut schedule = Schedule::default();
+        for (at, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (2, 'b')] {
+            schedule.add(Nanos(at), event);
+        }
+        assert_eq!((schedule.next_at(), schedule.take(Nanos(0))), (Some(Nanos(1)), None));
+        let taken: String = std::iter::from_fn(|| schedule.take(Nanos(5))).map(|(_, event)| event).collect();
+        assert_eq!((&taken[..], schedule.next_at()), ("abcd", None));
+    }
+}
