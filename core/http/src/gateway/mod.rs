@@ -3,6 +3,7 @@
 //! A request gets here only if it has one reading, and is written anew so that the upstream has no other: what frames the message and what
 //! is true of one connection alone is ours, and a name that an upstream could take for another name is left out.
 
+mod claimed;
 mod forwarded;
 pub(crate) mod hop;
 
@@ -10,6 +11,7 @@ use core::net::IpAddr;
 
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
+pub use claimed::{Claimed, claimed};
 use hop::{Hop, is_any};
 
 /// What an intermediary adds to a request: facts of the client's connection and of the route.
