@@ -53,7 +53,9 @@ fn the_rightmost_address_that_is_not_a_proxys_is_the_clients() {
 
 #[test]
 fn what_is_no_address_is_told_and_ends_the_list() {
-    for wrong in ["x", "192.0.2", "192.0.2.1:", "192.0.2.1:a b", "[2001:db8::1", "[192.0.2.1]x", "1.2.3.4.5", "a.example"] {
+    for wrong in
+        ["x", "192.0.2", "192.0.2.1:", "192.0.2.1:a b", "[2001:db8::1", "[192.0.2.1]x", "1.2.3.4.5", "a.example"]
+    {
         let (client, _, told) = of(&format!("X-Forwarded-For: 192.0.2.7, {wrong}, 10.0.0.1"));
         assert_eq!((client.as_deref(), told.as_deref()), (Some("10.0.0.1"), Some(wrong)));
     }

@@ -1,12 +1,13 @@
-//! Networks of clients.
+//! Networks of clients and proxies.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use crate::form::{FromText, Wrong};
 use crate::keys::Form;
 
-/// The addresses that begin with the same bits.
+/// The addresses that begin with the same bits; one alone where that is all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -21,8 +22,25 @@ impl Network {
         client_width == width && masked(client, width, self.length) == network
     }
 
+    /// All addresses of its family.
+    pub fn is_all(&self) -> bool {
+        self.length == 0
+    }
+
     pub fn covers(&self, other: &Network) -> bool {
         self.length <= other.length && self.contains(other.address)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        Network::from_text(text).map_err(|wrong| match wrong {
+            Wrong::Form => format!("expected {}", Form::Network.expected()),
+            Wrong::Expected(expected) => format!("expected {expected}"),
+            Wrong::Said(said) => said,
+        })
     }
 }
 
@@ -30,12 +48,10 @@ impl FromText for Network {
     const FORM: Form = Form::Network;
 
     fn from_text(text: &str) -> Result<Network, Wrong> {
-        let read = |text: &str| {
-            let (address, length) = text.split_once('/')?;
-            Some((address.parse::<IpAddr>().ok()?, length.parse::<u32>().ok()?))
-        };
-        let (address, length) = read(text).ok_or(Wrong::Form)?;
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().map_err(|_| Wrong::Form)?;
         let (given, width) = bits(address);
+        let length = length.map_or(Ok(width), str::parse).map_err(|_| Wrong::Form)?;
         if length > width {
             return Err(Wrong::Expected(format!("a length of {width} at most")));
         }
@@ -91,6 +107,8 @@ mod tests {
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
             ("10.0.0.0/8", "::ffff:10.1.2.3", "::a00:1"),
             ("192.0.2.1/32", "192.0.2.1", "192.0.2.2"),
+            ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+            ("::1", "::1", "::2"),
             ("0.0.0.0/0", "255.255.255.255", "::1"),
             ("::/0", "2001:db8::1", "1.2.3.4"),
             ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::"),
@@ -114,7 +132,7 @@ mod tests {
         assert_eq!(Network::from_text("10.0.0.0/33"), Err(Wrong::Expected("a length of 32 at most".into())));
         assert!(matches!(Network::from_text("::ffff:10.0.0.0/104"), Err(Wrong::Expected(_))));
         assert!(
-            ["", "10.0.0.0", "10/8", "a/8", "::/x", "::/-1"]
+            ["", "10.0.0", "10.0.0.0/", "10/8", "a/8", "::/x", "::/-1"]
                 .iter()
                 .all(|wrong| Network::from_text(wrong) == Err(Wrong::Form))
         );

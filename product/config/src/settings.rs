@@ -8,6 +8,7 @@ use sched::policy::{ClientShareSpec, PolicySpec};
 use units::Rate;
 
 use crate::form::{LogFormat, Name, Shaping, Size, SlotSharing};
+use crate::network::Network;
 use crate::place::{Place, Placed};
 use crate::section::{Held, Section};
 use crate::uplink_rate::UplinkRate;
@@ -49,6 +50,8 @@ pub struct Process {
     pub slots: Option<u32>,
     pub backlog: u16,
     pub access_log: Option<AccessLog>,
+    /// Peers that are believed what they say of their clients.
+    pub trusted_proxies: Vec<Network>,
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
@@ -171,10 +174,20 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         slots: slots.and_then(|slots| slots.try_into().ok()),
         backlog: backlog?.try_into().ok()?,
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
+        trusted_proxies: trusted_proxies(server),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
         sandbox: server.flag("sandbox"),
     })
+}
+
+fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {
+    let networks = server.texts::<Network>("trusted_proxies");
+    for all in networks.iter().filter(|network| network.value.is_all()) {
+        let said = format!("server.trusted_proxies `{}`: each client can say that it is another", all.value);
+        server.book.note(all.at, said);
+    }
+    networks.into_iter().map(|network| network.value).collect()
 }
 
 impl Uplink {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use units::{Nanos, Rate};
 
 use crate::classes::ClassesConfig;
-use crate::clients::{ClientLimits, ClientPrefix, ClientWeights};
+use crate::clients::{ClientLimits, ClientPrefix, ClientWeights, TrustedProxies};
 use crate::kept::Keeper;
 use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
@@ -83,6 +83,8 @@ pub struct Limits {
     pub client_prefix: ClientPrefix,
     /// For how many clients one counts where they share the link.
     pub client_weights: ClientWeights,
+    /// Peers that are believed what they say of their clients.
+    pub trusted_proxies: TrustedProxies,
     /// Connections of one client; 0 is no limit, `None` the share that [`Limits::clients`] gives.
     pub client_connections_max: Option<u32>,
     /// Requests of one client; 0 is no limit.
@@ -136,6 +138,7 @@ impl Default for Limits {
             holds_places: false,
             client_prefix: ClientPrefix::default(),
             client_weights: ClientWeights::default(),
+            trusted_proxies: TrustedProxies::default(),
             client_connections_max: None,
             client_requests_per_s_max: 0,
             client_rate_max: None,

@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
-use config::UplinkRate;
+use config::{Network, UplinkRate};
 use server::logging::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, WORKERS_MAX, files, logging,
+    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, TrustedProxies, WORKERS_MAX, files,
+    logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -164,6 +165,10 @@ pub struct Flags {
     /// Leading bits of an IPv4 and of an IPv6 address that are of one client
     #[arg(hide_short_help = true, long, value_name = "V4,V6", default_value = "32,56", help_heading = LIMITS)]
     client_prefix: ClientPrefix,
+    /// Proxy in front, whose X-Forwarded-For or Forwarded tells the client, by address or
+    /// network, for example 10.0.0.0/8; repeatable [default: none]
+    #[arg(hide_short_help = true, long = "trusted-proxy", value_name = "NETWORK", verbatim_doc_comment)]
+    trusted_proxies: Vec<Network>,
     /// Most connections that wait to be accepted, per event loop;
     /// the kernel lowers it to net.core.somaxconn
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
@@ -443,6 +448,7 @@ fn limits(flags: &Flags) -> Limits {
         holds_places: flags.slots.is_some(),
         client_prefix: flags.client_prefix,
         client_weights: ClientWeights::new(flags.client_weights.clone()),
+        trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
         memory: MemoryLimit::new(flags.memory),

@@ -80,7 +80,8 @@ fn address(node: &[u8]) -> Option<IpAddr> {
         None if text.matches(':').count() == 1 => text.split_at(text.find(':')?),
         None => (text, ""),
     };
-    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_port =
+        |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let is_right = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
     host.parse::<IpAddr>().ok().filter(|_| is_right).map(|address| address.to_canonical())
 }

@@ -157,7 +157,9 @@ impl Form {
             Form::ClientShare => "on, off, strict, or the allowance as a size, for example 20MB",
             Form::Name => "a name of up to 64 letters, digits, `.`, `-` and `_`",
             Form::SiteName => "the name of a site or one of its hosts",
-            Form::Network => "an address with the length of its network, for example 10.0.0.0/8 or 2001:db8::/32",
+            Form::Network => {
+                "an address, or a network with its length, for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"
+            }
             Form::Field => {
                 "the name of a header field, a colon and its value, where `*` is any text, for example X-Tier: gold"
             }

@@ -84,6 +84,13 @@ pub static KEYS: &[Key] = &[
         r#""json""#,
     ),
     key(
+        "server.trusted_proxies",
+        Kind::Texts(Form::Network),
+        Absent("none"),
+        "Proxies in front, whose X-Forwarded-For or Forwarded tells the client: for the logs, the shares, the classes and upstreams.",
+        r#"["127.0.0.1", "10.0.0.0/8"]"#,
+    ),
+    key(
         "server.user",
         text(Form::Name),
         Absent("the one that started weir"),

@@ -11,6 +11,7 @@ mod idle;
 mod prefix;
 mod refusals;
 mod table;
+mod trusted;
 mod weights;
 
 use std::net::IpAddr;
@@ -26,6 +27,7 @@ use refusals::{Kind, Refusals};
 use table::Table;
 
 use crate::transmit::ClientRate;
+pub use trusted::TrustedProxies;
 pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
 
 /// What one client may have.
@@ -86,9 +88,16 @@ impl Clients {
         if self.limits.connections_max > 0 && entry.connections >= self.limits.connections_max {
             return Err(state.refuse(Kind::Connections, index, 0, now, &self.limits));
         }
-        let generation = entry.generation;
-        state.table.connect(index);
-        Ok(Client { index, generation })
+        Ok(state.connect(index))
+    }
+
+    /// A connection of a proxy, which brings many clients, or a request of a client behind one: neither is bounded by the connections that one
+    /// client may have. [`Clients::leave`] ends it.
+    pub fn enter_unbounded(&self, address: IpAddr, now: Nanos) -> Client {
+        let prefix = self.limits.prefix.of(address);
+        let mut state = self.state();
+        let index = state.table.find_or_insert(prefix, now);
+        state.connect(index)
     }
 
     /// Whether the client of this address has half of the connections that it may have.
@@ -175,6 +184,11 @@ impl ClientRate for Clients {
 }
 
 impl State {
+    fn connect(&mut self, index: u32) -> Client {
+        self.table.connect(index);
+        Client { index, generation: self.table.entry(index).generation }
+    }
+
     fn add_bytes(&mut self, index: u32, bytes: u64, now: Nanos, limits: &ClientLimits) {
         let entry = self.table.entry(index);
         entry.advance(now, limits.requests_per_s_max);

@@ -14,7 +14,7 @@ use crate::threads::Threads;
 
 fn entry(target: &[u8]) -> Entry<'_> {
     Entry {
-        remote: "198.18.0.7:4711".parse().unwrap(),
+        remote: "198.18.0.7".parse().unwrap(),
         request: Requested { method: b"GET", target, version: (1, 1), referer: None, user_agent: None },
         status: 200,
         sizes: Sizes { size: 0, head: 0, body: 0 },

@@ -27,6 +27,8 @@ pub struct Opening<S> {
 /// A response to be sent.
 pub struct Dispatch {
     pub outgoing: Outgoing,
+    /// Whose it is, by the index of an account; `None`: the connection's.
+    pub client: Option<u32>,
     /// Of the customer or folder, for policies with classes.
     pub class: u16,
     /// The number of its stream on the connection, 0 where that has one response at a time.
@@ -38,7 +40,12 @@ pub struct Dispatch {
 impl Dispatch {
     /// On a connection that has one response at a time.
     pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
-        Dispatch { outgoing, class, stream: 0, precedence: Precedence::default() }
+        Dispatch { outgoing, class, client: None, stream: 0, precedence: Precedence::default() }
+    }
+
+    /// The same for this client.
+    pub fn of(self, client: u32) -> Dispatch {
+        Dispatch { client: Some(client), ..self }
     }
 }
 
@@ -102,12 +109,13 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn admit(&mut self, now: Nanos, at: usize, dispatch: Dispatch, sent_bytes: u64) -> Option<JobId> {
-        let Dispatch { outgoing, class, stream, precedence } = dispatch;
+        let Dispatch { outgoing, class, client, stream, precedence } = dispatch;
         let connection = &mut self.connections[at];
         let path =
             if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
-        let arrival = Arrival { size, framing: connection.framing(), class, client: connection.client, path };
+        let client = client.unwrap_or(connection.client);
+        let arrival = Arrival { size, framing: connection.framing(), class, client, path };
         let id = match &mut connection.load {
             Load::Single(Some(_)) => return None,
             Load::Single(job) => {
@@ -133,7 +141,7 @@ impl<S: Socket> Transmitter<S> {
         let Dispatch { mut outgoing, .. } = dispatch;
         let connection = &mut self.connections[at];
         let (sent, _) = connection.write(0, &mut outgoing, self.reads.storage(), Room::unpaced(bytes_max));
-        self.limit.spend(connection.client, sent.carried_bytes, now);
+        self.limit.spend(dispatch.client.unwrap_or(connection.client), sent.carried_bytes, now);
         let is_left = !outgoing.is_done();
         let direct = match sent.failure {
             None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {

@@ -2,7 +2,7 @@
 //! says it has sent on each connection, and where we pace blind what is acknowledged.
 
 use sched::line::{Bounds, Change, Look, Status as LineStatus};
-use sched::{Correction, Presence, Reading, Scheduler};
+use sched::{Correction, JobId, Presence, Reading, Scheduler};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
@@ -58,6 +58,11 @@ impl Link {
     /// To tell it of clients, classes and wishes; it is asked for grants here alone.
     pub fn scheduler_mut(&mut self) -> &mut Scheduler {
         &mut self.scheduler
+    }
+
+    /// The client of a job, by the index of its account.
+    pub(super) fn client_of(&self, job: JobId) -> u32 {
+        self.scheduler.jobs().get(job).map_or(0, |job| job.client)
     }
 
     /// What an operator should know, since this was last called.

@@ -156,7 +156,7 @@ impl<S: Socket> Transmitter<S> {
         let (stream, mut outgoing) = (sending.stream, std::mem::take(&mut sending.outgoing));
         let connection = &mut self.connections[at];
         let (sent, frames_bytes) = connection.write(stream, &mut outgoing, self.reads.storage(), room);
-        self.limit.spend(connection.client, sent.carried_bytes, now);
+        self.limit.spend(self.link.client_of(id), sent.carried_bytes, now);
         let sending = &mut self.sendings[id];
         sending.outgoing = outgoing;
         sending.on_sent(now, &sent);
@@ -173,7 +173,8 @@ impl<S: Socket> Transmitter<S> {
             _ if progress.is_departed() && self.connections[at].load.framed().is_some() => self.depart(now, id, None),
             Some(Failure::Blocked) => self.connections[at].on_full(&mut self.link.scheduler),
             Some(Failure::Absent) => {
-                let begun = self.reads.begin(&self.sendings[id], self.connections[at].client, &mut self.link.scheduler);
+                let client = self.link.client_of(id);
+                let begun = self.reads.begin(&self.sendings[id], client, &mut self.link.scheduler);
                 begun.err().into_iter().for_each(|failure| self.abort(now, id, failure));
             }
             Some(Failure::Pending) => self.link.scheduler.on_wait(id, Why::Source),
@@ -214,7 +215,8 @@ impl<S: Socket> Transmitter<S> {
             return false;
         }
         let connection = &mut self.connections[at];
-        if self.limit.holds(&mut self.link.scheduler, id, connection.client, now) {
+        let client = self.link.client_of(id);
+        if self.limit.holds(&mut self.link.scheduler, id, client, now) {
             return false;
         }
         if let Some(marker) = &self.marker {

@@ -11,7 +11,7 @@ use super::connections::Connections;
 use super::held::Held;
 use super::idle::Idle;
 use super::shortage::Shortage;
-use crate::clients::{Busy, ClientWeights, Clients, Column, Refusal};
+use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
 use crate::config::Limits;
 use crate::places::Places;
 
@@ -21,6 +21,8 @@ pub struct Admission {
     places: Arc<Places>,
     clients: Arc<Clients>,
     weights: ClientWeights,
+    /// Their connections bring many clients, and are as many as they need.
+    pub(super) trusted_proxies: TrustedProxies,
     /// No connection gives way.
     holds_places: bool,
     known: KnownClients,
@@ -63,6 +65,7 @@ impl Admission {
             places,
             clients,
             weights: limits.client_weights.clone(),
+            trusted_proxies: limits.trusted_proxies.clone(),
             holds_places: limits.holds_places,
             known: KnownClients::default(),
             idle: Idle::default(),
@@ -124,11 +127,11 @@ impl Admission {
     /// The client of a newcomer that has a place. It has as many connections as it may: its place is given back, and there is a line if
     /// one is due.
     pub(super) fn enter(&mut self, now: Nanos, address: IpAddr) -> Result<Admitted, Option<String>> {
+        if self.trusted_proxies.contain(address) {
+            return Ok(self.enter_account(now, address));
+        }
         match self.clients.enter(address, now) {
-            Ok(client) => {
-                let weight = self.known.is_new(client).then(|| self.weights.of(address));
-                Ok(Admitted { client: client.index, weight })
-            }
+            Ok(client) => Ok(self.admitted(client, address)),
             Err(refusal) => {
                 self.places.give_back();
                 Err(refusal.notice)
@@ -136,11 +139,27 @@ impl Admission {
         }
     }
 
+    /// The account of a client that has no place of its own, since a proxy brings it.
+    pub(super) fn enter_account(&mut self, now: Nanos, address: IpAddr) -> Admitted {
+        let client = self.clients.enter_unbounded(address, now);
+        self.admitted(client, address)
+    }
+
+    fn admitted(&mut self, client: Client, address: IpAddr) -> Admitted {
+        let weight = self.known.is_new(client).then(|| self.weights.of(address));
+        Admitted { client: client.index, weight }
+    }
+
     /// A connection has ended. Behind a client's last one the index may be another's.
     pub(super) fn leave(&mut self, now: Nanos, client: u32) {
+        self.leave_account(now, client);
+        self.places.give_back();
+    }
+
+    /// The same of [`Admission::enter_account`].
+    pub(super) fn leave_account(&mut self, now: Nanos, client: u32) {
         let bytes = self.known.take_bytes(client);
         self.clients.leave(client, bytes, now);
-        self.places.give_back();
     }
 
     /// Workers that share the places.

@@ -1,13 +1,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
-use http::HttpDate;
+use http::gateway::claimed;
+use http::{HttpDate, Request};
 use sched::JobId;
 use units::Nanos;
 
 use super::accept::SEGMENT_BYTES_MIN;
 use super::exchange::{Exchange, Exchanges, Task};
 use super::held::Holding;
+use super::origin::{Origin, Origins};
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::later;
 use crate::config::Limits;
@@ -37,18 +39,33 @@ pub struct Conn {
     pub port: u16,
     /// The index of its client's account.
     pub client: u32,
+    /// Where the peer is a trusted proxy: whose requests it has passed on.
+    pub origins: Option<Box<Origins>>,
     /// Its name in events and among jobs.
     pub owner: u64,
     /// The UDP port at which its client could speak HTTP/3.
     pub http3_port: Option<NonZeroU16>,
     /// A response was sent on it before.
     pub has_answered: bool,
-    /// Segments are held back until they are full.
-    pub is_corked: bool,
     pub input: Input,
     pub channel: Channel,
     /// What was last counted of its memory.
     pub holding: Holding,
+}
+
+/// Whether requests of a connection come over TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct Security {
+    is_secure: bool,
+    /// A proxy tells how they came to it.
+    is_trusted: bool,
+}
+
+impl Security {
+    pub fn of(self, request: &Request) -> bool {
+        let told = self.is_trusted.then(|| claimed(request, |_| true).is_secure).flatten();
+        told.unwrap_or(self.is_secure)
+    }
 }
 
 /// What is to be read of a connection.
@@ -76,6 +93,8 @@ pub struct Channel {
     pub is_handshaking: bool,
     /// A flight of its handshake is a job, and nothing is read meanwhile: no request can have come.
     pub is_in_flight: bool,
+    /// Segments are held back until they are full.
+    pub is_corked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +107,7 @@ pub enum ChannelKind {
 
 impl Channel {
     pub fn new(kind: ChannelKind) -> Channel {
-        Channel { kind, is_handshaking: kind != ChannelKind::Tcp, is_in_flight: false }
+        Channel { kind, is_handshaking: kind != ChannelKind::Tcp, is_in_flight: false, is_corked: false }
     }
 
     pub fn is_tls(&self) -> bool {
@@ -140,10 +159,10 @@ impl Conn {
             address: peer.ip(),
             port: peer.port(),
             client,
+            origins: limits.trusted_proxies.contain(peer.ip()).then(Box::default),
             owner,
             http3_port: None,
             has_answered: false,
-            is_corked: false,
             input: Input::default(),
             channel: Channel::new(ChannelKind::Tcp),
             holding: Holding::default(),
@@ -160,6 +179,34 @@ impl Conn {
 
     pub fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
+    }
+
+    /// The client of the request on this stream: the peer, or whom that passed it on for.
+    pub fn client_of(&self, stream: u32) -> u32 {
+        self.origin(stream).map_or(self.client, |origin| origin.client)
+    }
+
+    /// Its address.
+    pub fn address_of(&self, stream: u32) -> IpAddr {
+        self.origin(stream).map_or(self.address, |origin| origin.address)
+    }
+
+    fn origin(&self, stream: u32) -> Option<Origin> {
+        self.origins.as_ref()?.of(stream)
+    }
+
+    /// The peer is a proxy that is believed what it says of its clients.
+    pub fn is_trusted(&self) -> bool {
+        self.origins.is_some()
+    }
+
+    /// Whether the client of this request came over TLS, to us or to the proxy that passed it on.
+    pub fn is_secure(&self, request: &Request) -> bool {
+        self.security().of(request)
+    }
+
+    pub fn security(&self) -> Security {
+        Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
     }
 
     /// The version that its client speaks, major and minor: from 2 on there is no minor one.

@@ -22,10 +22,12 @@ pub(super) enum Kind {
     Unreadable,
     /// Requests that upstreams do not answer.
     Upstream,
+    /// Fields of trusted proxies that tell no address.
+    Forwarded,
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 8] = [
+const BEGINNINGS: [(Kind, &str); 9] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -34,6 +36,7 @@ const BEGINNINGS: [(Kind, &str); 8] = [
     (Kind::Stalled, "response cut:"),
     (Kind::Unreadable, "cannot read"),
     (Kind::Upstream, "no response from upstream"),
+    (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
 ];
 
 #[derive(Debug, Default)]

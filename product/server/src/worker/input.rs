@@ -95,8 +95,8 @@ impl<N: Net> Worker<N> {
                 conn.input.is_cut = true;
                 break;
             }
-            let (replies, is_secure) = (&self.service.replies, conn.channel.is_secure());
-            let is_wanted = |request: &Request| replies.is_passed_on(request, is_secure);
+            let (replies, security) = (&self.service.replies, conn.security());
+            let is_wanted = |request: &Request| replies.is_passed_on(request, security.of(request));
             match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
@@ -118,10 +118,12 @@ impl<N: Net> Worker<N> {
     /// Answers a request; `head` is that of HTTP/1.1.
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
+        let scheduler = self.sender.transmitter.link.scheduler_mut();
+        self.service.identify(self.timers.now(), &mut self.conns[id.at], id.stream, request, scheduler);
         let minor_version = head.map_or(0, |head| head.minor_version);
         let (now, conn) = (self.timers.now(), &self.conns[id.at]);
         let to = self.service.replies.to(conn, request);
-        let reply = match self.service.reply(now, conn.client, to, request) {
+        let reply = match self.service.reply(now, conn.client_of(id.stream), to, request) {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Err(Later::Upstream(group)) => match self.pass_request(id, (group, to), request, head) {
@@ -138,7 +140,7 @@ impl<N: Net> Worker<N> {
         };
         let conn = &mut self.conns[id.at];
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
-        conn.exchange(id.stream).class = self.service.replies.class_of(conn, to.site, request);
+        conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);
     }
 
@@ -148,7 +150,7 @@ impl<N: Net> Worker<N> {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {
-            self.service.admission.on_postponed(conn.client);
+            self.service.admission.on_postponed(conn.client_of(0));
             conn.http1.postpone(head);
             return true;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Journal {
 
 /// What a line of the access log says besides what was kept of the request.
 pub(super) struct Context<'c> {
-    pub remote: SocketAddr,
+    pub remote: IpAddr,
     pub connection_reused: bool,
     pub class: Option<&'c str>,
     pub ahead_bytes: Option<u64>,

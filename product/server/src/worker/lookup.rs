@@ -30,7 +30,7 @@ impl<N: Net> Worker<N> {
         let to = self.service.replies.to(&self.conns[at], &request);
         let reply = self.service.replies.reply_with(to, &request, found);
         let conn = &mut self.conns[at];
-        conn.exchange(id.stream).class = self.service.replies.class_of(conn, to.site, &request);
+        conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, &request);
         self.send(id, reply);
         self.flush(at);
         self.weigh(at);

@@ -31,6 +31,7 @@ mod line;
 mod lookup;
 mod measured;
 mod memory;
+mod origin;
 mod output;
 mod owner;
 mod proxy;
@@ -340,8 +341,10 @@ impl<N: Net> Worker<N> {
         self.leave_upstream(at.into());
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
         let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
-        let client = self.conns[at].client;
-        self.service.admission.spend(client, untold_bytes);
+        let conn = &self.conns[at];
+        let (client, of_response) = (conn.client, conn.client_of(0));
+        self.service.admission.spend(of_response, untold_bytes);
+        self.service.forget_origin(self.timers.now(), &mut self.conns[at], 0);
         self.service.admission.leave(self.timers.now(), client);
         self.conns.remove(at);
         // A client in the kernel's queue takes its place; should that fail, the next sweep tries again and says so.

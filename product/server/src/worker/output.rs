@@ -40,14 +40,14 @@ impl<N: Net> Worker<N> {
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
         let is_alone = self.budget.to_come == 0 && self.conns.queued() == 0 && self.sender.is_direct();
-        let is_allowed = self.sender.transmitter.limit.allows(self.conns[at].client, self.timers.now());
+        let is_allowed = self.sender.transmitter.limit.allows(self.conns[at].client_of(0), self.timers.now());
         let conn = &mut self.conns[at];
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
             self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
-            conn.is_corked = true;
+            conn.channel.is_corked = true;
         }
         if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
             // A copy, so that no response allocates but for what it has, and waits with no more.
@@ -74,10 +74,11 @@ impl<N: Net> Worker<N> {
     fn send_now(&mut self, at: usize, body: Body) {
         let Some(conn) = self.conns.get_mut(at) else { return self.buffers.out.clear() };
         let outgoing = Outgoing::new(std::mem::take(&mut self.buffers.out), body, conn.end());
-        let dispatch = Dispatch::single(outgoing, conn.exchange(0).class);
+        let (client, class) = (conn.client_of(0), conn.exchange(0).class);
+        let dispatch = Dispatch::single(outgoing, class).of(client);
         let (bytes, direct) = self.sender.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
         self.budget.on_sent(bytes);
-        self.service.admission.spend(self.conns[at].client, bytes);
+        self.service.admission.spend(client, bytes);
         match direct {
             Direct::Sent(buffer) => {
                 self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
@@ -136,7 +137,7 @@ impl<N: Net> Worker<N> {
 
     fn on_departure(&mut self, departure: Departure) {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
-        self.service.admission.spend(self.conns[at].client, departure.untold_bytes);
+        self.service.admission.spend(self.conns[at].client_of(departure.stream), departure.untold_bytes);
         if self.conns[at].channel.is_in_flight {
             return self.on_flight_departure(at, departure);
         }
@@ -182,9 +183,10 @@ impl<N: Net> Worker<N> {
     fn on_sent(&mut self, at: usize, ending: ResponseEnd) {
         self.log(at.into(), ending);
         let conn = &mut self.conns[at];
+        self.service.forget_origin(self.timers.now(), conn, 0);
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
-        if !conn.http1.closes() && std::mem::take(&mut conn.is_corked) {
+        if !conn.http1.closes() && std::mem::take(&mut conn.channel.is_corked) {
             self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
         }
     }

@@ -253,7 +253,7 @@ impl<N: Net> Proxy<N> {
         let request = request.view();
         let to = with.service.replies.to(&with.conns[id.at], &request);
         let reply = with.service.replies.handler().passed_on(to, &request, response);
-        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], to.site, &request);
+        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
         self.replies.push_back(ProxyReply { owner, reply, rest: Some(step) });
         Step::Wait
     }
@@ -322,7 +322,7 @@ impl<N: Net> Proxy<N> {
         let request = request.view();
         let to = with.service.replies.to(&with.conns[id.at], &request);
         let reply = with.service.replies.handler().unanswered(to, &request, fault.status());
-        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], to.site, &request);
+        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
         self.replies.push_back(ProxyReply { owner, reply, rest: None });
     }
 
@@ -389,7 +389,7 @@ fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option
         client: conn.address,
         client_port: Some(conn.port),
         is_secure: conn.channel.is_secure(),
-        is_trusted: false,
+        is_trusted: conn.is_trusted(),
         host: group.host.as_deref().map(str::as_bytes),
         minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
             (1, minor) => minor,

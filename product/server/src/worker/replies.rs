@@ -46,7 +46,9 @@ impl Replies {
     /// What a request on this connection is for.
     pub(super) fn to(&self, conn: &Conn, request: &Request) -> To {
         let site = self.handler.site(request);
-        To { site, is_secure: conn.channel.is_secure(), http3_port: conn.http3_port }
+        // Of our ports the clients of a proxy know nothing.
+        let http3_port = conn.http3_port.filter(|_| !conn.is_trusted());
+        To { site, is_secure: conn.is_secure(request), http3_port }
     }
 
     /// Upstreams answer this request, and take its body.
@@ -55,9 +57,9 @@ impl Replies {
         site.is_some_and(|site| self.handler.is_passed_on(site, request, is_secure))
     }
 
-    /// The class of a request on this connection, which is for this site.
-    pub(super) fn class_of(&self, conn: &Conn, site: Option<SiteNumber>, request: &Request) -> u16 {
-        self.handler.class_of(site, request, conn.address).unwrap_or(0)
+    /// The class of a request on this stream, which is for this site.
+    pub(super) fn class_of(&self, conn: &Conn, stream: u32, site: Option<SiteNumber>, request: &Request) -> u16 {
+        self.handler.class_of(site, request, conn.address_of(stream)).unwrap_or(0)
     }
 
     /// The same for what is no request.

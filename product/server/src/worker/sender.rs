@@ -41,12 +41,13 @@ impl<N: Net> Sender<N> {
     /// Makes a job of a response.
     pub fn dispatch(&mut self, now: Nanos, conn: &mut Conn, stream: u32, outgoing: Outgoing) {
         let at = slot_of(conn.owner);
-        let class = conn.exchange(stream).class;
-        let precedence = match conn.is_multiplexed() {
+        let (client, class) = (Some(conn.client_of(stream)), conn.exchange(stream).class);
+        // What many clients wish is no order among them (RFC 9218 section 13.1).
+        let precedence = match conn.is_multiplexed() && !conn.is_trusted() {
             true => self.transmitter.connections.engine(at).precedence(stream),
             false => Precedence::default(),
         };
-        let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, stream, precedence });
+        let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, client, stream, precedence });
         let job = job.expect("a client has no more requests than its connection may have jobs");
         conn.hold(stream, job, now);
     }
@@ -135,6 +136,9 @@ impl<N: Net> Sender<N> {
 
     /// The client wishes a response sooner or later than it did.
     pub fn prefer(&mut self, conn: &mut Conn, stream: u32) {
+        if conn.is_trusted() {
+            return;
+        }
         if let Some(Task::Sending(job)) = conn.exchanges.on(stream).map(|exchange| &exchange.task) {
             let precedence = self.transmitter.connections.engine(slot_of(conn.owner)).precedence(stream);
             self.transmitter.link.scheduler_mut().on_precedence(*job, precedence);

@@ -8,6 +8,7 @@ use http::Request;
 use sched::Scheduler;
 use units::Nanos;
 
+use super::admission::Admitted;
 use super::conn::Conn;
 use super::exchange::Task;
 use super::failures::Kind;
@@ -33,12 +34,7 @@ impl Service {
     /// The client of a newcomer, unless it has as many connections as it may.
     pub fn let_in(&mut self, now: Nanos, address: IpAddr, scheduler: &mut Scheduler) -> Option<u32> {
         match self.admission.enter(now, address) {
-            Ok(admitted) => {
-                if let Some(weight) = admitted.weight {
-                    scheduler.on_client(admitted.client, weight);
-                }
-                Some(admitted.client)
-            }
+            Ok(admitted) => Some(introduce(admitted, scheduler)),
             Err(notice) => {
                 notice.inspect(|notice| self.journal.error(notice));
                 None
@@ -69,7 +65,7 @@ impl Service {
         lookup: Box<Lookup>,
         request: &Request,
     ) -> Result<(), Missing> {
-        let client = conn.client;
+        let client = conn.client_of(stream);
         let exchange = conn.exchange(stream);
         let key = self.replies.begin_lookup(lookup, exchange.owner, client)?;
         exchange.wait_for(key, Box::new(request.into()));
@@ -135,10 +131,10 @@ impl Service {
     ) {
         if line.log.is_some() {
             let context = Context {
-                remote: conn.peer(),
+                remote: conn.address_of(stream),
                 connection_reused: conn.has_answered,
                 class: self.replies.handler().class_name(conn.exchange(stream).class),
-                ahead_bytes: link.scheduler().order().policy().ahead_bytes(conn.client),
+                ahead_bytes: link.scheduler().order().policy().ahead_bytes(conn.client_of(stream)),
             };
             let clock = (net.now(), net.date().duration_since(UNIX_EPOCH).unwrap_or_default());
             self.journal.write(clock, line, ending, &context);
@@ -189,8 +185,11 @@ impl Service {
     pub fn book_spent(&mut self, now: Nanos, conn: &Conn, sendings: &mut Sendings) {
         let mut bytes = 0;
         for exchange in conn.exchanges.iter() {
-            if let Task::Sending(job) = exchange.task {
-                bytes += sendings.untold_bytes(job);
+            let Task::Sending(job) = exchange.task else { continue };
+            let untold_bytes = sendings.untold_bytes(job);
+            match conn.client_of(exchange.number) {
+                client if client == conn.client => bytes += untold_bytes,
+                client => self.admission.book(now, client, untold_bytes),
             }
         }
         self.admission.book(now, conn.client, bytes);
@@ -201,4 +200,12 @@ impl Service {
         let lines = self.admission.busiest(now, |client| scheduler.order().policy().ahead_bytes(client));
         lines.iter().for_each(|line| self.journal.error(line));
     }
+}
+
+/// The order knows of a client from its first connection or request on.
+pub(super) fn introduce(admitted: Admitted, scheduler: &mut Scheduler) -> u32 {
+    if let Some(weight) = admitted.weight {
+        scheduler.on_client(admitted.client, weight);
+    }
+    admitted.client
 }

@@ -104,6 +104,7 @@ impl<N: Net> Worker<N> {
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // One that sends no more asks for no more.
         let has_ended = self.sender.has_ended(&self.conns[id.at]);
+        self.service.forget_origin(self.timers.now(), &mut self.conns[id.at], id.stream);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
         if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
             streams.end(id.stream, now, limits);

@@ -131,6 +131,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         backlog: process.backlog,
         access_log: process.access_log.as_ref().map(|log| log_path(log, folder)),
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
+        trusted_proxies: process.trusted_proxies,
         user: process.user,
         group: process.group,
         no_sandbox: !process.sandbox,
@@ -209,11 +210,12 @@ mod tests {
     fn every_key_of_the_server_sets_its_flag() {
         let text = "\
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
+trusted_proxies = ['::1', '10.0.0.0/8']
 [uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\ncross_share = 2\nclient_share = 'strict'
 [limits]\nmemory = '64MiB'\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
-        let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --uplink 10mbit \
+        let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
             --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));

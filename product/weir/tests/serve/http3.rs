@@ -76,7 +76,12 @@ impl Asking {
         self.client.request(path, &[])
     }
 
-    fn answer(&mut self, stream: u32) -> Response {
+    /// The same with these fields.
+    pub fn ask_with(&mut self, path: &str, fields: &[(&str, &str)]) -> u32 {
+        self.client.request(path, fields)
+    }
+
+    pub fn answer(&mut self, stream: u32) -> Response {
         self.until("whole response", |client| client.response(stream).is_whole);
         self.client.response(stream)
     }

@@ -32,6 +32,7 @@ mod start;
 mod status;
 mod stop;
 mod timeouts;
+mod trusted;
 mod user;
 
 /// Whose verdict depends on time, or that wait: done in virtual time, where there is a kernel for that.

@@ -43,7 +43,7 @@ impl Bench {
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence { urgency, ..Precedence::default() };
         let outgoing = Outgoing::on_stream(head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
+        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence };
         self.transmitter.dispatch(self.now.get(), id, dispatch).unwrap()
     }
 
@@ -235,7 +235,7 @@ fn a_file_that_fails_costs_its_stream_alone() {
     let body = Body::from(Piece::File { entry, range: 0..200_000 });
     let precedence = Precedence::default();
     let outgoing = Outgoing::on_stream(head(), body);
-    let dispatch = Dispatch { outgoing, class: 0, stream: 1, precedence };
+    let dispatch = Dispatch { outgoing, class: 0, client: None, stream: 1, precedence };
     let cut = bench.transmitter.dispatch(bench.now.get(), id, dispatch).unwrap();
     let whole_one = bench.respond(id, 3, 10_000, 3);
     bench.drive();

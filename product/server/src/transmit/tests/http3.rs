@@ -88,7 +88,7 @@ impl Net {
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence::default();
         let outgoing = Outgoing::on_stream(head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence };
+        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence };
         self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap()
     }
 
@@ -467,7 +467,7 @@ impl Net {
         let number = self.request(at);
         self.run_until(|net| net.peers[at].requests.contains(&number));
         let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown).into());
-        let dispatch = Dispatch { outgoing, class: 0, stream: number, precedence: Precedence::default() };
+        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence: Precedence::default() };
         let connection = self.peers[at].connection.unwrap();
         (number, self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap())
     }

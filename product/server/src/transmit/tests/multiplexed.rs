@@ -22,7 +22,7 @@ impl Bench {
     fn answer(&mut self, at: usize, nth: u32, bytes: u64, urgency: u8) -> JobId {
         let outgoing = Outgoing::on_stream(super::framed::head(), vec![urgency; bytes as usize].into());
         let precedence = Precedence { urgency, ..Precedence::default() };
-        let dispatch = Dispatch { outgoing, class: 0, stream: number(nth), precedence };
+        let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number(nth), precedence };
         self.transmitter.dispatch(self.now.get(), at, dispatch).unwrap()
     }
 

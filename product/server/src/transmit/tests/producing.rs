@@ -77,7 +77,8 @@ impl Produced {
             let at = bench.framed(&socket, session, &[STREAM], true);
             bench.drive();
             let outgoing = Outgoing::on_stream(super::framed::head(), way.body());
-            let dispatch = Dispatch { outgoing, class: 0, stream: STREAM, precedence: Default::default() };
+            let dispatch =
+                Dispatch { outgoing, class: 0, client: None, stream: STREAM, precedence: Default::default() };
             (at, bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap())
         } else {
             let at = bench.open_secure(&socket, session);
@@ -502,7 +503,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     let body = Body::from(vec![7; 70_000]);
     for (stream, body) in [(1, body), (3, Pipe::new(Length::Unknown).into())] {
         let outgoing = Outgoing::on_stream(super::framed::head(), body);
-        let dispatch = Dispatch { outgoing, class: 0, stream, precedence: Default::default() };
+        let dispatch = Dispatch { outgoing, class: 0, client: None, stream, precedence: Default::default() };
         bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
     }
     bench.drive();

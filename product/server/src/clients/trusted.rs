@@ -1,0 +1,37 @@
+//! Proxies that are believed what they say of their clients.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use config::Network;
+
+/// Their networks; none unless an operator names some.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Arc<[Network]>);
+
+impl TrustedProxies {
+    pub fn new(networks: Vec<Network>) -> TrustedProxies {
+        TrustedProxies(networks.into())
+    }
+
+    pub fn contain(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_networks_nobody_is_trusted() {
+        let of = |networks: &[&str], address: &str| {
+            let networks = networks.iter().map(|network| network.parse().unwrap()).collect();
+            TrustedProxies::new(networks).contain(address.parse().unwrap())
+        };
+        let proxies = ["127.0.0.1", "10.0.0.0/8", "fd00::/8"];
+        assert!(["127.0.0.1", "::ffff:127.0.0.1", "10.1.2.3", "fd00::7"].iter().all(|proxy| of(&proxies, proxy)));
+        assert!(!["127.0.0.2", "11.0.0.1", "fe80::1"].iter().any(|other| of(&proxies, other)));
+        assert!(!of(&[], "127.0.0.1"));
+    }
+}
