@@ -85,18 +85,35 @@ fn clients_behind_a_proxy_have_their_own_limits() {
     });
 }
 
+/// Of the table of clients: connections, or requests that a proxy passed on, and bytes.
+fn account(server: &Server, client: &str) -> Option<(usize, usize)> {
+    server.signal(Signal::USR2);
+    server.stderr().iter().rev().find_map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let ["weir:", of, under_way, bytes, ..] = cells[..] else { return None };
+        (of == client).then(|| (under_way.parse().unwrap(), bytes.parse().unwrap()))
+    })
+}
+
+/// As long as its request is under way, however that ends.
 #[test]
-fn bytes_count_for_the_client_behind_the_proxy() {
-    on_every_path_at_once(&site(), PROXY, |server| {
-        let mut proxy = server.connect();
-        assert_eq!(ask(&mut proxy, "/b", "X-Forwarded-For: 192.0.2.7\r\n"), 200);
+fn what_is_sent_counts_for_the_client_behind_the_proxy() {
+    const LARGE: usize = 20 << 20;
+    on_every_path_at_once(&Site::of_sizes(&[5, LARGE]), PROXY, |server| {
+        let large = format!("GET /size-{LARGE} HTTP/1.1\r\nHost: a\r\n");
+        let mut proxy = Client::connect_narrow(server.address);
+        proxy.send(format!("{large}X-Forwarded-For: 192.0.2.7\r\n\r\n"));
+        proxy.wait_for_first_byte();
         wait_until("the client in the table", || {
-            server.signal(Signal::USR2);
-            server.stderr().iter().any(|line| {
-                let cells: Vec<&str> = line.split_whitespace().collect();
-                matches!(cells[..], ["weir:", "192.0.2.7", _, bytes, ..] if bytes.parse::<usize>().unwrap() >= 100_000)
-            })
+            account(server, "192.0.2.7").is_some_and(|(under_way, bytes)| under_way == 1 && bytes > 1000)
         });
+        proxy.reset();
+        let mut proxy = server.connect();
+        assert_eq!(ask(&mut proxy, "/size-5", "X-Forwarded-For: 192.0.2.8\r\n"), 200);
+        for client in ["192.0.2.7", "192.0.2.8"] {
+            wait_until("an end", || account(server, client).is_some_and(|(under_way, _)| under_way == 0));
+        }
+        assert_eq!(account(server, "127.0.0.1"), None, "nothing was sent to the proxy itself");
     });
 }
 
