@@ -52,6 +52,7 @@ pub struct Process {
     pub access_log: Option<AccessLog>,
     /// Peers that are believed what they say of their clients.
     pub trusted_proxies: Vec<Network>,
+    pub spool_folder: PathBuf,
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
@@ -83,6 +84,7 @@ pub struct Uplink {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub memory_bytes: Option<u64>,
+    pub spool_bytes: u64,
     pub body_rate_bytes_per_s_min: u64,
     pub send_rate_bytes_per_s_min: u64,
     pub send_window: Duration,
@@ -164,6 +166,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
     let (workers, slots) = (server.whole_number("workers"), server.whole_number("slots"));
     let (connections, backlog) = (server.whole_number("connections"), server.whole_number("backlog"));
     let (path, format) = (server.text::<PathBuf>("access_log"), server.text::<LogFormat>("log_format"));
+    let spool_folder = server.text::<PathBuf>("spool_folder");
     let [user, group] = ["user", "group"].map(|name| server.text::<Name>(name));
     if server.is_given("group") && !server.is_given("user") {
         server.book.mistake(server.place_of("group"), "server.group without server.user: expected both, or none");
@@ -175,6 +178,7 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         backlog: backlog?.try_into().ok()?,
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         trusted_proxies: trusted_proxies(server),
+        spool_folder: spool_folder?.value,
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
         sandbox: server.flag("sandbox"),
@@ -224,7 +228,7 @@ impl Limits {
         let (window, rate) = (limits.text("send_window"), limits.text("client_rate"));
         let (connections, requests) =
             (limits.whole_number("client_connections"), limits.whole_number("client_requests"));
-        let memory = limits.text::<Size>("memory");
+        let (memory, spool) = (limits.text::<Size>("memory"), limits.text::<Size>("spool"));
         if let Some(Placed { value: Size(bytes), at }) = &memory
             && *bytes < MEMORY_BYTES_MIN
         {
@@ -233,6 +237,7 @@ impl Limits {
         }
         Some(Limits {
             memory_bytes: memory.map(|size| size.value.0),
+            spool_bytes: spool?.value.0,
             body_rate_bytes_per_s_min: body?.value.0,
             send_rate_bytes_per_s_min: send?.value.0,
             send_window: window?.value,

@@ -13,6 +13,7 @@ use crate::memory::MemoryLimit;
 use crate::service::{PassedSocket, Privileges, Watchdog};
 use crate::shaping::ShapingChoice;
 use crate::sites::SiteConfig;
+use crate::storage::SpoolConfig;
 use crate::transmit::Patience;
 
 /// Most event loops.
@@ -47,6 +48,12 @@ impl Config {
     /// All that are listened on.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.passed.iter().map(|socket| socket.address).chain(self.listen.iter().map(|listen| listen.address))
+    }
+
+    /// Whether responses of upstreams may go to files.
+    pub fn is_spooling(&self) -> bool {
+        let mut proxies = self.sites.iter().flat_map(|site| &site.answers.proxies);
+        self.limits.spool.bytes_max > 0 && proxies.any(|proxy| proxy.spool_bytes > 0)
     }
 
     /// Whether clients of any of them speak TLS.
@@ -105,6 +112,8 @@ pub struct Limits {
     pub patience: Patience,
     /// How long a stopping server goes on sending what it has begun.
     pub stop_timeout: Duration,
+    /// For responses of upstreams.
+    pub spool: SpoolConfig,
 }
 
 /// One client has this part of all connections, where nothing else is asked for.
@@ -150,6 +159,7 @@ impl Default for Limits {
             idle_timeout: Nanos::from_secs(75),
             patience: Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) },
             stop_timeout: Duration::from_secs(30),
+            spool: SpoolConfig { folder: "/var/tmp".into(), bytes_max: 1_000_000_000 },
         }
     }
 }

@@ -47,6 +47,7 @@ pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};
+pub use storage::SpoolConfig;
 pub use threads::ThreadError;
 
 /// Whose bytes leave first, and how it is written, for help texts.

@@ -76,6 +76,7 @@ fn reach(config: &Config) -> Reach {
     let written = logs.filter_map(|log| log.path.as_ref());
     reach.writes.extend(written.flat_map(|file| folders_of(file)));
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
+    reach.writes.extend(config.is_spooling().then(|| config.limits.spool.folder.clone()));
     reach
 }
 

@@ -351,7 +351,9 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     let mut transmitter = Transmitter::new(link, config.limits.patience);
     transmitter.marker = config.shaping.marker.clone();
     transmitter.limit = Limit::new(config.limits.client_rate_max.map(|_| Arc::clone(&server.clients) as _));
-    transmitter.reads = Reads::from(Disk::new(Arc::clone(&server.pool), move || woken.set()));
+    let written = Arc::clone(wake);
+    let disk = Disk::new(Arc::clone(&server.pool), move || woken.set());
+    transmitter.reads = Reads::from(disk.spooling(&config.limits.spool.folder, move || written.set()));
     transmitter
 }
 
@@ -367,7 +369,7 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
     let keys = std::mem::take(&mut config.privileges.keys);
     let of_server = config.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
-    Current::open(&wanted, of_server, config.is_secure(), keys)
+    Current::open(&wanted, of_server, config.is_secure(), keys, config.limits.spool.bytes_max)
         .inspect(|_| logs.keep_made())
         .inspect_err(|_| logs.remove_made())
 }

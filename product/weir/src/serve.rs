@@ -22,8 +22,8 @@ use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, StartError, TrustedProxies, WORKERS_MAX, files,
-    logging,
+    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, SpoolConfig, StartError, TrustedProxies, WORKERS_MAX,
+    files, logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -148,6 +148,12 @@ pub struct Flags {
     /// then idle connections [default: half of the machine's or the cgroup's]
     #[arg(hide_short_help = true, long, value_name = "SIZE", value_parser = memory, help_heading = LIMITS, verbatim_doc_comment)]
     memory: Option<u64>,
+    /// Most bytes of upstreams' responses kept on disk at once; 0 for none
+    #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_size, help_heading = LIMITS)]
+    spool: u64,
+    /// Folder of their unnamed files; on a disk, not in memory
+    #[arg(hide_short_help = true, long, value_name = "DIR", default_value = "/var/tmp", help_heading = LIMITS)]
+    spool_folder: PathBuf,
     /// Most connections of one client; beyond, a new one is closed; 0 for any
     /// [default: a quarter of --connections, from 64 to half; with --slots any]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=CONNECTIONS_MAX),
@@ -460,6 +466,7 @@ fn limits(flags: &Flags) -> Limits {
         idle_timeout: flags.idle_timeout.into(),
         stop_timeout: flags.stop_timeout,
         patience,
+        spool: SpoolConfig { folder: flags.spool_folder.clone(), bytes_max: flags.spool },
         ..Limits::default()
     }
 }

@@ -91,6 +91,13 @@ pub static KEYS: &[Key] = &[
         r#"["127.0.0.1", "10.0.0.0/8"]"#,
     ),
     key(
+        "server.spool_folder",
+        text(Form::Path),
+        Is("/var/tmp"),
+        "Folder of the unnamed files of `site.proxy.spool`; on a disk, not in memory.",
+        r#""/var/spool/weir""#,
+    ),
+    key(
         "server.user",
         text(Form::Name),
         Absent("the one that started weir"),
@@ -171,6 +178,13 @@ pub static KEYS: &[Key] = &[
         Absent("half of the machine's memory, or of the cgroup's limit where that is less, at least 64 MiB"),
         "Memory of the process, 32 MiB at least; when it is nearly used, clients that do not read are ended, then idle connections, and new ones wait.",
         r#""512MiB""#,
+    ),
+    key(
+        "limits.spool",
+        text(Form::Size),
+        Is("1GB"),
+        "Most bytes of responses that all proxies keep on disk at once; 0 for none.",
+        r#""10GB""#,
     ),
     key(
         "limits.body_rate_min",
@@ -379,6 +393,13 @@ pub static KEYS: &[Key] = &[
         Is("60s"),
         "Longest time between two bytes of an upstream's response.",
         r#""5m""#,
+    ),
+    key(
+        "site.proxy.spool",
+        text(Form::Size),
+        Is("256MB"),
+        "Most bytes of responses kept on disk for slow clients: larger ones, while half of an upstream's `requests` wait for their clients. 0: none.",
+        r#""1GB""#,
     ),
     //
     tables("class", "all requests are alike", "A class of requests."),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{FromText, Wrong};
+use crate::form::{FromText, Size, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
 use crate::pattern::Pattern;
@@ -28,6 +28,8 @@ pub struct Proxy {
     pub connect_timeout: Duration,
     /// Between two bytes of a response.
     pub read_timeout: Duration,
+    /// Bytes of responses on disk at once; 0: none.
+    pub spool_bytes: u64,
 }
 
 /// Where an upstream listens.
@@ -52,6 +54,7 @@ impl Proxy {
             requests: REQUESTS,
             connect_timeout: CONNECT_TIMEOUT,
             read_timeout: READ_TIMEOUT,
+            spool_bytes: SPOOL_BYTES,
         }
     }
 
@@ -62,6 +65,7 @@ impl Proxy {
         let requests = table.whole_number("requests");
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
+        let spool = table.text::<Size>("spool");
         if to.is_empty() {
             return None;
         }
@@ -73,6 +77,7 @@ impl Proxy {
             requests: requests?.try_into().ok()?,
             connect_timeout: connect_timeout?.value,
             read_timeout: read_timeout?.value,
+            spool_bytes: spool?.value.0,
         })
     }
 }
@@ -81,6 +86,7 @@ impl Proxy {
 const REQUESTS: u32 = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const SPOOL_BYTES: u64 = 256_000_000;
 
 impl Rule for Proxy {
     const NOUN: &'static str = "site.proxy";
@@ -207,5 +213,6 @@ mod tests {
         for (name, time) in [("connect_timeout", proxy.connect_timeout), ("read_timeout", proxy.read_timeout)] {
             assert_eq!(Duration::from_text(default(name)), Ok(time));
         }
+        assert_eq!(Size::from_text(default("spool")), Ok(Size(proxy.spool_bytes)));
     }
 }

@@ -16,7 +16,7 @@ use http::EntityFields;
 
 use super::mounts::{self, Kind};
 use super::{Stop, Wait};
-use crate::storage::{Lane, Pool, Probed, read_now};
+use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
 
 /// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
 /// thousand such files fit the cache.
@@ -57,6 +57,8 @@ pub struct OpenFile {
     file: Option<File>,
     closer: Option<Closer>,
     pub probed: Probed,
+    /// Of one that holds a response for its client.
+    taken: Option<Box<Reserved>>,
 }
 
 /// Closes files aside.
@@ -97,6 +99,26 @@ impl Entry {
         Ok((entry, state))
     }
 
+    /// A file of our own, to which a response is written; the pool closes it.
+    pub fn spooled(file: File, taken: Reserved, pool: Option<&Arc<Pool>>) -> Entry {
+        let kind = rustix::fs::fstatfs(&file).map_or(Kind::Remote, |of| Kind::of(of.f_type));
+        let device = mounts::device(&file).unwrap_or_default();
+        let mut open = OpenFile::new(file);
+        (open.closer, open.taken) = (pool.map(|pool| Closer(Arc::clone(pool))), Some(Box::new(taken)));
+        Entry {
+            content: Content::Open(open),
+            // It grows; no probe is remembered.
+            len: 0,
+            etag: String::new(),
+            last_modified: UNIX_EPOCH,
+            mime: String::new(),
+            path: "a spooled response".into(),
+            device,
+            is_in_memory: kind == Kind::Memory,
+            fields: EntityFields::new("", "", UNIX_EPOCH, 0),
+        }
+    }
+
     /// Whoever lets go of it last need not wait.
     pub(super) fn close_by(&mut self, closer: Option<Closer>) {
         if let Content::Open(file) = &mut self.content {
@@ -118,7 +140,12 @@ impl Entry {
 
 impl OpenFile {
     fn new(file: File) -> OpenFile {
-        OpenFile { file: Some(file), closer: None, probed: Probed::default() }
+        OpenFile { file: Some(file), closer: None, probed: Probed::default(), taken: None }
+    }
+
+    /// What it takes of the room for responses.
+    pub fn taken(&self) -> Option<&Reserved> {
+        self.taken.as_deref()
     }
 }
 
@@ -139,9 +166,9 @@ impl AsFd for OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let (Some(file), Some(Closer(pool))) = (self.file.take(), self.closer.take()) else { return };
-        let device = mounts::device(&file).unwrap_or_default();
+        let (device, taken) = (mounts::device(&file).unwrap_or_default(), self.taken.take());
         // Where the pool takes no more it is closed here.
-        let _ = pool.run(device, Lane::Read, move || drop(file));
+        let _ = pool.run(device, Lane::Read, move || drop((file, taken)));
     }
 }
 
@@ -312,7 +339,9 @@ mod tests {
         let jam = Jam::new(&pool);
         (0..THREADS_PER_DEVICE_MAX).for_each(|_| assert!(jam.add(device, Lane::Lookup)));
         jam.wait_begun(THREADS_PER_DEVICE_MAX);
-        drop(OpenFile { file: Some(file), closer: Some(Closer(pool)), probed: Probed::default() });
+        let mut open = OpenFile::new(file);
+        open.closer = Some(Closer(pool));
+        drop(open);
         std::io::Write::write(&mut &writer, b"it is open").unwrap();
         drop(jam);
         while std::io::Write::write(&mut &writer, b"still").is_ok() {

@@ -57,7 +57,7 @@ impl Mounts {
 
 impl Kind {
     /// By the number of its type (`man 2 statfs`).
-    fn of(number: i64) -> Kind {
+    pub fn of(number: i64) -> Kind {
         const TMPFS: i64 = 0x0102_1994;
         const RAMFS: i64 = 0x8584_58f6;
         const EXT: i64 = 0xef53;

@@ -79,7 +79,10 @@ fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
     let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
     let sites = [SiteConfig { https, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
     let wanted = Wanted { sites: &sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
-    Arc::new(Current::open(&wanted, log, true, Default::default()).expect("the folder and the certificate are there"))
+    Arc::new(
+        Current::open(&wanted, log, true, Default::default(), 1 << 30)
+            .expect("the folder and the certificate are there"),
+    )
 }
 
 impl Server {

@@ -14,6 +14,7 @@ use crate::files::{Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
+use crate::storage::Room;
 use crate::upstream::Group;
 
 /// Sites with their folders and logs, which were all there when it was made.
@@ -52,12 +53,13 @@ struct Before<'b> {
     server_log: Option<Arc<Log>>,
     tickets: &'b Tickets,
     keys: &'b Keys,
+    spool: &'b Arc<Room>,
 }
 
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, server_log, tickets, keys }) = (wanted.sites, before);
+        let (configs, Before { first, roots: before, server_log, tickets, keys, spool }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -71,7 +73,7 @@ impl Served {
         };
         let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
-        let groups = configs.iter().map(resolve).collect::<Result<_, StartError>>()?;
+        let groups = configs.iter().map(|site| resolve(site, spool)).collect::<Result<_, StartError>>()?;
         let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
@@ -96,9 +98,9 @@ impl Served {
 }
 
 /// The upstreams of a site, each with its addresses.
-fn resolve(config: &SiteConfig) -> Result<Vec<Arc<Group>>, StartError> {
+fn resolve(config: &SiteConfig, spool: &Arc<Room>) -> Result<Vec<Arc<Group>>, StartError> {
     let name = config.hosts.first().map_or("default", String::as_str);
-    let resolve = |proxy| Group::resolve(name, proxy).map(Arc::new);
+    let resolve = |proxy| Group::resolve(name, proxy, spool).map(Arc::new);
     let groups = config.answers.proxies.iter().map(resolve);
     groups.collect::<Result<_, _>>().map_err(|(address, error)| StartError::Upstream(address, error))
 }
@@ -119,6 +121,8 @@ pub struct Current {
     is_secure: bool,
     /// Reads certificates and keys.
     keys: Keys,
+    /// On disk, for the responses of all proxies.
+    spool: Arc<Room>,
 }
 
 impl Current {
@@ -128,13 +132,15 @@ impl Current {
         server_log: Option<Arc<Log>>,
         is_secure: bool,
         keys: Keys,
+        spool_bytes_max: u64,
     ) -> Result<Current, StartError> {
         let tickets =
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
-        let before = Before { first: 0, roots: None, server_log, tickets: &tickets, keys: &keys };
+        let spool = Room::new(spool_bytes_max);
+        let before = Before { first: 0, roots: None, server_log, tickets: &tickets, keys: &keys, spool: &spool };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
         let served = checked(served, is_secure)?;
-        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure, keys })
+        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure, keys, spool })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
@@ -147,7 +153,8 @@ impl Current {
             _ => return Err(ClassesChange::Presence.into()),
         };
         let (first, server_log) = (before.roots.end(), before.server_log.clone());
-        let known = Before { first, roots: Some(&before.roots), server_log, tickets: &self.tickets, keys: &self.keys };
+        let Current { tickets, keys, spool, .. } = self;
+        let known = Before { first, roots: Some(&before.roots), server_log, tickets, keys, spool };
         let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
@@ -188,7 +195,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&wanted(&[site(false)]), None, false, Keys::default()).unwrap();
+        let current = Current::open(&wanted(&[site(false)]), None, false, Keys::default(), 0).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
         current.replace(&wanted(&[site(false)])).unwrap();
@@ -207,7 +214,7 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&wanted(&[site("/")]), None, false, Keys::default()).unwrap();
+        let current = Current::open(&wanted(&[site("/")]), None, false, Keys::default(), 0).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
         assert!(current.replace(&wanted(&[site("/"), site("/none/of/that/name")])).is_err());

@@ -17,12 +17,14 @@ mod done;
 mod jam;
 mod pool;
 mod probed;
+mod spool;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -37,6 +39,7 @@ pub use pool::{BUFFERED_BYTES_MAX, Buffer, Lane, Pool};
 #[cfg(test)]
 pub use pool::{THREADS_PER_DEVICE_MAX, Taken};
 pub use probed::Probed;
+pub use spool::{Reserved, Room, SpoolConfig, Target, Write, Written};
 
 /// Up to this many bytes are copied; more are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
@@ -71,6 +74,17 @@ pub trait Storage {
     fn read_aside(&mut self, job: JobId, client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
     /// The reads that ended since this was last called.
     fn take_done(&mut self, into: &mut Vec<ReadDone>);
+
+    /// Has bytes of a job written to a file, which has no other write under way. Fails where there is no place for that.
+    fn write_aside(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
+        let _ = (job, client, write);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The writes that ended since this was last called.
+    fn take_written(&mut self, into: &mut Vec<(JobId, Written)>) {
+        let _ = into;
+    }
 }
 
 /// Storage that is all in memory: for tests of something else.
@@ -93,12 +107,27 @@ pub struct Disk {
     pool: Arc<Pool>,
     done: Arc<Done<ReadDone>>,
     scratch: Box<[u8]>,
+    spool: Option<SpoolFolder>,
+}
+
+/// Where files for responses are made.
+struct SpoolFolder {
+    path: Arc<Path>,
+    device: u64,
+    written: Arc<Done<(JobId, Written)>>,
 }
 
 impl Disk {
     /// `wake` is called by another thread when there is something for [`Storage::take_done`].
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Disk {
-        Disk { pool, done: Arc::new(Done::new(wake)), scratch: vec![0; COPIED_BYTES_MAX].into_boxed_slice() }
+        let scratch = vec![0; COPIED_BYTES_MAX].into_boxed_slice();
+        Disk { pool, done: Arc::new(Done::new(wake)), scratch, spool: None }
+    }
+
+    /// With a folder for responses; `wake` is called when there is something for [`Storage::take_written`].
+    pub fn spooling(self, folder: &Path, wake: impl Fn() + Send + Sync + 'static) -> Disk {
+        let (device, written) = (spool::device(folder), Arc::new(Done::new(wake)));
+        Disk { spool: Some(SpoolFolder { path: folder.into(), device, written }), ..self }
     }
 }
 
@@ -130,6 +159,21 @@ impl Storage for Disk {
 
     fn take_done(&mut self, into: &mut Vec<ReadDone>) {
         self.done.take(into);
+    }
+
+    fn write_aside(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
+        let Some(SpoolFolder { path, device, written }) = &self.spool else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let (path, written, pool) = (Arc::clone(path), Arc::clone(written), Arc::clone(&self.pool));
+        let run = move || written.post((job, write.run(&path, Some(&pool))));
+        self.pool.run_for(client, *device, Lane::Read, run)
+    }
+
+    fn take_written(&mut self, into: &mut Vec<(JobId, Written)>) {
+        if let Some(spool) = &self.spool {
+            spool.written.take(into);
+        }
     }
 }
 

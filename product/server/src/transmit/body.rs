@@ -125,6 +125,32 @@ impl Body {
         }
     }
 
+    /// The same before the pipe, which stays the last piece.
+    pub(super) fn put_before_pipe(&mut self, piece: Piece) {
+        let pipe = match &mut self.rest {
+            Some(rest) if !rest.is_empty() => rest.pop_back(),
+            _ => self.front.take(),
+        };
+        self.push(piece);
+        pipe.into_iter().for_each(|pipe| self.push(pipe));
+    }
+
+    /// Has other pieces in the places of some; parts of a file that follow each other become one.
+    pub(super) fn replace(&mut self, with: impl Fn(Piece) -> Piece) {
+        let rest = self.rest.take().into_iter().flat_map(|rest| *rest);
+        for piece in self.front.take().into_iter().chain(rest).map(with) {
+            let last = self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.front.as_mut());
+            match (last, piece) {
+                (Some(Piece::File { entry, range }), Piece::File { entry: next, range: more })
+                    if Arc::ptr_eq(entry, &next) && range.end == more.start =>
+                {
+                    range.end = more.end;
+                }
+                (_, piece) => self.push(piece),
+            }
+        }
+    }
+
     /// Bytes that are left of it, as far as that is known.
     pub fn len(&self) -> u64 {
         self.pieces().map(Piece::len).sum()
@@ -242,14 +268,18 @@ impl Body {
         }
     }
 
-    /// Of the part that comes next, where that was made or read for this body alone.
+    /// Of the part that comes next, where that was made or read for this body alone; of the pipe, and what it gave to be written.
     pub fn in_memory_bytes(&self) -> usize {
-        match &self.front {
+        let front = match &self.front {
             Some(Piece::Bytes(bytes)) => bytes.capacity(),
             Some(Piece::Read(buffer)) => buffer.left().len(),
-            Some(Piece::Pipe(pipe)) => pipe.queued().len(),
             _ => 0,
-        }
+        };
+        let pushed = |piece: &Piece| match piece {
+            Piece::Page { .. } | Piece::Pipe(_) => piece.in_memory().map_or(0, <[u8]>::len),
+            _ => 0,
+        };
+        front + self.pipe().map_or(0, |_| self.pieces().map(pushed).sum())
     }
 
     /// The part of a file that comes next.

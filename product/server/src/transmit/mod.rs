@@ -29,6 +29,7 @@ mod secure;
 mod sending;
 mod sendings;
 mod socket;
+mod spooling;
 #[cfg(test)]
 mod tests;
 mod unacknowledged;

@@ -20,6 +20,16 @@ pub struct Pipe {
     delimiter: Delimiter,
     is_finished: bool,
     was_full: bool,
+    write: FileWrite,
+}
+
+/// Whether what is queued may go to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileWrite {
+    None,
+    UnderWay,
+    /// One has failed; no other begins.
+    Failed,
 }
 
 impl Pipe {
@@ -34,6 +44,7 @@ impl Pipe {
             delimiter: Delimiter::Length,
             is_finished: false,
             was_full: false,
+            write: FileWrite::None,
         }
     }
 
@@ -120,6 +131,32 @@ impl Pipe {
         if self.queued().is_empty() {
             (self.bytes, self.at) = (Vec::new(), 0);
         }
+    }
+
+    /// Something is queued that may go to a file, and nothing else is on its way there.
+    pub fn may_be_written(&self) -> bool {
+        self.write == FileWrite::None && !self.queued().is_empty() && self.is_awaited()
+    }
+
+    pub fn is_being_written(&self) -> bool {
+        self.write == FileWrite::UnderWay
+    }
+
+    /// Gives what is queued, for a file: it is not left here any more.
+    pub fn begin_write(&mut self) -> Vec<u8> {
+        (self.write, self.was_full) = (FileWrite::UnderWay, false);
+        let (mut bytes, at) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.at));
+        bytes.drain(..at);
+        bytes
+    }
+
+    /// The same bytes come back, since the write could not begin.
+    pub fn put_back(&mut self, bytes: Vec<u8>) {
+        (self.write, self.was_full, self.bytes) = (FileWrite::None, true, bytes);
+    }
+
+    pub fn end_write(&mut self, has_succeeded: bool) {
+        self.write = if has_succeeded { FileWrite::None } else { FileWrite::Failed };
     }
 
     /// Whether a producer that was told to stop may go on; said once.

@@ -16,8 +16,8 @@ const TOO_LITTLE: Failure = Failure::Source("fewer bytes than were announced");
 
 /// The producer's end of a response's body. All is a no-op for a response that has departed.
 pub struct Producer<'a, S: Socket> {
-    transmitter: &'a mut Transmitter<S>,
-    job: JobId,
+    pub(super) transmitter: &'a mut Transmitter<S>,
+    pub(super) job: JobId,
 }
 
 impl<S: Socket> Producer<'_, S> {
@@ -73,7 +73,7 @@ impl<S: Socket> Producer<'_, S> {
         self.transmitter.abort(now, self.job, Failure::Source(why));
     }
 
-    fn pipe(&mut self) -> Option<&mut Pipe> {
+    pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {
         self.transmitter.sendings.get_mut(self.job)?.outgoing.body().pipe_mut()
     }
 

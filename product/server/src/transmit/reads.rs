@@ -1,11 +1,13 @@
 //! Where bodies are read from. A response whose next bytes are not in memory waits for another thread.
 
+use std::io;
+
 use sched::{JobId, Scheduler, Why};
 use units::Nanos;
 
 use super::sending::Sending;
 use super::{Failure, Socket, Transmitter};
-use crate::storage::{InMemory, ReadDone, Storage};
+use crate::storage::{InMemory, ReadDone, Storage, Write, Written};
 
 /// The storage, the reads aside that have not ended, and what producers are to be told.
 pub struct Reads {
@@ -17,6 +19,10 @@ pub struct Reads {
     refills: Vec<JobId>,
     /// Connections for whose responses bytes of bodies have come; some may have gone.
     grown: Vec<usize>,
+    /// Writes that have not ended.
+    writing: usize,
+    /// Why one failed, since this was last asked.
+    write_failure: Option<io::Error>,
 }
 
 impl Default for Reads {
@@ -27,11 +33,19 @@ impl Default for Reads {
 
 impl Reads {
     pub fn from(storage: impl Storage + Send + 'static) -> Reads {
-        Reads { storage: Box::new(storage), under_way: 0, done: Vec::new(), refills: Vec::new(), grown: Vec::new() }
+        Reads {
+            storage: Box::new(storage),
+            under_way: 0,
+            done: Vec::new(),
+            refills: Vec::new(),
+            grown: Vec::new(),
+            writing: 0,
+            write_failure: None,
+        }
     }
 
     pub fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.under_way == 0 && self.writing == 0
     }
 
     pub fn storage(&mut self) -> &mut dyn Storage {
@@ -60,6 +74,34 @@ impl Reads {
         self.refills.extend(job);
     }
 
+    /// Why a write has failed since this was last asked.
+    pub fn take_write_failure(&mut self) -> Option<io::Error> {
+        self.write_failure.take()
+    }
+
+    /// Some of a response is to be written to a file.
+    pub(super) fn begin_write(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
+        self.storage.write_aside(job, client, write)?;
+        self.writing += 1;
+        Ok(())
+    }
+
+    /// The writes that have ended.
+    pub(super) fn ended_writes(&mut self) -> Vec<(JobId, Written)> {
+        let mut written = Vec::new();
+        if self.writing > 0 {
+            self.storage.take_written(&mut written);
+            self.writing -= written.len();
+        }
+        written
+    }
+
+    /// A producer may go on, or has to wait for its client.
+    pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
+        self.write_failure = failed.or(self.write_failure.take());
+        self.refills.push(job);
+    }
+
     /// The next bytes of a response are not in memory: somebody else waits for the disk.
     pub(super) fn begin(&mut self, sending: &Sending, client: u32, scheduler: &mut Scheduler) -> Result<(), Failure> {
         let (entry, range) = sending.outgoing.absent();
@@ -72,11 +114,12 @@ impl Reads {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// Takes what was read aside.
+    /// Takes what was read aside, and what was written.
     pub(super) fn take_reads(&mut self, now: Nanos) {
         if self.reads.is_idle() {
             return;
         }
+        self.reads.take_written(&mut self.sendings);
         let mut done = std::mem::take(&mut self.reads.done);
         self.reads.storage.take_done(&mut done);
         self.reads.under_way -= done.len();

@@ -4,9 +4,12 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress};
 use units::Nanos;
+
+use crate::storage::Room;
 
 /// Upstreams that answer the same requests.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct Group {
     pub connect_timeout: Nanos,
     /// Between two bytes of a response.
     pub read_timeout: Nanos,
+    /// On disk, for responses that wait for their clients; `None`: they wait here.
+    pub spool: Option<Arc<Room>>,
 }
 
 /// An address at which an upstream listens.
@@ -35,8 +40,8 @@ pub enum Endpoint {
 const ADDRESSES_MAX: usize = 16;
 
 impl Group {
-    /// Asks the resolver, and waits for it.
-    pub fn resolve(site: &str, proxy: &Proxy) -> Result<Group, (UpstreamAddress, io::Error)> {
+    /// Asks the resolver, and waits for it. The room on disk is a part of this one.
+    pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>) -> Result<Group, (UpstreamAddress, io::Error)> {
         let mut endpoints = Vec::new();
         for address in &proxy.to {
             let found = Endpoint::resolve(address).map_err(|error| (address.clone(), error))?;
@@ -49,6 +54,7 @@ impl Group {
             requests_max: proxy.requests,
             connect_timeout: proxy.connect_timeout.into(),
             read_timeout: proxy.read_timeout.into(),
+            spool: (proxy.spool_bytes > 0).then(|| spool.part(proxy.spool_bytes)),
         })
     }
 }
@@ -84,9 +90,9 @@ mod tests {
         let address = |text: &str| UpstreamAddress::new(text).unwrap();
         let proxy = Proxy::of_all([":1", "unix:/a", "[::1]:2"].map(address).into());
         let shown: Vec<String> =
-            Group::resolve("a", &proxy).unwrap().endpoints.iter().map(ToString::to_string).collect();
+            Group::resolve("a", &proxy, &Room::new(1)).unwrap().endpoints.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["127.0.0.1:1", "unix:/a", "[::1]:2"]);
         let none = address("no-such-name.invalid:80");
-        assert_eq!(Group::resolve("a", &Proxy::of_all(vec![none.clone()])).unwrap_err().0, none);
+        assert_eq!(Group::resolve("a", &Proxy::of_all(vec![none.clone()]), &Room::new(1)).unwrap_err().0, none);
     }
 }

@@ -5,6 +5,7 @@
 
 mod fault;
 mod group;
+mod held;
 mod peer;
 #[cfg(test)]
 mod tests;
@@ -261,7 +262,10 @@ impl<N: Net> Upstreams<N> {
             return Step::Wait;
         };
         let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
-        transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now)
+        let was_held = transfer.is_held;
+        let step = transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now);
+        self.peers[transfer.peer].on_held(was_held, transfer.is_held);
+        step
     }
 
     /// The head of a response has come, which is of this route.
@@ -280,6 +284,9 @@ impl<N: Net> Upstreams<N> {
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.try_remove(at) else { return };
         self.by_owner.remove(&transfer.owner);
+        if transfer.is_held {
+            self.peers[transfer.peer].on_held(true, false);
+        }
         match transfer.route {
             Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
             Some(route) => self.routes.note_censored(route, transfer.body_bytes()),

@@ -22,6 +22,8 @@ pub struct Peer {
     /// Slots of connections that wait for a request; the one used last comes first.
     idle: Vec<usize>,
     under_way: u32,
+    /// Of them, those whose responses wait for their clients.
+    held: u32,
     /// Transfers that wait until there are fewer under way, the first come first.
     waiting: VecDeque<usize>,
     down_until: Nanos,
@@ -29,7 +31,7 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(endpoint: Endpoint) -> Peer {
-        Peer { endpoint, idle: Vec::new(), under_way: 0, waiting: VecDeque::new(), down_until: Nanos::ZERO }
+        Peer { endpoint, idle: Vec::new(), under_way: 0, held: 0, waiting: VecDeque::new(), down_until: Nanos::ZERO }
     }
 
     /// The load that it has; one that could not be reached comes behind all others.
@@ -48,6 +50,16 @@ impl Peer {
     pub fn end(&mut self) -> Option<usize> {
         self.under_way -= 1;
         self.waiting.pop_front()
+    }
+
+    /// A transfer came to wait for its client, or does so no more.
+    pub fn on_held(&mut self, was_held: bool, is_held: bool) {
+        self.held = self.held + u32::from(is_held) - u32::from(was_held);
+    }
+
+    /// Half of so many places or more are held by responses that wait for their clients.
+    pub fn is_crowded(&self, requests_max: u32) -> bool {
+        self.held > 0 && self.held.saturating_mul(2) >= requests_max
     }
 
     /// Whether there is room for one more to wait; if so, it does.

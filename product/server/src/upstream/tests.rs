@@ -107,7 +107,7 @@ impl Client {
 
 fn group() -> Arc<Group> {
     let to = vec![UpstreamAddress::new(":1").expect("an upstream")];
-    Arc::new(Group::resolve("a", &Proxy::of_all(to)).expect("an address"))
+    Arc::new(Group::resolve("a", &Proxy::of_all(to), &crate::storage::Room::new(1)).expect("an address"))
 }
 
 fn transfer(method: Method, body: BodyLength) -> Transfer {

@@ -30,6 +30,10 @@ pub trait BodySink {
     fn push(&mut self, bytes: &[u8]) -> bool;
     /// The body is whole.
     fn finish(&mut self);
+    /// Room comes as soon as a disk has taken what there is.
+    fn waits_for_disk(&mut self) -> bool {
+        false
+    }
 }
 
 impl BodySink for Pipe {
@@ -85,6 +89,8 @@ pub struct Transfer {
     pub deadline: Nanos,
     /// What its response is like, once its head has come.
     pub route: Option<RouteKey>,
+    /// It holds its upstream while its client takes the response.
+    pub is_held: bool,
 }
 
 /// The request.
@@ -121,6 +127,8 @@ struct Inbound {
     body: Option<UpstreamBody>,
     /// Of it, bytes that went on.
     body_bytes: u64,
+    /// How many there will be, where the head tells; else 0.
+    announced_bytes: u64,
 }
 
 /// What came of a read.
@@ -160,10 +168,12 @@ impl Transfer {
                 is_tunnel: false,
                 body: None,
                 body_bytes: 0,
+                announced_bytes: 0,
             },
             tries: 0,
             deadline: Nanos::MAX,
             route: None,
+            is_held: false,
         }
     }
 
@@ -308,6 +318,7 @@ impl Transfer {
         self.outbound.is_whole &= head.framing != Framing::Upgraded;
         self.inbound.is_tunnel = head.framing == Framing::Upgraded;
         self.inbound.is_kept_alive = head.is_kept_alive;
+        self.inbound.announced_bytes = if let Framing::Length(bytes) = head.framing { bytes } else { 0 };
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
 
@@ -325,6 +336,7 @@ impl Transfer {
         scratch: &mut [u8],
         now: Nanos,
     ) -> Step {
+        self.is_held = false;
         loop {
             match self.take_kept(sink) {
                 Ok(None) => {}
@@ -333,9 +345,7 @@ impl Transfer {
             }
             let Some(room) = sink.room() else { return Step::Unwanted };
             if room == 0 {
-                // The client is waited for.
-                self.deadline = Nanos::MAX;
-                return Step::Wait;
+                return self.wait_for_client(sink);
             }
             let bytes_max = room.min(scratch.len());
             self.deadline = now + self.patience();
@@ -357,6 +367,12 @@ impl Transfer {
         }
     }
 
+    fn wait_for_client(&mut self, sink: &mut impl BodySink) -> Step {
+        self.deadline = Nanos::MAX;
+        self.is_held = !self.inbound.is_tunnel && !sink.waits_for_disk();
+        Step::Wait
+    }
+
     /// Gives the sink what was kept; a step where the body has ended, or has to wait.
     fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
         let Inbound { kept, body, body_bytes, .. } = &mut self.inbound;
@@ -375,12 +391,8 @@ impl Transfer {
                 sink.finish();
                 break Some(Step::Done);
             }
-            if at == kept.len() {
+            if at == kept.len() || room == 0 {
                 break None;
-            }
-            if room == 0 {
-                self.deadline = Nanos::MAX;
-                break Some(Step::Wait);
             }
         };
         kept.drain(..at);
@@ -410,6 +422,11 @@ impl Transfer {
     /// Of the response's body so much has gone on.
     pub fn body_bytes(&self) -> u64 {
         self.inbound.body_bytes
+    }
+
+    /// The size of the response's body, as far as its head tells it or it has come.
+    pub fn size_bytes(&self) -> u64 {
+        self.inbound.announced_bytes.max(self.inbound.body_bytes)
     }
 
     /// Bytes that it keeps.

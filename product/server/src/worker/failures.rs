@@ -24,10 +24,12 @@ pub(super) enum Kind {
     Upstream,
     /// Fields of trusted proxies that tell no address.
     Forwarded,
+    /// Responses that could not be written to a file.
+    Spool,
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 9] = [
+const BEGINNINGS: [(Kind, &str); 10] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -37,6 +39,7 @@ const BEGINNINGS: [(Kind, &str); 9] = [
     (Kind::Unreadable, "cannot read"),
     (Kind::Upstream, "no response from upstream"),
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
+    (Kind::Spool, "cannot spool a response, its upstream waits for the client:"),
 ];
 
 #[derive(Debug, Default)]

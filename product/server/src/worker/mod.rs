@@ -42,6 +42,7 @@ mod secure;
 mod sender;
 mod service;
 mod shortage;
+mod spool;
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -41,11 +41,15 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     fn finish(&mut self) {
         self.0.finish(self.1);
     }
+
+    fn waits_for_disk(&mut self) -> bool {
+        self.0.is_being_written()
+    }
 }
 
 /// Requests that upstreams answer, and the replies that have come of them.
 pub(super) struct Proxy<N: Net> {
-    upstreams: Upstreams<N>,
+    pub(super) upstreams: Upstreams<N>,
     /// At most one for each transfer.
     replies: VecDeque<ProxyReply>,
 }
@@ -215,7 +219,8 @@ impl<N: Net> Proxy<N> {
 
     fn on_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, step: Step) {
         match step {
-            Step::Wait | Step::Head(_) => {}
+            Step::Wait => self.relieve(with, transfer),
+            Step::Head(_) => {}
             Step::Done => self.end_transfer(with, transfer, true),
             Step::Unwanted => self.end_transfer(with, transfer, false),
             Step::Failed(fault) => self.fail_transfer(with, transfer, fault),
@@ -350,13 +355,16 @@ impl<N: Net> Proxy<N> {
 
     /// Responses have room again for what their upstreams send.
     pub fn refill(&mut self, with: &mut ProxyContext<N>) {
-        let jobs: Vec<JobId> = with.sender.transmitter.reads.refills().collect();
-        for job in jobs {
+        self.note_spool_failure(with);
+        let mut jobs: VecDeque<JobId> = with.sender.transmitter.reads.refills().collect();
+        while let Some(job) = jobs.pop_front() {
             let reader = Producer::of(&mut with.sender.transmitter, job).reader();
             let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: with.conns.slot(owner)?, stream }));
             if let Some(transfer) = id.and_then(|id| self.transfer_on(with, id)) {
                 self.go_on_with(with, transfer);
             }
+            // What goes on into a file has room at once, and no more until that is written.
+            jobs.extend(with.sender.transmitter.reads.refills());
         }
     }
 
@@ -379,6 +387,7 @@ impl<N: Net> Proxy<N> {
             }
         }
         self.release(with);
+        self.relieve_all(with);
     }
 }
 

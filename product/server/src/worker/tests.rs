@@ -39,7 +39,7 @@ struct Client {
 
 fn open(sites: &[SiteConfig], is_secure: bool, log: Option<Arc<Log>>) -> Current {
     let wanted = Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
-    Current::open(&wanted, log, is_secure, Default::default()).unwrap()
+    Current::open(&wanted, log, is_secure, Default::default(), 1 << 30).unwrap()
 }
 
 /// One, for all hosts.

@@ -329,6 +329,49 @@ fn no_more_requests_are_under_way_than_may_be() {
     assert!(most.load(Ordering::SeqCst) <= 2);
 }
 
+/// Larger than what the sockets between hold.
+const LARGE: usize = 16 << 20;
+const PACED: &str = "[uplink]\nrate = \"1gbit\"\nshaping = \"paced\"";
+const OFF: &str = "[uplink]\nshaping = \"off\"\n[server]\nworkers = 1";
+
+/// Its only place is free as soon as it has sent all, however slowly its clients read; each byte then comes from a file.
+#[test]
+fn a_client_that_does_not_read_does_not_hold_the_upstream() {
+    for order in [PACED, OFF] {
+        let upstream = Upstream::start(of_size);
+        let server = proxy_with(&upstream, &format!("requests = 1\n{order}"));
+        for framing in ["length", "chunked", "close"] {
+            let mut slow: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+            slow.iter_mut().for_each(|client| client.send(get(&format!("/{framing}/{LARGE}"))));
+            assert_eq!(server.connect().get("/length/100").body, content(100));
+            for client in &mut slow {
+                assert!(whole(client) == (200, content(LARGE)), "/{framing}");
+            }
+        }
+        server.assert_alive();
+    }
+}
+
+/// Without room on disk, or none that takes it, a response holds its upstream until its client has it.
+#[test]
+fn what_cannot_be_spooled_waits_and_is_whole() {
+    let missing = "[server]\nspool_folder = \"/none-at-all\"";
+    for (keys, says) in [("spool = \"0\"", ""), ("spool = \"1MB\"", ""), (missing, "cannot spool a response")] {
+        let upstream = Upstream::start(of_size);
+        let server = proxy_with(&upstream, &format!("requests = 1\n{keys}"));
+        let mut slow = server.connect();
+        slow.send(get(&format!("/chunked/{LARGE}")));
+        wait_until("the large one is asked for", || upstream.asked().len() == 1);
+        let mut other = server.connect();
+        other.send(get("/length/100"));
+        assert!(whole(&mut slow) == (200, content(LARGE)), "{keys}");
+        assert_eq!(whole(&mut other), (200, content(100)));
+        let said = server.stderr().concat();
+        assert!(said.contains(says), "{said}");
+        server.assert_alive();
+    }
+}
+
 #[test]
 fn an_upstream_that_says_nothing_is_504() {
     let upstream = Upstream::start(|_, socket| socket.read(&mut [0]).is_err());

@@ -13,6 +13,7 @@ mod producing;
 mod questions;
 mod secure;
 mod sending;
+mod spooling;
 mod storage;
 mod unacknowledged;
 

@@ -15,7 +15,7 @@ const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
 
 /// What stands between the response and its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// HTTP/1.1 with a length that was announced.
     Length(u64),
     Chunks,
@@ -27,7 +27,7 @@ enum Way {
     SealedFrames,
 }
 
-const OPEN_ENDED: [Way; 6] =
+pub(super) const OPEN_ENDED: [Way; 6] =
     [Way::Chunks, Way::Close, Way::SealedChunks, Way::SealedClose, Way::Frames, Way::SealedFrames];
 
 impl Way {
@@ -55,21 +55,21 @@ impl Way {
 }
 
 /// A response and its producer.
-struct Produced {
-    way: Way,
-    bench: Bench,
+pub(super) struct Produced {
+    pub way: Way,
+    pub bench: Bench,
     socket: FakeSocket,
     client: Option<rustls::ClientConnection>,
     at: usize,
-    job: JobId,
-    pushed: Vec<u8>,
-    departures: Vec<Departure>,
+    pub job: JobId,
+    pub pushed: Vec<u8>,
+    pub departures: Vec<Departure>,
     /// The connection was given up: its last frames, made before, may still leave here, where a worker closes it.
     is_abandoned: bool,
 }
 
 impl Produced {
-    fn new(way: Way, rate: Option<&str>) -> Produced {
+    pub fn new(way: Way, rate: Option<&str>) -> Produced {
         let mut bench = Bench::new("srpt", rate);
         let socket = bench.socket('A', u64::MAX);
         let (client, session) = if way.is_sealed() { Some(connected()).unzip() } else { (None, None) };
@@ -102,7 +102,7 @@ impl Produced {
         self.bench.now.get()
     }
 
-    fn drive(&mut self) {
+    pub fn drive(&mut self) {
         self.bench.drive();
         let departures: Vec<Departure> = self.bench.transmitter.departures().collect();
         if departures.iter().any(|departure| departure.failure.is_some()) && self.way.is_framed() {
@@ -114,7 +114,7 @@ impl Produced {
     }
 
     /// Bytes that tell where they belong; gives how many were taken.
-    fn push(&mut self, bytes: usize) -> Option<usize> {
+    pub fn push(&mut self, bytes: usize) -> Option<usize> {
         let begin = self.pushed.len();
         let content: Vec<u8> = (begin..begin + bytes).map(|at| (at / 251) as u8 ^ at as u8).collect();
         let taken = Producer::of(&mut self.bench.transmitter, self.job).push(self.bench.now.get(), &content)?;
@@ -122,27 +122,37 @@ impl Produced {
         Some(taken)
     }
 
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let now = self.now();
         self.producer().finish(now);
     }
 
-    fn fail(&mut self) {
+    pub fn fail(&mut self) {
         let now = self.now();
         self.producer().fail(now, "it broke");
     }
 
-    fn room(&mut self) -> Option<usize> {
+    pub fn room(&mut self) -> Option<usize> {
         self.producer().room()
     }
 
-    fn producer(&mut self) -> Producer<'_, FakeSocket> {
+    pub fn producer(&mut self) -> Producer<'_, FakeSocket> {
         Producer::of(&mut self.bench.transmitter, self.job)
     }
 
-    fn make_room(&mut self, bytes: u64) {
+    pub fn make_room(&mut self, bytes: u64) {
         self.socket.room.set(bytes);
         self.bench.transmitter.on_writable(self.now(), self.at);
+    }
+
+    pub fn leave(&mut self) {
+        self.bench.transmitter.end_all(self.now(), self.at, || Failure::Disconnected);
+        self.is_abandoned = true;
+    }
+
+    /// What the body holds in memory.
+    pub fn in_memory_bytes(&mut self) -> usize {
+        self.bench.transmitter.sendings[self.job].outgoing.body().in_memory_bytes()
     }
 
     /// The body as far as it came, and whether its client takes it for whole.
@@ -166,7 +176,7 @@ impl Produced {
     }
 
     /// What has to hold when the response has ended, however it did.
-    fn check(mut self) -> Produced {
+    pub fn check(mut self) -> Produced {
         let (way, departures) = (self.way, std::mem::take(&mut self.departures));
         assert_eq!(departures.len(), 1, "{way:?} departs once");
         assert!(self.bench.transmitter.link.scheduler().jobs().is_empty(), "{way:?}: no job is left");
@@ -194,7 +204,7 @@ impl Produced {
     }
 
     /// Each byte that has left is charged once.
-    fn check_account(mut self) {
+    pub fn check_account(mut self) {
         if !self.bench.transmitter.link.is_paced() || self.way.ends_by_close() {
             return;
         }
@@ -271,10 +281,7 @@ fn follow(mut produced: Produced, steps: &[Step]) {
             Step::Room(bytes) => produced.make_room(bytes),
             Step::Finish => produced.finish(),
             Step::Fail => produced.fail(),
-            Step::Leave => {
-                produced.bench.transmitter.end_all(produced.now(), produced.at, || Failure::Disconnected);
-                produced.is_abandoned = true;
-            }
+            Step::Leave => produced.leave(),
         }
         if let Some(sending) = produced.bench.transmitter.sendings.get_mut(produced.job) {
             let queued = sending.outgoing.body().pipe().map_or(0, |pipe| pipe.queued().len());

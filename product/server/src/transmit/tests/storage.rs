@@ -207,7 +207,7 @@ fn what_was_read_is_counted_and_its_connection_is_named() {
             let at = cold.bench.framed(&socket, None, &[1], true);
             let body = Body::from(Piece::File { entry: cold.entry.clone(), range: 0..LARGE });
             let outgoing = Outgoing::on_stream(framed::head(), body);
-            let dispatch = Dispatch { outgoing, class: 0, stream: 1, precedence: Default::default() };
+            let dispatch = Dispatch { outgoing, class: 0, client: None, stream: 1, precedence: Default::default() };
             cold.bench.transmitter.dispatch(cold.bench.now.get(), at, dispatch).unwrap();
             at
         } else {

@@ -1,0 +1,219 @@
+//! Files for responses that their upstreams have made and their clients have not taken. Without them a slow client holds a worker of the
+//! application for as long as it takes.
+//!
+//! A file has no name, so that nothing is left of it however the process ends; it holds one response, in the order in which its bytes came,
+//! and no byte of it is written twice: the kernel may still be sending what `sendfile` was given. The pool's threads write, since a disk
+//! may let them wait.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::Pool;
+use crate::files::{Content, Entry};
+
+/// Where files are made, and how much they may take together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolConfig {
+    pub folder: PathBuf,
+    pub bytes_max: u64,
+}
+
+/// A bound of bytes on disk, perhaps within another, and how many are taken of it.
+#[derive(Debug)]
+pub struct Room {
+    bytes_max: u64,
+    taken: AtomicU64,
+    within: Option<Arc<Room>>,
+}
+
+/// What a file takes of a room, given back when it is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    room: Arc<Room>,
+    bytes: AtomicU64,
+}
+
+/// Bytes of a response that are to be written behind those of before.
+#[derive(Debug)]
+pub struct Write {
+    pub to: Target,
+    pub offset: u64,
+    pub bytes: Arc<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub enum Target {
+    /// A file that is to be made, whose room was taken.
+    New(Reserved),
+    /// One with bytes of this response.
+    Open(Arc<Entry>),
+}
+
+/// The end of a write.
+#[derive(Debug)]
+pub struct Written {
+    pub offset: u64,
+    pub bytes: Arc<Vec<u8>>,
+    /// The file, which has all of them.
+    pub result: io::Result<Arc<Entry>>,
+}
+
+impl Room {
+    pub fn new(bytes_max: u64) -> Arc<Room> {
+        Arc::new(Room { bytes_max, taken: AtomicU64::new(0), within: None })
+    }
+
+    /// A part of this one.
+    pub fn part(self: &Arc<Room>, bytes_max: u64) -> Arc<Room> {
+        Arc::new(Room { bytes_max, taken: AtomicU64::new(0), within: Some(Arc::clone(self)) })
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.bytes_max);
+        if self.taken.fetch_update(Relaxed, Relaxed, more).is_err() {
+            return false;
+        }
+        let may = self.within.as_ref().is_none_or(|whole| whole.take(bytes));
+        if !may {
+            self.taken.fetch_sub(bytes, Relaxed);
+        }
+        may
+    }
+
+    fn give(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Relaxed);
+        self.within.iter().for_each(|whole| whole.give(bytes));
+    }
+
+    #[cfg(test)]
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+}
+
+impl Reserved {
+    /// So much of a room, where it has that.
+    pub fn of(room: &Arc<Room>, bytes: u64) -> Option<Reserved> {
+        room.take(bytes).then(|| Reserved { room: Arc::clone(room), bytes: AtomicU64::new(bytes) })
+    }
+
+    /// So much more, or nothing.
+    fn grow(&self, bytes: u64) -> bool {
+        let has_room = self.room.take(bytes);
+        self.bytes.fetch_add(if has_room { bytes } else { 0 }, Relaxed);
+        has_room
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.room.give(*self.bytes.get_mut());
+    }
+}
+
+impl Target {
+    /// The file behind whose bytes so many more are to be written, or a new one; `None` where there is no room.
+    pub fn with_room(file: Option<&Arc<Entry>>, room: &Arc<Room>, bytes: u64) -> Option<Target> {
+        let Some(file) = file else { return Reserved::of(room, bytes).map(Target::New) };
+        let Content::Open(open) = &file.content else { unreachable!("what is spooled is not held in memory") };
+        let grown = open.taken().is_some_and(|taken| taken.grow(bytes));
+        grown.then(|| Target::Open(Arc::clone(file)))
+    }
+}
+
+impl Write {
+    /// Does it: waits for the disk.
+    pub fn run(self, folder: &Path, pool: Option<&Arc<Pool>>) -> Written {
+        let Write { to, offset, bytes } = self;
+        let file = match to {
+            Target::Open(file) => Ok(file),
+            Target::New(taken) => make(folder).map(|file| Arc::new(Entry::spooled(file, taken, pool))),
+        };
+        let result = file.and_then(|file| {
+            let Content::Open(open) = &file.content else { unreachable!("what is spooled is not held in memory") };
+            open.write_all_at(&bytes, offset).map(|()| file)
+        });
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+        Written { offset, bytes, result: result.map_err(named) }
+    }
+}
+
+/// The device of a folder, for the pool; of one that is missing each write says so.
+pub fn device(folder: &Path) -> u64 {
+    fs::metadata(folder).map_or(0, |about| about.dev())
+}
+
+/// A file without a name. Some file systems know none; there the name is removed at once.
+fn make(folder: &Path) -> io::Result<File> {
+    let options = |flags: OFlags| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(flags.bits() as i32);
+        options
+    };
+    match options(OFlags::TMPFILE).open(folder) {
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL)) => {}
+        made => return made,
+    }
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let path = folder.join(format!(".weir-spool-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
+    // No other's file, nor where a symlink leads.
+    let file = options(OFlags::NOFOLLOW).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::temporary::Folder;
+
+    #[test]
+    fn a_part_of_a_room_is_bounded_by_both() {
+        let whole = Room::new(100);
+        let (first, second) = (whole.part(70), whole.part(70));
+        let taken = Reserved::of(&first, 60).expect("there is room");
+        assert!(!taken.grow(11) && taken.grow(10) && !taken.grow(1), "its own bound");
+        assert!(Reserved::of(&second, 31).is_none(), "that of the whole");
+        let rest = Reserved::of(&second, 30).expect("there is room");
+        assert_eq!([whole.taken(), first.taken(), second.taken()], [100, 70, 30]);
+        drop(taken);
+        assert!(rest.grow(40) && !rest.grow(1));
+        drop(rest);
+        assert_eq!([whole.taken(), first.taken(), second.taken()], [0; 3]);
+        assert!(Reserved::of(&first, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_file_has_no_name_and_gives_its_room_back() {
+        let (folder, room) = (Folder::new(), Room::new(10));
+        let write = |to, offset, bytes: &[u8]| {
+            let write = Write { to, offset, bytes: Arc::new(bytes.to_vec()) };
+            write.run(&folder.path(""), None).result
+        };
+        let file = write(Target::with_room(None, &room, 5).unwrap(), 0, b"hello").unwrap();
+        write(Target::with_room(Some(&file), &room, 4).unwrap(), 5, b" you").unwrap();
+        assert!(Target::with_room(Some(&file), &room, 2).is_none() && Target::with_room(None, &room, 2).is_none());
+        let Content::Open(open) = &file.content else { panic!("it is open") };
+        let mut came = [0; 20];
+        assert_eq!(open.read_at(&mut came, 0).unwrap(), 9);
+        assert_eq!(&came[..9], b"hello you");
+        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
+        drop(file);
+        assert_eq!(room.taken(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let to = Target::with_room(None, &Room::new(10), 5).unwrap();
+        let write = Write { to, offset: 0, bytes: Arc::new(vec![7; 5]) };
+        let error = write.run(Path::new("/none-at-all"), None).result.unwrap_err();
+        assert!(error.to_string().starts_with("/none-at-all: No such file"), "{error}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the upstream is free for others.
+
+use super::failures::Kind;
+use super::proxy::{Proxy, ProxyContext};
+use crate::net::Net;
+use crate::transmit::Producer;
+
+impl<N: Net> Proxy<N> {
+    /// A transfer has come to wait: where half of its upstream's places are held so, some go on into files.
+    pub(super) fn relieve(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
+        if !self.upstreams.is_crowded(transfer) {
+            return;
+        }
+        for at in self.upstreams.held_with(transfer) {
+            let Some((job, room)) = self.upstreams.spooling(at) else { continue };
+            if !Producer::of(&mut with.sender.transmitter, job).spool(&room) {
+                continue;
+            }
+            self.upstreams.let_go(at);
+            if !self.upstreams.is_crowded(transfer) {
+                return;
+            }
+        }
+    }
+
+    /// Once a second: there may be room for a file again.
+    pub(super) fn relieve_all(&mut self, with: &mut ProxyContext<N>) {
+        self.upstreams.crowded().into_iter().for_each(|transfer| self.relieve(with, transfer));
+        self.refill(with);
+    }
+
+    /// A line about a disk that does not take what is written.
+    pub(super) fn note_spool_failure(&mut self, with: &mut ProxyContext<N>) {
+        if let Some(error) = with.sender.transmitter.reads.take_write_failure() {
+            with.service.journal.fail(with.timers.now(), Kind::Spool, error);
+        }
+    }
+}
