@@ -56,8 +56,6 @@ struct Connection<N: Net> {
     transfer: Option<usize>,
     /// A response was read from it before.
     was_idle: bool,
-    /// The upstream sends no more behind what has come: it is not used again.
-    has_ended: bool,
     idle_since: Nanos,
     ready: Readiness,
 }
@@ -171,7 +169,7 @@ impl<N: Net> Upstreams<N> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
         let (ready, idle_since) = (Readiness::default(), Nanos::ZERO);
-        entry.insert(Connection { socket, peer, transfer: None, was_idle: false, has_ended: false, idle_since, ready });
+        entry.insert(Connection { socket, peer, transfer: None, was_idle: false, idle_since, ready });
         Ok(at)
     }
 
@@ -187,7 +185,7 @@ impl<N: Net> Upstreams<N> {
         let has_come = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
         connection.ready.is_readable |= has_come;
         connection.ready.is_writable |= is_broken || flags.contains(EventFlags::OUT);
-        connection.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
+        connection.ready.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
         if connection.transfer.is_none() && has_come {
             // It ended, or said something that nobody had asked for.
             let peer = connection.peer;
@@ -297,7 +295,7 @@ impl<N: Net> Upstreams<N> {
         };
         self.end_under_way(transfer.peer);
         let connection = &mut self.connections[own];
-        if !is_whole || connection.has_ended || !transfer.keeps_connection() {
+        if !is_whole || connection.ready.has_ended || !transfer.keeps_connection() {
             return self.drop_connection(net, own);
         }
         (connection.transfer, connection.was_idle, connection.idle_since) = (None, true, now);

@@ -116,7 +116,7 @@ fn transfer(method: Method, body: BodyLength) -> Transfer {
     transfer
 }
 
-const READY: Readiness = Readiness { is_readable: true, is_writable: true };
+const READY: Readiness = Readiness { is_readable: true, is_writable: true, has_ended: true };
 
 /// The whole of a response, as a client takes it that reads so many bytes at a time, and the last step.
 fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {

@@ -55,6 +55,8 @@ impl BodySink for Pipe {
 pub struct Readiness {
     pub is_readable: bool,
     pub is_writable: bool,
+    /// The upstream sends no more: behind the last bytes is an end, of which no other event will tell.
+    pub has_ended: bool,
 }
 
 /// What a transfer has come to.
@@ -440,7 +442,11 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
     while ready.is_readable {
         match socket.receive(into) {
             Ok(0) => return Ok(Received::End),
-            Ok(bytes) => return Ok(Received::Bytes(bytes)),
+            Ok(bytes) => {
+                // A short read has emptied the socket, but for the end; what comes later is a new event.
+                ready.is_readable = bytes == into.len() || ready.has_ended;
+                return Ok(Received::Bytes(bytes));
+            }
             Err(Errno::AGAIN) => ready.is_readable = false,
             Err(Errno::INTR) => {}
             Err(error) => return Err(Fault::Broken(error.into())),
