@@ -33,6 +33,7 @@ mod lines;
 mod list;
 pub mod multipart;
 mod path;
+pub mod proxy_header;
 mod range;
 mod request;
 mod response;

@@ -10,7 +10,7 @@ use units::Rate;
 use crate::form::{LogFormat, Name, Shaping, Size, SlotSharing};
 use crate::network::Network;
 use crate::place::{Place, Placed};
-use crate::section::{Held, Section};
+use crate::section::{Book, Held, Section};
 use crate::uplink_rate::UplinkRate;
 
 /// Each has sockets in every event loop.
@@ -41,6 +41,8 @@ pub struct Listener {
     pub is_secure: bool,
     /// They may speak HTTP/3 too; not without TLS.
     pub has_http3: bool,
+    /// Connections begin with a PROXY header.
+    pub has_proxy_header: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +113,19 @@ impl Settings {
         let (process, uplink_read, limits_read, timeouts_read) = read;
         let held = [server, uplink, limits, timeouts].into_iter().flat_map(Section::held).collect();
         let (process, uplink) = (process?, uplink_read?);
+        check_proxies(file.book, &listeners, &process);
         let (limits, timeouts) = (limits_read?, timeouts_read?);
         Some(Settings { listeners, has_default_listener, process, uplink, limits, timeouts, held })
+    }
+}
+
+/// Without them every connection would be refused.
+fn check_proxies(book: &Book<'_>, listeners: &[Placed<Listener>], process: &Process) {
+    let needs = listeners.iter().find(|listener| listener.value.has_proxy_header);
+    if let Some(listener) = needs.filter(|_| process.trusted_proxies.is_empty()) {
+        let said =
+            "listener.proxy_protocol without server.trusted_proxies: expected the addresses of the proxies there";
+        book.mistake(listener.at, said);
     }
 }
 
@@ -120,9 +133,8 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
     let tables = file.tables("listener");
     if tables.is_empty() {
         let address = ADDRESS.parse().into_iter();
-        let plain =
-            |address| Placed { value: Listener { address, is_secure: false, has_http3: false }, at: Place::START };
-        return address.map(plain).collect();
+        let plain = |address| Listener { address, is_secure: false, has_http3: false, has_proxy_header: false };
+        return address.map(|address| Placed { value: plain(address), at: Place::START }).collect();
     }
     if tables.len() > LISTENERS_MAX {
         file.book.mistake(
@@ -137,7 +149,8 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
         if wants_http3 && !is_secure && table.is_given("http3") {
             file.book.note(table.place_of("http3"), "listener.http3: no effect without tls = true");
         }
-        let has_http3 = is_secure && wants_http3;
+        let has_proxy_header = has_proxy_header(table);
+        let has_http3 = is_secure && wants_http3 && !has_proxy_header;
         let Some(Placed { value: address, at }) = address else { continue };
         if let Some(same) = listeners.iter().find(|known| clash(known.value.address, address)) {
             let said = format!(
@@ -146,9 +159,18 @@ fn listeners(file: &Section<'_, '_>) -> Vec<Placed<Listener>> {
             );
             file.book.mistake(at, said);
         }
-        listeners.push(Placed { value: Listener { address, is_secure, has_http3 }, at });
+        listeners.push(Placed { value: Listener { address, is_secure, has_http3, has_proxy_header }, at });
     }
     listeners
+}
+
+/// Datagrams have no such header.
+fn has_proxy_header(table: &Section<'_, '_>) -> bool {
+    let is_wanted = table.flag("proxy_protocol");
+    if is_wanted && table.flag("http3") && table.is_given("http3") {
+        table.book.note(table.place_of("http3"), "listener.http3: no effect with proxy_protocol = true");
+    }
+    is_wanted
 }
 
 /// Whether the kernel refuses the second: the same port on the same address or, of one family, on all.

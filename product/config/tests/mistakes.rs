@@ -301,6 +301,30 @@ fn classes_and_the_reach_of_their_rules() {
 }
 
 #[test]
+fn proxies_in_front() {
+    let cases = [
+        (
+            "trusted_proxies=['10.0.0.1/8']\n",
+            "f:2:18: server.trusted_proxies `10.0.0.1/8`: expected the first address of the network, 10.0.0.0/8",
+        ),
+        ("trusted_proxies=['proxy']\n", "f:2:18: server.trusted_proxies `proxy`: expected an address, or a network"),
+        ("trusted_proxies=[]\n", "f:2:17: server.trusted_proxies `[]`: expected one or more in the brackets"),
+        (
+            "[[listener]]\naddress='[::]:80'\nproxy_protocol=true\n",
+            "f:3:9: listener.proxy_protocol without server.trusted_proxies: expected the addresses of the proxies there",
+        ),
+    ];
+    all_say("[server]\n", SITE, &cases);
+    let listener = "[server]\ntrusted_proxies=['0.0.0.0/0']\n[[listener]]\naddress='[::]:80'\nproxy_protocol=true\n";
+    let noted = notes(&format!("{listener}tls=true\nhttp3=true\n[[site]]\nroot='a'\ncert='c'\nkey='k'\n"));
+    let expected = [
+        "f:2:18: server.trusted_proxies `0.0.0.0/0`: each client can say that it is another",
+        "f:7:7: listener.http3: no effect with proxy_protocol = true",
+    ];
+    assert_eq!(noted, expected);
+}
+
+#[test]
 fn values_of_a_class() {
     let cases = [
         ("weight=0\n", "f:3:8: class.weight `0`"),

@@ -75,6 +75,8 @@ pub struct Listen {
     pub is_secure: bool,
     /// They may speak HTTP/3 too, over UDP at the same address; not without TLS, nor in a build without it.
     pub has_http3: bool,
+    /// Its connections begin with a header of the PROXY protocol.
+    pub has_proxy_header: bool,
 }
 
 /// What a client may cost.

@@ -29,6 +29,8 @@ pub struct Listener<N: Net = Os> {
     pub(crate) socket: N::Listener,
     /// Its clients speak TLS.
     pub(crate) is_secure: bool,
+    /// They are behind proxies, which tell of them.
+    pub(crate) has_proxy_header: bool,
     /// Where they speak HTTP/3.
     pub(crate) udp: Option<Arc<N::Udp>>,
     /// At this port.
@@ -40,7 +42,7 @@ pub struct Listener<N: Net = Os> {
 impl<N: Net> Listener<N> {
     /// Its clients speak HTTP without TLS.
     pub fn new(socket: N::Listener) -> Listener<N> {
-        Listener { socket, is_secure: false, udp: None, http3_port: None, is_passed: false }
+        Listener { socket, is_secure: false, has_proxy_header: false, udp: None, http3_port: None, is_passed: false }
     }
 
     /// What epoll is asked for.
@@ -110,7 +112,8 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
     adopt(config, passed)?;
     let share = |_| {
         let socket = passed.socket.try_clone()?;
-        Ok(Listener { is_secure: passed.is_secure, is_passed: true, ..socket.into() })
+        let PassedSocket { is_secure, has_proxy_header, .. } = *passed;
+        Ok(Listener { is_secure, has_proxy_header, is_passed: true, ..socket.into() })
     };
     let mut listeners = (0..config.workers).map(share).collect::<io::Result<Vec<_>>>()?;
     if speaks_http3(config, passed.is_secure, passed.has_http3) {
@@ -137,9 +140,9 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
 
 /// Those of one address, one for each worker.
 fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartError> {
-    let sockets = listen(config, asked.address)?.into_iter();
+    let (sockets, Listen { is_secure, has_proxy_header, .. }) = (listen(config, asked.address)?.into_iter(), *asked);
     let mut listeners: Vec<_> =
-        sockets.map(|socket| Listener { is_secure: asked.is_secure, ..socket.into() }).collect();
+        sockets.map(|socket| Listener { is_secure, has_proxy_header, ..socket.into() }).collect();
     if speaks_http3(config, asked.is_secure, asked.has_http3) {
         let address = local_address(&listeners[0].socket).map_err(|e| StartError::Listen(asked.address, e))?;
         add_udp(config, address, &mut listeners).map_err(|error| StartError::Udp(address, error))?;
@@ -259,7 +262,8 @@ fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
 pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError> {
     let of = |listener: &Listener| {
         let (is_secure, has_http3) = (listener.is_secure, listener.http3_port.is_some());
-        local_address(&listener.socket).map(|address| Listen { address, is_secure, has_http3 })
+        let has_proxy_header = listener.has_proxy_header;
+        local_address(&listener.socket).map(|address| Listen { address, is_secure, has_http3, has_proxy_header })
     };
     let addresses = listeners.iter().map(of).collect::<io::Result<_>>();
     addresses.map_err(|e| StartError::System("read the listening address", e))

@@ -262,7 +262,8 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let https = Https { certificate: certificate(&flags), ..Https::default() };
     let is_secure = https.certificate.is_some();
     let has_http3 = is_secure && wants_http3(&flags);
-    let listen = flags.listen.into_iter().map(|address| Listen { address, is_secure, has_http3 }).collect();
+    let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
+    let listen = flags.listen.into_iter().map(listen).collect();
     let site = SiteConfig { https, ..site };
     let hosted = |site| Hosted { sites: vec![site], classes: None };
     let again = || Ok(hosted(site.clone()));
@@ -398,7 +399,7 @@ fn config(
         passed.iter_mut().for_each(|socket| (socket.is_secure, socket.has_http3) = (true, has_http3));
     }
     let is_unsaid = listen.is_empty() && passed.is_empty();
-    let default = Listen { address: LISTEN, is_secure, has_http3 };
+    let default = Listen { address: LISTEN, is_secure, has_http3, has_proxy_header: false };
     let listen = if is_unsaid { vec![default] } else { unpassed(&listen, &mut passed) };
     let addresses: Vec<_> =
         passed.iter().map(|socket| socket.address).chain(listen.iter().map(|listen| listen.address)).collect();

@@ -45,6 +45,13 @@ pub static KEYS: &[Key] = &[
         "With `tls`, whether they may speak HTTP/3 too: UDP at the same address and port.",
         "false",
     ),
+    key(
+        "listener.proxy_protocol",
+        Kind::Flag,
+        Is("false"),
+        "Whether connections begin with a header of the PROXY protocol (version 1 or 2) that tells the client; those of `server.trusted_proxies` alone.",
+        "true",
+    ),
     //
     table("server", "the defaults", "The process."),
     key("server.workers", whole(1, 256), Absent("one per core"), "Event loops. Paced shaping has one.", "4"),

@@ -29,6 +29,8 @@ pub struct PassedSocket {
     pub is_secure: bool,
     /// And, if so, HTTP/3.
     pub has_http3: bool,
+    /// See [`Listen::has_proxy_header`].
+    pub(crate) has_proxy_header: bool,
     pub(crate) socket: OwnedFd,
     /// The datagram socket of the same address, for HTTP/3.
     pub(crate) datagrams: Option<OwnedFd>,
@@ -113,6 +115,7 @@ pub fn unpassed(configured: &[Listen], passed: &mut [PassedSocket]) -> Vec<Liste
     for socket in &mut *passed {
         if let Some(known) = configured.iter().find(|listen| socket.serves(listen.address)) {
             (socket.is_secure, socket.has_http3) = (known.is_secure, known.has_http3);
+            socket.has_proxy_header = known.has_proxy_header;
         }
     }
     let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.serves(listen.address));
@@ -134,6 +137,7 @@ impl PassedSocket {
             name: name.into(),
             is_secure: name == SECURE_NAME,
             has_http3: true,
+            has_proxy_header: false,
             socket,
             datagrams: None,
             is_dual,
@@ -209,7 +213,7 @@ mod tests {
         let ipv4 = SocketAddr::new("0.0.0.0".parse().unwrap(), all.port());
         let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
         let [one, other, all, ipv4] = [(one, true), (other, false), (all, false), (ipv4, false)]
-            .map(|(address, is_secure)| Listen { address, is_secure, has_http3: false });
+            .map(|(address, is_secure)| Listen { address, is_secure, has_http3: false, has_proxy_header: false });
         assert_eq!(unpassed(&[one, other, all, ipv4], &mut sockets), [other]);
         assert_eq!(sockets.each_ref().map(|socket| socket.is_secure), [true, false]);
         assert_eq!(unpassed(&[one, other], &mut []), [one, other]);

@@ -17,7 +17,7 @@ pub struct Connection<S> {
     pub(super) owner: u64,
     pub(super) socket: S,
     /// See [`super::Opening::client`].
-    pub(super) client: u32,
+    pub client: u32,
     /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
     pub(super) band: Option<u8>,
     /// By the last look.

@@ -83,6 +83,11 @@ impl<N: Net> Worker<N> {
     /// From the listener that was asked last. `None` where its client has as many as it may.
     fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
+        let has_proxy_header = self.acceptor.last().has_proxy_header;
+        if has_proxy_header && !self.setup.limits.trusted_proxies.contain(peer.ip()) {
+            self.service.refuse_proxy(self.timers.now(), peer);
+            return None;
+        }
         let client = self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut())?;
         let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
@@ -91,7 +96,10 @@ impl<N: Net> Worker<N> {
         let at = self.open(Transport::Tcp(socket), client, peer, framing, session);
         let conn = &mut self.conns[at];
         (conn.input.is_readable, conn.http3_port) = (true, http3_port);
-        if conn.channel.is_handshaking {
+        if let Some(origins) = conn.origins.as_mut().filter(|_| has_proxy_header) {
+            origins.header = Some(Vec::new());
+        }
+        if conn.channel.is_handshaking || has_proxy_header {
             conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)

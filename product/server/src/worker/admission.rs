@@ -139,6 +139,18 @@ impl Admission {
         }
     }
 
+    /// A connection that has its place turns out to be another client's. That client has as many connections as it may: a line if one is due.
+    pub(super) fn change(&mut self, now: Nanos, client: u32, address: IpAddr) -> Result<Admitted, Option<String>> {
+        let admitted = if self.trusted_proxies.contain(address) {
+            self.enter_account(now, address)
+        } else {
+            let entered = self.clients.enter(address, now).map_err(|refusal| refusal.notice)?;
+            self.admitted(entered, address)
+        };
+        self.leave_account(now, client);
+        Ok(admitted)
+    }
+
     /// The account of a client that has no place of its own, since a proxy brings it.
     pub(super) fn enter_account(&mut self, now: Nanos, address: IpAddr) -> Admitted {
         let client = self.clients.enter_unbounded(address, now);

@@ -169,6 +169,12 @@ impl Conn {
         }
     }
 
+    /// It is this peer's, whose account has this index.
+    pub fn adopt(&mut self, peer: SocketAddr, client: u32, limits: &Limits) {
+        (self.address, self.port, self.client) = (peer.ip(), peer.port(), client);
+        self.origins = limits.trusted_proxies.contain(peer.ip()).then(Box::default);
+    }
+
     /// Its deadlines are so much later.
     pub fn excuse(&mut self, paused: Nanos) {
         self.http1.excuse(paused);
@@ -207,6 +213,11 @@ impl Conn {
 
     pub fn security(&self) -> Security {
         Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
+    }
+
+    /// A proxy is to tell first whose it is.
+    pub fn awaits_header(&self) -> bool {
+        self.origins.as_ref().is_some_and(|origins| origins.header.is_some())
     }
 
     /// The version that its client speaks, major and minor: from 2 on there is no minor one.

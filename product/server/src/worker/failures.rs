@@ -26,10 +26,12 @@ pub(super) enum Kind {
     Forwarded,
     /// Responses that could not be written to a file.
     Spool,
+    /// Connections without a right header of the PROXY protocol.
+    ProxyHeader,
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 10] = [
+const BEGINNINGS: [(Kind, &str); 11] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -40,6 +42,7 @@ const BEGINNINGS: [(Kind, &str); 10] = [
     (Kind::Upstream, "no response from upstream"),
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
     (Kind::Spool, "cannot spool a response, its upstream waits for the client:"),
+    (Kind::ProxyHeader, "PROXY protocol: refused"),
 ];
 
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use super::Worker;
 use super::conn::Conn;
 use super::exchange::ExchangeId;
 use super::line::Line;
+use super::proxy_header::Refused;
 use super::streams::is_preface;
 use crate::handler::{self, Later};
 use crate::http1::Event;
@@ -57,10 +58,18 @@ impl<N: Net> Worker<N> {
             Ok(bytes) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
+                let (now, scheduler) = (self.timers.now(), self.sender.transmitter.link.scheduler_mut());
+                let (fresh, limits) = (&scratch[..bytes], &self.setup.limits);
+                let fresh = match self.service.behind_header(now, conn, fresh, scheduler, limits) {
+                    Ok(Some(fresh)) => fresh,
+                    Ok(None) => return,
+                    Err(Refused) => return self.close(at),
+                };
+                self.sender.transmitter.connections[at].client = conn.client;
                 if conn.channel.is_tls() {
-                    return self.receive_sealed(at, &scratch[..bytes]);
+                    return self.receive_sealed(at, fresh);
                 }
-                self.take(at, &scratch[..bytes]);
+                self.take(at, fresh);
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
                     // Not vital: without it the kernel does after 40 ms.

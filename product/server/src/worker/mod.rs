@@ -35,6 +35,7 @@ mod origin;
 mod output;
 mod owner;
 mod proxy;
+mod proxy_header;
 mod replies;
 mod response_end;
 mod room;

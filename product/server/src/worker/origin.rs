@@ -23,18 +23,23 @@ pub struct Origin {
     pub client: u32,
 }
 
-/// Those of the requests under way on a connection, by stream; 0 where it has none. A request without one is the proxy's own.
+/// What a trusted proxy brings on a connection.
 #[derive(Debug, Default)]
-pub struct Origins(Vec<(u32, Origin)>);
+pub struct Origins {
+    /// Of the requests under way, by stream; 0 where it has none. A request without one is the proxy's own.
+    requests: Vec<(u32, Origin)>,
+    /// The PROXY header as far as it has come; nothing else is read before it is whole.
+    pub header: Option<Vec<u8>>,
+}
 
 impl Origins {
     pub fn of(&self, stream: u32) -> Option<Origin> {
-        self.0.iter().find(|(number, _)| *number == stream).map(|(_, origin)| *origin)
+        self.requests.iter().find(|(number, _)| *number == stream).map(|(_, origin)| *origin)
     }
 
     fn take(&mut self, stream: u32) -> Option<Origin> {
-        let at = self.0.iter().position(|(number, _)| *number == stream)?;
-        Some(self.0.swap_remove(at).1)
+        let at = self.requests.iter().position(|(number, _)| *number == stream)?;
+        Some(self.requests.swap_remove(at).1)
     }
 }
 
@@ -55,7 +60,7 @@ impl Service {
         self.forget_origin(now, conn, stream);
         if let (Some(address), Some(origins)) = (claimed.client, &mut conn.origins) {
             let client = introduce(self.admission.enter_account(now, address), scheduler);
-            origins.0.push((stream, Origin { address, client }));
+            origins.requests.push((stream, Origin { address, client }));
         }
     }
 

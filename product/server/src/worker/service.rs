@@ -174,9 +174,11 @@ impl Service {
         self.journal.fail(now, kind, format_args!("{}: {why}", conn.peer()));
     }
 
-    /// The end of a client that may be in its handshake for too long.
+    /// The end of a client that may be in its handshake for too long, or of a proxy that has not told whose it is.
     pub fn note_late_handshake(&mut self, now: Nanos, conn: &Conn) {
-        if conn.channel.is_handshaking {
+        if conn.awaits_header() {
+            self.fail(now, conn, Kind::ProxyHeader, "no header within 10 s");
+        } else if conn.channel.is_handshaking {
             self.fail(now, conn, Kind::Tls, "no handshake within 10 s");
         }
     }

@@ -75,8 +75,8 @@ fn listen(settings: &config::Settings) -> Vec<Listen> {
 }
 
 fn listened(listener: config::Listener) -> Listen {
-    let config::Listener { address, is_secure, has_http3 } = listener;
-    Listen { address, is_secure, has_http3 }
+    let config::Listener { address, is_secure, has_http3, has_proxy_header } = listener;
+    Listen { address, is_secure, has_http3, has_proxy_header }
 }
 
 /// Where requests without TLS are sent: the port that needs no name, or the first that speaks TLS.

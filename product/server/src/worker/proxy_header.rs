@@ -1,0 +1,79 @@
+//! Connections that begin with a header of the PROXY protocol: with it the connection, its account and its limits are the client's, as if no
+//! proxy stood between. It is read before TLS, in a bounded time and within a bounded size.
+
+use std::net::SocketAddr;
+
+use http::proxy_header::parse_proxy_header;
+use sched::Scheduler;
+use units::Nanos;
+
+use super::conn::Conn;
+use super::failures::Kind;
+use super::secure::HANDSHAKE_TIMEOUT;
+use super::service::{Service, introduce};
+use crate::config::Limits;
+
+/// The connection is to be closed.
+#[derive(Debug)]
+pub struct Refused;
+
+impl Service {
+    /// A newcomer that has a place is no trusted proxy, and gives the place back.
+    pub fn refuse_proxy(&mut self, now: Nanos, peer: SocketAddr) {
+        self.admission.give_back_place();
+        let why = format_args!("{peer}: it is none of the trusted proxies (server.trusted_proxies)");
+        self.journal.fail(now, Kind::ProxyHeader, why);
+    }
+
+    /// Gives the client's own of these bytes, which are all behind the header; `None` as long as that is not whole.
+    pub fn behind_header<'b>(
+        &mut self,
+        now: Nanos,
+        conn: &mut Conn,
+        fresh: &'b [u8],
+        scheduler: &mut Scheduler,
+        limits: &Limits,
+    ) -> Result<Option<&'b [u8]>, Refused> {
+        let Some(header) = conn.origins.as_mut().and_then(|origins| origins.header.as_mut()) else {
+            return Ok(Some(fresh));
+        };
+        header.extend_from_slice(fresh);
+        match parse_proxy_header(header) {
+            Ok(None) => Ok(None),
+            Ok(Some(parsed)) => {
+                let rest_bytes = header.len() - parsed.bytes;
+                self.adopt(now, conn, parsed.client, scheduler, limits)?;
+                Ok(Some(&fresh[fresh.len() - rest_bytes..]))
+            }
+            Err(fault) => {
+                self.fail(now, conn, Kind::ProxyHeader, fault.0);
+                Err(Refused)
+            }
+        }
+    }
+
+    /// The connection is this client's; without one the proxy's own. Refused where the client has as many as it may.
+    fn adopt(
+        &mut self,
+        now: Nanos,
+        conn: &mut Conn,
+        client: Option<SocketAddr>,
+        scheduler: &mut Scheduler,
+        limits: &Limits,
+    ) -> Result<(), Refused> {
+        let timeout = if conn.channel.is_handshaking { HANDSHAKE_TIMEOUT } else { limits.head_timeout };
+        conn.http1.wait_until(now + timeout);
+        conn.origins.iter_mut().for_each(|origins| origins.header = None);
+        let Some(peer) = client else { return Ok(()) };
+        match self.admission.change(now, conn.client, peer.ip()) {
+            Ok(admitted) => {
+                conn.adopt(peer, introduce(admitted, scheduler), limits);
+                Ok(())
+            }
+            Err(notice) => {
+                notice.inspect(|notice| self.journal.error(notice));
+                Err(Refused)
+            }
+        }
+    }
+}
