@@ -36,6 +36,8 @@ pub struct Entry<'a> {
     pub connection_reused: bool,
     /// The name of its class, where there are classes; JSON only.
     pub class: Option<&'a str>,
+    /// Where an upstream answered it; JSON only.
+    pub passed_on: Option<PassedOn<'a>>,
     /// What the client has had beyond its share of the link, where clients share it; JSON only.
     pub ahead_bytes: Option<u64>,
 }
@@ -51,6 +53,45 @@ pub struct Requested<'a> {
     pub version: (u8, u8),
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
+}
+
+/// A request that an upstream answered.
+#[derive(Debug, Clone, Copy)]
+pub struct PassedOn<'a> {
+    /// Its address.
+    pub upstream: &'a str,
+    /// How long the request waited for its turn there.
+    pub queue: Option<Nanos>,
+    /// From then to a new connection that took its first byte; `None` where an idle one was used.
+    pub connect: Option<Nanos>,
+    /// From its turn to the first byte of the response.
+    pub first_byte: Option<Nanos>,
+    /// From the response that was there to its first byte on the link.
+    pub link: Option<Nanos>,
+    pub size_from: Option<SizeFrom>,
+}
+
+/// How the order knew the size of a response when that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeFrom {
+    /// Its head told it, or that there is no body.
+    Length,
+    /// It was there as a whole.
+    Buffer,
+    /// From responses like it.
+    Learned,
+    Nothing,
+}
+
+impl SizeFrom {
+    fn name(self) -> &'static str {
+        match self {
+            SizeFrom::Length => "length",
+            SizeFrom::Buffer => "buffer",
+            SizeFrom::Learned => "learned",
+            SizeFrom::Nothing => "none",
+        }
+    }
 }
 
 /// Bytes of a response.
@@ -177,6 +218,7 @@ fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     if let Some(bytes) = entry.ahead_bytes {
         json_number(out, "client_ahead_bytes", bytes);
     }
+    entry.passed_on.iter().for_each(|passed_on| json_passed_on(out, passed_on));
     json_text(out, "outcome", entry.outcome.name().as_bytes());
     if let Some(reason) = entry.reason {
         json_text(out, "reason", reason.as_bytes());
@@ -212,6 +254,23 @@ fn json_sent(out: &mut Vec<u8>, entry: &Entry<'_>) {
         json_milliseconds(out, "first_byte_ms", first_byte);
     }
     json_milliseconds(out, "response_time_ms", entry.times.response);
+}
+
+fn json_passed_on(out: &mut Vec<u8>, passed_on: &PassedOn<'_>) {
+    json_text(out, "upstream", passed_on.upstream.as_bytes());
+    let PassedOn { queue, connect, first_byte, link, .. } = *passed_on;
+    let times = [
+        ("upstream_queue_ms", queue),
+        ("upstream_connect_ms", connect),
+        ("upstream_first_byte_ms", first_byte),
+        ("link_wait_ms", link),
+    ];
+    for (name, time) in times {
+        time.into_iter().for_each(|time| json_milliseconds(out, name, time));
+    }
+    if let Some(from) = passed_on.size_from {
+        json_text(out, "size_from", from.name().as_bytes());
+    }
 }
 
 fn json_name(out: &mut Vec<u8>, name: &str) {
@@ -353,6 +412,7 @@ mod tests {
             outcome: Outcome::Complete,
             reason: None,
             connection_reused: false,
+            passed_on: None,
             class: None,
             ahead_bytes: None,
         }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use units::Nanos;
 
 use format::Formatter;
-pub use format::{Entry, Format, Outcome, Requested, Sizes, Times};
+pub use format::{Entry, Format, Outcome, PassedOn, Requested, SizeFrom, Sizes, Times};
 pub use logs::Logs;
 #[cfg(test)]
 pub use logs::Unthreaded;

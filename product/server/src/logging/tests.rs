@@ -23,6 +23,7 @@ fn entry(target: &[u8]) -> Entry<'_> {
         reason: None,
         connection_reused: false,
         class: None,
+        passed_on: None,
         ahead_bytes: None,
     }
 }

@@ -23,7 +23,7 @@ use units::Nanos;
 pub use fault::Fault;
 pub use group::{Endpoint, Group};
 use peer::{IDLE_FOR, Peer};
-pub use transfer::{BodySink, Readiness, Step, Transfer, pipe_of};
+pub use transfer::{BodySink, Readiness, Step, Times, Transfer, pipe_of};
 
 use crate::net::{Net, Source};
 

@@ -91,8 +91,21 @@ pub struct Transfer {
     pub deadline: Nanos,
     /// What its response is like, once its head has come.
     pub route: Option<RouteKey>,
+    pub times: Times,
     /// It holds its upstream while its client takes the response.
     pub is_held: bool,
+}
+
+/// Of the connection that the request went over last.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Times {
+    /// When the request had it, or began to make it.
+    pub begun_at: Option<Nanos>,
+    /// When a new one took the first byte.
+    pub connected_at: Option<Nanos>,
+    /// When the first byte of the response came.
+    pub first_byte_at: Option<Nanos>,
+    is_new: bool,
 }
 
 /// The request.
@@ -175,6 +188,7 @@ impl Transfer {
             tries: 0,
             deadline: Nanos::MAX,
             route: None,
+            times: Times::default(),
             is_held: false,
         }
     }
@@ -190,6 +204,7 @@ impl Transfer {
         self.connection = Some(connection);
         self.outbound.at = 0;
         self.tries += 1;
+        self.times = Times { begun_at: Some(now), is_new: !is_idle, ..Times::default() };
         self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
     }
 
@@ -245,6 +260,7 @@ impl Transfer {
             match socket.send(&out.bytes[out.at..], false) {
                 Ok(sent) => {
                     out.at += sent;
+                    self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
                     self.deadline = now + patience;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_writable = false,
@@ -305,6 +321,7 @@ impl Transfer {
             match receive(socket, ready, scratch)? {
                 Received::Bytes(bytes) => {
                     self.inbound.has_come = true;
+                    self.times.first_byte_at = self.times.first_byte_at.or(Some(now));
                     self.inbound.kept.extend_from_slice(&scratch[..bytes]);
                     self.deadline = now + self.patience();
                 }

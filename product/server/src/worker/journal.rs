@@ -101,13 +101,15 @@ impl Journal {
     pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
+        // Most responses depart in the turn their request came in, whose clock stands.
+        let times = ending.times(line, sizes.head > 0, clock, &mut self.log);
         let entry = Entry {
             remote: context.remote,
             request: line.requested(),
             status: line.status,
             sizes,
-            // Most responses depart in the turn their request came in, whose clock stands.
-            times: ending.times(line, sizes.head > 0, clock, &mut self.log),
+            times,
+            passed_on: line.passed_on.as_ref().map(|passed_on| passed_on.view(line.arrived_at, times.first_byte)),
             outcome: ending.outcome().unwrap_or(Outcome::Complete),
             reason: line.reason,
             connection_reused: context.connection_reused,

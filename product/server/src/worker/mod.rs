@@ -34,6 +34,7 @@ mod memory;
 mod origin;
 mod output;
 mod owner;
+mod passed_on;
 mod proxy;
 mod proxy_header;
 mod replies;

@@ -17,11 +17,14 @@ use super::conn::Conn;
 use super::connections::Connections;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::line::Line;
+use super::passed_on::PassedOnLine;
 use super::sender::Sender;
 use super::service::Service;
 use super::timers::Timers;
 use crate::config::Limits;
 use crate::handler::Reply;
+use crate::logging::SizeFrom;
 use crate::net::Net;
 use crate::transmit::{Body, Pipe, Producer, Socket};
 use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
@@ -251,6 +254,8 @@ impl<N: Net> Proxy<N> {
             return step;
         }
         self.note_route(with, transfer, id, &head);
+        let size_from = size_from(head.framing, &step);
+        self.note_line(with, transfer, |line| line.answered(now, size_from));
         let response = responding(head, pipe, matches!(step, Step::Done));
         let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
@@ -272,6 +277,9 @@ impl<N: Net> Proxy<N> {
         }
         if let Some(job) = job {
             let curve = self.upstreams.curve(transfer);
+            if let Some(line) = line_of(with.conns, owner).and_then(|line| line.passed_on.as_mut()) {
+                line.guess_size(curve.is_some());
+            }
             Producer::of(&mut with.sender.transmitter, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
@@ -300,12 +308,12 @@ impl<N: Net> Proxy<N> {
     }
 
     fn end_transfer(&mut self, with: &mut ProxyContext<N>, transfer: usize, is_whole: bool) {
+        self.note_line(with, transfer, |line| line);
         let Some(ending) = self.upstreams.get(transfer) else { return };
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
-        if let Some(id) = with.conns.exchange_id(owner) {
-            let exchange = with.conns.exchange(id);
+        if let Some(line) = line_of(with.conns, owner) {
             // Its head may not have told.
-            exchange.line.iter_mut().for_each(|line| line.body_bytes = line.body_bytes.max(body_bytes));
+            line.body_bytes = line.body_bytes.max(body_bytes);
         }
         self.upstreams.end(with.net, with.timers.now(), transfer, is_whole);
     }
@@ -331,6 +339,23 @@ impl<N: Net> Proxy<N> {
         self.replies.push_back(ProxyReply { owner, reply, rest: None });
     }
 
+    /// For the line of the access log; what was noted already stays.
+    fn note_line(
+        &mut self,
+        with: &mut ProxyContext<N>,
+        transfer: usize,
+        complete: impl FnOnce(PassedOnLine) -> PassedOnLine,
+    ) {
+        let Some((owner, times)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.times)) else {
+            return;
+        };
+        let Some(line) = line_of(with.conns, owner).filter(|line| line.log.is_some()) else { return };
+        if line.passed_on.is_none() {
+            let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), times));
+            line.passed_on = Some(Box::new(noted));
+        }
+    }
+
     fn note_fault(&mut self, with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
         with.service.journal.fail(with.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
     }
@@ -344,6 +369,7 @@ impl<N: Net> Proxy<N> {
     /// The exchange needs no upstream any more: its client has left, its request is refused after all, or its response has departed.
     pub fn leave(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) {
         if let Some(transfer) = self.transfer_on(with, id) {
+            self.note_line(with, transfer, |line| line);
             let task = &mut with.conns.exchange(id).task;
             if matches!(task, Task::PassedOn(_)) {
                 *task = Task::None;
@@ -405,6 +431,21 @@ fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option
             (major, _) => major,
         },
         upgrade: upgrade_of(request).filter(|_| is_upgradable),
+    }
+}
+
+/// What the log will say of an exchange.
+fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
+    let id = conns.exchange_id(owner)?;
+    conns.exchange(id).line.as_deref_mut()
+}
+
+/// How the size of a response is known that is framed so and has come this far; `None` where that is the order's guess.
+fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
+    match framing {
+        Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
+        Framing::Upgraded => Some(SizeFrom::Nothing),
+        Framing::Chunked | Framing::Close => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
     }
 }
 

@@ -26,6 +26,7 @@ mod passed;
 mod paths;
 mod privileges;
 mod proxy;
+mod proxy_log;
 mod proxy_protocol;
 mod refusals;
 mod scarcity;

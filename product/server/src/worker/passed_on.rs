@@ -1,0 +1,47 @@
+//! What the access log says of a request that an upstream answered.
+
+use units::Nanos;
+
+use crate::logging::{PassedOn, SizeFrom};
+use crate::upstream::Times;
+
+/// Kept with the line of a response.
+#[derive(Debug)]
+pub struct PassedOnLine {
+    pub upstream: String,
+    times: Times,
+    /// When the response was there to be sent.
+    answered_at: Option<Nanos>,
+    size_from: Option<SizeFrom>,
+}
+
+impl PassedOnLine {
+    /// Of a request that has gone to this upstream.
+    pub fn new(upstream: String, times: Times) -> PassedOnLine {
+        PassedOnLine { upstream, times, answered_at: None, size_from: None }
+    }
+
+    /// Its response is there, or as much of it that it can begin.
+    pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>) -> PassedOnLine {
+        PassedOnLine { answered_at: Some(now), size_from, ..self }
+    }
+
+    /// Nothing but its like tells of its size; or not even that.
+    pub fn guess_size(&mut self, is_learned: bool) {
+        self.size_from.get_or_insert(if is_learned { SizeFrom::Learned } else { SizeFrom::Nothing });
+    }
+
+    /// For a request that arrived then, and whose response left so long after that.
+    pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
+        let Times { begun_at, connected_at, first_byte_at, .. } = self.times;
+        let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);
+        PassedOn {
+            upstream: &self.upstream,
+            queue: since(Some(arrived_at), begun_at),
+            connect: since(begun_at, connected_at),
+            first_byte: since(begun_at, first_byte_at),
+            link: since(self.answered_at, first_byte.map(|after| arrived_at + after)),
+            size_from: self.size_from,
+        }
+    }
+}
