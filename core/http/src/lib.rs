@@ -42,7 +42,7 @@ mod status;
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
 pub use entity_fields::{EntityFields, Shared};
-pub use path::decode_path;
+pub use path::{decode_path, decode_route};
 pub use range::RANGES_MAX;
 pub use request::{
     BodyLength, FIELDS_MAX, Fields, Limits, Method, OwnedRequest, Refused, Request, RequestBuilder, SHOWN_BYTES_MAX,

@@ -43,14 +43,7 @@ fn check_escapes(raw: &[u8]) -> Result<(), Reject> {
 
 /// After decoding, so that no encoding of a dot or a backslash escapes.
 fn check_segments(path: &str) -> Result<(), Reject> {
-    // NUL ends a path early in C; the others forge log lines and terminal output.
-    if path.chars().any(char::is_control) {
-        return Err(Reject::bad("control character in path"));
-    }
-    // A separator elsewhere, and to the rules of some gateways: no file we serve needs it.
-    if path.contains('\\') {
-        return Err(Reject::bad("backslash in path"));
-    }
+    check_characters(path)?;
     let directory = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
         return Ok(());
@@ -67,6 +60,49 @@ fn check_segments(path: &str) -> Result<(), Reject> {
     Ok(())
 }
 
+fn check_characters(path: &str) -> Result<(), Reject> {
+    // NUL ends a path early in C; the others forge log lines and terminal output.
+    if path.chars().any(char::is_control) {
+        return Err(Reject::bad("control character in path"));
+    }
+    // A separator elsewhere, and to the rules of some gateways: no file we serve needs it.
+    if path.contains('\\') {
+        return Err(Reject::bad("backslash in path"));
+    }
+    Ok(())
+}
+
+/// The path by which rules choose who answers, where that is another server, which gets `raw` as it came. Decoded as [`decode_path`] does, with
+/// its leading slash, and with less refused: a segment may be empty, an encoded slash stays `%2F` and separates nothing, and what is no UTF-8 is
+/// replaced. Dot segments are refused, behind encoded slashes too: the other server may resolve them, past the rule that chose it.
+pub fn decode_route(raw: &[u8]) -> Result<String, Reject> {
+    if !raw.starts_with(b"/") {
+        return Err(Reject::bad("path does not begin with a slash"));
+    }
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut parts = raw.split(|&byte| byte == b'%');
+    bytes.extend(parts.next().into_iter().flatten());
+    for after in parts {
+        match after {
+            [b'2', b'f' | b'F', rest @ ..] => {
+                bytes.extend(b"%2F");
+                bytes.extend(rest);
+            }
+            [high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                bytes.extend(percent_decode(&[b'%', *high, *low]));
+                bytes.extend(rest);
+            }
+            _ => return Err(Reject::bad("percent sign without two hex digits in path")),
+        }
+    }
+    let path = String::from_utf8_lossy(&bytes).into_owned();
+    check_characters(&path)?;
+    if path.split('/').flat_map(|segment| segment.split("%2F")).any(|segment| matches!(segment, "." | "..")) {
+        return Err(Reject::bad("dot segment in path"));
+    }
+    Ok(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +116,40 @@ mod tests {
             assert_eq!(reject.status.0, 400);
             reject.reason
         })
+    }
+
+    #[test]
+    fn routes_are_chosen_by_what_no_server_reads_otherwise() {
+        for (raw, decoded) in [
+            ("/", Ok("/")),
+            ("/a%20b/", Ok("/a b/")),
+            ("//a//b", Ok("//a//b")),
+            ("/projects/a%2fb%2Fc", Ok("/projects/a%2Fb%2Fc")),
+            ("/%252e%252e/%252F", Ok("/%2e%2e/%2F")),
+            ("/%FCber", Ok("/\u{fffd}ber")),
+            ("/..%2Fa", Err("dot segment in path")),
+            ("/a%2f%2e%2E", Err("dot segment in path")),
+            ("/a/%2e/b", Err("dot segment in path")),
+            ("/a/..", Err("dot segment in path")),
+            ("/%00", Err("control character in path")),
+            ("/..%5c", Err("backslash in path")),
+            ("/%zz", Err("percent sign without two hex digits in path")),
+            ("/a%2", Err("percent sign without two hex digits in path")),
+            ("*", Err("path does not begin with a slash")),
+        ] {
+            let found = decode_route(raw.as_bytes()).map_err(|reject| reject.reason);
+            assert_eq!(found.as_deref().map_err(|reason| *reason), decoded, "{raw}");
+        }
+    }
+
+    proptest! {
+        /// What is served is a route too, and the same.
+        #[test]
+        fn whatever_is_served_is_a_route(raw in "/[a-c./%2-5eEF]{0,12}") {
+            if let Ok(path) = decode(raw.as_bytes()) {
+                prop_assert_eq!(decode_route(raw.as_bytes()).unwrap(), format!("/{path}"));
+            }
+        }
     }
 
     #[test]

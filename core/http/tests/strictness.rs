@@ -98,7 +98,7 @@ fn later_minor_versions() {
 
 #[test]
 fn methods() {
-    for method in ["get", "PROPFIND", "BREW", "GETT"] {
+    for method in ["get", "PROPFINDS", "BREW", "GETT"] {
         check(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), 501, "method not implemented");
     }
     check("CONNECT a.com:443 HTTP/1.1\r\nHost: a.com:443\r\n\r\n", 400, "connect is for proxies");

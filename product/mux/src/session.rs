@@ -20,6 +20,9 @@ const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
+/// A request that is not wanted is stopped where its client may send less than this of it, which is one frame.
+const EARLY_WINDOW_MIN: u32 = 16 << 10;
+
 /// Room for so many events is kept.
 const EVENTS_KEPT: usize = 8;
 
@@ -155,6 +158,8 @@ pub struct Session {
     walker: Walker,
     streams: Streams,
     budget: Budget,
+    /// Streams whose response was whole before their request.
+    early: Vec<u32>,
     /// The request that was told of last: perhaps nobody wants its body.
     asked: Option<u32>,
     is_broken: bool,
@@ -167,6 +172,7 @@ impl Session {
             walker: Walker::new(PREFACE.len()),
             streams: Streams::default(),
             budget: Budget::default(),
+            early: Vec::new(),
             asked: None,
             is_broken: false,
         }
@@ -206,7 +212,9 @@ impl Session {
                 self.on_great_update(&frame, out);
             }
         }
-        self.feed(now, rest, out)
+        self.feed(now, rest, out)?;
+        self.reset_early(out);
+        Ok(())
     }
 
     /// A window of a stream that is updated past the greatest costs the client that stream (RFC 9113 section 6.9.1).
@@ -268,7 +276,7 @@ impl Session {
         read
     }
 
-    /// Nobody wants the rest of this body: it is thrown away, and reset when the response is whole.
+    /// Nobody wants the rest of this body: it is thrown away, and stopped when the response is whole.
     pub fn leave_body(&mut self, stream: u32) {
         let opened_bytes = self.engine.hooks().bodies.remove(stream);
         self.engine.open_window(stream, opened_bytes);
@@ -331,10 +339,29 @@ impl Session {
         }
     }
 
-    /// The response is whole; of its request, if something is still to come, nobody wants it (RFC 9113 section 8.1).
+    /// The response is whole; of its request, if something is still to come, nobody wants it.
     fn end_request(&mut self, stream: u32, out: &mut Vec<u8>) {
         if self.engine.has_whole_request(stream) == Some(false) {
-            self.engine.reset(stream, NO_ERROR);
+            self.engine.hooks().bodies.remove(stream);
+            self.early.push(stream);
+            self.reset_early(out);
+        }
+    }
+
+    /// Stops requests whose response is whole (RFC 9113 section 8.1): not before their window is nearly used up, since some clients (curl 7.88)
+    /// take a stream that is reset in the midst of a short body for one without a response. Other streams need not wait for them.
+    fn reset_early(&mut self, out: &mut Vec<u8>) {
+        let (engine, mut has_reset) = (&mut self.engine, false);
+        self.early.retain(|stream| {
+            let is_coming = engine.has_whole_request(*stream) == Some(false);
+            let is_long = is_coming && engine.request_window(*stream) < EARLY_WINDOW_MIN;
+            if is_long {
+                engine.reset(*stream, NO_ERROR);
+            }
+            has_reset |= is_long;
+            is_coming && !is_long
+        });
+        if has_reset {
             self.control(out);
         }
     }

@@ -223,9 +223,26 @@ fn the_rest_of_a_request_that_was_answered_is_not_wanted() {
     client.say(&frame(HEADERS, END_HEADERS, 1, &block(&GET))).unwrap();
     assert!(client.session.respond(1, &head(Status::OK), true));
     assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    client.say(&frame(DATA, 0, 1, &[7; 16 << 10])).unwrap();
+    client.say(&frame(DATA, 0, 1, &[7; 16 << 10])).unwrap();
+    assert!(!client.kinds().contains(&(RST_STREAM, 1)), "a short one may come to its end");
+    client.say(&frame(DATA, 0, 1, &[7; 16 << 10])).unwrap();
     let frames = client.frames();
     let last = frames.last().unwrap();
     assert_eq!((last.0, last.2, &last.3[..]), (RST_STREAM, 1, &[0, 0, 0, 0][..]));
+}
+
+/// curl 7.88 took a response whose stream was reset at once, in the midst of a body of one byte, for none.
+#[test]
+fn a_short_request_that_was_answered_early_may_end() {
+    let mut client = Client::new();
+    client.say(&frame(HEADERS, END_HEADERS, 1, &block(&GET))).unwrap();
+    assert!(client.session.respond(1, &head(Status::OK), true));
+    assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    client.events();
+    client.say(&frame(DATA, END_STREAM, 1, &[7])).unwrap();
+    assert_eq!(client.events(), [Event::Closed { stream: 1 }]);
+    assert!(!client.kinds().contains(&(RST_STREAM, 1)));
 }
 
 #[test]

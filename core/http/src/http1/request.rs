@@ -433,7 +433,8 @@ mod tests {
             ("TRACE", Ok(Method::Trace)),
             ("CONNECT", Err(400)),
             ("get", Err(501)),
-            ("PROPFIND", Err(501)),
+            ("PROPFIND", Ok(Method::Propfind)),
+            ("PROPFINDS", Err(501)),
         ] {
             let bytes = format!("{token} / HTTP/1.1\r\nHost: a\r\n\r\n");
             let parsed = parse_request(bytes.as_bytes(), &Limits::default());

@@ -110,8 +110,8 @@ pub struct Refused {
 
 macro_rules! methods {
     ($($name:ident $token:literal)*) => {
-        /// A method that some server of files might know (RFC 9110 section 9.1): one that is known but not allowed gets 405, one that
-        /// is not recognised gets 501. Names are case-sensitive.
+        /// A method that some server might know: those of IANA's registry (RFC 9110 section 16.1.1), and those by which caches are cleared. One
+        /// that is known but not allowed gets 405, one that is not recognised gets 501. Names are case-sensitive.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Method {
             $($name,)*
@@ -143,6 +143,38 @@ methods! {
     Delete "DELETE"
     Patch "PATCH"
     Trace "TRACE"
+    Acl "ACL"
+    Ban "BAN"
+    BaselineControl "BASELINE-CONTROL"
+    Bind "BIND"
+    Checkin "CHECKIN"
+    Checkout "CHECKOUT"
+    Copy "COPY"
+    Label "LABEL"
+    Link "LINK"
+    Lock "LOCK"
+    Merge "MERGE"
+    Mkactivity "MKACTIVITY"
+    Mkcalendar "MKCALENDAR"
+    Mkcol "MKCOL"
+    Mkredirectref "MKREDIRECTREF"
+    Mkworkspace "MKWORKSPACE"
+    Move "MOVE"
+    Orderpatch "ORDERPATCH"
+    Propfind "PROPFIND"
+    Proppatch "PROPPATCH"
+    Purge "PURGE"
+    Query "QUERY"
+    Rebind "REBIND"
+    Report "REPORT"
+    Search "SEARCH"
+    Unbind "UNBIND"
+    Uncheckout "UNCHECKOUT"
+    Unlink "UNLINK"
+    Unlock "UNLOCK"
+    Update "UPDATE"
+    Updateredirectref "UPDATEREDIRECTREF"
+    VersionControl "VERSION-CONTROL"
 }
 
 /// The body that follows the head.

@@ -113,7 +113,8 @@ unsafe extern "C" fn on_frame(
     0
 }
 
-/// Part of the body of a request. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read.
+/// Part of the body of a request. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read, or at
+/// once where nobody reads it, until the response is whole.
 unsafe extern "C" fn on_chunk(
     session: *mut sys::nghttp2_session,
     _flags: u8,
@@ -126,7 +127,8 @@ unsafe extern "C" fn on_chunk(
     // may be called here, and their only errors are those of memory, which end the connection.
     unsafe {
         let bytes = std::slice::from_raw_parts(data, length);
-        let failed = match hooks(user_data).keep(stream as u32, bytes) {
+        let is_answered = sys::nghttp2_session_get_stream_local_close(session, stream) == 1;
+        let failed = match hooks(user_data).keep(stream as u32, bytes) || is_answered {
             true => sys::nghttp2_session_consume_connection(session, length),
             false => sys::nghttp2_session_consume(session, stream, length),
         };

@@ -232,6 +232,13 @@ impl Engine {
         }
     }
 
+    /// What the client may still send of the request on this stream, without our leave.
+    pub fn request_window(&mut self, stream: u32) -> u32 {
+        // SAFETY: a session that is alive.
+        let window = unsafe { sys::nghttp2_session_get_stream_local_window_size(self.session.as_ptr(), stream as i32) };
+        u32::try_from(window).unwrap_or(0)
+    }
+
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         let mut found = sys::nghttp2_extpri { urgency: 0, inc: 0 };
         // SAFETY: it writes to `found` during the call alone.

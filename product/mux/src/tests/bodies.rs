@@ -241,6 +241,7 @@ fn the_rest_of_a_body_may_be_left() {
     assert_eq!(client.session.body_bytes(), 0);
     assert!(client.session.respond(1, &head(Status::OK), true));
     assert_eq!(client.write(1, 5000, &mut Plenty(10)).stop, Stop::End);
+    (0..3).for_each(|_| client.say(&data(0, 1, &[7; FRAME_BYTES_MAX])).unwrap());
     assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
 }
 

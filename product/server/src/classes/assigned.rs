@@ -109,10 +109,8 @@ impl Assigned {
         let Some(site) = site else { return self.default() };
         let mut path = String::new();
         if self.assignment.looks_at_paths() && request.path.starts_with(b"/") {
-            if http::decode_path(request.path, &mut path).is_err() {
-                return self.default();
-            }
-            path.insert(0, '/');
+            let Ok(decoded) = http::decode_route(request.path) else { return self.default() };
+            path = decoded;
         }
         let fields = Lines(request);
         let asked = Asked { site, path: &path, client: Some(client.to_canonical()), fields: &fields };

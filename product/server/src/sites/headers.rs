@@ -37,7 +37,7 @@ impl Sites {
         if answers.proxies.is_empty() {
             return None;
         }
-        answers.proxy(&path_of(request)?)
+        answers.proxy(&http::decode_route(request.path).ok()?)
     }
 
     /// The response with the fields of its site, and its body if it is an error's.
@@ -71,7 +71,7 @@ impl Sites {
         if answers.is_empty() {
             return response;
         }
-        let Some(path) = path_of(request) else { return response };
+        let Ok(path) = http::decode_route(request.path) else { return response };
         for rule in answers.headers(&path) {
             // An upstream's is replaced.
             response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());

@@ -157,7 +157,7 @@ impl Transfer {
     /// Of a request whose head is encoded.
     pub fn new(owner: u64, group: Arc<Group>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
         let has_body = body != BodyLength::None;
-        let is_idempotent = !matches!(method, Method::Post | Method::Patch);
+        let is_idempotent = is_idempotent(method);
         Transfer {
             owner,
             job: None,
@@ -452,6 +452,12 @@ impl Transfer {
     pub fn memory_bytes(&self) -> usize {
         self.outbound.bytes.capacity() + self.inbound.kept.capacity()
     }
+}
+
+/// Asked twice, it does the same as once (RFC 9110 section 9.2.2); of others than these that is not said here.
+fn is_idempotent(method: Method) -> bool {
+    use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
+    matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)
 }
 
 /// Without a wait.

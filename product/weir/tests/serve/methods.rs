@@ -34,7 +34,8 @@ fn options_and_what_is_not_allowed() {
         ("DELETE", "/a.txt", 405, true),
         ("PATCH", "/a.txt", 405, true),
         ("TRACE", "/a.txt", 405, true),
-        ("PROPFIND", "/a.txt", 501, false),
+        ("PROPFIND", "/a.txt", 405, true),
+        ("BREW", "/a.txt", 501, false),
         ("get", "/a.txt", 501, false),
     ];
     on_every_path(&site(), &[], |server| {
