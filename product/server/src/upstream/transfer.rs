@@ -238,6 +238,10 @@ impl Transfer {
     /// More of the request's body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
         let out = &mut self.outbound;
+        // Its end may be told again.
+        if out.is_whole {
+            return;
+        }
         if !out.is_refused {
             if out.is_chunked && !bytes.is_empty() {
                 begin_chunk(&mut out.bytes, bytes.len());
