@@ -155,7 +155,7 @@ impl<N: Net> Worker<N> {
 
     /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
     /// never.
-    fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
+    pub(super) fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
         let Some(conn) = self.conns.get_mut(at) else { return true };
         if conn.is_sending() {

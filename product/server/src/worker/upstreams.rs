@@ -61,9 +61,11 @@ impl<N: Net> Worker<N> {
         // Its client may wait for leave to send the body (RFC 9110 section 10.1.1).
         if head.is_some_and(|head| head.expect_continue && head.request.body != BodyLength::None) {
             self.buffers.out.extend_from_slice(CONTINUE);
-            self.flush(id.at);
+            // Where its socket is full, the leave is given once more.
+            if head.is_some_and(|head| self.must_postpone(id.at, head)) {
+                return None;
+            }
         }
-        self.conns.get(id.at).filter(|conn| !conn.is_sending())?;
         let begun = self.with_upstreams(|proxy, with| proxy.begin(with, id, group, request, head));
         match begun {
             Ok(transfer) => {
