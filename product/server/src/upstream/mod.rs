@@ -243,15 +243,14 @@ impl<N: Net> Upstreams<N> {
         self.drop_connection(net, own);
         let group = self.transfers[at].group.clone();
         let next = self.choose(&group, now);
-        if next == peer {
-            // The same once more only where the connection was an old one.
-            return if was_idle { self.connect(net, now, at) } else { Err(fault) };
+        if next != peer {
+            self.end_under_way(peer);
+            self.transfers[at].peer = next;
+            return self.begin_at(net, now, at);
         }
-        self.end_under_way(peer);
-        self.transfers[at].peer = next;
-        // It has waited for its turn already.
-        self.peers[next].begin(u32::MAX);
-        self.connect(net, now, at)
+        // The same once more only where the connection was an old one.
+        let connected = if was_idle { self.connect(net, now, at) } else { Err(fault) };
+        connected.inspect_err(|_| self.end_under_way(peer))
     }
 
     /// Goes on with a response's body.
