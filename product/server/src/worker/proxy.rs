@@ -398,8 +398,8 @@ impl<N: Net> Proxy<N> {
     pub fn release(&mut self, with: &mut ProxyContext<N>) {
         while let Some((transfer, begun)) = self.upstreams.release(with.net, with.timers.now()) {
             match begun {
-                // A new connection announces its room; an old one has it.
-                Ok(()) => self.send_request(with, transfer),
+                // A new connection announces its room; an old one has it, also for what waits of the request's body.
+                Ok(()) => self.go_on_with(with, transfer),
                 Err(fault) => self.fail_transfer(with, transfer, fault),
             }
         }
