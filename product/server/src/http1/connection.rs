@@ -323,7 +323,9 @@ impl Http1 {
         debug_assert_eq!(self.answer, Answer::Owed, "no response is owed");
         self.answer = Answer::Made;
         let delimiter = Delimiter::of(response, self.frame.minor_version);
-        self.closes |= is_last || self.frame.closes || delimiter == Delimiter::Close;
+        // Where the body of the request is still to come, nobody may want the rest of it once the response is sent.
+        let is_early = matches!(&self.phase, Phase::Passing(passing) if !passing.is_waiting());
+        self.closes |= is_last || is_early || self.frame.closes || delimiter == Delimiter::Close;
         let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
         http1::encode(out, response, date, connection, self.frame.minor_version);
         if response.status == Status::SWITCHING_PROTOCOLS {

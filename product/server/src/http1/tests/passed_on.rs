@@ -94,7 +94,8 @@ fn a_body_that_nobody_takes_waits_with_its_client() {
 fn a_response_before_the_end_of_the_body_is_the_last() {
     let mut passing = Passing::new();
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
-    passing.answer();
+    let said = String::from_utf8(passing.answer()).unwrap();
+    assert!(said.contains("\r\nConnection: close\r\n"), "{said}");
     passing.receive(b"l");
     assert_eq!(passing.came.body, b"hel", "it goes on while its response is sent");
     passing.http1.on_sent(passing.now, &passing.limits);
