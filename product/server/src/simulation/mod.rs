@@ -3,7 +3,9 @@
 //!
 //! TigerBeetle's simulator is the model.
 
+mod application;
 mod certificate;
+mod chunks;
 mod client;
 mod disk;
 mod files;
@@ -17,6 +19,7 @@ mod readiness;
 mod schedule;
 mod server;
 mod udp;
+mod upstreams;
 mod wire;
 mod world;
 
@@ -92,7 +95,9 @@ const SEEDS_FOR_A_FAULT: u64 = 1_000;
 #[test]
 fn planted_faults_are_found() {
     let site = Rc::new(Site::new());
-    for fault in [Fault::LostWakeUp, Fault::DoubleAnswer, Fault::LeakedAccount, Fault::StarvedStream] {
+    for fault in
+        [Fault::LostWakeUp, Fault::DoubleAnswer, Fault::LeakedAccount, Fault::StarvedStream, Fault::CutBodyEnded]
+    {
         let finds = |seed: &u64| {
             plant(Some(fault));
             let found = run(*seed, &site);

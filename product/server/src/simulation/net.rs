@@ -130,9 +130,9 @@ impl Net for SimulatedNet {
         world.listeners.refuse(*listener).into_iter().for_each(|at| world.reset_client(at));
     }
 
-    /// No upstream is simulated: each refuses.
-    fn connect(&self, _: &Endpoint) -> io::Result<SimulatedTcp> {
-        Err(Errno::CONNREFUSED.into())
+    fn connect(&self, to: &Endpoint) -> io::Result<SimulatedTcp> {
+        let at = self.world.borrow_mut().open_upstream(to)?;
+        Ok(SimulatedTcp { world: Rc::clone(&self.world), at })
     }
 }
 

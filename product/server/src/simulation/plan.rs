@@ -46,6 +46,48 @@ pub struct Plan {
     pub has_strange_clients: bool,
     /// Clients that ask for too much are among them.
     pub has_attackers: bool,
+    /// Applications behind the server, where some requests are passed on.
+    pub upstreams: Option<UpstreamPlan>,
+}
+
+/// Applications, and how the server is to treat them.
+#[derive(Debug, Clone, Copy)]
+pub struct UpstreamPlan {
+    pub endpoints: u64,
+    /// To each at once.
+    pub requests_max: u32,
+    pub connect_timeout: Nanos,
+    pub read_timeout: Nanos,
+    /// Of connections so many in a thousand are refused, or never come about.
+    pub refused_permille: u64,
+    /// They close idle connections.
+    pub closes_idle: bool,
+}
+
+/// Requests beyond which none waits.
+const REQUESTS_MANY: u32 = 1_000;
+
+impl UpstreamPlan {
+    fn of(random: &mut Random) -> UpstreamPlan {
+        UpstreamPlan {
+            endpoints: random.between(1, 3),
+            requests_max: random.one_of(&[1, 4, REQUESTS_MANY, REQUESTS_MANY]),
+            connect_timeout: Nanos::from_secs(random.between(2, 10)),
+            read_timeout: Nanos::from_secs(random.between(20, 60)),
+            refused_permille: random.one_of(&[0, 0, 0, 200]),
+            closes_idle: random.once_in(2),
+        }
+    }
+
+    /// A request may find no connection, or none in time.
+    pub fn may_fail(&self) -> bool {
+        self.requests_max < REQUESTS_MANY || self.refused_permille > 0
+    }
+
+    /// No client waits longer for them.
+    fn patience(&self) -> Nanos {
+        Nanos(3 * self.connect_timeout.0 + 3 * self.read_timeout.0)
+    }
 }
 
 impl Plan {
@@ -73,6 +115,7 @@ impl Plan {
             has_strange_clients: random.once_in(2),
             memory_bytes: if random.once_in(4) { random.between(512 << 10, 2 << 20) } else { u64::MAX },
             has_attackers: random.once_in(3),
+            upstreams: random.once_in(2).then(|| UpstreamPlan::of(random)),
         }
     }
 
@@ -88,6 +131,7 @@ impl Plan {
         // Behind others that the server gives up in their time.
         let is_queued = self.places < self.clients || self.memory_bytes < u64::MAX;
         let queued = if is_queued { 400 } else { 0 };
-        Nanos::from_secs(60 + 2 * carried + queued)
+        let passed = self.upstreams.map_or(Nanos::ZERO, |upstreams| upstreams.patience());
+        Nanos::from_secs(60 + 2 * carried + queued) + passed
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// It is made once in so many times.
+/// One is made once in so many times; one whose occasion is rare, each time.
 const EVERY: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Fault {
     LeakedAccount,
     /// A stream whose window has opened is not sent on.
     StarvedStream,
+    /// The body of a response that its upstream has cut ends as if it were whole.
+    CutBodyEnded,
 }
 
 thread_local! {
@@ -34,5 +36,5 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
-    TIMES.get().is_multiple_of(EVERY)
+    fault == Fault::CutBodyEnded || TIMES.get().is_multiple_of(EVERY)
 }

@@ -7,17 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use config::{Answers, Pattern, Proxy, UpstreamAddress};
 use record::Run;
 use sched::policy::PolicySpec;
 use sched::{Guard, Pace, Scheduler};
 use units::{Nanos, Rate};
 
 use super::Report;
+use super::application::PREFIX;
 use super::client::Client;
 use super::disk::DiskQueue;
 use super::files::Site;
 use super::net::SimulatedNet;
-use super::plan::Plan;
+use super::plan::{Plan, UpstreamPlan};
 use super::random::Random;
 use super::world::World;
 use crate::clients::Clients;
@@ -73,11 +75,23 @@ fn log(logs: &Logs, path: &Path) -> Arc<Log> {
     logs.open(&LogConfig { path: Some(path.into()), format: Format::Json }).expect("the file is there")
 }
 
+fn proxy(plan: &UpstreamPlan) -> Proxy {
+    let address = |endpoint| UpstreamAddress::new(&World::address(endpoint).to_string()).expect("an address");
+    Proxy {
+        path: Pattern::of_path(&format!("{PREFIX}*")).expect("a pattern"),
+        requests: plan.requests_max,
+        connect_timeout: plan.connect_timeout.into(),
+        read_timeout: plan.read_timeout.into(),
+        ..Proxy::of_all((0..plan.endpoints).map(address).collect())
+    }
+}
+
 /// One site, for all hosts.
-fn current(site: &Site, log: Option<Arc<Log>>) -> Arc<Current> {
+fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>) -> Arc<Current> {
     let (cert, key) = site.certificate();
     let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
-    let sites = [SiteConfig { https, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
+    let answers = Answers { proxies: upstreams.map(proxy).into_iter().collect(), ..Answers::default() };
+    let sites = [SiteConfig { https, answers, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
     let wanted = Wanted { sites: &sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
     Arc::new(
         Current::open(&wanted, log, true, Default::default(), 1 << 30)
@@ -95,7 +109,7 @@ impl Server {
         let root = Root::open(&site.folder.path(""), Options::default()).expect("the folder is there").on(cold);
         let (logs, writer) = Unthreaded::new();
         let log_path = plan.is_logged.then(|| site.folder.path("secret/log.json"));
-        let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)));
+        let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
         let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
         let storage = disk.storage(&plan, &mut random);
         let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
@@ -167,7 +181,7 @@ impl Server {
         self.check_waits()?;
         self.check_log()?;
         let world = self.world.borrow();
-        let answered = world.clients.iter().flatten().map(|client| client.answered).sum();
+        let answered = world.peers.clients.iter().flatten().map(|client| client.answered).sum();
         Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.outcome.trace })
     }
 
@@ -183,7 +197,11 @@ impl Server {
         if !is_empty && is_late {
             return Err("all clients have left, and connections are left".into());
         }
-        if is_empty && is_flushed && !self.stop.load(Ordering::Acquire) {
+        let idle = self.worker.idle_upstream_connections();
+        if idle > 0 && is_late {
+            return Err(format!("all clients have left, and {idle} idle connections to upstreams are left"));
+        }
+        if is_empty && is_flushed && idle == 0 && !self.stop.load(Ordering::Acquire) {
             self.check_accounts()?;
             self.tell_to_stop();
         }
@@ -243,7 +261,7 @@ impl Server {
         let lines = rows.len() as u64;
         std::fs::write(path, "").map_err(|error| error.to_string())?;
         let world = self.world.borrow();
-        let count = |of: fn(&Client) -> u64| world.clients.iter().flatten().map(of).sum::<u64>();
+        let count = |of: fn(&Client) -> u64| world.peers.clients.iter().flatten().map(of).sum::<u64>();
         let (answered, asked) = (count(|client| client.answered), count(Client::asked));
         // One that is told to stop may have some yet.
         let has_all = lines >= answered || world.plan.stop_after.is_some();

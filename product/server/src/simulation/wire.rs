@@ -44,9 +44,25 @@ impl Link {
         }
     }
 
+    /// Often next door.
+    pub fn to_upstream(random: &mut Random) -> Link {
+        let link = Link { unsent_bytes_max: usize::MAX, ..Link::of(random) };
+        match random.once_in(3) {
+            true => link,
+            false => Link { delay: random.micros(10, 2_000), rate_bytes_per_s: 100_000_000, ..link },
+        }
+    }
+
     pub fn takes(&self, bytes: usize) -> Nanos {
         Nanos(bytes as u64 * 1_000_000_000 / self.rate_bytes_per_s)
     }
+}
+
+/// Who is at the other end: a client, or a connection of an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Far {
+    Client(usize),
+    Application(usize),
 }
 
 /// One connection. What the server and the client may do to their ends are methods; what travels is an event of the world.
@@ -54,7 +70,7 @@ impl Link {
 pub struct Wire {
     pub link: Link,
     pub peer: SocketAddr,
-    pub client: usize,
+    pub far: Far,
     pub server: ServerEnd,
     pub down: Down,
     pub up: Up,
@@ -90,6 +106,8 @@ pub struct ServerEnd {
     pub ends_with_reset: bool,
     /// Somebody waits for room.
     pub waits_for_room: bool,
+    /// It has asked for the connection, and was not answered.
+    pub is_connecting: bool,
 }
 
 /// The way to the client.
@@ -131,16 +149,8 @@ pub struct Up {
 }
 
 impl Wire {
-    pub fn new(link: Link, peer: SocketAddr, client: usize) -> Wire {
-        Wire {
-            link,
-            peer,
-            client,
-            server: ServerEnd::default(),
-            down: Down::default(),
-            up: Up::default(),
-            stop: Stop::No,
-        }
+    pub fn new(link: Link, peer: SocketAddr, far: Far) -> Wire {
+        Wire { link, peer, far, server: ServerEnd::default(), down: Down::default(), up: Up::default(), stop: Stop::No }
     }
 
     /// For a person who looks for what went wrong.
@@ -168,7 +178,9 @@ impl Wire {
     /// As sk_stream_is_writeable and tcp_stream_memory_free.
     pub fn has_room(&self) -> bool {
         let (queued, most) = (self.queued_bytes(), self.link.send_buffer_bytes);
-        most.saturating_sub(queued) >= queued / 2 && self.down.unsent.len() < self.link.unsent_bytes_max
+        !self.server.is_connecting
+            && most.saturating_sub(queued) >= queued / 2
+            && self.down.unsent.len() < self.link.unsent_bytes_max
     }
 
     /// What epoll would say. It is told of room later where there is none now (tcp_poll sets SOCK_NOSPACE).
@@ -188,8 +200,9 @@ impl Wire {
         if self.server.has_reset || self.down.is_ended {
             return Err(Errno::PIPE.into());
         }
-        let is_free =
-            self.queued_bytes() < self.link.send_buffer_bytes && self.down.unsent.len() < self.link.unsent_bytes_max;
+        let is_free = !self.server.is_connecting
+            && self.queued_bytes() < self.link.send_buffer_bytes
+            && self.down.unsent.len() < self.link.unsent_bytes_max;
         let room = if is_free { self.link.send_buffer_bytes - self.queued_bytes() } else { 0 };
         let taken = bytes.len().min(room).min(most);
         self.server.waits_for_room |= taken < bytes.len();

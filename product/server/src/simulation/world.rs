@@ -18,7 +18,8 @@ use super::planted::{Fault, strikes};
 use super::random::Random;
 use super::readiness::Readiness;
 use super::schedule::Schedule;
-use super::wire::{Link, SEGMENT_BYTES, Stop, Wire};
+use super::upstreams::Peers;
+use super::wire::{Far, Link, SEGMENT_BYTES, Stop, Wire};
 use crate::poll::Ready;
 use crate::wake::Wake;
 
@@ -39,6 +40,8 @@ pub enum Event {
     UpReset { wire: usize },
     UpRoom { wire: usize },
     Client { client: usize },
+    Connected { wire: usize },
+    Application { number: usize },
     Disk { task: u64 },
     Stop,
     StopOver,
@@ -50,7 +53,7 @@ pub struct World {
     pub random: Random,
     pub site: Rc<Site>,
     pub wires: Vec<Wire>,
-    pub clients: Vec<Option<Client>>,
+    pub peers: Peers,
     pub disk: DiskQueue,
     schedule: Schedule<Event>,
     pub listeners: Listeners,
@@ -67,7 +70,7 @@ impl World {
             random,
             site,
             wires: Vec::new(),
-            clients: Vec::new(),
+            peers: Peers::default(),
             disk,
             schedule: Schedule::default(),
             listeners: Listeners::default(),
@@ -78,7 +81,7 @@ impl World {
         for number in 0..world.plan.clients {
             let client = Client::new(&world.plan, &world.site, &mut world.random);
             let at = world.now + Nanos::from_millis(world.random.below(world.plan.arrivals_over.0 / 1_000_000));
-            world.clients.push(Some(client));
+            world.peers.clients.push(Some(client));
             world.schedule(at, Event::Connect { client: number });
         }
         if let Some(after) = world.plan.stop_after {
@@ -96,8 +99,10 @@ impl World {
     }
 
     pub fn show(&self, at: usize, what: impl FnOnce() -> String) {
-        if self.outcome.shown == Some(self.wires[at].client) {
-            println!("{:.6} {}; {}", self.now.as_secs_f64(), what(), self.wires[at].describe());
+        let far = self.wires[at].far;
+        let is_shown = |client| far == Far::Client(client) || matches!(far, Far::Application(_));
+        if self.outcome.shown.is_some_and(is_shown) {
+            println!("{:.6} {far:?} {}; {}", self.now.as_secs_f64(), what(), self.wires[at].describe());
         }
     }
 
@@ -106,7 +111,7 @@ impl World {
     }
 
     pub fn are_clients_done(&self) -> bool {
-        self.clients.iter().flatten().all(|client| client.is_done)
+        self.peers.clients.iter().flatten().all(|client| client.is_done)
     }
 
     /// A system call of the server: it takes its time, in which other things happen.
@@ -185,6 +190,8 @@ impl World {
         match event {
             Event::Connect { client } => self.connect(client),
             Event::Client { client } => self.act(client),
+            Event::Connected { wire } => self.on_connected(wire),
+            Event::Application { number } => self.act_application(number),
             Event::Down { wire, bytes } => self.on_down(wire, &bytes),
             Event::DownFin { wire } => self.on_down_end(wire, false),
             Event::DownReset { wire } => self.on_down_end(wire, true),
@@ -216,12 +223,12 @@ impl World {
 
     fn connect(&mut self, client: usize) {
         let link = Link { unsent_bytes_max: self.plan.unsent_bytes_max, ..Link::of(&mut self.random) };
-        let Some(asking) = &mut self.clients[client] else { return };
+        let Some(asking) = &mut self.peers.clients[client] else { return };
         asking.wire = self.wires.len();
         let listener = usize::from(asking.is_secure());
         let peer =
             SocketAddr::from(([198, 18, (client / 200) as u8, (client % 200) as u8 + 1], 10_000 + client as u16));
-        self.wires.push(Wire::new(link, peer, client));
+        self.wires.push(Wire::new(link, peer, Far::Client(client)));
         let at = self.wires.len() - 1;
         if !self.listeners.arrive(listener, at) {
             self.schedule(self.now + link.delay, Event::DownReset { wire: at });
@@ -229,9 +236,16 @@ impl World {
         self.act(client);
     }
 
+    fn act_at(&mut self, far: Far) {
+        match far {
+            Far::Client(client) => self.act(client),
+            Far::Application(number) => self.act_application(number),
+        }
+    }
+
     /// A client does what it can.
     fn act(&mut self, number: usize) {
-        let Some(mut client) = self.clients[number].take() else { return };
+        let Some(mut client) = self.peers.clients[number].take() else { return };
         let at = client.wire;
         if !client.is_done {
             let held = self.wires[at].up.inbox.len();
@@ -255,7 +269,7 @@ impl World {
             }
             self.pump_up(at);
         }
-        self.clients[number] = Some(client);
+        self.peers.clients[number] = Some(client);
     }
 
     fn on_down(&mut self, at: usize, bytes: &[u8]) {
@@ -266,18 +280,18 @@ impl World {
             return self.pump_up(at);
         }
         wire.up.inbox.extend(bytes);
-        let (delay, client) = (wire.link.delay, wire.client);
+        let (delay, far) = (wire.link.delay, wire.far);
         self.schedule(self.now + delay, Event::Acked { wire: at, bytes: bytes.len() as u64 });
-        self.act(client);
+        self.act_at(far);
     }
 
     /// What the client has not read stays its own, as on Linux.
     fn on_down_end(&mut self, at: usize, is_reset: bool) {
-        let Wire { up, client, .. } = &mut self.wires[at];
+        let Wire { up, far, .. } = &mut self.wires[at];
         up.has_fin |= !is_reset;
         up.has_reset |= is_reset;
-        let client = *client;
-        self.act(client);
+        let far = *far;
+        self.act_at(far);
     }
 
     fn on_up_reset(&mut self, at: usize) {
@@ -369,7 +383,7 @@ impl World {
         wire.down.air_bytes += bytes;
         wire.down.free_at = now + wire.link.takes(bytes);
         let mut leaves_at = wire.down.free_at;
-        if let Some(rate) = self.plan.uplink_bytes_per_s {
+        if let Some(rate) = self.plan.uplink_bytes_per_s.filter(|_| matches!(wire.far, Far::Client(_))) {
             let begins_at = self.uplink_free_at.max(now);
             self.uplink_free_at = begins_at + Nanos(bytes as u64 * 1_000_000_000 / rate);
             leaves_at = leaves_at.max(self.uplink_free_at);

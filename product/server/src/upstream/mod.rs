@@ -353,3 +353,25 @@ impl<N: Net> Upstreams<N> {
         }
     }
 }
+
+#[cfg(test)]
+impl<N: Net> Upstreams<N> {
+    /// Under way, or waiting.
+    pub fn transfers(&self) -> usize {
+        debug_assert_eq!(self.transfers.len(), self.by_owner.len(), "each is one exchange's");
+        self.transfers.len()
+    }
+
+    /// As upstreams count them.
+    pub fn requests(&self) -> usize {
+        self.peers.iter().map(|(_, peer)| peer.load(Nanos::ZERO).1).sum()
+    }
+
+    pub fn connections_in_use(&self) -> usize {
+        self.connections.len() - self.idle_connections()
+    }
+
+    pub fn idle_connections(&self) -> usize {
+        self.connections.iter().filter(|(_, connection)| connection.transfer.is_none()).count()
+    }
+}

@@ -23,6 +23,9 @@ impl<N: Net> Worker<N> {
             ("bytes of memory", self.conns.held().bytes() as usize),
             ("jobs", self.sender.transmitter.link.scheduler().jobs().len()),
             ("answers", self.service.replies.found()),
+            ("transfers", self.proxy.transfers()),
+            ("requests to upstreams", self.proxy.requests()),
+            ("connections to upstreams that are in use", self.proxy.connections_in_use()),
         ];
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
@@ -44,6 +47,10 @@ impl<N: Net> Worker<N> {
             format!("{counted:?} was {}, idle {}, slow {is_slow}", conn.holding.bytes(), conn.is_idle())
         });
         each.collect::<Vec<_>>().join("; ")
+    }
+
+    pub fn idle_upstream_connections(&self) -> usize {
+        self.proxy.idle_connections()
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {

@@ -417,6 +417,27 @@ impl<N: Net> Proxy<N> {
     }
 }
 
+#[cfg(test)]
+impl<N: Net> Proxy<N> {
+    /// Under way, or waiting.
+    pub fn transfers(&self) -> usize {
+        self.upstreams.transfers() + self.replies.len()
+    }
+
+    /// As upstreams count them.
+    pub fn requests(&self) -> usize {
+        self.upstreams.requests()
+    }
+
+    pub fn connections_in_use(&self) -> usize {
+        self.upstreams.connections_in_use()
+    }
+
+    pub fn idle_connections(&self) -> usize {
+        self.upstreams.idle_connections()
+    }
+}
+
 /// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1.
 fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option<&Head>) -> Gateway<'r> {
     let is_upgradable = head.is_some_and(|head| head.minor_version > 0);

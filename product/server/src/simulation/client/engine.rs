@@ -14,10 +14,12 @@ use super::super::wire::Stop;
 use super::attacker::Attacker;
 use super::http1::Http1;
 use super::http2::Http2;
+use super::tunnel::Tunnel;
 
 pub enum Engine {
     Http1(Http1),
     Http2(Http2),
+    Tunnel(Tunnel),
     Attacker(Attacker),
 }
 
@@ -26,6 +28,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => format!("HTTP/1.1, {}", http1.describe()),
             Engine::Http2(http2) => format!("HTTP/2, {}", http2.describe()),
+            Engine::Tunnel(tunnel) => tunnel.describe(),
             Engine::Attacker(attacker) => attacker.describe(),
         }
     }
@@ -34,6 +37,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.is_done(),
             Engine::Http2(http2) => http2.is_done(),
+            Engine::Tunnel(tunnel) => tunnel.is_done(),
             Engine::Attacker(attacker) => attacker.is_done(),
         }
     }
@@ -42,6 +46,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.asked_count,
             Engine::Http2(http2) => http2.asked_count(),
+            Engine::Tunnel(tunnel) => tunnel.asked_count(),
             Engine::Attacker(attacker) => attacker.asked_count,
         }
     }
@@ -50,6 +55,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.is_waiting(),
             Engine::Http2(http2) => http2.is_waiting(),
+            Engine::Tunnel(tunnel) => tunnel.is_waiting(),
             Engine::Attacker(_) => false,
         }
     }
@@ -58,6 +64,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.think_at(),
             Engine::Http2(http2) => http2.think_at(),
+            Engine::Tunnel(tunnel) => tunnel.think_at(),
             Engine::Attacker(attacker) => attacker.think_at(),
         }
     }
@@ -66,14 +73,15 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.note_written(bytes),
             Engine::Http2(http2) => http2.note_written(bytes),
-            Engine::Attacker(_) => {}
+            Engine::Attacker(_) | Engine::Tunnel(_) => {}
         }
     }
 
-    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, random: &mut Random) {
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, site: &Site, random: &mut Random) {
         match self {
-            Engine::Http1(http1) => http1.say(now, into),
-            Engine::Http2(http2) => http2.say(now, into, random),
+            Engine::Http1(http1) => http1.say(now, into, site),
+            Engine::Http2(http2) => http2.say(now, into, site, random),
+            Engine::Tunnel(tunnel) => tunnel.say(now, into, site, random),
             Engine::Attacker(attacker) => attacker.say(now, into, random),
         }
     }
@@ -82,6 +90,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.receive(bytes, now, site),
             Engine::Http2(http2) => http2.receive(bytes, now, site),
+            Engine::Tunnel(tunnel) => tunnel.receive(bytes, site),
             Engine::Attacker(_) => Ok(0),
         }
     }
@@ -90,6 +99,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.judge_end(read_bytes, stop),
             Engine::Http2(http2) => http2.judge_end(read_bytes, stop),
+            Engine::Tunnel(tunnel) => tunnel.judge_end(stop),
             Engine::Attacker(_) => Ok(()),
         }
     }
@@ -99,13 +109,13 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.expect_refusal(),
             Engine::Http2(http2) => http2.stop(),
-            Engine::Attacker(_) => {}
+            Engine::Attacker(_) | Engine::Tunnel(_) => {}
         }
     }
 
     fn protocol(&self) -> &'static [u8] {
         match self {
-            Engine::Http1(_) => b"http/1.1",
+            Engine::Http1(_) | Engine::Tunnel(_) => b"http/1.1",
             Engine::Http2(_) => b"h2",
             Engine::Attacker(attacker) if attacker.speaks_http2() => b"h2",
             Engine::Attacker(_) => b"http/1.1",
@@ -121,7 +131,10 @@ impl Tls {
         let mut config: ClientConfig = tls::testing::client_config(&[&TLS13]);
         config.alpn_protocols = vec![engine.protocol().to_vec()];
         let name = ServerName::try_from("localhost").expect("a name");
-        Tls(ClientConnection::new(Arc::new(config), name).expect("nothing of it can fail"))
+        let mut connection = ClientConnection::new(Arc::new(config), name).expect("nothing of it can fail");
+        // Bodies of requests are sealed at once.
+        connection.set_buffer_limit(None);
+        Tls(connection)
     }
 
     pub fn is_handshaking(&self) -> bool {

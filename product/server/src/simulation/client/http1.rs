@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use units::Nanos;
 
+use super::super::chunks::Chunks;
 use super::super::files::Site;
 use super::super::wire::Stop;
 use super::UNWRITTEN;
-use super::request::{Kind, Request};
+use super::request::{Meaning, Request};
 
 pub struct Http1 {
     to_ask: VecDeque<Request>,
@@ -18,12 +19,54 @@ pub struct Http1 {
     may_ask_at: Nanos,
     /// A part of a head, or nothing.
     head: Vec<u8>,
-    /// Of the response that is coming: bytes that came, and how many there are.
-    body: Option<(usize, usize)>,
+    /// Of the response that is coming.
+    body: Option<Body>,
     /// Requests so far.
     pub asked_count: u64,
     /// The server has said that it closes.
     is_closing: bool,
+}
+
+/// The body of a response.
+#[derive(Debug)]
+struct Body {
+    /// Not the reason why there is no answer.
+    is_answer: bool,
+    came: usize,
+    left: Left,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+enum Left {
+    Bytes(usize),
+    Chunks(Chunks),
+}
+
+impl Body {
+    fn new(is_answer: bool, length: Option<usize>) -> Body {
+        let left = length.map_or_else(|| Left::Chunks(Chunks::default()), Left::Bytes);
+        Body { is_answer, came: 0, left, is_done: false }
+    }
+
+    /// Takes from the front.
+    fn take(&mut self, bytes: &mut &[u8]) -> Result<Vec<u8>, String> {
+        let data = match &mut self.left {
+            Left::Bytes(left) => {
+                let (part, rest) = bytes.split_at(bytes.len().min(*left));
+                (*bytes, *left) = (rest, *left - part.len());
+                self.is_done = *left == 0;
+                part.to_vec()
+            }
+            Left::Chunks(chunks) => {
+                let (data, is_done) = chunks.take(bytes)?;
+                self.is_done = is_done;
+                data
+            }
+        };
+        self.came += data.len();
+        Ok(data)
+    }
 }
 
 impl Http1 {
@@ -63,7 +106,7 @@ impl Http1 {
         self.asked.iter_mut().for_each(|(request, _)| *request = Request::late());
     }
 
-    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>) {
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, site: &Site) {
         if now < self.may_ask_at || !self.asked.is_empty() || self.is_closing {
             return;
         }
@@ -71,8 +114,26 @@ impl Http1 {
             && let Some(request) = self.to_ask.pop_front()
         {
             let field = request.field().map_or(String::new(), |(name, value)| format!("{name}: {value}\r\n"));
-            let text = format!("{} {} HTTP/1.1\r\nHost: a\r\n{field}\r\n", request.method(), request.path);
+            let text = format!("{} {} HTTP/1.1\r\nHost: a\r\n{field}", request.method(), request.path);
             into.extend_from_slice(text.as_bytes());
+            // It waits for no leave, and takes it.
+            into.extend(if request.expects_leave() { &b"Expect: 100-continue\r\n"[..] } else { b"" });
+            match request.upload(site) {
+                None => into.extend(b"\r\n"),
+                Some((body, true)) => {
+                    into.extend(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+                    into.extend(body);
+                }
+                Some((body, false)) => {
+                    into.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+                    for chunk in body.chunks(1 + body.len() / 3) {
+                        into.extend(format!("{:x}\r\n", chunk.len()).as_bytes());
+                        into.extend(chunk);
+                        into.extend(b"\r\n");
+                    }
+                    into.extend(b"0\r\n\r\n");
+                }
+            }
             self.asked.push_back((request, UNWRITTEN));
             self.asked_count += 1;
         }
@@ -87,25 +148,29 @@ impl Http1 {
     pub fn receive(&mut self, mut bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
         let mut ended = 0;
         while !bytes.is_empty() {
-            if let Some((came, all)) = self.body {
-                let (request, _) = self.asked.front().ok_or("a body that nobody asked for")?;
-                let part = &bytes[..bytes.len().min(all - came)];
-                if request.body(site).is_some_and(|body| body[came..came + part.len()] != *part) {
-                    return Err(format!("wrong bytes from {came} on in the body of {request:?}"));
-                }
-                bytes = &bytes[part.len()..];
-                self.body = Some((came + part.len(), all));
-            } else {
+            let Some(body) = &mut self.body else {
                 bytes = self.receive_head(bytes, site)?;
+                ended += u64::from(self.end(now, site)?);
+                continue;
+            };
+            let (request, _) = self.asked.front().ok_or("a body that nobody asked for")?;
+            let data = body.take(&mut bytes)?;
+            let from = body.came - data.len();
+            if body.is_answer && request.body(site).is_some_and(|all| all.get(from..body.came) != Some(&data[..])) {
+                return Err(format!("wrong bytes from {from} on in the body of {request:?}"));
             }
-            if self.body.is_some_and(|(came, all)| came == all) {
-                self.body = None;
-                self.asked.pop_front();
-                self.may_ask_at = now + self.think;
-                ended += 1;
-            }
+            ended += u64::from(self.end(now, site)?);
         }
         Ok(ended)
+    }
+
+    /// Whether the response has ended.
+    fn end(&mut self, now: Nanos, site: &Site) -> Result<bool, String> {
+        let Some(body) = self.body.take_if(|body| body.is_done) else { return Ok(false) };
+        let (request, _) = self.asked.pop_front().ok_or("an end of nothing")?;
+        self.may_ask_at = now + self.think;
+        let is_right = !body.is_answer || request.body(site).is_none_or(|all| all.len() == body.came);
+        if is_right { Ok(true) } else { Err(format!("{request:?} ends after {} bytes", body.came)) }
     }
 
     fn receive_head<'b>(&mut self, bytes: &'b [u8], site: &Site) -> Result<&'b [u8], String> {
@@ -113,31 +178,41 @@ impl Http1 {
         self.head.extend_from_slice(bytes);
         let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(&[]) };
         let head = String::from_utf8_lossy(&self.head[..end]).into_owned();
+        let rest = &bytes[end + 4 - before..];
         self.head.clear();
         let (request, _) = self.asked.front().ok_or_else(|| format!("a response that nobody asked for: {head}"))?;
-        let status = head.get(9..12).and_then(|status| status.parse::<u16>().ok());
-        if status != Some(request.status()) {
-            return Err(format!("instead of {}: {head}", request.status()));
+        let status: u16 = head.get(9..12).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        if matches!(status, 100 | 103) {
+            return Ok(rest);
         }
+        let came = request.judge(Some(status)).map_err(|why| format!("{why}: {head}"))?;
         let field = |name: &str| {
             let lines = head.lines().filter_map(|line| line.split_once(": "));
             lines.filter(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_string()).next()
         };
         self.is_closing |= field("connection").is_some_and(|value| value == "close");
-        let has_body = request.kind != Kind::Head && request.kind != Kind::Unchanged;
-        let length = field("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
-        let length = if has_body { length } else { 0 };
-        if request.body(site).is_some_and(|body| body.len() != length) {
-            return Err(format!("a body of {length} bytes for {request:?}"));
+        let length = field("content-length").map(|value| value.parse().expect("a length"));
+        let is_chunked = field("transfer-encoding").is_some_and(|value| value == "chunked");
+        let mut body = Body::new(came == Meaning::Answer, if request.has_body(status) { length } else { Some(0) });
+        match (&body.left, is_chunked) {
+            (Left::Bytes(bytes), _) => {
+                if body.is_answer && request.body(site).is_some_and(|all| all.len() != *bytes) {
+                    return Err(format!("a body of {bytes} bytes for {request:?}"));
+                }
+                body.is_done = *bytes == 0;
+            }
+            (Left::Chunks(_), true) => {}
+            (Left::Chunks(_), false) => return Err(format!("a body without an end: {head}")),
         }
-        self.body = Some((0, length));
-        Ok(&bytes[end + 4 - before..])
+        self.body = Some(body);
+        Ok(rest)
     }
 
     /// The connection has ended; the server had read so many bytes.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         match self.asked.front() {
             _ if stop == Stop::Over => Ok(()),
+            Some((request, _)) if request.may_break() => Ok(()),
             // What a server that stops has begun to send it ends, and no more.
             _ if stop == Stop::Begun && self.body.is_none() && self.head.is_empty() => Ok(()),
             Some((request, end)) if read_bytes >= *end && !self.is_closing => {

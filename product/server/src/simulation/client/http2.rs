@@ -12,7 +12,7 @@ use super::super::files::Site;
 use super::super::random::Random;
 use super::super::wire::Stop;
 use super::UNWRITTEN;
-use super::request::Request;
+use super::request::{Meaning, Request};
 
 const ACK: u8 = 1;
 /// Codes of RFC 9113 section 7.
@@ -20,6 +20,11 @@ const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 /// What came is told so often, in bytes.
 const UPDATE_EVERY: u32 = 16_000;
+/// RFC 9113 section 6.9.2.
+const WINDOW_BYTES: i64 = 65_535;
+const SETTINGS_INITIAL_WINDOW_SIZE: u8 = 4;
+/// RFC 9113 section 4.2.
+const FRAME_BYTES_MAX: usize = 16_384;
 
 pub struct Http2 {
     to_ask: VecDeque<Request>,
@@ -40,6 +45,9 @@ pub struct Http2 {
     may_be_cut: bool,
     /// Responses that have ended since they were counted.
     ended: u64,
+    /// What the server takes of bodies: on all streams, and on each that begins.
+    window: i64,
+    stream_window: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +71,11 @@ struct Stream {
     cancel_at: Option<usize>,
     /// What the client has written to the end of the request.
     end: u64,
+    /// Of the request's body, what is sent; none once all is.
+    upload_at: Option<usize>,
+    window: i64,
+    /// The reason why there is no answer comes in its place.
+    is_reason: bool,
 }
 
 impl Habits {
@@ -93,6 +106,8 @@ impl Http2 {
             last: None,
             may_be_cut,
             ended: 0,
+            window: WINDOW_BYTES,
+            stream_window: WINDOW_BYTES,
         }
     }
 
@@ -121,8 +136,9 @@ impl Http2 {
         self.to_ask.clear();
     }
 
-    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, random: &mut Random) {
+    pub fn say(&mut self, now: Nanos, into: &mut Vec<u8>, site: &Site, random: &mut Random) {
         into.append(&mut self.to_say);
+        self.upload(into, site);
         while now >= self.may_ask_at
             && self.asked.len() < self.depth
             && self.last.is_none()
@@ -132,22 +148,77 @@ impl Http2 {
             let mut fields =
                 vec![(":method", request.method()), (":scheme", "http"), (":authority", "a"), (":path", &request.path)];
             fields.extend(field.as_ref().map(|(name, value)| (*name, value.as_str())));
-            into.extend(frame(HEADERS, END_HEADERS | END_STREAM, self.next, &block(&fields)));
+            let upload = request.upload(site);
+            let length = upload.filter(|(_, is_told)| *is_told).map(|(body, _)| body.len().to_string());
+            fields.extend(length.as_ref().map(|length| ("content-length", length.as_str())));
+            let end = if upload.is_some() { 0 } else { END_STREAM };
+            into.extend(frame(HEADERS, END_HEADERS | end, self.next, &block(&fields)));
             if self.habits.pings {
                 into.extend(frame(PING, 0, 0, &[7; 8]));
                 self.pings += 1;
             }
             let cancels = self.habits.cancels.is_some_and(|times| random.once_in(times));
             let cancel_at = cancels.then(|| random.below(40_000) as usize);
-            let stream = Stream { request, has_head: false, came: 0, read_bytes: 0, cancel_at, end: UNWRITTEN };
+            let stream = Stream {
+                upload_at: upload.map(|_| 0),
+                request,
+                has_head: false,
+                came: 0,
+                read_bytes: 0,
+                cancel_at,
+                end: UNWRITTEN,
+                window: self.stream_window,
+                is_reason: false,
+            };
             self.asked.insert(self.next, stream);
             self.next += 2;
+        }
+        self.upload(into, site);
+    }
+
+    /// As much of the bodies of requests as windows let through.
+    fn upload(&mut self, into: &mut Vec<u8>, site: &Site) {
+        for (number, stream) in &mut self.asked {
+            while let Some(at) = stream.upload_at {
+                let (body, _) = stream.request.upload(site).expect("it has one");
+                let room = self.window.min(stream.window).max(0) as usize;
+                let part = &body[at..body.len().min(at + room.min(FRAME_BYTES_MAX))];
+                let is_last = at + part.len() == body.len();
+                if part.is_empty() && !is_last {
+                    break;
+                }
+                into.extend(frame(DATA, if is_last { END_STREAM } else { 0 }, *number, part));
+                stream.window -= part.len() as i64;
+                self.window -= part.len() as i64;
+                stream.upload_at = (!is_last).then_some(at + part.len());
+            }
+        }
+    }
+
+    /// The server takes more on a stream, or on all.
+    fn open_window(&mut self, number: u32, payload: &[u8]) -> Result<(), String> {
+        let by: [u8; 4] = payload.try_into().map_err(|_| "an update of no window")?;
+        let by = i64::from(u32::from_be_bytes(by));
+        match self.asked.get_mut(&number) {
+            _ if number == 0 => self.window += by,
+            Some(stream) => stream.window += by,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, payload: &[u8]) {
+        for setting in payload.chunks_exact(6).filter(|setting| setting[1] == SETTINGS_INITIAL_WINDOW_SIZE) {
+            let bytes = i64::from(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]));
+            let more = bytes - std::mem::replace(&mut self.stream_window, bytes);
+            self.asked.values_mut().for_each(|stream| stream.window += more);
         }
     }
 
     /// All that was asked is written after so many bytes.
     pub fn note_written(&mut self, bytes: u64) {
-        self.asked.values_mut().filter(|stream| stream.end == UNWRITTEN).for_each(|stream| stream.end = bytes);
+        let is_written = |stream: &&mut Stream| stream.end == UNWRITTEN && stream.upload_at.is_none();
+        self.asked.values_mut().filter(is_written).for_each(|stream| stream.end = bytes);
     }
 
     pub fn receive(&mut self, bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
@@ -160,7 +231,11 @@ impl Http2 {
 
     fn on_frame(&mut self, (kind, flags, number, payload): Came, now: Nanos, site: &Site) -> Result<(), String> {
         match kind {
-            SETTINGS if flags & ACK == 0 => self.to_say.extend(frame(SETTINGS, ACK, 0, &[])),
+            SETTINGS if flags & ACK == 0 => {
+                self.set(&payload);
+                self.to_say.extend(frame(SETTINGS, ACK, 0, &[]));
+            }
+            WINDOW_UPDATE => self.open_window(number, &payload)?,
             PING if flags & ACK == 0 => self.to_say.extend(frame(PING, ACK, 0, &payload)),
             PING => self.pings = self.pings.checked_sub(1).ok_or("an answer to no PING")?,
             GOAWAY => self.last = payload.first_chunk().map(|last| u32::from_be_bytes(*last)),
@@ -170,6 +245,7 @@ impl Http2 {
             RST_STREAM => {
                 if let Some(stream) = self.asked.remove(&number)
                     && !self.may_be_cut
+                    && !stream.request.may_break()
                 {
                     return Err(format!("{stream:?} is reset: {payload:?}"));
                 }
@@ -195,9 +271,10 @@ impl Http2 {
         // Behind updates of the table's size, its first field is the status (RFC 7541 appendix A).
         let first = payload.iter().find(|byte| **byte & 0xe0 != 0x20);
         let status = first.and_then(|byte| [200, 204, 206, 304, 400, 404, 500].get(byte.wrapping_sub(0x88) as usize));
-        if status != Some(&stream.request.status()) || stream.has_head {
-            return Err(format!("status {status:?} for {stream:?}"));
+        if stream.has_head {
+            return Err(format!("two heads for {stream:?}"));
         }
+        stream.is_reason = stream.request.judge(status.copied())? == Meaning::Reason;
         stream.has_head = true;
         Ok(())
     }
@@ -213,7 +290,7 @@ impl Http2 {
             return if self.habits.cancels.is_some() { Ok(()) } else { Err(format!("content on stream {number}")) };
         };
         let (from, to) = (stream.came, stream.came + payload.len());
-        if stream.request.body(site).is_some_and(|body| body.get(from..to) != Some(payload)) {
+        if !stream.is_reason && stream.request.body(site).is_some_and(|body| body.get(from..to) != Some(payload)) {
             return Err(format!("wrong bytes from {from} to {to} of {stream:?}"));
         }
         stream.came = to;
@@ -229,7 +306,10 @@ impl Http2 {
         let Some(stream) = self.asked.remove(&number) else { return Ok(()) };
         self.ended += 1;
         self.may_ask_at = now + self.think;
-        match stream.request.body(site) {
+        if stream.upload_at.is_some() {
+            self.to_say.extend(frame(RST_STREAM, 0, number, &[0; 4]));
+        }
+        match stream.request.body(site).filter(|_| !stream.is_reason) {
             Some(body) if body.len() != stream.came => Err(format!("the end of {stream:?}, of {} bytes", body.len())),
             _ => Ok(()),
         }
@@ -251,6 +331,7 @@ impl Http2 {
         }
         let is_owed = |number: u32, stream: &Stream| match self.last {
             // A GOAWAY may name a request of which only a part has come.
+            _ if stream.request.may_break() => false,
             Some(last) => number <= last && (stream.has_head || read_bytes >= stream.end),
             None => read_bytes >= stream.end,
         };

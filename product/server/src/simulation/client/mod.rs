@@ -5,6 +5,7 @@ mod engine;
 mod http1;
 mod http2;
 mod request;
+mod tunnel;
 
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ use engine::{Engine, Tls};
 use http1::Http1;
 use http2::{Habits, Http2};
 use request::Request;
+use tunnel::Tunnel;
 
 /// Of one client.
 const REQUESTS_MAX: u64 = 12;
@@ -70,6 +72,11 @@ pub struct Client {
 }
 
 impl Leaving {
+    /// The server waits for it by a time-out of requests, not by one of tunnels.
+    fn may_tunnel(self) -> bool {
+        matches!(self, Leaving::WhenDone | Leaving::After(_) | Leaving::ResetAfter(_))
+    }
+
     /// After so many bytes, where it is one that does so.
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
         match random.below(12) {
@@ -86,15 +93,21 @@ impl Leaving {
 impl Client {
     pub fn new(plan: &Plan, site: &Rc<Site>, random: &mut Random) -> Client {
         let asked = random.between(1, REQUESTS_MAX);
-        let requests: Vec<Request> = (0..asked).map(|_| Request::of(site, random)).collect();
+        let is_slow = random.once_in(4);
+        let mut requests: Vec<Request> = (0..asked).map(|_| Request::of(plan, site, is_slow, random)).collect();
         let bytes: u64 = requests.iter().map(|request| request.body_bytes(site) as u64).sum();
         let after = random.below(bytes + 1_000);
         let leaving = Leaving::of(plan, after, random);
+        if leaving == Leaving::HalfAsked {
+            requests = vec![Request::of_file(site, random)];
+        }
         let depth = if leaving == Leaving::HalfAsked { 1 } else { random.one_of(&[1, 1, 2, 12]) };
         let think = random.one_of(&[Nanos::ZERO, Nanos::from_millis(50), Nanos::from_secs(20)]);
         let reads = if random.once_in(4) { Some(random.between(5_000, 100_000) as usize) } else { None };
         let engine = if leaving == Leaving::AfterAttack {
             Engine::Attacker(Attacker::new(site.count(), random))
+        } else if let Some(upstreams) = plan.upstreams.as_ref().filter(|_| leaving.may_tunnel() && random.once_in(8)) {
+            Engine::Tunnel(Tunnel::new(upstreams, site, random))
         } else if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
             Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.may_cut()))
         } else {
@@ -107,7 +120,7 @@ impl Client {
             leaving,
             reads,
             may_read_at: Nanos::ZERO,
-            sends: if random.once_in(4) { Some(random.between(1, 60) as usize) } else { None },
+            sends: if is_slow { Some(random.between(1, 60) as usize) } else { None },
             tls: is_secure.then(|| Box::new(Tls::new(&engine))),
             engine,
             unsent: Vec::new(),
@@ -152,7 +165,7 @@ impl Client {
         if self.is_done {
             return Ok(None);
         }
-        self.say(now, wire, random)?;
+        self.say(now, wire, site, random)?;
         self.leave(wire);
         if self.is_done {
             return Ok(None);
@@ -201,17 +214,17 @@ impl Client {
         Ok(())
     }
 
-    fn say(&mut self, now: Nanos, wire: &mut Wire, random: &mut Random) -> Result<(), String> {
+    fn say(&mut self, now: Nanos, wire: &mut Wire, site: &Site, random: &mut Random) -> Result<(), String> {
         let before = self.unsent.len();
         match &mut self.tls {
             Some(tls) => {
                 let mut plain = Vec::new();
                 if !tls.is_handshaking() {
-                    self.engine.say(now, &mut plain, random);
+                    self.engine.say(now, &mut plain, site, random);
                 }
                 tls.seal(&plain, &mut self.unsent)?;
             }
-            None => self.engine.say(now, &mut self.unsent, random),
+            None => self.engine.say(now, &mut self.unsent, site, random),
         }
         self.engine.note_written(wire.up.written_bytes + self.unsent.len() as u64);
         if self.leaving == Leaving::HalfAsked && !self.unsent.is_empty() {

@@ -2,8 +2,13 @@
 
 use std::ops::Range;
 
+use super::super::application::{Ask, Expected};
 use super::super::files::{ABSENT, Site};
+use super::super::plan::Plan;
 use super::super::random::Random;
+
+/// One that sends a few bytes at a time sends no more of a body than this: the server has its patience.
+const SLOW_UPLOAD_BYTES_MAX: usize = 100;
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -12,7 +17,7 @@ pub struct Request {
     file: Option<usize>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Kind {
     Get,
     Head,
@@ -21,10 +26,35 @@ pub enum Kind {
     /// If-None-Match that anything matches.
     Unchanged,
     Late,
+    /// Of an application.
+    Passed(Box<Ask>, Expected),
+}
+
+/// What came of a request, by its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// What was asked for.
+    Answer,
+    /// The reason why not.
+    Reason,
 }
 
 impl Request {
-    pub fn of(site: &Site, random: &mut Random) -> Request {
+    pub fn of(plan: &Plan, site: &Site, is_slow: bool, random: &mut Random) -> Request {
+        if let Some(upstreams) = plan.upstreams.as_ref().filter(|_| random.once_in(2)) {
+            loop {
+                let ask = Ask::of(random.word(), site);
+                let is_small = ask.upload.is_none_or(|upload| !is_slow || upload.bytes <= SLOW_UPLOAD_BYTES_MAX);
+                if is_small && !ask.is_tunnel {
+                    let expected = ask.expected(upstreams);
+                    return Request { path: ask.path(), kind: Kind::Passed(Box::new(ask), expected), file: None };
+                }
+            }
+        }
+        Request::of_file(site, random)
+    }
+
+    pub fn of_file(site: &Site, random: &mut Random) -> Request {
         if random.once_in(12) {
             return Request { path: format!("/none{}", random.below(ABSENT)), kind: Kind::Get, file: None };
         }
@@ -48,7 +78,11 @@ impl Request {
     }
 
     pub fn method(&self) -> &'static str {
-        if self.kind == Kind::Head { "HEAD" } else { "GET" }
+        match &self.kind {
+            Kind::Head => "HEAD",
+            Kind::Passed(ask, _) => ask.method,
+            _ => "GET",
+        }
     }
 
     /// Name and value of the field that it has besides.
@@ -56,12 +90,26 @@ impl Request {
         match &self.kind {
             Kind::Part(range) => Some(("range", format!("bytes={}-{}", range.start, range.end - 1))),
             Kind::Unchanged => Some(("if-none-match", "*".into())),
-            Kind::Get | Kind::Head | Kind::Late => None,
+            Kind::Get | Kind::Head | Kind::Late | Kind::Passed(..) => None,
         }
+    }
+
+    /// The body that it has, and whether its length is told.
+    pub fn upload<'s>(&self, site: &'s Site) -> Option<(&'s [u8], bool)> {
+        match &self.kind {
+            Kind::Passed(ask, _) => ask.upload.map(|upload| (ask.uploaded(site), !upload.is_chunked)),
+            _ => None,
+        }
+    }
+
+    /// It asks for leave to send its body.
+    pub fn expects_leave(&self) -> bool {
+        matches!(&self.kind, Kind::Passed(ask, _) if ask.upload.is_some_and(|upload| upload.bytes % 3 == 1))
     }
 
     pub fn status(&self) -> u16 {
         match (&self.kind, self.file) {
+            (Kind::Passed(ask, _), _) => ask.status,
             (Kind::Late, _) => 408,
             (_, None) => 404,
             (Kind::Part(_), _) => 206,
@@ -70,13 +118,39 @@ impl Request {
         }
     }
 
+    /// What a response of this status is; `None` for one of a status that cannot be told here.
+    pub fn judge(&self, status: Option<u16>) -> Result<Meaning, String> {
+        let (is_answered, may_fail) = match &self.kind {
+            Kind::Passed(_, expected) => (expected.is_answered, expected.may_fail),
+            _ => (true, false),
+        };
+        match status {
+            Some(status) if status == self.status() && is_answered => Ok(Meaning::Answer),
+            None | Some(502..=504) if may_fail => Ok(Meaning::Reason),
+            _ => Err(format!("status {status:?} for {self:?}")),
+        }
+    }
+
+    /// The response may end before it is whole.
+    pub fn may_break(&self) -> bool {
+        matches!(&self.kind, Kind::Passed(_, Expected { may_break: true, .. }))
+    }
+
+    /// A response to it has a body.
+    pub fn has_body(&self, status: u16) -> bool {
+        self.method() != "HEAD" && !matches!(status, 204 | 304)
+    }
+
     /// `None` where any body will do.
     pub fn body<'s>(&self, site: &'s Site) -> Option<&'s [u8]> {
+        if let Kind::Passed(ask, _) = &self.kind {
+            return Some(ask.body(site));
+        }
         let whole = site.file(self.file?);
         Some(match &self.kind {
-            Kind::Get | Kind::Late => whole,
             Kind::Part(range) => &whole[range.clone()],
             Kind::Head | Kind::Unchanged => &[],
+            _ => whole,
         })
     }
 

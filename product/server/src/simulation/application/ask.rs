@@ -1,0 +1,302 @@
+//! What a client asks of an application. All of it follows from a number in the path, so that both sides know what is right.
+
+use units::Nanos;
+
+use super::super::files::Site;
+use super::super::plan::UpstreamPlan;
+use super::super::random::Random;
+
+/// Paths that are passed on begin so.
+pub const PREFIX: &str = "/app/";
+
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Its name.
+    pub word: u64,
+    pub method: &'static str,
+    pub status: u16,
+    framing: Framing,
+    /// Whose bytes are the body.
+    file: usize,
+    pub fault: Option<Fault>,
+    pub upload: Option<Upload>,
+    pub takes: Takes,
+    /// The protocol changes, to one in which each byte comes back.
+    pub is_tunnel: bool,
+    /// So many of them.
+    pub tunnel_bytes: usize,
+    /// Interim responses before the response.
+    interim: u64,
+    pub thinks: Nanos,
+    /// The response is sent in so many pieces, with this pause between two.
+    pub pieces: usize,
+    pub pause: Nanos,
+    /// The connection ends behind it.
+    closes: bool,
+    /// Where in the body a fault comes; a fraction of it.
+    cut_permille: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    Length,
+    Chunked,
+    Close,
+}
+
+/// What is wrong with an application's response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends, or is reset, in the place of a response.
+    Closed,
+    Reset,
+    HalfHead,
+    NotHttp,
+    TwoLengths,
+    Silent,
+    /// The connection ends, or is reset, in the body.
+    CutBody,
+    ResetBody,
+    /// Nothing comes behind a part of it.
+    StalledBody,
+    BadChunk,
+    /// More than was said.
+    TooMuch,
+}
+
+const FAULTS: [Fault; 11] = [
+    Fault::Closed,
+    Fault::Reset,
+    Fault::HalfHead,
+    Fault::NotHttp,
+    Fault::TwoLengths,
+    Fault::Silent,
+    Fault::CutBody,
+    Fault::ResetBody,
+    Fault::StalledBody,
+    Fault::BadChunk,
+    Fault::TooMuch,
+];
+
+/// The body of a request: the first bytes of the largest file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upload {
+    pub bytes: usize,
+    pub is_chunked: bool,
+}
+
+/// How an application takes the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Whole,
+    Slowly,
+    /// It answers before, and takes it nevertheless.
+    Afterwards,
+    /// It answers, and closes.
+    Never,
+}
+
+/// What becomes of the connection behind a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    Keep,
+    Close,
+    Reset,
+    /// It stays open, and nothing comes.
+    Silence,
+    /// What comes goes back.
+    Echo,
+}
+
+/// What a client may get.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// The response; else a status that says that there is none.
+    pub is_answered: bool,
+    pub may_fail: bool,
+    /// It may end in the midst.
+    pub may_break: bool,
+}
+
+impl Fault {
+    fn is_before_head(self) -> bool {
+        matches!(self, Fault::Closed | Fault::Reset | Fault::HalfHead | Fault::NotHttp | Fault::Silent)
+    }
+
+    fn is_in_body(self) -> bool {
+        matches!(self, Fault::CutBody | Fault::ResetBody | Fault::StalledBody | Fault::BadChunk)
+    }
+}
+
+impl Ask {
+    /// `None` for a path that is no such.
+    pub fn of_path(path: &str, site: &Site) -> Option<Ask> {
+        let word = path.strip_prefix(PREFIX)?;
+        Some(Ask::of(u64::from_str_radix(word, 16).ok()?, site))
+    }
+
+    pub fn of(word: u64, site: &Site) -> Ask {
+        let mut random = Random::new(word);
+        let method = random.one_of(&["GET", "GET", "GET", "GET", "HEAD", "POST", "PUT", "GET"]);
+        let has_upload = matches!(method, "POST" | "PUT");
+        let upload = has_upload.then(|| Upload {
+            bytes: random.one_of(&[0, 1, 100, 5_000, 70_000, 300_000]),
+            is_chunked: random.once_in(2),
+        });
+        let status = random.one_of(&[200, 200, 200, 200, 200, 200, 404, 204, 304]);
+        let takes = random.one_of(&[Takes::Whole, Takes::Whole, Takes::Slowly, Takes::Afterwards, Takes::Never]);
+        let mut ask = Ask {
+            word,
+            method,
+            status,
+            framing: random.one_of(&[Framing::Length, Framing::Length, Framing::Chunked, Framing::Close]),
+            file: random.below(site.count() as u64) as usize,
+            fault: None,
+            takes: if upload.is_some() { takes } else { Takes::Whole },
+            upload,
+            is_tunnel: method == "GET" && random.once_in(10),
+            tunnel_bytes: random.one_of(&[1, 3_000, 100_000]),
+            interim: if random.once_in(6) { random.between(1, 3) } else { 0 },
+            thinks: random.one_of(&[Nanos::ZERO, Nanos::from_millis(20), Nanos::from_secs(2)]),
+            pieces: random.one_of(&[1, 1, 2, 40]),
+            pause: random.micros(1, 300_000),
+            closes: random.once_in(8),
+            cut_permille: random.below(1_000),
+        };
+        ask.fault = random.once_in(4).then(|| random.one_of(&FAULTS)).filter(|fault| ask.can(*fault, site));
+        // Nobody can tell more than was said from the next response, where there is a next.
+        ask.closes |= ask.fault == Some(Fault::TooMuch);
+        ask
+    }
+
+    fn can(&self, fault: Fault, site: &Site) -> bool {
+        let has_bytes = !self.body(site).is_empty();
+        match fault {
+            fault if self.is_tunnel => fault.is_before_head(),
+            Fault::CutBody | Fault::StalledBody => has_bytes && self.framing != Framing::Close,
+            Fault::BadChunk => has_bytes && self.framing == Framing::Chunked,
+            Fault::ResetBody => has_bytes,
+            Fault::TooMuch => self.framing != Framing::Close,
+            _ => true,
+        }
+    }
+
+    pub fn path(&self) -> String {
+        format!("{PREFIX}{:x}", self.word)
+    }
+
+    /// Of the response, as a client is to get it.
+    pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
+        if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
+    }
+
+    /// Of the request.
+    pub fn uploaded<'s>(&self, site: &'s Site) -> &'s [u8] {
+        self.upload.map_or(&[], |upload| &site.file(site.count() - 1)[..upload.bytes])
+    }
+
+    /// What a client may get of it.
+    pub fn expected(&self, plan: &UpstreamPlan) -> Expected {
+        // A request that cannot be repeated is lost where an idle connection has just been closed.
+        let may_be_lost = plan.closes_idle && (self.method == "POST" || self.upload.is_some());
+        // Where the rest of a request comes to a closed socket, a reset throws away what of the response has not left.
+        let may_be_reset = self.takes == Takes::Never;
+        let is_faulty = self.fault.is_some_and(|fault| fault != Fault::TooMuch);
+        Expected {
+            is_answered: self.fault.is_none_or(|fault| fault.is_in_body() || fault == Fault::TooMuch),
+            may_fail: is_faulty || may_be_lost || may_be_reset || plan.may_fail(),
+            may_break: may_be_reset || self.fault.is_some_and(Fault::is_in_body),
+        }
+    }
+
+    /// The bytes of the response, and what becomes of the connection behind them.
+    pub fn response(&self, site: &Site) -> (Vec<u8>, After) {
+        let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+        let mut out = hint.repeat(self.interim as usize);
+        let keeps = if self.closes || self.framing == Framing::Close { After::Close } else { After::Keep };
+        let keeps = if self.takes == Takes::Never { After::Close } else { keeps };
+        match self.fault {
+            Some(Fault::Closed) => return (out, After::Close),
+            Some(Fault::Reset) => return (out, After::Reset),
+            Some(Fault::Silent) => return (out, After::Silence),
+            Some(Fault::NotHttp) => return (b"220 mail.example ESMTP\r\n\r\n".to_vec(), After::Close),
+            _ => {}
+        }
+        if self.is_tunnel {
+            out.extend(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+            if self.fault == Some(Fault::HalfHead) {
+                out.truncate(out.len() - 3);
+                return (out, After::Close);
+            }
+            return (out, After::Echo);
+        }
+        self.head(site, &mut out);
+        let head_bytes = out.len();
+        self.framed_body(site, &mut out);
+        let body_bytes = out.len() - head_bytes;
+        let cut = head_bytes + body_bytes * self.cut_permille as usize / 1_000;
+        match self.fault {
+            Some(Fault::HalfHead) => {
+                out.truncate(head_bytes / 2);
+                (out, After::Close)
+            }
+            Some(Fault::CutBody) => {
+                out.truncate(cut);
+                (out, After::Close)
+            }
+            Some(Fault::ResetBody) => {
+                out.truncate(cut);
+                (out, After::Reset)
+            }
+            Some(Fault::StalledBody) => {
+                out.truncate(cut);
+                (out, After::Silence)
+            }
+            Some(Fault::TooMuch) => {
+                out.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx");
+                (out, keeps)
+            }
+            _ => (out, keeps),
+        }
+    }
+
+    fn head(&self, site: &Site, out: &mut Vec<u8>) {
+        out.extend(format!("HTTP/1.1 {} Something\r\nServer: app\r\n", self.status).as_bytes());
+        if self.closes {
+            out.extend(b"Connection: close\r\n");
+        }
+        if self.status != 204 {
+            match self.framing {
+                Framing::Length => out.extend(format!("content-length: {}\r\n", site.file(self.file).len()).as_bytes()),
+                Framing::Chunked => out.extend(b"Transfer-Encoding: chunked\r\n"),
+                Framing::Close => {}
+            }
+        }
+        if self.fault == Some(Fault::TwoLengths) {
+            out.extend(b"Content-Length: 3\r\nContent-Length: 4\r\n");
+        }
+        out.extend(b"\r\n");
+    }
+
+    fn framed_body(&self, site: &Site, out: &mut Vec<u8>) {
+        let has_body = self.method != "HEAD" && !matches!(self.status, 204 | 304);
+        let body = self.body(site);
+        if !has_body {
+            return;
+        }
+        if self.framing != Framing::Chunked {
+            return out.extend(body);
+        }
+        let chunk_bytes = 1 + body.len() * (1 + self.cut_permille as usize) / 3_000;
+        let middle = body.len().div_ceil(chunk_bytes) / 2;
+        for (number, chunk) in body.chunks(chunk_bytes).enumerate() {
+            let is_bad = self.fault == Some(Fault::BadChunk) && number == middle;
+            let size = if is_bad { "x".into() } else { format!("{:x}", chunk.len()) };
+            let extension = if number == 0 { ";name=value" } else { "" };
+            out.extend(format!("{size}{extension}\r\n").as_bytes());
+            out.extend(chunk);
+            out.extend(b"\r\n");
+        }
+        out.extend(if self.interim > 0 { &b"0\r\nSum: 1\r\n\r\n"[..] } else { b"0\r\n\r\n" });
+    }
+}

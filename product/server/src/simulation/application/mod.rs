@@ -1,0 +1,271 @@
+//! Applications behind the server: each connection to one is a function of bytes and time, and knows what it is to be asked.
+
+mod ask;
+
+use std::collections::HashMap;
+
+use units::Nanos;
+
+use super::chunks::Chunks;
+use super::files::Site;
+use super::plan::UpstreamPlan;
+use super::random::Random;
+use super::wire::Wire;
+pub use ask::{After, Ask, Expected, PREFIX, Takes};
+
+/// What one that takes slowly reads, and how often.
+const SLOW_BYTES: usize = 9_000;
+const SLOW_EVERY: Nanos = Nanos::from_millis(150);
+
+/// One connection.
+pub struct Application {
+    pub wire: usize,
+    /// Among the upstreams.
+    pub endpoint: usize,
+    received: Vec<u8>,
+    asked: Option<Asked>,
+    may_read_at: Nanos,
+    /// It closes its idle connections after this long.
+    idle_for: Nanos,
+    idle_since: Nanos,
+    is_done: bool,
+}
+
+/// A request under way.
+struct Asked {
+    ask: Ask,
+    body: Incoming,
+    came: usize,
+    /// It is answered then, once that is known.
+    answer_at: Option<Nanos>,
+    answer: Option<Answer>,
+}
+
+/// Of a request's body.
+enum Incoming {
+    Left(usize),
+    Chunked(Chunks),
+    Done,
+}
+
+struct Answer {
+    bytes: Vec<u8>,
+    at: usize,
+    piece: usize,
+    next_at: Nanos,
+    after: After,
+}
+
+/// How often each request has come.
+pub type Seen = HashMap<u64, u32>;
+
+impl Application {
+    pub fn new(wire: usize, endpoint: usize, plan: &UpstreamPlan, random: &mut Random) -> Application {
+        let idle_for = if plan.closes_idle { random.micros(1_000, 20_000_000) } else { Nanos::MAX };
+        Application {
+            wire,
+            endpoint,
+            received: Vec::new(),
+            asked: None,
+            may_read_at: Nanos::ZERO,
+            idle_for,
+            idle_since: Nanos::MAX,
+            is_done: false,
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let asked =
+            self.asked.as_ref().map(|asked| (&asked.ask, asked.came, asked.answer.as_ref().map(|answer| answer.at)));
+        format!("{asked:?}, {} bytes kept, done {}", self.received.len(), self.is_done)
+    }
+
+    /// A request is under way that somebody waits for.
+    pub fn is_busy(&self) -> bool {
+        self.asked.is_some() && !self.is_done
+    }
+
+    /// Does what it can; gives when it can do more without anything having come.
+    pub fn act(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<Option<Nanos>, String> {
+        if self.is_done {
+            return Ok(None);
+        }
+        if wire.up.has_reset {
+            self.close(wire);
+            return Ok(None);
+        }
+        self.hear(now, wire);
+        while self.go_on(now, wire, site, seen)? {}
+        if wire.up.has_fin && wire.up.inbox.is_empty() {
+            self.close(wire);
+        }
+        if self.asked.is_none() && now >= self.closes_at() {
+            self.close(wire);
+        }
+        Ok(self.next_at(now, wire))
+    }
+
+    fn closes_at(&self) -> Nanos {
+        Nanos(self.idle_since.0.saturating_add(self.idle_for.0))
+    }
+
+    fn close(&mut self, wire: &mut Wire) {
+        (wire.up.wants_fin, wire.up.is_closed, self.is_done) = (true, true, true);
+    }
+
+    fn next_at(&self, now: Nanos, wire: &Wire) -> Option<Nanos> {
+        let Some(asked) = self.asked.as_ref().filter(|_| !self.is_done) else {
+            return (!self.is_done && self.closes_at() < Nanos::MAX).then(|| self.closes_at());
+        };
+        let read_at = (!wire.up.inbox.is_empty() && now < self.may_read_at).then_some(self.may_read_at);
+        let answer_at = asked.answer_at.filter(|_| asked.answer.is_none());
+        let piece_at =
+            asked.answer.as_ref().filter(|answer| answer.at < answer.bytes.len()).map(|answer| answer.next_at);
+        [read_at, answer_at, piece_at].into_iter().flatten().min()
+    }
+
+    fn hear(&mut self, now: Nanos, wire: &mut Wire) {
+        let most = match self.asked.as_ref().map(|asked| asked.ask.takes) {
+            Some(Takes::Never) => 0,
+            Some(Takes::Slowly) if now < self.may_read_at => 0,
+            Some(Takes::Slowly) => SLOW_BYTES,
+            _ => usize::MAX,
+        };
+        let bytes = wire.up.hear(most);
+        if !bytes.is_empty() {
+            self.may_read_at = now + SLOW_EVERY;
+            self.received.extend(bytes);
+        }
+    }
+
+    /// Whether something was done, so that there may be more.
+    fn go_on(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
+        let Some(asked) = &mut self.asked else { return self.begin(now, site, seen) };
+        let before = (self.received.len(), asked.answer.as_ref().map(|answer| answer.at));
+        if !asked.ask.is_tunnel || asked.answer_at.is_none() {
+            asked.take_body(now, &mut self.received, site)?;
+        }
+        if asked.answer.is_none() && asked.answer_at.is_some_and(|at| now >= at) {
+            let (bytes, after) = asked.ask.response(site);
+            asked.answer = Some(Answer { bytes, at: 0, piece: 0, next_at: now, after });
+        }
+        if let Some(answer) = &mut asked.answer {
+            answer.say(now, wire, &asked.ask);
+            let is_taken = matches!(asked.body, Incoming::Done);
+            if answer.at == answer.bytes.len() && (is_taken || answer.after != After::Keep) {
+                match answer.after {
+                    After::Keep => (self.asked, self.idle_since) = (None, now),
+                    // One that wants the rest hears it before it closes.
+                    After::Close if is_taken || asked.ask.takes != Takes::Afterwards => self.close(wire),
+                    After::Close | After::Silence => {}
+                    After::Echo => wire.up.say(&std::mem::take(&mut self.received)),
+                    After::Reset => {
+                        wire.up.wants_reset = true;
+                        self.close(wire);
+                    }
+                }
+            }
+        }
+        let answered = self.asked.as_ref().map(|asked| asked.answer.as_ref().map(|answer| answer.at));
+        Ok(!self.is_done && answered != Some(before.1) || self.received.len() != before.0)
+    }
+
+    fn begin(&mut self, now: Nanos, site: &Site, seen: &mut Seen) -> Result<bool, String> {
+        let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(false) };
+        let head = String::from_utf8_lossy(&self.received[..end]).into_owned();
+        self.received.drain(..end + 4);
+        let mut lines = head.lines();
+        let line: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+        let wrong = || format!("an application is asked: {head}");
+        let [method, path, "HTTP/1.1"] = line[..] else { return Err(wrong()) };
+        let ask = Ask::of_path(path, site).filter(|ask| ask.method == method).ok_or_else(wrong)?;
+        let fields: Vec<(&str, &str)> =
+            lines.map(|line| line.split_once(": ").ok_or_else(wrong)).collect::<Result<_, _>>()?;
+        let values = |name: &str| {
+            fields.iter().filter(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| *value).collect::<Vec<_>>()
+        };
+        let body = match (&values("content-length")[..], &values("transfer-encoding")[..]) {
+            ([], []) => Incoming::Done,
+            ([length], []) => Incoming::Left(length.parse().map_err(|_| wrong())?),
+            ([], ["chunked"]) => Incoming::Chunked(Chunks::default()),
+            _ => return Err(wrong()),
+        };
+        if values("host") != ["a"] {
+            return Err(wrong());
+        }
+        if ask.is_tunnel != (values("upgrade") == ["echo"] && values("connection") == ["upgrade"]) {
+            return Err(wrong());
+        }
+        let times = seen.entry(ask.word).or_default();
+        *times += 1;
+        // One that may do harm twice is sent once, and others as often as an idle connection may be too old.
+        if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
+            return Err(format!("{ask:?} comes {times} times"));
+        }
+        self.asked = Some(Asked { ask, body, came: 0, answer_at: None, answer: None });
+        self.may_read_at = now;
+        Ok(true)
+    }
+}
+
+impl Asked {
+    /// Checks what has come of the request's body.
+    fn take_body(&mut self, now: Nanos, received: &mut Vec<u8>, site: &Site) -> Result<(), String> {
+        let (mut rest, mut is_done) = (&received[..], matches!(self.body, Incoming::Done));
+        let data = match &mut self.body {
+            Incoming::Done => Vec::new(),
+            Incoming::Left(left) => {
+                let (part, behind) = rest.split_at(rest.len().min(*left));
+                *left -= part.len();
+                (rest, is_done) = (behind, *left == 0);
+                part.to_vec()
+            }
+            Incoming::Chunked(chunks) => {
+                let (data, done) = chunks.take(&mut rest)?;
+                is_done = done;
+                data
+            }
+        };
+        let all = self.ask.uploaded(site);
+        if all.get(self.came..self.came + data.len()) != Some(&data[..])
+            || is_done && self.came + data.len() != all.len()
+        {
+            return Err(format!(
+                "wrong bytes from {} to {} of the body of {:?}",
+                self.came,
+                self.came + data.len(),
+                self.ask
+            ));
+        }
+        self.came += data.len();
+        let taken = received.len() - rest.len();
+        received.drain(..taken);
+        if is_done {
+            self.body = Incoming::Done;
+            // The next request may come once there was a whole response.
+            let is_answered = self.answer.as_ref().is_some_and(|answer| answer.at == answer.bytes.len());
+            if !received.is_empty() && !is_answered {
+                return Err(format!("{} bytes come behind {:?}", received.len(), self.ask));
+            }
+        }
+        if self.answer_at.is_none() && (is_done || matches!(self.ask.takes, Takes::Afterwards | Takes::Never)) {
+            self.answer_at = Some(now + self.ask.thinks);
+        }
+        Ok(())
+    }
+}
+
+impl Answer {
+    fn say(&mut self, now: Nanos, wire: &mut Wire, ask: &Ask) {
+        while self.at < self.bytes.len() && now >= self.next_at {
+            self.piece += 1;
+            let end =
+                if self.piece >= ask.pieces { self.bytes.len() } else { self.piece * self.bytes.len() / ask.pieces };
+            wire.up.say(&self.bytes[self.at..end]);
+            self.at = end;
+            if self.at < self.bytes.len() {
+                self.next_at = now + ask.pause;
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Connections of the server to applications.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+use units::Nanos;
+
+use super::application::{Application, Seen};
+use super::client::Client;
+use super::wire::{Far, Link, Wire};
+use super::world::{Event, World};
+use crate::upstream::Endpoint;
+
+/// Of the first application; the others follow.
+pub const PORT: u16 = 9_000;
+/// One that is not refused at once is within this.
+const REFUSED_WITHIN: Nanos = Nanos::from_millis(100);
+
+/// Everybody whom the server speaks to.
+#[derive(Default)]
+pub struct Peers {
+    pub clients: Vec<Option<Client>>,
+    /// By connection.
+    applications: Vec<Option<Application>>,
+    /// Requests that applications were asked.
+    seen: Seen,
+}
+
+impl World {
+    /// A connection to an application, which may be still to come.
+    pub fn open_upstream(&mut self, to: &Endpoint) -> io::Result<usize> {
+        self.enter();
+        let plan = self.plan.upstreams.ok_or(Errno::NETUNREACH)?;
+        let Endpoint::Tcp(address) = to else { return Err(Errno::NOENT.into()) };
+        let is_refused = self.random.below(1_000) < plan.refused_permille;
+        if is_refused && self.random.once_in(3) {
+            return Err(Errno::CONNREFUSED.into());
+        }
+        let number = self.peers.applications.len();
+        let link = Link::to_upstream(&mut self.random);
+        let at = self.wires.len();
+        self.wires.push(Wire::new(link, *address, Far::Application(number)));
+        self.wires[at].server.is_connecting = true;
+        let endpoint = usize::from(address.port() - PORT);
+        self.peers.applications.push(Some(Application::new(at, endpoint, &plan, &mut self.random)));
+        match is_refused {
+            false => self.schedule(self.now + Nanos(2 * link.delay.0), Event::Connected { wire: at }),
+            true if self.random.once_in(2) => {
+                let refused_at = self.now + Nanos(self.random.below(REFUSED_WITHIN.0));
+                self.schedule(refused_at, Event::UpReset { wire: at });
+            }
+            // Nothing comes of it.
+            true => {}
+        }
+        Ok(at)
+    }
+
+    pub fn on_connected(&mut self, at: usize) {
+        self.wires[at].server.is_connecting = false;
+        self.mark(at);
+    }
+
+    /// An application does what it can.
+    pub fn act_application(&mut self, number: usize) {
+        let Some(mut application) = self.peers.applications[number].take() else { return };
+        let at = application.wire;
+        let held = self.wires[at].up.inbox.len();
+        match application.act(self.now, &mut self.wires[at], &self.site, &mut self.peers.seen) {
+            Ok(Some(again_at)) => {
+                let again_at = again_at.max(self.now + Nanos(1));
+                self.schedule(again_at, Event::Application { number });
+            }
+            Ok(None) => {}
+            Err(why) => {
+                let (who, wire) = (application.describe(), &self.wires[at]);
+                let text = format!("application {number} ({who}): {why}\n  {:?}, {}", wire.link, wire.describe());
+                self.fail(text);
+            }
+        }
+        self.note(self.wires[at].up.written_bytes);
+        if self.wires[at].up.inbox.len() < held {
+            let delay = self.wires[at].link.delay;
+            self.schedule(self.now + delay, Event::Acked { wire: at, bytes: 0 });
+        }
+        self.show(at, || application.describe());
+        let endpoint = application.endpoint;
+        self.peers.applications[number] = Some(application);
+        self.pump_up(at);
+        self.judge_load(endpoint);
+    }
+
+    /// No application has more requests at once than it is to have.
+    fn judge_load(&mut self, endpoint: usize) {
+        let Some(plan) = self.plan.upstreams else { return };
+        let is_busy = |application: &&Application| {
+            application.endpoint == endpoint && application.is_busy() && !self.wires[application.wire].server.is_closed
+        };
+        let busy: Vec<_> = self.peers.applications.iter().flatten().filter(is_busy).collect();
+        if busy.len() > plan.requests_max as usize {
+            let each: Vec<String> = busy.into_iter().map(Application::describe).collect();
+            self.fail(format!("an application has {} requests at once: {}", each.len(), each.join("; ")));
+        }
+    }
+
+    /// Addresses of the applications.
+    pub fn address(endpoint: u64) -> SocketAddr {
+        SocketAddr::from(([198, 18, 255, 1], PORT + endpoint as u16))
+    }
+}
