@@ -32,6 +32,9 @@ pub struct RunSpec {
     pub config: Option<String>,
     /// The server has no files, but passes requests on to an application server at its host, which has them, and tells their lengths or not.
     pub upstream: Option<Framing>,
+    /// More flags for `weirlab upstream`: its workers, and how long requests take it.
+    #[serde(default)]
+    pub upstream_flags: Vec<String>,
     /// Its clients speak TLS, and the server has a certificate that signs itself.
     #[serde(default)]
     pub tls: bool,

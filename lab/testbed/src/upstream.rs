@@ -41,6 +41,9 @@ impl Framing {
 /// What is wrong with the upstream of a run.
 pub(crate) fn check(spec: &RunSpec) -> Result<(), String> {
     match spec.server {
+        _ if spec.upstream.is_none() && !spec.upstream_flags.is_empty() => {
+            Err("upstream_flags without an upstream: write upstream = \"length\" too".into())
+        }
         _ if spec.upstream.is_none() => Ok(()),
         Server::Nginx | Server::Weir => Ok(()),
         other => Err(format!(
@@ -54,6 +57,7 @@ pub(crate) fn check(spec: &RunSpec) -> Result<(), String> {
 pub(crate) struct Upstream {
     program: Program,
     framing: Framing,
+    flags: Vec<String>,
     address: SocketAddr,
 }
 
@@ -83,9 +87,10 @@ impl Upstream {
             framing.name(),
         ]
         .map(String::from);
+        let command = [&command[..], &spec.upstream_flags].concat();
         let mut program = Program::start(place, "weirlab upstream", &command, &folder.join(LOG))?;
         await_answer(&mut program, (place, address), probe, true, interrupt)?;
-        Ok(Some(Upstream { program, framing, address }))
+        Ok(Some(Upstream { program, framing, flags: spec.upstream_flags.clone(), address }))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -98,7 +103,8 @@ impl Upstream {
 
     /// For the manifest.
     pub(crate) fn describe(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([("upstream".into(), self.framing.name().into())])
+        let flags = (!self.flags.is_empty()).then(|| ("upstream_flags".into(), self.flags.join(" ")));
+        [("upstream".into(), self.framing.name().into())].into_iter().chain(flags).collect()
     }
 }
 
@@ -131,6 +137,7 @@ mod tests {
     #[test]
     fn an_upstream_that_cannot_be_is_said() {
         for (run, says) in [
+            ("server = \"weir\"\nupstream_flags = [\"--workers\", \"8\"]", "x.toml:5: run `a`: upstream_flags without"),
             ("server = \"apache\"\nupstream = \"length\"", "x.toml:5: run `a`: the lab gives apache no upstream"),
             (
                 "server = \"weir\"\nupstream = \"none\"",

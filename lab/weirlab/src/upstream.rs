@@ -4,17 +4,19 @@
 //! in chunks, or until the connection closes (RFC 9112 section 6.3).
 
 mod request;
+mod work;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use cli::Failure;
 use request::{Refused, Request, Requests};
+use work::{Places, Work, Works};
 
 /// Connections at once, each with a thread; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 2048;
@@ -43,6 +45,21 @@ pub struct Args {
     /// How a client learns where a body ends: length (Content-Length), chunked, or close (the connection ends)
     #[arg(long, value_name = "FRAMING", value_enum, default_value = "length", hide_possible_values = true)]
     framing: Framing,
+    /// Requests answered at once, each until the last byte of its response is written; others wait
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX as u16, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX as i64))]
+    workers: u16,
+    /// Time that a request takes before it is answered, for example 200ms, 200ms@10 (for 10 of a thousand) or
+    /// /slow/=200ms (for those paths); repeatable [default: none]
+    #[arg(long = "work", value_name = "WORK", verbatim_doc_comment)]
+    works: Vec<Work>,
+}
+
+/// The application that all connections share.
+struct Application {
+    folder: PathBuf,
+    framing: Framing,
+    workers: Places,
+    works: Works,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -58,50 +75,26 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let listen = |error| Failure::Failed(format!("cannot listen on {}: {error}", args.listen));
     let listener = TcpListener::bind(args.listen).map_err(listen)?;
     println!("http://{}/", listener.local_addr()?);
-    let places = Arc::new(Places::default());
+    let places: &'static Places = Box::leak(Box::new(Places::new(CONNECTIONS_MAX)));
+    let workers = Places::new(args.workers.into());
+    let application = Application { folder, framing: args.framing, workers, works: Works::new(args.works) };
+    let application = Arc::new(application);
     loop {
-        places.take();
-        let place = Place(places.clone());
+        let place = places.take();
         // One that has left already, or no descriptor: the next may do.
         let Ok((stream, _)) = listener.accept() else { continue };
-        let (folder, framing) = (folder.clone(), args.framing);
+        let application = Arc::clone(&application);
         let serve = move || {
             let _place = place;
             // The client sees an error as a connection that ends.
-            let _ = serve(&stream, &folder, framing);
+            let _ = serve(&stream, &application);
         };
         thread::Builder::new().stack_size(STACK_BYTES).spawn(serve)?;
     }
 }
 
-/// How many connections there are.
-#[derive(Default)]
-struct Places {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-impl Places {
-    /// Waits until there are fewer than may be.
-    fn take(&self) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
-        *self.freed.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner) += 1;
-    }
-}
-
-/// One of them, given back when dropped.
-struct Place(Arc<Places>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
-    }
-}
-
 /// Answers the requests of a connection, until one is the last.
-fn serve(stream: &TcpStream, folder: &Path, framing: Framing) -> io::Result<()> {
+fn serve(stream: &TcpStream, application: &Application) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IDLE_FOR))?;
     let (mut requests, mut out) = (Requests::new(stream), BufWriter::with_capacity(OUT_BYTES, stream));
@@ -112,10 +105,13 @@ fn serve(stream: &TcpStream, folder: &Path, framing: Framing) -> io::Result<()> 
             Err(Refused::Status(status)) => return refuse(&mut out, status, true),
             Err(Refused::Io(error)) => return Err(error),
         };
+        let _worker = application.workers.take();
+        thread::sleep(application.works.next(&request.path));
         // HTTP/1.0 has no chunks (RFC 9112 section 7).
+        let framing = application.framing;
         let framing = if request.is_1_0 && framing == Framing::Chunked { Framing::Close } else { framing };
         let is_last = request.is_last || framing == Framing::Close;
-        match open(folder, &request.path) {
+        match open(&application.folder, &request.path) {
             Some((file, size)) => send(&mut out, &request, (file, size), framing, is_last)?,
             None => refuse(&mut out, "404 Not Found", is_last)?,
         }
