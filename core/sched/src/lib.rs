@@ -24,6 +24,7 @@ mod pacing;
 pub mod policy;
 pub mod routes;
 mod scheduler;
+pub mod waiting;
 
 pub use classes::slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
 pub use pacing::account::{Account, Correction, TcpSent};

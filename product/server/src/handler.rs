@@ -81,6 +81,11 @@ impl Handler {
         Some(assigned.of(site.map(|site| self.sites().place(site)), request, client))
     }
 
+    /// Of a class; a lower one goes first.
+    pub fn priority(&self, class: u16) -> u8 {
+        self.served.assigned.as_ref().map_or(0, |assigned| assigned.priority(class))
+    }
+
     /// The same for what is no request.
     pub fn default_class(&self) -> Option<u16> {
         Some(self.served.assigned.as_ref()?.default())

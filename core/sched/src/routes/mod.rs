@@ -26,6 +26,7 @@ mod gittins;
 mod histogram;
 mod pattern;
 mod route;
+mod service;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use curve::{Curve, KNOTS_MAX, Knot};
 pub use gittins::{LARGER, curve as gittins};
 pub use histogram::{BUCKETS, Histogram, SAMPLES_MAX, Survival, low_end, width};
 pub use route::{Route, RouteKey, WORDS_BYTES_MAX};
+pub use service::{SERVICES_MAX, ServiceRoute, ServiceTimes};
 
 use histogram::share_below;
 

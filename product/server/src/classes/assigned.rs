@@ -99,6 +99,11 @@ impl Assigned {
         &self.specs[usize::from(number)].name
     }
 
+    /// By number; a lower one goes first.
+    pub fn priority(&self, number: u16) -> u8 {
+        self.specs[usize::from(number)].priority
+    }
+
     /// By number, for the scheduler.
     pub fn specs(&self) -> &[ClassSpec] {
         &self.specs

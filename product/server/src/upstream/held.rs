@@ -12,14 +12,14 @@ use crate::storage::Room;
 impl<N: Net> Upstreams<N> {
     /// This transfer waits for its client, and with it half of its upstream's places or more.
     pub fn is_crowded(&self, at: usize) -> bool {
-        let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held) else { return false };
+        let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
         self.peers[transfer.peer].is_crowded(transfer.group.requests_max)
     }
 
     /// Those that wait with this one at its upstream, the largest response first, of equal ones the one that began first.
     pub fn held_with(&self, at: usize) -> Vec<usize> {
         let Some(peer) = self.transfers.get(at).map(|transfer| transfer.peer) else { return Vec::new() };
-        let is_beside = |at: &usize| self.transfers[*at].is_held && self.transfers[*at].peer == peer;
+        let is_beside = |at: &usize| self.transfers[*at].is_held() && self.transfers[*at].peer == peer;
         let mut held: Vec<usize> = self.transfers.iter().map(|(at, _)| at).filter(is_beside).collect();
         held.sort_by_key(|at| (Reverse(self.transfers[*at].size_bytes()), self.transfers[*at].owner));
         held
@@ -34,7 +34,7 @@ impl<N: Net> Upstreams<N> {
     /// The transfer does not wait for its client any more.
     pub fn let_go(&mut self, at: usize) {
         if let Some(transfer) = self.transfers.get_mut(at) {
-            self.peers[transfer.peer].on_held(std::mem::take(&mut transfer.is_held), false);
+            self.peers[transfer.peer].on_held(transfer.let_go(), false);
         }
     }
 

@@ -7,6 +7,7 @@ mod fault;
 mod group;
 mod held;
 mod peer;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -16,14 +17,17 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use sched::routes::{Curve, Route, Routes};
+use sched::routes::{Curve, Route, Routes, ServiceTimes};
+use sched::waiting::Turn;
 use slab::Slab;
 use units::Nanos;
 
 pub use fault::Fault;
 pub use group::{Endpoint, Group};
 use peer::{IDLE_FOR, Peer};
-pub use transfer::{BodySink, Readiness, Step, Times, Transfer, pipe_of};
+pub use sink::{BodySink, pipe_of};
+use transfer::Queued;
+pub use transfer::{Readiness, Step, Times, Transfer};
 
 use crate::net::{Net, Source};
 
@@ -43,6 +47,8 @@ pub struct Upstreams<N: Net> {
     by_endpoint: HashMap<Endpoint, usize>,
     /// Sizes of responses that have come.
     routes: Routes,
+    /// How long requests took.
+    services: ServiceTimes,
     /// Owners of transfers that may begin, since others have ended.
     released: Vec<u64>,
     /// What a socket has received; nothing before it is needed.
@@ -75,6 +81,7 @@ impl<N: Net> Default for Upstreams<N> {
             peers: Slab::new(),
             by_endpoint: HashMap::new(),
             routes: Routes::new(),
+            services: ServiceTimes::default(),
             released: Vec::new(),
             scratch: Box::default(),
         }
@@ -83,7 +90,8 @@ impl<N: Net> Default for Upstreams<N> {
 
 impl<N: Net> Upstreams<N> {
     /// Begins a transfer, or has it wait.
-    pub fn begin(&mut self, net: &N, now: Nanos, transfer: Transfer) -> Result<usize, (Fault, String)> {
+    pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
+        transfer.queued.turn.since = now;
         if self.scratch.is_empty() {
             self.scratch = vec![0; READ_BYTES].into();
         }
@@ -134,7 +142,9 @@ impl<N: Net> Upstreams<N> {
             let connected = self.connect(net, now, at);
             return connected.inspect_err(|_| self.end_under_way(peer));
         }
-        let waits = self.peers[peer].wait(at);
+        let Queued { turn, route } = &self.transfers[at].queued;
+        let service = route.map_or(Nanos::ZERO, |route| self.services.expected(route));
+        let waits = self.peers[peer].wait(Turn { service, ..*turn }, at);
         self.transfers[at].deadline = now + waits_for;
         if waits { Ok(()) } else { Err(Fault::Busy) }
     }
@@ -259,9 +269,9 @@ impl<N: Net> Upstreams<N> {
             return Step::Wait;
         };
         let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
-        let was_held = transfer.is_held;
+        let was_held = transfer.is_held();
         let step = transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now);
-        self.peers[transfer.peer].on_held(was_held, transfer.is_held);
+        self.peers[transfer.peer].on_held(was_held, transfer.is_held());
         step
     }
 
@@ -281,13 +291,16 @@ impl<N: Net> Upstreams<N> {
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.try_remove(at) else { return };
         self.by_owner.remove(&transfer.owner);
-        if transfer.is_held {
+        if transfer.is_held() {
             self.peers[transfer.peer].on_held(true, false);
         }
         match transfer.route {
             Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
             Some(route) => self.routes.note_censored(route, transfer.body_bytes()),
             None => {}
+        }
+        if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
+            self.services.note(route, took);
         }
         let Some(own) = transfer.connection else {
             return self.peers[transfer.peer].leave(at);

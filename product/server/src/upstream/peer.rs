@@ -1,7 +1,6 @@
 //! One upstream as this worker knows it: its idle connections, what is under way, and whether it answers.
 
-use std::collections::VecDeque;
-
+use sched::waiting::{Turn, Waiting};
 use units::Nanos;
 
 use super::Endpoint;
@@ -11,8 +10,6 @@ const IDLE_MAX: usize = 32;
 /// An idle connection is used for so long; most upstreams close theirs after a minute or more, and one that is closed while a
 /// request is on its way costs another try.
 pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
-/// Requests that wait for one upstream, beyond those under way.
-pub const WAITING_MAX: usize = 1024;
 /// An upstream that could not be reached is asked again after so long, where there is another.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
 
@@ -24,14 +21,14 @@ pub struct Peer {
     under_way: u32,
     /// Of them, those whose responses wait for their clients.
     held: u32,
-    /// Transfers that wait until there are fewer under way, the first come first.
-    waiting: VecDeque<usize>,
+    /// Transfers that wait until there are fewer under way.
+    waiting: Waiting,
     down_until: Nanos,
 }
 
 impl Peer {
     pub fn new(endpoint: Endpoint) -> Peer {
-        Peer { endpoint, idle: Vec::new(), under_way: 0, held: 0, waiting: VecDeque::new(), down_until: Nanos::ZERO }
+        Peer { endpoint, idle: Vec::new(), under_way: 0, held: 0, waiting: Waiting::default(), down_until: Nanos::ZERO }
     }
 
     /// The load that it has; one that could not be reached comes behind all others.
@@ -49,7 +46,7 @@ impl Peer {
     /// One fewer is under way; gives a transfer that waits.
     pub fn end(&mut self) -> Option<usize> {
         self.under_way -= 1;
-        self.waiting.pop_front()
+        self.waiting.pop()
     }
 
     /// A transfer came to wait for its client, or does so no more.
@@ -63,17 +60,13 @@ impl Peer {
     }
 
     /// Whether there is room for one more to wait; if so, it does.
-    pub fn wait(&mut self, transfer: usize) -> bool {
-        let has_room = self.waiting.len() < WAITING_MAX;
-        if has_room {
-            self.waiting.push_back(transfer);
-        }
-        has_room
+    pub fn wait(&mut self, turn: Turn, transfer: usize) -> bool {
+        self.waiting.push(turn, transfer)
     }
 
     /// The transfer waits no more.
     pub fn leave(&mut self, transfer: usize) {
-        self.waiting.retain(|waiting| *waiting != transfer);
+        self.waiting.leave(transfer);
     }
 
     pub fn take_idle(&mut self) -> Option<usize> {
@@ -114,14 +107,16 @@ mod tests {
     }
 
     #[test]
-    fn those_beyond_the_limit_wait_in_their_order_and_not_without_end() {
+    fn those_beyond_the_limit_wait() {
         let mut peer = peer();
         assert!(peer.begin(2) && peer.begin(2) && !peer.begin(2));
-        assert!((0..WAITING_MAX).all(|transfer| peer.wait(transfer)) && !peer.wait(9999));
-        assert_eq!(peer.load(Nanos::ZERO), (false, 2 + WAITING_MAX));
+        assert!(
+            (0..3).all(|transfer| peer.wait(Turn { since: Nanos(transfer), ..Turn::default() }, transfer as usize))
+        );
+        assert_eq!(peer.load(Nanos::ZERO), (false, 5));
         peer.leave(1);
         assert_eq!([peer.end(), peer.end()], [Some(0), Some(2)]);
-        assert!(peer.begin(2) && (0..3).all(|_| peer.wait(9999)) && !peer.wait(9999));
+        assert!(peer.begin(2) && peer.begin(2) && !peer.begin(2));
     }
 
     #[test]

@@ -9,11 +9,12 @@ use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
 use rustix::io::Errno;
 use sched::JobId;
-use sched::routes::RouteKey;
+use sched::routes::{RouteKey, ServiceRoute};
+use sched::waiting::Turn;
 use units::Nanos;
 
-use super::{Fault, Group};
-use crate::transmit::{PIPE_BYTES_MAX, Pipe, Stream};
+use super::{BodySink, Fault, Group};
+use crate::transmit::Stream;
 
 /// Of a request body so much waits at most until the upstream takes it.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
@@ -21,34 +22,6 @@ pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
 const TRIES_MAX: u32 = 3;
-
-/// Takes a response's body as far as there is room.
-pub trait BodySink {
-    /// Bytes that may be pushed; `None` where nobody wants them any more.
-    fn room(&mut self) -> Option<usize>;
-    /// No more than there is room for. False where nobody wants them any more.
-    fn push(&mut self, bytes: &[u8]) -> bool;
-    /// The body is whole.
-    fn finish(&mut self);
-    /// Room comes as soon as a disk has taken what there is.
-    fn waits_for_disk(&mut self) -> bool {
-        false
-    }
-}
-
-impl BodySink for Pipe {
-    fn room(&mut self) -> Option<usize> {
-        Some(Pipe::room(self))
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> bool {
-        Pipe::push(self, bytes) == Some(bytes.len())
-    }
-
-    fn finish(&mut self) {
-        Pipe::finish(self);
-    }
-}
 
 /// Whether a socket may have something to read, or room.
 #[derive(Debug, Default)]
@@ -92,8 +65,14 @@ pub struct Transfer {
     /// What its response is like, once its head has come.
     pub route: Option<RouteKey>,
     pub times: Times,
-    /// It holds its upstream while its client takes the response.
-    pub is_held: bool,
+    pub queued: Queued,
+}
+
+/// Where a transfer stands among those that wait for the same upstream.
+#[derive(Debug, Default)]
+pub struct Queued {
+    pub turn: Turn,
+    pub route: Option<ServiceRoute>,
 }
 
 /// Of the connection that the request went over last.
@@ -123,6 +102,8 @@ struct Outbound {
     has_sent: bool,
     /// The upstream takes no more of it.
     is_refused: bool,
+    /// When the last byte of it left.
+    sent_at: Nanos,
 }
 
 /// The response.
@@ -144,6 +125,10 @@ struct Inbound {
     body_bytes: u64,
     /// How many there will be, where the head tells; else 0.
     announced_bytes: u64,
+    /// When the client was first waited for.
+    held_at: Option<Nanos>,
+    /// It holds its upstream while its client takes the response.
+    is_held: bool,
 }
 
 /// What came of a read.
@@ -172,6 +157,7 @@ impl Transfer {
                 is_whole: !has_body,
                 has_sent: false,
                 is_refused: false,
+                sent_at: Nanos::ZERO,
             },
             inbound: Inbound {
                 method,
@@ -184,13 +170,21 @@ impl Transfer {
                 body: None,
                 body_bytes: 0,
                 announced_bytes: 0,
+                held_at: None,
+                is_held: false,
             },
             tries: 0,
             deadline: Nanos::MAX,
             route: None,
             times: Times::default(),
-            is_held: false,
+            queued: Queued::default(),
         }
+    }
+
+    /// The same, which waits behind classes of a lower number, and by what is known of its route.
+    pub fn queued(mut self, priority: u8, route: ServiceRoute) -> Transfer {
+        self.queued = Queued { turn: Turn { priority, ..Turn::default() }, route: Some(route) };
+        self
     }
 
     /// The same, whose request asks for another protocol or does not.
@@ -265,6 +259,7 @@ impl Transfer {
                 Ok(sent) => {
                     out.at += sent;
                     self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
+                    out.sent_at = now;
                     self.deadline = now + patience;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_writable = false,
@@ -359,7 +354,7 @@ impl Transfer {
         scratch: &mut [u8],
         now: Nanos,
     ) -> Step {
-        self.is_held = false;
+        self.inbound.is_held = false;
         loop {
             match self.take_kept(sink) {
                 Ok(None) => {}
@@ -368,7 +363,7 @@ impl Transfer {
             }
             let Some(room) = sink.room() else { return Step::Unwanted };
             if room == 0 {
-                return self.wait_for_client(sink);
+                return self.wait_for_client(sink, now);
             }
             let bytes_max = room.min(scratch.len());
             self.deadline = now + self.patience();
@@ -397,9 +392,10 @@ impl Transfer {
         }
     }
 
-    fn wait_for_client(&mut self, sink: &mut impl BodySink) -> Step {
+    fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
+        self.inbound.held_at.get_or_insert(now);
         self.deadline = Nanos::MAX;
-        self.is_held = !self.inbound.is_tunnel && !sink.waits_for_disk();
+        self.inbound.is_held = !self.inbound.is_tunnel && !sink.waits_for_disk();
         Step::Wait
     }
 
@@ -454,6 +450,23 @@ impl Transfer {
         self.inbound.body_bytes
     }
 
+    /// It holds its upstream while its client takes the response.
+    pub fn is_held(&self) -> bool {
+        self.inbound.is_held
+    }
+
+    /// It does so no more; whether it did.
+    pub fn let_go(&mut self) -> bool {
+        std::mem::take(&mut self.inbound.is_held)
+    }
+
+    /// How long the upstream took from the last byte of the request to that of the response, or until it had to wait for the client; with the
+    /// route of the request. Of a tunnel that says nothing.
+    pub fn service(&self, now: Nanos) -> Option<(ServiceRoute, Nanos)> {
+        let route = self.queued.route.filter(|_| !self.inbound.is_tunnel)?;
+        Some((route, self.inbound.held_at.unwrap_or(now) - self.outbound.sent_at))
+    }
+
     /// The size of the response's body, as far as its head tells it or it has come.
     pub fn size_bytes(&self) -> u64 {
         self.inbound.announced_bytes.max(self.inbound.body_bytes)
@@ -488,15 +501,3 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
     }
     Ok(Received::Nothing)
 }
-
-/// A pipe for a response whose body is framed so; `None` where it has none.
-pub fn pipe_of(framing: Framing) -> Option<Pipe> {
-    let length = match framing {
-        Framing::None => return None,
-        Framing::Length(bytes) => http::Length::Known(bytes),
-        Framing::Chunked | Framing::Close | Framing::Upgraded => http::Length::Unknown,
-    };
-    Some(Pipe::new(length))
-}
-
-const _: () = assert!(PIPE_BYTES_MAX >= 4096);

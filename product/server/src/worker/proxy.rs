@@ -10,7 +10,7 @@ use http::{BodyLength, Length, Request, Response, Status};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
-use sched::routes::Route;
+use sched::routes::{Route, ServiceRoute};
 use units::Nanos;
 
 use super::conn::Conn;
@@ -113,7 +113,11 @@ impl<N: Net> Proxy<N> {
         let mut out = Vec::new();
         encode_request(&mut out, request, &gateway, request.body);
         let owner = with.conns.exchange(id).owner;
-        let transfer = Transfer::new(owner, group, request.method, out, request.body).upgrading(is_upgrading);
+        let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, request);
+        let priority = with.service.replies.handler().priority(class);
+        let route = service_route(&group, request);
+        let transfer = Transfer::new(owner, group, request.method, out, request.body).queued(priority, route);
+        let transfer = transfer.upgrading(is_upgrading);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(with, id, request);
@@ -468,6 +472,12 @@ fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
         Framing::Upgraded => Some(SizeFrom::Nothing),
         Framing::Chunked | Framing::Close => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
     }
+}
+
+/// By which the time of a request is known before its response has come.
+fn service_route(group: &Group, request: &Request) -> ServiceRoute {
+    let method = request.method.token().as_bytes();
+    ServiceRoute::of(&Route { site: group.site.as_bytes(), method, path: request.path, ..Route::default() })
 }
 
 /// The response of an exchange, where it is being sent.

@@ -372,6 +372,44 @@ fn what_cannot_be_spooled_waits_and_is_whole() {
     }
 }
 
+/// What takes the upstream long waits behind what does not, once both are known; of classes the first goes first.
+#[test]
+fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
+    let (gate, at_gate) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (opened, reached) = (Arc::clone(&gate), Arc::clone(&at_gate));
+    let upstream = Upstream::start(move |asked, socket| {
+        match asked.path() {
+            "/gate" => drop((reached.wait(), opened.wait())),
+            "/slow" => std::thread::sleep(std::time::Duration::from_millis(20)),
+            _ => {}
+        }
+        answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"])
+    });
+    let classes = "[[class]]\nname = \"later\"\npriority = 1\n[[class.rule]]\npath = \"/later\"";
+    let server = proxy_with(&upstream, &format!("requests = 1\n{classes}"));
+    let mut teaching = server.connect();
+    for path in ["/slow", "/quick", "/later"].repeat(8) {
+        assert_eq!(teaching.get(path).text(), "ok");
+    }
+    let mut waiting: Vec<Client> = Vec::new();
+    for path in ["/gate", "/later", "/slow", "/slow", "/quick", "/quick"] {
+        let mut client = server.connect();
+        client.send(get(path));
+        waiting.push(client);
+        if path == "/gate" {
+            at_gate.wait();
+        }
+        // Answered here, so all before it have been read.
+        let mut last = server.connect();
+        last.send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(last.response().status, 405);
+    }
+    gate.wait();
+    waiting.iter_mut().for_each(|client| assert_eq!(whole(client).0, 200));
+    let asked: Vec<String> = upstream.asked().iter().skip(25).map(|asked| asked.path().to_string()).collect();
+    assert_eq!(asked, ["/quick", "/quick", "/slow", "/slow", "/later"]);
+}
+
 #[test]
 fn an_upstream_that_says_nothing_is_504() {
     let upstream = Upstream::start(|_, socket| socket.read(&mut [0]).is_err());

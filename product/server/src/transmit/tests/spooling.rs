@@ -164,8 +164,12 @@ fn follow(mut spooled: Spooled, steps: &[Step]) {
     for step in steps {
         let produced = &mut spooled.produced;
         match *step {
-            Step::Push(bytes) => drop(produced.push(bytes)),
-            Step::Spool => drop(spooled.spool()),
+            Step::Push(bytes) => {
+                produced.push(bytes);
+            }
+            Step::Spool => {
+                spooled.spool();
+            }
             Step::EndWrite { has_failed } => spooled.disk.end_write(&spooled.folder, has_failed),
             Step::EndRead(bytes) => spooled.disk.end_read(bytes),
             Step::Warm(is_warm) => spooled.disk.state().is_warm = is_warm,

@@ -1,0 +1,128 @@
+//! How long the requests of a route take an application, for the order of those that wait for it.
+//!
+//! A request under way cannot be put off for another, so what ranks those that wait is the mean: of orders that know no single request's time,
+//! the least mean first gives the least mean response time (Smith's rule for classes: Cox and Smith, Queues, 1961). An index of the whole
+//! distribution, as for sizes, says when to stop something.
+
+use std::collections::HashMap;
+
+use units::Nanos;
+
+use super::{ALL_PATHS, Route, RouteKey};
+
+/// Routes remembered: so many that were met lately, and as many before.
+pub const SERVICES_MAX: usize = 2048;
+/// Requests from which a route is known by its own; before, by those of all paths.
+const SAMPLES_MIN: u32 = 4;
+/// A new time counts for this part at least, so that an application that has changed is noticed.
+const SAMPLES_MAX: u32 = 64;
+
+/// Mean times by route.
+#[derive(Debug, Default)]
+pub struct ServiceTimes {
+    lately: HashMap<RouteKey, Mean>,
+    before: HashMap<RouteKey, Mean>,
+}
+
+/// A route as a request tells it, which has no status, type and coding yet, and all paths beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceRoute {
+    own: RouteKey,
+    all: RouteKey,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean {
+    nanos: f64,
+    samples: u32,
+}
+
+impl ServiceRoute {
+    /// Of the route, site, method and path count.
+    pub fn of(route: &Route) -> ServiceRoute {
+        let asked = Route { status: 0, content_type: b"", coding: b"", ..*route };
+        ServiceRoute { own: asked.key(), all: Route { path: ALL_PATHS, ..asked }.key() }
+    }
+}
+
+impl ServiceTimes {
+    /// A request of this route took so long.
+    pub fn note(&mut self, route: ServiceRoute, took: Nanos) {
+        for key in [route.own, route.all] {
+            let mean = self.remember(key);
+            mean.samples = (mean.samples + 1).min(SAMPLES_MAX);
+            mean.nanos += (took.0 as f64 - mean.nanos) / f64::from(mean.samples);
+        }
+    }
+
+    /// How long a request of this route is expected to take; zero where nothing is known.
+    pub fn expected(&self, route: ServiceRoute) -> Nanos {
+        let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
+        let mean = own.or_else(|| self.find(route.all));
+        mean.map_or(Nanos::ZERO, |mean| Nanos(mean.nanos as u64))
+    }
+
+    fn find(&self, key: RouteKey) -> Option<Mean> {
+        self.lately.get(&key).or_else(|| self.before.get(&key)).copied()
+    }
+
+    fn remember(&mut self, key: RouteKey) -> &mut Mean {
+        if self.lately.len() >= SERVICES_MAX && !self.lately.contains_key(&key) {
+            self.before = std::mem::take(&mut self.lately);
+        }
+        let known = self.before.remove(&key).unwrap_or_default();
+        self.lately.entry(key).or_insert(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(path: &str) -> ServiceRoute {
+        ServiceRoute::of(&Route { site: b"a", method: b"GET", path: path.as_bytes(), status: 200, ..Route::default() })
+    }
+
+    fn expected_ms(times: &ServiceTimes, path: &str) -> u64 {
+        times.expected(route(path)).0 / 1_000_000
+    }
+
+    #[test]
+    fn a_route_is_known_by_its_mean_and_before_by_that_of_all() {
+        let mut times = ServiceTimes::default();
+        assert_eq!(times.expected(route("/a")), Nanos::ZERO);
+        (0..3).for_each(|_| times.note(route("/a/1"), Nanos::from_millis(30)));
+        assert_eq!([expected_ms(&times, "/a/2"), expected_ms(&times, "/b")], [30, 30]);
+        (0..9).for_each(|_| times.note(route("/b"), Nanos::from_millis(10)));
+        assert_eq!([expected_ms(&times, "/b"), expected_ms(&times, "/a/2")], [10, 15]);
+        times.note(route("/a/3"), Nanos::from_millis(70));
+        assert_eq!(expected_ms(&times, "/a/2"), 40);
+    }
+
+    #[test]
+    fn an_application_that_has_changed_is_noticed() {
+        let mut times = ServiceTimes::default();
+        (0..10_000).for_each(|_| times.note(route("/a"), Nanos::from_millis(10)));
+        (0..300).for_each(|_| times.note(route("/a"), Nanos::from_millis(1000)));
+        assert!(expected_ms(&times, "/a") > 950);
+    }
+
+    #[test]
+    fn those_met_lately_are_remembered_and_not_more_than_may_be() {
+        let mut times = ServiceTimes::default();
+        let path = |nth: usize| format!("/{}", letters(nth));
+        for nth in 0..10 * SERVICES_MAX {
+            (0..4).for_each(|_| times.note(route(&path(nth)), Nanos::from_millis(nth as u64)));
+            (0..4).for_each(|_| times.note(route("/kept"), Nanos::from_millis(7)));
+            assert!(times.lately.len() <= SERVICES_MAX && times.before.len() <= SERVICES_MAX);
+        }
+        assert_eq!(expected_ms(&times, "/kept"), 7);
+        let last = 10 * SERVICES_MAX - 1;
+        assert_eq!(expected_ms(&times, &path(last)), last as u64);
+    }
+
+    /// A name without figures, which would make all one route.
+    fn letters(nth: usize) -> String {
+        (0..5).map(|place| char::from(b'a' + (nth >> (4 * place) & 15) as u8)).collect()
+    }
+}
