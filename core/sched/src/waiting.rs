@@ -49,7 +49,7 @@ impl Waiting {
 
     /// The one that is begun next.
     pub fn pop(&mut self) -> Option<usize> {
-        self.releases += 1;
+        self.releases += u32::from(!self.turns.is_empty());
         let numbered = self.turns.iter().enumerate();
         let next = if self.releases >= RELEASES_PER_OLDEST {
             self.releases = 0;

@@ -160,6 +160,37 @@ impl Handler {
         self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response)).into()
     }
 
+    /// Looks for a file that an upstream has named, in the folder of this number.
+    pub fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
+        if path.starts_with(b"/") {
+            return self.cache.lookup(folder, path, now);
+        }
+        CacheAnswer::Ready(Err(Missing::NotFound))
+    }
+
+    /// An upstream's response with the file that it has named, in the place of its body and of all that tells of it.
+    pub fn reply_named(
+        &mut self,
+        to: To,
+        request: &Request,
+        found: Result<Found, Missing>,
+        said: &Response<()>,
+    ) -> Reply {
+        let reply = match found {
+            Ok(Found::File(entry)) => {
+                let response = self::named(self.file(request, &entry), said);
+                return self.passed_on(to, request, response);
+            }
+            Err(missing @ (Missing::Exhausted | Missing::Failed(_))) => self::missing(missing, request.path),
+            Ok(_) | Err(_) => {
+                let path = String::from_utf8_lossy(request.path);
+                let trouble = io::Error::other(format!("what its upstream names for {path}: no such file"));
+                Reply { trouble: Some(trouble), ..text(Status::NOT_FOUND, "nothing is here").into() }
+            }
+        };
+        self.with_headers(to, request, reply)
+    }
+
     /// The answer where no upstream answers.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
@@ -277,6 +308,35 @@ fn missing(missing: Missing, path: &[u8]) -> Reply {
             Reply { trouble, ..text(Status::INTERNAL_SERVER_ERROR, "this could not be read").into() }
         }
     }
+}
+
+/// Fields of a response that tell of a body, and those that this server makes: a named file has its own.
+const OF_THE_BODY: [&str; 9] = [
+    "accept-ranges",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "date",
+    "etag",
+    "last-modified",
+    "server",
+    "vary",
+];
+
+/// A file's response with the other fields that an upstream has said.
+fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
+    let has_type = said.fields().any(|(name, value)| name.eq_ignore_ascii_case(b"content-type") && !value.is_empty());
+    let is_file = |name: &[u8]| OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+    let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");
+    let mut response = Response::new(file.status, Body::default());
+    for (name, value) in file.fields().filter(|(name, _)| !(has_type && is_type(name))) {
+        response = response.with(name, value);
+    }
+    for (name, value) in said.fields().filter(|(name, _)| !is_file(name) && (has_type || !is_type(name))) {
+        response = response.with(name, value);
+    }
+    response.body = file.body;
+    response
 }
 
 fn part(entry: &Arc<Entry>, range: Range<u64>) -> Piece {

@@ -65,7 +65,7 @@ pub fn confine(config: &Config) -> Confined {
 fn reach(config: &Config) -> Reach {
     let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
     for site in &config.sites {
-        let dir = site.dir.iter();
+        let dir = site.dir.iter().chain(site.answers.proxies.iter().filter_map(|proxy| proxy.files.as_ref()));
         reach.reads.extend(dir.flat_map(|dir| [Some(dir.clone()), turned(dir)]).flatten());
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));

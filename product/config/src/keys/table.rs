@@ -402,6 +402,13 @@ pub static KEYS: &[Key] = &[
         r#""5m""#,
     ),
     key(
+        "site.proxy.files",
+        text(Form::Path),
+        Absent("such fields do nothing"),
+        "Folder of files that upstreams may name in X-Accel-Redirect or X-Sendfile, to be sent in the place of their body.",
+        r#""/srv/private""#,
+    ),
+    key(
         "site.proxy.spool",
         text(Form::Size),
         Is("256MB"),

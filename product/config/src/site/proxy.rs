@@ -30,6 +30,8 @@ pub struct Proxy {
     pub read_timeout: Duration,
     /// Bytes of responses on disk at once; 0: none.
     pub spool_bytes: u64,
+    /// Folder of the files that upstreams may name in the place of a body.
+    pub files: Option<PathBuf>,
 }
 
 /// Where an upstream listens.
@@ -55,6 +57,7 @@ impl Proxy {
             connect_timeout: CONNECT_TIMEOUT,
             read_timeout: READ_TIMEOUT,
             spool_bytes: SPOOL_BYTES,
+            files: None,
         }
     }
 
@@ -65,7 +68,7 @@ impl Proxy {
         let requests = table.whole_number("requests");
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
-        let spool = table.text::<Size>("spool");
+        let (spool, files) = (table.text::<Size>("spool"), table.text::<PathBuf>("files"));
         if to.is_empty() {
             return None;
         }
@@ -78,6 +81,7 @@ impl Proxy {
             connect_timeout: connect_timeout?.value,
             read_timeout: read_timeout?.value,
             spool_bytes: spool?.value.0,
+            files: files.map(|files| files.value),
         })
     }
 }

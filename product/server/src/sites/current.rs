@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +11,12 @@ use tls::{Acceptor, Tickets};
 
 use super::{SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
-use crate::files::{Root, Roots, SiteNumber};
+use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
 use crate::storage::Room;
-use crate::upstream::Group;
+use crate::upstream::{Group, NamedFiles};
 
 /// Sites with their folders and logs, which were all there when it was made.
 pub struct Served {
@@ -71,16 +72,18 @@ impl Served {
             };
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
-        let folders = configs.iter().map(open).collect::<Result<_, StartError>>()?;
+        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, StartError>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
-        let groups = configs.iter().map(|site| resolve(site, spool)).collect::<Result<_, StartError>>()?;
+        let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
+        let groups =
+            configs.iter().map(|site| resolve(site, spool, &mut open_files)).collect::<Result<_, StartError>>()?;
         let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
         let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
-        let roots = Roots { first, folders };
+        let roots = Roots { first, folders: folders.into() };
         Ok(Served { sites, roots, assigned: assigned.map(Arc::new), groups, logs, server_log, acceptor, remarks })
     }
 
@@ -98,11 +101,30 @@ impl Served {
 }
 
 /// The upstreams of a site, each with its addresses.
-fn resolve(config: &SiteConfig, spool: &Arc<Room>) -> Result<Vec<Arc<Group>>, StartError> {
+fn resolve(
+    config: &SiteConfig,
+    spool: &Arc<Room>,
+    open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, StartError>,
+) -> Result<Vec<Arc<Group>>, StartError> {
     let name = config.hosts.first().map_or("default", String::as_str);
-    let resolve = |proxy| Group::resolve(name, proxy, spool).map(Arc::new);
-    let groups = config.answers.proxies.iter().map(resolve);
-    groups.collect::<Result<_, _>>().map_err(|(address, error)| StartError::Upstream(address, error))
+    let resolve = |proxy: &config::Proxy| {
+        let group = Group::resolve(name, proxy, spool);
+        let group = group.map_err(|(address, error)| StartError::Upstream(address, error))?;
+        let files = match &proxy.files {
+            Some(dir) => Some(NamedFiles::new(open_files(dir)?, dir)),
+            None => None,
+        };
+        Ok(Arc::new(Group { files, ..group }))
+    };
+    config.answers.proxies.iter().map(resolve).collect()
+}
+
+/// Opens a folder whose files upstreams name: it is numbered behind those of sites.
+fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, StartError> {
+    let options = Options { hidden: true, listing: false, index: Vec::new() };
+    let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.into(), error))?;
+    folders.push(Some(Arc::new(root)));
+    Ok(first.wrapping_add(folders.len() as SiteNumber - 1))
 }
 
 impl Drop for Served {
@@ -183,7 +205,6 @@ fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Options;
 
     fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
         Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") }

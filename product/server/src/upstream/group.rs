@@ -9,6 +9,7 @@ use std::sync::Arc;
 use config::{Proxy, UpstreamAddress};
 use units::Nanos;
 
+use super::NamedFiles;
 use crate::storage::Room;
 
 /// Upstreams that answer the same requests.
@@ -27,6 +28,8 @@ pub struct Group {
     pub read_timeout: Nanos,
     /// On disk, for responses that wait for their clients; `None`: they wait here.
     pub spool: Option<Arc<Room>>,
+    /// Those that they may name in the place of a body.
+    pub files: Option<NamedFiles>,
 }
 
 /// An address at which an upstream listens.
@@ -40,7 +43,7 @@ pub enum Endpoint {
 const ADDRESSES_MAX: usize = 16;
 
 impl Group {
-    /// Asks the resolver, and waits for it. The room on disk is a part of this one.
+    /// Asks the resolver, and waits for it; without files. The room on disk is a part of this one.
     pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>) -> Result<Group, (UpstreamAddress, io::Error)> {
         let mut endpoints = Vec::new();
         for address in &proxy.to {
@@ -55,6 +58,7 @@ impl Group {
             connect_timeout: proxy.connect_timeout.into(),
             read_timeout: proxy.read_timeout.into(),
             spool: (proxy.spool_bytes > 0).then(|| spool.part(proxy.spool_bytes)),
+            files: None,
         })
     }
 }

@@ -6,6 +6,7 @@
 mod fault;
 mod group;
 mod held;
+mod named;
 mod peer;
 mod sink;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use units::Nanos;
 
 pub use fault::Fault;
 pub use group::{Endpoint, Group};
+pub use named::NamedFiles;
 use peer::{IDLE_FOR, Peer};
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;

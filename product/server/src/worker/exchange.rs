@@ -1,6 +1,6 @@
 //! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 or HTTP/3 has one on each stream.
 
-use http::OwnedRequest;
+use http::{OwnedRequest, Response};
 use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
@@ -43,6 +43,8 @@ pub enum Task {
 pub struct PendingLookup {
     pub request: Box<OwnedRequest>,
     pub key: Key,
+    /// The response of an upstream that names it.
+    pub said: Option<Response<()>>,
 }
 
 /// The exchanges of a connection.
@@ -84,7 +86,12 @@ impl Exchange {
 
     /// Its request waits for the lookup of this key.
     pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>) {
-        self.task = Task::LookingUp(Box::new(PendingLookup { request, key }));
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said: None }));
+    }
+
+    /// The same for a response that names the file.
+    pub fn wait_for_named(&mut self, key: Key, request: Box<OwnedRequest>, said: Response<()>) {
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said: Some(said) }));
     }
 
     pub fn is_sending(&self) -> bool {

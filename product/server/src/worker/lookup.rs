@@ -28,7 +28,10 @@ impl<N: Net> Worker<N> {
         let request = pending.request.view();
         // The sites in force may be others than when it began.
         let to = self.service.replies.to(&self.conns[at], &request);
-        let reply = self.service.replies.reply_with(to, &request, found);
+        let reply = match &pending.said {
+            None => self.service.replies.reply_with(to, &request, found),
+            Some(said) => self.service.replies.reply_named(to, &request, found, said),
+        };
         let conn = &mut self.conns[at];
         conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, &request);
         self.send(id, reply);

@@ -31,6 +31,7 @@ mod line;
 mod lookup;
 mod measured;
 mod memory;
+mod named;
 mod origin;
 mod output;
 mod owner;

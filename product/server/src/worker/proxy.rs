@@ -54,7 +54,7 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
     /// At most one for each transfer.
-    replies: VecDeque<ProxyReply>,
+    pub(super) replies: VecDeque<ProxyReply>,
 }
 
 /// The event loop's own, as far as upstreams touch it.
@@ -247,6 +247,9 @@ impl<N: Net> Proxy<N> {
         let now = with.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
         let Some(id) = with.conns.exchange_id(owner) else { return Step::Unwanted };
+        if let Some(file) = self.named_file(transfer, &head) {
+            return self.begin_named(with, (transfer, id), head, file);
+        }
         let mut pipe = pipe_of(head.framing);
         let step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
@@ -491,8 +494,14 @@ fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
 
 /// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told.
 fn responding(head: UpstreamHead, pipe: Option<Pipe>, is_whole: bool) -> Response<Body> {
-    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close);
-    let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
+    // That of one that names a file is left to us.
+    let names_file = head.x_accel().is_some();
+    let length = pipe.as_ref().and_then(|pipe| match head.framing {
+        Framing::Chunked | Framing::Close if is_whole => Some(Length::Known(pipe.left_bytes())),
+        Framing::Length(bytes) if names_file => Some(Length::Known(bytes)),
+        Framing::Chunked | Framing::Close if names_file => Some(Length::Unknown),
+        _ => None,
+    });
     let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
     if let Some(length) = length { response.of_length(length) } else { response }
 }

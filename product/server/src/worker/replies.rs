@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use http::Request;
+use http::{Request, Response};
 use tls::Session;
 use units::Nanos;
 
 use super::conn::Conn;
-use crate::files::{Answer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
+use crate::files::{Answer, CacheAnswer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
 use crate::handler::{Handler, Later, Reply, To};
 use crate::sites::{Current, Served};
 
@@ -87,6 +87,22 @@ impl Replies {
     /// The reply with what was found, or is missing.
     pub(super) fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         self.handler.reply_with(to, request, found)
+    }
+
+    /// The file that an upstream has named, or its lookup.
+    pub(super) fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
+        self.handler.look_for_named(folder, path, now)
+    }
+
+    /// The upstream's response with what was found, or is missing.
+    pub(super) fn reply_named(
+        &mut self,
+        to: To,
+        request: &Request,
+        found: Result<Found, Missing>,
+        said: &Response<()>,
+    ) -> Reply {
+        self.handler.reply_named(to, request, found, said)
     }
 
     /// Has a file found for an exchange of this name, of this client.

@@ -101,7 +101,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
         is_default: site.is_default,
         dir: site.root.as_ref().map(|root| folder.join(root)),
         files,
-        answers: site.answers.clone(),
+        answers: answers(&site.answers, folder),
         log: own_log.map(|log| super::access_log(log_path(log, folder), log_format(log.format))),
         https: Https {
             certificate: site.https.certificate.as_ref().map(|files| {
@@ -112,6 +112,13 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
             hsts: site.https.hsts.as_ref().map(|hsts| hsts.value.clone()),
         },
     }
+}
+
+/// The same, relative paths beneath this folder.
+fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
+    let mut answers = answers.clone();
+    answers.proxies.iter_mut().for_each(|proxy| proxy.files = proxy.files.take().map(|files| folder.join(files)));
+    answers
 }
 
 /// What holds for the whole server as flags, relative paths beneath this folder.

@@ -380,19 +380,20 @@ fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
     let upstream = Upstream::start(move |asked, socket| {
         match asked.path() {
             "/gate" => drop((reached.wait(), opened.wait())),
-            "/slow" => std::thread::sleep(std::time::Duration::from_millis(20)),
+            "/slow" | "/first" => std::thread::sleep(std::time::Duration::from_millis(20)),
             _ => {}
         }
         answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"])
     });
-    let classes = "[[class]]\nname = \"later\"\npriority = 1\n[[class.rule]]\npath = \"/later\"";
+    let classes = "[[class]]\nname = \"first\"\n[[class.rule]]\npath = \"/first\"\n\
+                   [[class]]\nname = \"rest\"\npriority = 1\n[[class.rule]]\npath = \"/rest\"";
     let server = proxy_with(&upstream, &format!("requests = 1\n{classes}"));
     let mut teaching = server.connect();
-    for path in ["/slow", "/quick", "/later"].repeat(8) {
+    for path in ["/slow", "/quick", "/first"].repeat(8) {
         assert_eq!(teaching.get(path).text(), "ok");
     }
     let mut waiting: Vec<Client> = Vec::new();
-    for path in ["/gate", "/later", "/slow", "/slow", "/quick", "/quick"] {
+    for path in ["/gate", "/slow", "/slow", "/quick", "/quick", "/first"] {
         let mut client = server.connect();
         client.send(get(path));
         waiting.push(client);
@@ -407,7 +408,64 @@ fn those_that_wait_are_taken_by_class_and_by_what_their_routes_take() {
     gate.wait();
     waiting.iter_mut().for_each(|client| assert_eq!(whole(client).0, 200));
     let asked: Vec<String> = upstream.asked().iter().skip(25).map(|asked| asked.path().to_string()).collect();
-    assert_eq!(asked, ["/quick", "/quick", "/slow", "/slow", "/later"]);
+    assert_eq!(asked, ["/first", "/quick", "/quick", "/slow", "/slow"]);
+}
+
+/// A file that the upstream names is sent as any file is, and none outside of the folder.
+#[test]
+fn files_that_upstreams_name_are_sent_from_their_folder() {
+    let files = Site::new();
+    let folder = files.path("private");
+    let large = content(3 << 20);
+    for (name, bytes) in [("private/a b.pdf", &content(5000)[..]), ("private/large", &large), ("secret", b"secret")] {
+        files.write(name, bytes);
+    }
+    files.link("../secret", "private/out");
+    let named = folder.display().to_string();
+    let upstream = Upstream::start(move |asked, socket| {
+        let field = match asked.path() {
+            "/accel" => "X-Accel-Redirect: /a%20b.pdf".to_string(),
+            "/sendfile" => format!("X-Sendfile: {named}/a b.pdf"),
+            "/large" => "X-Accel-Redirect: /large".into(),
+            "/link" => "X-Accel-Redirect: /out".into(),
+            "/dots" => "X-Accel-Redirect: /../secret".into(),
+            "/outside" => format!("X-Sendfile: {named}/../secret"),
+            "/elsewhere" => "X-Sendfile: /etc/passwd".into(),
+            "/folder" => "X-Accel-Redirect: /".into(),
+            _ => "X-Accel-Redirect: /none".into(),
+        };
+        let head = format!("HTTP/1.1 200 OK\r\n{field}\r\nContent-Disposition: attachment\r\nContent-Type: a/b\r\n");
+        let body = if asked.head.starts_with("HEAD") { &b""[..] } else { b"no" };
+        answer(socket, &[head.as_bytes(), b"Content-Length: 2\r\n\r\n", body])
+    });
+    for order in [PACED, OFF] {
+        let server = proxy_with(&upstream, &format!("files = {:?}\n{order}", folder));
+        let mut client = server.connect();
+        for path in ["/accel", "/sendfile"] {
+            let response = client.get(path);
+            assert!(response.status == 200 && response.body == content(5000), "{path}");
+            let fields = ["Content-Type", "Content-Disposition", "Content-Length"].map(|name| response.field(name));
+            assert_eq!(fields, [Some("a/b"), Some("attachment"), Some("5000")]);
+            assert!(response.field("ETag").is_some() && response.field("X-Accel-Redirect").is_none());
+        }
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000000-1000999\r\n\r\n");
+        let part = client.response();
+        assert!(part.status == 206 && part.body == large[1_000_000..1_001_000]);
+        assert!(client.get("/large").body == large);
+        client.send("HEAD /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response_to_head().field("Content-Length"), Some("3145728"));
+        for path in ["/link", "/dots", "/outside", "/elsewhere", "/folder", "/none"] {
+            let response = client.get(path);
+            assert!(response.status == 404 && !response.text().contains("secret"), "{path}: {}", response.status);
+        }
+        let said = server.stderr().concat();
+        assert!(said.contains("cannot read what its upstream names for /link: no such file"), "{said}");
+        server.assert_alive();
+    }
+    let connections = upstream.asked().iter().map(|asked| asked.connection).max();
+    assert_eq!(connections, Some(1), "an upstream is used again");
+    let server = proxy(&upstream, &[]);
+    assert_eq!(server.connect().get("/accel").text(), "no", "without a folder it is what it is");
 }
 
 #[test]

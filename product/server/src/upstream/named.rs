@@ -1,0 +1,69 @@
+//! Files that a response names in the place of its body: X-Accel-Redirect as nginx has it, or X-Sendfile as Apache and lighttpd do. The
+//! application decides who may have a file, and is free while it is sent.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use http::http1::upstream::UpstreamHead;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::files::SiteNumber;
+
+/// What a path of a request cannot have as it is.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
+
+/// A folder whose files upstreams may name.
+#[derive(Debug)]
+pub struct NamedFiles {
+    /// Of the folder, among those of sites.
+    pub number: SiteNumber,
+    folder: PathBuf,
+}
+
+impl NamedFiles {
+    pub fn new(number: SiteNumber, folder: &Path) -> NamedFiles {
+        NamedFiles { number, folder: folder.components().collect() }
+    }
+
+    /// The path beneath the folder of the file that a response names, as a request would write it; empty for one outside of it. Of
+    /// X-Accel-Redirect it is the path itself, of X-Sendfile what follows the folder's own.
+    pub fn path(&self, head: &UpstreamHead) -> Option<Vec<u8>> {
+        if let Some(path) = head.values("x-accel-redirect").next() {
+            let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+            return Some(path[..end].to_vec());
+        }
+        let path = head.values("x-sendfile").next()?;
+        let below = path.strip_prefix(self.folder.as_os_str().as_bytes()).filter(|below| below.starts_with(b"/"));
+        Some(below.map_or_else(Vec::new, |below| percent_encode(below, ENCODED).to_string().into_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use http::http1::upstream::{ResponseLimits, parse_response};
+
+    use super::*;
+
+    fn path(lines: &str) -> Option<String> {
+        let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+        let (head, _) = parse_response(text.as_bytes(), Method::Get, &ResponseLimits::default()).unwrap().unwrap();
+        let path = NamedFiles::new(0, Path::new("/srv/private/")).path(&head)?;
+        Some(String::from_utf8(path).unwrap())
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_path_below_the_folder() {
+        for (lines, named) in [
+            ("X-Accel-Redirect: /a%20b.pdf?x#y\r\n", "/a%20b.pdf"),
+            ("X-Accel-Redirect: a\r\nX-Sendfile: /srv/private/b\r\n", "a"),
+            ("X-Sendfile: /srv/private/a b%?.pdf\r\n", "/a%20b%25%3F.pdf"),
+            ("X-Sendfile: /srv/private2/a\r\n", ""),
+            ("X-Sendfile: /etc/passwd\r\n", ""),
+            ("X-Sendfile: a\r\n", ""),
+        ] {
+            assert_eq!(path(lines).as_deref(), Some(named), "{lines}");
+        }
+        assert_eq!(path("X-Accel-Expires: 5\r\n"), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! Responses of upstreams that name a file: it is sent as any file is, and its upstream is free.
+
+use http::http1::upstream::UpstreamHead;
+
+use super::exchange::{ExchangeId, Task};
+use super::proxy::{Proxy, ProxyContext, ProxyReply};
+use crate::files::{CacheAnswer, SiteNumber};
+use crate::net::Net;
+use crate::upstream::{Step, pipe_of};
+
+impl<N: Net> Proxy<N> {
+    /// The folder and path of the file that the response to a transfer names, where files may be named.
+    pub(super) fn named_file(&mut self, transfer: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
+        let files = self.upstreams.get(transfer)?.group.files.as_ref()?;
+        Some((files.number, files.path(head)?))
+    }
+
+    /// Has the file sent, or found; gives what is left of the transfer, which is nothing that anybody wants.
+    pub(super) fn begin_named(
+        &mut self,
+        with: &mut ProxyContext<N>,
+        (transfer, id): (usize, ExchangeId),
+        head: UpstreamHead,
+        (folder, path): (SiteNumber, Vec<u8>),
+    ) -> Step {
+        let now = with.timers.now();
+        let step = pipe_of(head.framing).map(|mut pipe| self.upstreams.read_body(now, transfer, &mut pipe));
+        let left = if matches!(step, None | Some(Step::Done)) { Step::Done } else { Step::Unwanted };
+        let exchange = with.conns.exchange(id);
+        let owner = exchange.owner;
+        let Task::PassedOn(request) = std::mem::take(&mut exchange.task) else {
+            unreachable!("a transfer without a response has its request")
+        };
+        let said = head.into_response(());
+        let found = match with.service.replies.look_for_named(folder, &path, now) {
+            CacheAnswer::Ready(found) => found,
+            CacheAnswer::Offload(lookup) => {
+                let client = with.conns[id.at].client_of(id.stream);
+                match with.service.replies.begin_lookup(lookup, owner, client) {
+                    Ok(key) => {
+                        with.conns.exchange(id).wait_for_named(key, request, said);
+                        return left;
+                    }
+                    Err(missing) => Err(missing),
+                }
+            }
+        };
+        let request = request.view();
+        let to = with.service.replies.to(&with.conns[id.at], &request);
+        let reply = with.service.replies.reply_named(to, &request, found, &said);
+        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
+        self.replies.push_back(ProxyReply { owner, reply, rest: None });
+        left
+    }
+}
