@@ -73,7 +73,8 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.note_written(bytes),
             Engine::Http2(http2) => http2.note_written(bytes),
-            Engine::Attacker(_) | Engine::Tunnel(_) => {}
+            Engine::Tunnel(tunnel) => tunnel.note_written(bytes),
+            Engine::Attacker(_) => {}
         }
     }
 
@@ -99,7 +100,7 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.judge_end(read_bytes, stop),
             Engine::Http2(http2) => http2.judge_end(read_bytes, stop),
-            Engine::Tunnel(tunnel) => tunnel.judge_end(stop),
+            Engine::Tunnel(tunnel) => tunnel.judge_end(read_bytes, stop),
             Engine::Attacker(_) => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use super::super::files::Site;
 use super::super::plan::UpstreamPlan;
 use super::super::random::Random;
 use super::super::wire::Stop;
+use super::UNWRITTEN;
 
 /// What it sends at once, at most.
 const PIECE_BYTES_MAX: u64 = 20_000;
@@ -21,6 +22,8 @@ pub struct Tunnel {
     said: usize,
     heard: usize,
     next_at: Nanos,
+    /// What it has written to the end of the request.
+    end: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,16 @@ impl Tunnel {
             }
         };
         let expected = ask.expected(plan);
-        Tunnel { ask, expected, state: State::New, head: Vec::new(), said: 0, heard: 0, next_at: Nanos::ZERO }
+        Tunnel {
+            ask,
+            expected,
+            state: State::New,
+            head: Vec::new(),
+            said: 0,
+            heard: 0,
+            next_at: Nanos::ZERO,
+            end: UNWRITTEN,
+        }
     }
 
     pub fn describe(&self) -> String {
@@ -84,6 +96,13 @@ impl Tunnel {
         }
     }
 
+    /// All that was said is written after so many bytes.
+    pub fn note_written(&mut self, bytes: u64) {
+        if self.state == State::Asked {
+            self.end = self.end.min(bytes);
+        }
+    }
+
     pub fn receive(&mut self, bytes: &[u8], site: &Site) -> Result<u64, String> {
         if self.state == State::Refused {
             return Ok(0);
@@ -110,11 +129,12 @@ impl Tunnel {
         Ok(u64::from(self.is_done()))
     }
 
-    /// The connection has ended.
-    pub fn judge_end(&self, stop: Stop) -> Result<(), String> {
+    /// The connection has ended; the server had read so many bytes.
+    pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         match stop {
             Stop::Over => Ok(()),
             Stop::Begun if self.state != State::Open => Ok(()),
+            _ if read_bytes < self.end => Ok(()),
             _ => Err("its tunnel has ended".into()),
         }
     }
