@@ -14,6 +14,8 @@ use sched::waiting::Turn;
 use units::Nanos;
 
 use super::{BodySink, Fault, Group};
+#[cfg(test)]
+use crate::simulation::planted;
 use crate::transmit::Stream;
 
 /// Of a request body so much waits at most until the upstream takes it.
@@ -370,26 +372,22 @@ impl Transfer {
             match receive(socket, ready, &mut scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,
-                Ok(Received::End) => {
-                    let body = self.inbound.body.as_mut().expect("the head has come");
-                    return match body.end() {
-                        #[cfg(test)]
-                        Err(_)
-                            if crate::simulation::planted::strikes(crate::simulation::planted::Fault::CutBodyEnded) =>
-                        {
-                            sink.finish();
-                            Step::Done
-                        }
-                        Ok(()) => {
-                            sink.finish();
-                            Step::Done
-                        }
-                        Err(_) => Step::Failed(Fault::Closed),
-                    };
-                }
+                Ok(Received::End) => return self.end_body(sink),
                 Err(fault) => return Step::Failed(fault),
             }
         }
+    }
+
+    /// The connection has ended, and the body with it where nothing else ends that.
+    fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
+        let is_whole = self.inbound.body.as_mut().expect("the head has come").end().is_ok();
+        #[cfg(test)]
+        let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
+        if !is_whole {
+            return Step::Failed(Fault::Closed);
+        }
+        sink.finish();
+        Step::Done
     }
 
     fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {

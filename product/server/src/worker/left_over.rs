@@ -23,9 +23,9 @@ impl<N: Net> Worker<N> {
             ("bytes of memory", self.conns.held().bytes() as usize),
             ("jobs", self.sender.transmitter.link.scheduler().jobs().len()),
             ("answers", self.service.replies.found()),
-            ("transfers", self.proxy.transfers()),
-            ("requests to upstreams", self.proxy.requests()),
-            ("connections to upstreams that are in use", self.proxy.connections_in_use()),
+            ("transfers", self.proxy.upstreams().transfers()),
+            ("requests to upstreams", self.proxy.upstreams().requests()),
+            ("connections to upstreams that are in use", self.proxy.upstreams().connections_in_use()),
         ];
         let left: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")).collect();
@@ -50,7 +50,7 @@ impl<N: Net> Worker<N> {
     }
 
     pub fn idle_upstream_connections(&self) -> usize {
-        self.proxy.idle_connections()
+        self.proxy.upstreams().idle_connections()
     }
 
     pub fn describe_line(&self, now: Nanos) -> String {

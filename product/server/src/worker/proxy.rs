@@ -426,22 +426,9 @@ impl<N: Net> Proxy<N> {
 
 #[cfg(test)]
 impl<N: Net> Proxy<N> {
-    /// Under way, or waiting.
-    pub fn transfers(&self) -> usize {
-        self.upstreams.transfers() + self.replies.len()
-    }
-
-    /// As upstreams count them.
-    pub fn requests(&self) -> usize {
-        self.upstreams.requests()
-    }
-
-    pub fn connections_in_use(&self) -> usize {
-        self.upstreams.connections_in_use()
-    }
-
-    pub fn idle_connections(&self) -> usize {
-        self.upstreams.idle_connections()
+    pub fn upstreams(&self) -> &Upstreams<N> {
+        debug_assert!(self.replies.is_empty(), "they are sent at once");
+        &self.upstreams
     }
 }
 

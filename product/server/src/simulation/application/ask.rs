@@ -235,29 +235,18 @@ impl Ask {
         self.framed_body(site, &mut out);
         let body_bytes = out.len() - head_bytes;
         let cut = head_bytes + body_bytes * self.cut_permille as usize / 1_000;
-        match self.fault {
-            Some(Fault::HalfHead) => {
-                out.truncate(head_bytes / 2);
-                (out, After::Close)
-            }
-            Some(Fault::CutBody) => {
-                out.truncate(cut);
-                (out, After::Close)
-            }
-            Some(Fault::ResetBody) => {
-                out.truncate(cut);
-                (out, After::Reset)
-            }
-            Some(Fault::StalledBody) => {
-                out.truncate(cut);
-                (out, After::Silence)
-            }
-            Some(Fault::TooMuch) => {
-                out.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx");
-                (out, keeps)
-            }
-            _ => (out, keeps),
+        let (bytes, after) = match self.fault {
+            Some(Fault::HalfHead) => (head_bytes / 2, After::Close),
+            Some(Fault::CutBody) => (cut, After::Close),
+            Some(Fault::ResetBody) => (cut, After::Reset),
+            Some(Fault::StalledBody) => (cut, After::Silence),
+            _ => (out.len(), keeps),
+        };
+        out.truncate(bytes);
+        if self.fault == Some(Fault::TooMuch) {
+            out.extend(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx");
         }
+        (out, after)
     }
 
     fn head(&self, site: &Site, out: &mut Vec<u8>) {

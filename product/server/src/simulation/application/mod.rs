@@ -211,21 +211,8 @@ impl Application {
 impl Asked {
     /// Checks what has come of the request's body.
     fn take_body(&mut self, now: Nanos, received: &mut Vec<u8>, site: &Site) -> Result<(), String> {
-        let (mut rest, mut is_done) = (&received[..], matches!(self.body, Incoming::Done));
-        let data = match &mut self.body {
-            Incoming::Done => Vec::new(),
-            Incoming::Left(left) => {
-                let (part, behind) = rest.split_at(rest.len().min(*left));
-                *left -= part.len();
-                (rest, is_done) = (behind, *left == 0);
-                part.to_vec()
-            }
-            Incoming::Chunked(chunks) => {
-                let (data, done) = chunks.take(&mut rest)?;
-                is_done = done;
-                data
-            }
-        };
+        let mut rest = &received[..];
+        let (data, is_done) = self.body.take(&mut rest)?;
         let all = self.ask.uploaded(site);
         if all.get(self.came..self.came + data.len()) != Some(&data[..])
             || is_done && self.came + data.len() != all.len()
@@ -252,6 +239,21 @@ impl Asked {
             self.answer_at = Some(now + self.ask.thinks);
         }
         Ok(())
+    }
+}
+
+impl Incoming {
+    /// Takes from the front; what it gives is content, and whether that is all.
+    fn take(&mut self, bytes: &mut &[u8]) -> Result<(Vec<u8>, bool), String> {
+        match self {
+            Incoming::Done => Ok((Vec::new(), true)),
+            Incoming::Left(left) => {
+                let (part, rest) = bytes.split_at(bytes.len().min(*left));
+                (*bytes, *left) = (rest, *left - part.len());
+                Ok((part.to_vec(), *left == 0))
+            }
+            Incoming::Chunked(chunks) => chunks.take(bytes),
+        }
     }
 }
 

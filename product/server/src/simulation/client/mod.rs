@@ -90,6 +90,26 @@ impl Leaving {
     }
 }
 
+/// Of requests, how many there are at once, and the pause behind a response.
+fn engine(
+    plan: &Plan,
+    site: &Site,
+    leaving: Leaving,
+    (requests, depth, think): (Vec<Request>, usize, Nanos),
+    random: &mut Random,
+) -> Engine {
+    let upstreams = plan.upstreams.as_ref().filter(|_| leaving.may_tunnel());
+    if leaving == Leaving::AfterAttack {
+        Engine::Attacker(Attacker::new(site.count(), random))
+    } else if let Some(upstreams) = upstreams.filter(|_| random.once_in(8)) {
+        Engine::Tunnel(Tunnel::new(upstreams, site, random))
+    } else if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
+        Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.may_cut()))
+    } else {
+        Engine::Http1(Http1::new(requests, depth, think))
+    }
+}
+
 impl Client {
     pub fn new(plan: &Plan, site: &Rc<Site>, random: &mut Random) -> Client {
         let asked = random.between(1, REQUESTS_MAX);
@@ -98,21 +118,14 @@ impl Client {
         let bytes: u64 = requests.iter().map(|request| request.body_bytes(site) as u64).sum();
         let after = random.below(bytes + 1_000);
         let leaving = Leaving::of(plan, after, random);
+        let mut depth = random.one_of(&[1, 1, 2, 12]);
         if leaving == Leaving::HalfAsked {
-            requests = vec![Request::of_file(site, random)];
+            (requests, depth) = (vec![Request::of_file(site, random)], 1);
         }
-        let depth = if leaving == Leaving::HalfAsked { 1 } else { random.one_of(&[1, 1, 2, 12]) };
         let think = random.one_of(&[Nanos::ZERO, Nanos::from_millis(50), Nanos::from_secs(20)]);
-        let reads = if random.once_in(4) { Some(random.between(5_000, 100_000) as usize) } else { None };
-        let engine = if leaving == Leaving::AfterAttack {
-            Engine::Attacker(Attacker::new(site.count(), random))
-        } else if let Some(upstreams) = plan.upstreams.as_ref().filter(|_| leaving.may_tunnel() && random.once_in(8)) {
-            Engine::Tunnel(Tunnel::new(upstreams, site, random))
-        } else if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
-            Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.may_cut()))
-        } else {
-            Engine::Http1(Http1::new(requests, depth, think))
-        };
+        let reads = random.once_in(4).then(|| random.between(5_000, 100_000) as usize);
+        let asks = (requests, depth, think);
+        let engine = engine(plan, site, leaving, asks, random);
         let is_secure = plan.has_tls && leaving != Leaving::HalfAsked && random.once_in(2);
         Client {
             wire: usize::MAX,
@@ -120,7 +133,7 @@ impl Client {
             leaving,
             reads,
             may_read_at: Nanos::ZERO,
-            sends: if is_slow { Some(random.between(1, 60) as usize) } else { None },
+            sends: is_slow.then(|| random.between(1, 60) as usize),
             tls: is_secure.then(|| Box::new(Tls::new(&engine))),
             engine,
             unsent: Vec::new(),
