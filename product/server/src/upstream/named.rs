@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use http::http1::upstream::UpstreamHead;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
+use super::Upstreams;
 use crate::files::SiteNumber;
+use crate::net::Net;
 
 /// What a path of a request cannot have as it is.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
@@ -35,6 +37,14 @@ impl NamedFiles {
         let path = head.values("x-sendfile").next()?;
         let below = path.strip_prefix(self.folder.as_os_str().as_bytes()).filter(|below| below.starts_with(b"/"));
         Some(below.map_or_else(Vec::new, |below| percent_encode(below, ENCODED).to_string().into_bytes()))
+    }
+}
+
+impl<N: Net> Upstreams<N> {
+    /// The folder and path of the file that the response to a transfer names, where files may be named.
+    pub fn named_file(&self, at: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
+        let files = self.transfers.get(at)?.group.files.as_ref()?;
+        Some((files.number, files.path(head)?))
     }
 }
 

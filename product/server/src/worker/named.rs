@@ -9,12 +9,6 @@ use crate::net::Net;
 use crate::upstream::{Step, pipe_of};
 
 impl<N: Net> Proxy<N> {
-    /// The folder and path of the file that the response to a transfer names, where files may be named.
-    pub(super) fn named_file(&mut self, transfer: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
-        let files = self.upstreams.get(transfer)?.group.files.as_ref()?;
-        Some((files.number, files.path(head)?))
-    }
-
     /// Has the file sent, or found; gives what is left of the transfer, which is nothing that anybody wants.
     pub(super) fn begin_named(
         &mut self,

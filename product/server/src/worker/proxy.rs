@@ -21,6 +21,7 @@ use super::line::Line;
 use super::passed_on::PassedOnLine;
 use super::sender::Sender;
 use super::service::Service;
+use super::spool;
 use super::timers::Timers;
 use crate::config::Limits;
 use crate::handler::Reply;
@@ -247,7 +248,7 @@ impl<N: Net> Proxy<N> {
         let now = with.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
         let Some(id) = with.conns.exchange_id(owner) else { return Step::Unwanted };
-        if let Some(file) = self.named_file(transfer, &head) {
+        if let Some(file) = self.upstreams.named_file(transfer, &head) {
             return self.begin_named(with, (transfer, id), head, file);
         }
         let mut pipe = pipe_of(head.framing);
@@ -388,7 +389,7 @@ impl<N: Net> Proxy<N> {
 
     /// Responses have room again for what their upstreams send.
     pub fn refill(&mut self, with: &mut ProxyContext<N>) {
-        self.note_spool_failure(with);
+        spool::note_failure(with);
         let mut jobs: VecDeque<JobId> = with.sender.transmitter.reads.refills().collect();
         while let Some(job) = jobs.pop_front() {
             let reader = Producer::of(&mut with.sender.transmitter, job).reader();

@@ -28,11 +28,11 @@ impl<N: Net> Proxy<N> {
         self.upstreams.crowded().into_iter().for_each(|transfer| self.relieve(with, transfer));
         self.refill(with);
     }
+}
 
-    /// A line about a disk that does not take what is written.
-    pub(super) fn note_spool_failure(&mut self, with: &mut ProxyContext<N>) {
-        if let Some(error) = with.sender.transmitter.reads.take_write_failure() {
-            with.service.journal.fail(with.timers.now(), Kind::Spool, error);
-        }
+/// A line about a disk that does not take what is written.
+pub(super) fn note_failure<N: Net>(with: &mut ProxyContext<N>) {
+    if let Some(error) = with.sender.transmitter.reads.take_write_failure() {
+        with.service.journal.fail(with.timers.now(), Kind::Spool, error);
     }
 }
