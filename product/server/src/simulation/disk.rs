@@ -12,10 +12,10 @@ use units::Nanos;
 use super::plan::Plan;
 use super::random::Random;
 use crate::files::{Content, Entry};
-use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken};
+use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken, Write, Written};
 use crate::wake::Wake;
 
-/// Lookups that wait for the disk, and reads.
+/// Lookups that wait for the disk, reads, and writes of what waits for clients.
 pub struct DiskQueue {
     pub pool: Arc<Pool>,
     reads: Arc<Mutex<Reads>>,
@@ -29,12 +29,15 @@ pub struct DiskQueue {
 enum Task {
     Lookup(Taken),
     Read(ReadDone),
+    Write(JobId, Box<Written>),
 }
 
 #[derive(Default)]
 struct Reads {
     asked: Vec<(JobId, Arc<Entry>, Range<u64>)>,
     done: Vec<ReadDone>,
+    to_write: Vec<(JobId, Write)>,
+    written: Vec<(JobId, Written)>,
 }
 
 /// Files as a transmitter has them.
@@ -58,7 +61,10 @@ impl DiskQueue {
 
     /// Begins something; gives its number, and for how long it is under way.
     pub fn begin(&mut self, random: &mut Random, plan: &Plan) -> Option<(u64, Nanos)> {
-        let read = lock(&self.reads).asked.pop();
+        let mut asked = lock(&self.reads);
+        let read = asked.asked.pop();
+        let write = if read.is_none() { asked.to_write.pop() } else { None };
+        drop(asked);
         let task = match read {
             Some((job, entry, range)) => {
                 let is_broken = plan.has_disk_errors && random.once_in(40);
@@ -66,7 +72,10 @@ impl DiskQueue {
                 let result = if is_broken { Err(io::ErrorKind::Other.into()) } else { self.read(&entry, range) };
                 Task::Read(ReadDone { job, result })
             }
-            None => Task::Lookup(self.pool.begin()?),
+            None => match write {
+                Some((job, write)) => Task::Write(job, Box::new(DiskQueue::write(write, random, plan))),
+                None => Task::Lookup(self.pool.begin()?),
+            },
         };
         self.numbered += 1;
         self.under_way.insert(self.numbered, task);
@@ -79,11 +88,22 @@ impl DiskQueue {
         buffer.fill(file, range.start).map(|()| buffer)
     }
 
+    /// One that fails may have written some.
+    fn write(write: Write, random: &mut Random, plan: &Plan) -> Written {
+        let is_broken = plan.has_disk_errors && random.once_in(10);
+        let written = write.run(&std::env::temp_dir(), None);
+        if is_broken { Written { result: Err(io::ErrorKind::StorageFull.into()), ..written } } else { written }
+    }
+
     pub fn end(&mut self, number: u64) {
         match self.under_way.remove(&number) {
             Some(Task::Lookup(taken)) => self.pool.end(taken),
             Some(Task::Read(done)) => {
                 lock(&self.reads).done.push(done);
+                self.wake.set();
+            }
+            Some(Task::Write(job, written)) => {
+                lock(&self.reads).written.push((job, *written));
                 self.wake.set();
             }
             None => {}
@@ -116,5 +136,14 @@ impl Storage for SimulatedStorage {
 
     fn take_done(&mut self, into: &mut Vec<ReadDone>) {
         into.append(&mut lock(&self.reads).done);
+    }
+
+    fn write_aside(&mut self, job: JobId, _: u32, write: Write) -> io::Result<()> {
+        lock(&self.reads).to_write.push((job, write));
+        Ok(())
+    }
+
+    fn take_written(&mut self, into: &mut Vec<(JobId, Written)>) {
+        into.append(&mut lock(&self.reads).written);
     }
 }
