@@ -108,7 +108,12 @@ fn a_value_that_is_gone_names_another() {
 fn proxies_of_a_site() {
     let cases = [
         ("to=['app']", "f:3:5: site.proxy.to `app`: expected an upstream, for example 127.0.0.1:3000"),
-        ("to=['https://app:1']", "f:3:5: site.proxy.to `https://app:1`: expected http://: Weir does not speak TLS"),
+        ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
+        (
+            "to=['app:1']\nca='ca.pem'\ntls_name='a'",
+            "f:4:4: site.proxy.ca without an upstream over TLS: expected https:// before one",
+        ),
+        ("to=['https://app']\ntls_name='a:1'", "f:4:10: site.proxy.tls_name `a:1`: expected a host name"),
         ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),
         ("path='/a'", "f:2:1: site.proxy.to missing: expected a list in brackets, each an upstream"),
         ("to=['1']\nrequests=0", "f:4:10: site.proxy.requests `0`: expected a whole number from 1 to 65535"),

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::poll::{Poll, Ready};
 use crate::transmit::{Stream, TcpSocket};
 use crate::udp::{DatagramSocket, Udp};
-use crate::upstream::Endpoint;
+use crate::upstream::{Endpoint, TlsEndpoint};
 use crate::wake::Wake;
 
 /// All that a worker asks of its surroundings. Nothing in it blocks but [`Net::wait`].
@@ -139,7 +139,7 @@ impl Net for Os {
         let socket =
             |family| socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None);
         let (socket, connecting) = match to {
-            Endpoint::Tcp(address) => {
+            Endpoint::Tcp(address) | Endpoint::Tls(TlsEndpoint { address, .. }) => {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
                 // A request leaves as it comes.
                 sockopt::set_tcp_nodelay(&socket, true)?;

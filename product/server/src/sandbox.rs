@@ -71,6 +71,9 @@ fn reach(config: &Config) -> Reach {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
         }
     }
+    let proxies = config.sites.iter().flat_map(|site| &site.answers.proxies).filter(|proxy| proxy.speaks_tls());
+    let authorities = proxies.filter_map(|proxy| proxy.ca.as_deref().or(tls::Roots::system_file()));
+    reach.reads.extend(authorities.flat_map(folders_of));
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
     let written = logs.filter_map(|log| log.path.as_ref());

@@ -29,6 +29,7 @@ use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter, Transport};
+use crate::upstream::GroupError;
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
@@ -74,8 +75,8 @@ pub enum StartError {
     Classes(#[from] ClassesChange),
     #[error(transparent)]
     Secure(#[from] SecureError),
-    #[error("cannot find upstream {0}: {1}; expected a name with an address, for example 127.0.0.1:3000")]
-    Upstream(config::UpstreamAddress, #[source] io::Error),
+    #[error(transparent)]
+    Upstreams(#[from] GroupError),
     #[error("cannot listen on {0}: {why}", why = unheard(.1))]
     Listen(SocketAddr, #[source] io::Error),
     #[error("cannot serve HTTP/3 at {0}: {why}", why = unheard_datagrams(.1))]

@@ -1,11 +1,12 @@
 //! TLS for the server: certificates, the choice by host, tickets ([`Acceptor`]), and a connection's TLS as a pure function of
-//! bytes ([`Session`]). No socket and no thread; files are read by [`read_file`] alone.
+//! bytes ([`Session`]); the same to other servers ([`ClientSession`]). No socket and no thread; files are read by [`read_file`] alone.
 //!
 //! It is the seam behind which rustls is: no type of rustls is public, but in `testing`, for tests, and for the seam of QUIC. A session
 //! seals what its caller has decided to send, no sooner, so that a protocol above it, be it HTTP/1.1 or HTTP/2, keeps the order that the
 //! scheduler gives.
 
 mod acceptor;
+mod client;
 mod first_bytes;
 mod identity;
 mod records;
@@ -16,6 +17,7 @@ pub mod testing;
 mod tests;
 
 pub use acceptor::{Acceptor, Tickets};
+pub use client::{ClientSession, Connector, Roots, RootsError};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};

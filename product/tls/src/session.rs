@@ -22,7 +22,7 @@ const OVERHEAD_1_2: usize = 5 + 8 + 16;
 /// Why a connection cannot go on; what tells the client so is sealed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct Broken(#[from] rustls::Error);
+pub struct Broken(#[from] pub(crate) rustls::Error);
 
 /// The server's end of a connection.
 pub struct Session {

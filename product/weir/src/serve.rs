@@ -438,14 +438,15 @@ fn privileges(flags: &Flags, sites: &[SiteConfig]) -> Result<Privileges, Failure
     Ok(Privileges { account, keys, is_sandboxed: !flags.no_sandbox, configuration })
 }
 
-/// Certificates and keys, each once.
+/// Certificates and keys, authorities among them, each once.
 fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     let certificates = sites.iter().filter_map(|site| site.https.certificate.as_ref());
     let files = certificates.flat_map(|certificate| match certificate {
         Certificate::Files { cert, key } => vec![cert.clone(), key.clone()],
         Certificate::Development(_) => Vec::new(),
     });
-    files.collect::<BTreeSet<_>>().into_iter().collect()
+    let authorities = sites.iter().flat_map(|site| &site.answers.proxies).filter_map(|proxy| proxy.ca.clone());
+    files.chain(authorities).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn limits(flags: &Flags) -> Limits {

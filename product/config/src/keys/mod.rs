@@ -145,7 +145,9 @@ impl Form {
                 "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"
             }
             Form::Target => "a path from a slash or an address with http:// or https://, with one `*` at most",
-            Form::Upstream => "an upstream, for example 127.0.0.1:3000, app.internal:80 or unix:/run/app.sock",
+            Form::Upstream => {
+                "an upstream, for example 127.0.0.1:3000, https://app.internal:8443 or unix:/run/app.sock"
+            }
             Form::FieldName => "the name of a header field, for example X-Frame-Options",
             Form::FieldValue => "the value of a header field, on one line of visible characters",
             Form::CacheControl => "directives of Cache-Control, for example max-age=3600, public",

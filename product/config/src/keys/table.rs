@@ -377,7 +377,21 @@ pub static KEYS: &[Key] = &[
         Kind::Texts(Form::Upstream),
         Required,
         "Upstreams; each request goes to the one with the fewest under way.",
-        r#"["127.0.0.1:3000", "unix:/run/app.sock"]"#,
+        r#"["127.0.0.1:3000", "unix:/run/app.sock", "https://app.internal:8443"]"#,
+    ),
+    key(
+        "site.proxy.ca",
+        text(Form::Path),
+        Absent("those of the system"),
+        "Certificates of the authorities, as PEM, that upstreams over TLS are trusted by.",
+        r#""/etc/weir/ca.pem""#,
+    ),
+    key(
+        "site.proxy.tls_name",
+        text(Form::HostName),
+        Absent("the host of the upstream"),
+        "Name that the certificates of upstreams are for.",
+        r#""app.example.org""#,
     ),
     key(
         "site.proxy.host",

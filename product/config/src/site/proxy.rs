@@ -23,6 +23,10 @@ pub struct Proxy {
     pub to: Vec<UpstreamAddress>,
     /// The host that upstreams are told, in place of the client's.
     pub host: Option<String>,
+    /// The authorities that upstreams over TLS are trusted by, in place of the system's.
+    pub ca: Option<PathBuf>,
+    /// The name that their certificates are for, in place of the host of their address.
+    pub tls_name: Option<String>,
     /// Requests at once to each upstream; the others wait.
     pub requests: u32,
     pub connect_timeout: Duration,
@@ -39,8 +43,12 @@ pub struct Proxy {
 pub enum UpstreamAddress {
     /// A host name or an address, without brackets, and a port.
     Tcp(String, u16),
+    /// The same over TLS.
+    Tls(String, u16),
     Unix(PathBuf),
 }
+
+const HTTPS_PORT: u16 = 443;
 
 /// Of `struct sockaddr_un`, without the byte that ends it.
 const UNIX_BYTES_MAX: usize = 107;
@@ -53,6 +61,8 @@ impl Proxy {
             path: Pattern::of_path("*").expect("a pattern"),
             to,
             host: None,
+            ca: None,
+            tls_name: None,
             requests: REQUESTS,
             connect_timeout: CONNECT_TIMEOUT,
             read_timeout: READ_TIMEOUT,
@@ -61,10 +71,22 @@ impl Proxy {
         }
     }
 
+    /// Any of its upstreams speaks TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.to.iter().any(|address| matches!(address, UpstreamAddress::Tls(..)))
+    }
+
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Proxy> {
         let path = table.text::<Pattern>("path");
         let to = table.texts::<UpstreamAddress>("to");
         let host = table.text::<HostOnly>("host");
+        let (ca, tls_name) = (table.text::<PathBuf>("ca"), table.text::<HostName>("tls_name"));
+        if !to.iter().any(|address| matches!(address.value, UpstreamAddress::Tls(..))) {
+            for name in ["ca", "tls_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
+                let said = format!("site.proxy.{name} without an upstream over TLS: expected https:// before one");
+                table.book.mistake(table.place_of(name), said);
+            }
+        }
         let requests = table.whole_number("requests");
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
@@ -77,6 +99,8 @@ impl Proxy {
             path: path?.value,
             to: to.into_iter().map(|address| address.value).collect(),
             host: host.map(|host| host.value.0),
+            ca: ca.map(|file| file.value),
+            tls_name: tls_name.map(|name| name.value.to_string()),
             requests: requests?.try_into().ok()?,
             connect_timeout: connect_timeout?.value,
             read_timeout: read_timeout?.value,
@@ -126,16 +150,32 @@ impl UpstreamAddress {
             let is_path = path.starts_with('/') && path.len() <= UNIX_BYTES_MAX && !path.chars().any(char::is_control);
             return is_path.then(|| UpstreamAddress::Unix(path.into()));
         }
+        if let Some(authority) = text.strip_prefix("https://") {
+            let authority = authority.strip_suffix('/').unwrap_or(authority);
+            return Some(match host_and_port(authority) {
+                Some((host, port)) => UpstreamAddress::Tls(host, port),
+                None => UpstreamAddress::Tls(host_of(authority)?, HTTPS_PORT),
+            });
+        }
         let authority = text.strip_prefix("http://").unwrap_or(text);
         let authority = authority.strip_suffix('/').unwrap_or(authority);
         if let Some(port) = port_of(authority.strip_prefix(':').unwrap_or(authority)) {
             return Some(UpstreamAddress::Tcp("127.0.0.1".into(), port));
         }
-        let (host, port) = authority.rsplit_once(':')?;
-        HostName::new(host)?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Some(UpstreamAddress::Tcp(host.into(), port_of(port)?))
+        let (host, port) = host_and_port(authority)?;
+        Some(UpstreamAddress::Tcp(host, port))
     }
+}
+
+fn host_and_port(authority: &str) -> Option<(String, u16)> {
+    let (host, port) = authority.rsplit_once(':')?;
+    Some((host_of(host)?, port_of(port)?))
+}
+
+/// Without brackets.
+fn host_of(text: &str) -> Option<String> {
+    HostName::new(text)?;
+    Some(text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text).into())
 }
 
 fn port_of(text: &str) -> Option<u16> {
@@ -147,19 +187,20 @@ impl FromText for UpstreamAddress {
     const FORM: Form = Form::Upstream;
 
     fn from_text(text: &str) -> Result<UpstreamAddress, Wrong> {
-        if text.starts_with("https://") {
-            return Err(Wrong::Expected("http://: Weir does not speak TLS to upstreams yet".into()));
-        }
         UpstreamAddress::new(text).ok_or(Wrong::Form)
     }
 }
 
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UpstreamAddress::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            UpstreamAddress::Tcp(host, port) => write!(f, "{host}:{port}"),
-            UpstreamAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        let (scheme, host, port) = match self {
+            UpstreamAddress::Tcp(host, port) => ("", host, port),
+            UpstreamAddress::Tls(host, port) => ("https://", host, port),
+            UpstreamAddress::Unix(path) => return write!(f, "unix:{}", path.display()),
+        };
+        match host.contains(':') {
+            true => write!(f, "{scheme}[{host}]:{port}"),
+            false => write!(f, "{scheme}{host}:{port}"),
         }
     }
 }
@@ -179,6 +220,9 @@ mod tests {
             ("192.0.2.1:1", "192.0.2.1:1"),
             ("[::1]:65535", "[::1]:65535"),
             ("unix:/run/app.sock", "unix:/run/app.sock"),
+            ("https://app.internal:8443/", "https://app.internal:8443"),
+            ("https://app.internal", "https://app.internal:443"),
+            ("https://[::1]", "https://[::1]:443"),
         ] {
             assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
         }
@@ -195,13 +239,15 @@ mod tests {
             "unix:run",
             "unix:",
             "ftp://a:1",
+            "https://",
+            "https://:443",
+            "https://a:1/x",
+            "https://a:0",
+            "https://a b",
             "+1",
         ] {
             assert_eq!(UpstreamAddress::new(wrong), None, "{wrong}");
         }
-        assert!(
-            matches!(UpstreamAddress::from_text("https://a:1"), Err(Wrong::Expected(said)) if said.contains("TLS"))
-        );
     }
 
     /// A proxy of a flag is that of a table with nothing but its upstreams.

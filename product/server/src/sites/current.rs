@@ -1,13 +1,14 @@
 //! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
-use tls::{Acceptor, Tickets};
+use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
 use super::{SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
@@ -16,7 +17,7 @@ use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
 use crate::storage::Room;
-use crate::upstream::{Group, NamedFiles};
+use crate::upstream::{Group, NamedFiles, Trust};
 
 /// Sites with their folders and logs, which were all there when it was made.
 pub struct Served {
@@ -74,9 +75,11 @@ impl Served {
         };
         let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, StartError>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
+        let connectors = RefCell::default();
+        let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
         let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
-        let groups =
-            configs.iter().map(|site| resolve(site, spool, &mut open_files)).collect::<Result<_, StartError>>()?;
+        let groups = configs.iter().map(|site| resolve(site, spool, &trust, &mut open_files));
+        let groups = groups.collect::<Result<_, StartError>>()?;
         let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
@@ -104,12 +107,12 @@ impl Served {
 fn resolve(
     config: &SiteConfig,
     spool: &Arc<Room>,
+    trust: &Trust,
     open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, StartError>,
 ) -> Result<Vec<Arc<Group>>, StartError> {
     let name = config.hosts.first().map_or("default", String::as_str);
     let resolve = |proxy: &config::Proxy| {
-        let group = Group::resolve(name, proxy, spool);
-        let group = group.map_err(|(address, error)| StartError::Upstream(address, error))?;
+        let group = Group::resolve(name, proxy, spool, trust)?;
         let files = match &proxy.files {
             Some(dir) => Some(NamedFiles::new(open_files(dir)?, dir)),
             None => None,
@@ -125,6 +128,22 @@ fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>
     let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.into(), error))?;
     folders.push(Some(Arc::new(root)));
     Ok(first.wrapping_add(folders.len() as SiteNumber - 1))
+}
+
+/// One for all upstreams that are trusted by the same file.
+fn connector(
+    ca: Option<&Path>,
+    keys: &Keys,
+    known: &RefCell<HashMap<Option<PathBuf>, Connector>>,
+) -> Result<Connector, RootsError> {
+    if let Some(known) = known.borrow().get(&ca.map(Path::to_path_buf)) {
+        return Ok(known.clone());
+    }
+    let read = |file: &Path| keys.read(file);
+    let connector =
+        Connector::new(ca.map_or_else(|| Authorities::of_system(&read), |file| Authorities::read(file, &read))?);
+    known.borrow_mut().insert(ca.map(Path::to_path_buf), connector.clone());
+    Ok(connector)
 }
 
 impl Drop for Served {

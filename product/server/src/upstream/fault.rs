@@ -13,6 +13,8 @@ pub enum Fault {
     /// The connection broke, or ended before the response did.
     Broken(io::Error),
     Closed,
+    /// TLS with it did not come about, or broke.
+    Tls(String),
     /// Its response is none.
     Wrong(UpstreamFault),
     /// No connection, or no byte, for too long.
@@ -24,7 +26,9 @@ pub enum Fault {
 impl Fault {
     pub fn status(&self) -> Status {
         match self {
-            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Wrong(_) => Status::BAD_GATEWAY,
+            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
+                Status::BAD_GATEWAY
+            }
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy => Status::SERVICE_UNAVAILABLE,
         }
@@ -37,6 +41,7 @@ impl fmt::Display for Fault {
             Fault::Unreachable(error) => write!(f, "cannot connect: {}", words(error)),
             Fault::Broken(error) => write!(f, "connection broken: {}", words(error)),
             Fault::Closed => f.write_str("closed before the response was whole"),
+            Fault::Tls(why) => write!(f, "TLS: {why}"),
             Fault::Wrong(fault) => fault.fmt(f),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it"),

@@ -1,12 +1,15 @@
 //! Where requests of a path are passed on to, as the file says it, with names resolved.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress};
+use thiserror::Error;
+use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;
 
 use super::NamedFiles;
@@ -37,6 +40,34 @@ pub struct Group {
 pub enum Endpoint {
     Tcp(SocketAddr),
     Unix(PathBuf),
+    Tls(TlsEndpoint),
+}
+
+/// One that speaks TLS. Where the name or what it is trusted by differs, its connections are not shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsEndpoint {
+    pub address: SocketAddr,
+    /// That its certificate is for.
+    pub name: String,
+    pub connector: Connector,
+}
+
+impl Hash for TlsEndpoint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.address, &self.name).hash(state);
+    }
+}
+
+/// Gives what upstreams are trusted by that these authorities vouch for, or those of the system.
+pub type Trust<'t> = dyn Fn(Option<&Path>) -> Result<Connector, RootsError> + 't;
+
+/// Why there are no upstreams.
+#[derive(Debug, Error)]
+pub enum GroupError {
+    #[error("cannot find upstream {0}: {1}; expected a name with an address, for example 127.0.0.1:3000")]
+    Address(UpstreamAddress, #[source] io::Error),
+    #[error("upstreams over TLS: {0}")]
+    Roots(#[from] RootsError),
 }
 
 /// Addresses of one name at most.
@@ -44,11 +75,12 @@ const ADDRESSES_MAX: usize = 16;
 
 impl Group {
     /// Asks the resolver, and waits for it; without files. The room on disk is a part of this one.
-    pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>) -> Result<Group, (UpstreamAddress, io::Error)> {
+    pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>, trust: &Trust) -> Result<Group, GroupError> {
+        let connector = proxy.speaks_tls().then(|| trust(proxy.ca.as_deref())).transpose()?;
         let mut endpoints = Vec::new();
         for address in &proxy.to {
-            let found = Endpoint::resolve(address).map_err(|error| (address.clone(), error))?;
-            endpoints.extend(found);
+            let found = Endpoint::resolve(address, proxy.tls_name.as_deref(), connector.as_ref());
+            endpoints.extend(found.map_err(|error| GroupError::Address(address.clone(), error))?);
         }
         Ok(Group {
             site: site.to_string(),
@@ -64,15 +96,31 @@ impl Group {
 }
 
 impl Endpoint {
-    fn resolve(address: &UpstreamAddress) -> io::Result<Vec<Endpoint>> {
-        match address {
-            UpstreamAddress::Unix(path) => Ok(vec![Endpoint::Unix(path.clone())]),
-            UpstreamAddress::Tcp(host, port) => {
-                let found = (host.as_str(), *port).to_socket_addrs()?;
-                let found: Vec<_> = found.take(ADDRESSES_MAX).map(Endpoint::Tcp).collect();
-                if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
-            }
-        }
+    fn resolve(
+        address: &UpstreamAddress,
+        tls_name: Option<&str>,
+        connector: Option<&Connector>,
+    ) -> io::Result<Vec<Endpoint>> {
+        let (host, port, connector) = match address {
+            UpstreamAddress::Unix(path) => return Ok(vec![Endpoint::Unix(path.clone())]),
+            UpstreamAddress::Tcp(host, port) => (host, port, None),
+            UpstreamAddress::Tls(host, port) => (host, port, connector),
+        };
+        let name = tls_name.unwrap_or(host).trim_matches(['[', ']']);
+        let endpoint = |address| match connector {
+            None => Endpoint::Tcp(address),
+            Some(connector) => Endpoint::Tls(TlsEndpoint { address, name: name.into(), connector: connector.clone() }),
+        };
+        let found = (host.as_str(), *port).to_socket_addrs()?;
+        let found: Vec<_> = found.take(ADDRESSES_MAX).map(endpoint).collect();
+        if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
+    }
+
+    /// For a connection to it, where it speaks TLS.
+    pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
+        let Endpoint::Tls(TlsEndpoint { name, connector, .. }) = self else { return Ok(None) };
+        let session = ClientSession::new(connector, name);
+        session.map(|session| Some(Box::new(session))).ok_or_else(|| io::Error::other("no name for its certificate"))
     }
 }
 
@@ -81,6 +129,8 @@ impl fmt::Display for Endpoint {
         match self {
             Endpoint::Tcp(address) => address.fmt(f),
             Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::Tls(to) if to.name == to.address.ip().to_string() => write!(f, "https://{}", to.address),
+            Endpoint::Tls(to) => write!(f, "https://{}:{} ({})", to.name, to.address.port(), to.address.ip()),
         }
     }
 }
@@ -89,14 +139,23 @@ impl fmt::Display for Endpoint {
 mod tests {
     use super::*;
 
+    fn no_trust(_: Option<&Path>) -> Result<Connector, RootsError> {
+        unreachable!("no upstream speaks TLS")
+    }
+
     #[test]
     fn names_are_resolved_and_those_without_address_are_named() {
         let address = |text: &str| UpstreamAddress::new(text).unwrap();
         let proxy = Proxy::of_all([":1", "unix:/a", "[::1]:2"].map(address).into());
-        let shown: Vec<String> =
-            Group::resolve("a", &proxy, &Room::new(1)).unwrap().endpoints.iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = Group::resolve("a", &proxy, &Room::new(1), &no_trust)
+            .unwrap()
+            .endpoints
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(shown, ["127.0.0.1:1", "unix:/a", "[::1]:2"]);
         let none = address("no-such-name.invalid:80");
-        assert_eq!(Group::resolve("a", &Proxy::of_all(vec![none.clone()]), &Room::new(1)).unwrap_err().0, none);
+        let error = Group::resolve("a", &Proxy::of_all(vec![none]), &Room::new(1), &no_trust).unwrap_err();
+        assert!(error.to_string().starts_with("cannot find upstream no-such-name.invalid:80: "), "{error}");
     }
 }

@@ -12,6 +12,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod wire;
 
 use std::collections::HashMap;
 use std::io;
@@ -21,17 +22,19 @@ use rustix::event::epoll::EventFlags;
 use sched::routes::{Curve, Route, Routes, ServiceTimes};
 use sched::waiting::Turn;
 use slab::Slab;
+use tls::ClientSession;
 use units::Nanos;
 
 pub use fault::Fault;
-pub use group::{Endpoint, Group};
+pub use group::{Endpoint, Group, GroupError, TlsEndpoint, Trust};
 pub use named::NamedFiles;
 use peer::{IDLE_FOR, Peer};
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
-pub use transfer::{Readiness, Step, Times, Transfer};
+pub use transfer::{Step, Times, Transfer};
 
 use crate::net::{Net, Source};
+use wire::{Readiness, Received, Wire};
 
 /// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
 const TOKENS: u64 = (u32::MAX as u64) << 32;
@@ -59,6 +62,8 @@ pub struct Upstreams<N: Net> {
 
 struct Connection<N: Net> {
     socket: N::Tcp,
+    /// Where the upstream speaks it.
+    tls: Option<Box<ClientSession>>,
     peer: usize,
     /// `None` where it waits for a request.
     transfer: Option<usize>,
@@ -66,6 +71,10 @@ struct Connection<N: Net> {
     was_idle: bool,
     idle_since: Nanos,
     ready: Readiness,
+}
+
+fn wire<N: Net>(own: &mut Connection<N>) -> Wire<'_, N::Tcp> {
+    Wire::new(&own.socket, &mut own.ready, own.tls.as_deref_mut())
 }
 
 /// The connection of this token, where it is one to an upstream.
@@ -172,6 +181,7 @@ impl<N: Net> Upstreams<N> {
     }
 
     fn open(&mut self, net: &N, peer: usize) -> io::Result<usize> {
+        let tls = self.peers[peer].endpoint.session()?;
         let socket = net.connect(&self.peers[peer].endpoint)?;
         let entry = self.connections.vacant_entry();
         let at = entry.key();
@@ -181,12 +191,14 @@ impl<N: Net> Upstreams<N> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
         let (ready, idle_since) = (Readiness::default(), Nanos::ZERO);
-        entry.insert(Connection { socket, peer, transfer: None, was_idle: false, idle_since, ready });
+        let (transfer, was_idle) = (None, false);
+        entry.insert(Connection { socket, tls, peer, transfer, was_idle, idle_since, ready });
         Ok(at)
     }
 
     fn drop_connection(&mut self, net: &N, at: usize) {
-        let connection = self.connections.remove(at);
+        let mut connection = self.connections.remove(at);
+        wire(&mut connection).end();
         let _ = net.remove(Source::Tcp(&connection.socket));
     }
 
@@ -198,6 +210,13 @@ impl<N: Net> Upstreams<N> {
         connection.ready.is_readable |= has_come;
         connection.ready.is_writable |= is_broken || flags.contains(EventFlags::OUT);
         connection.ready.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
+        if connection.transfer.is_none()
+            && has_come
+            && wire(connection).receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
+        {
+            // Tickets of TLS for later connections.
+            return None;
+        }
         if connection.transfer.is_none() && has_come {
             // It ended, or said something that nobody had asked for.
             let peer = connection.peer;
@@ -222,11 +241,12 @@ impl<N: Net> Upstreams<N> {
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
         let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
         let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
-        let sent = transfer.send(&own.socket, &mut own.ready, now);
+        let mut wire = wire(own);
+        let sent = wire.go_on().and_then(|()| transfer.send(&mut wire, now));
         if transfer.is_answered() {
             return Step::Wait;
         }
-        let fault = match sent.and_then(|()| transfer.read_head(&own.socket, &mut own.ready, &mut self.scratch, now)) {
+        let fault = match sent.and_then(|()| transfer.read_head(&mut wire, &mut self.scratch, now)) {
             Ok(Some(head)) => {
                 self.peers[own.peer].on_reached();
                 return Step::Head(head);
@@ -245,7 +265,7 @@ impl<N: Net> Upstreams<N> {
         let transfer = &mut self.transfers[at];
         let own = transfer.connection.expect("it was under way");
         let (was_idle, peer) = (self.connections[own].was_idle, self.connections[own].peer);
-        if matches!(fault, Fault::Unreachable(_)) && !was_idle {
+        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_)) && !was_idle {
             self.peers[peer].on_unreachable(now);
         }
         if !transfer.may_repeat(&fault, was_idle) {
@@ -272,7 +292,7 @@ impl<N: Net> Upstreams<N> {
         };
         let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
         let was_held = transfer.is_held();
-        let step = transfer.read_body(sink, &own.socket, &mut own.ready, &mut self.scratch, now);
+        let step = transfer.read_body(sink, &mut wire(own), &mut self.scratch, now);
         self.peers[transfer.peer].on_held(was_held, transfer.is_held());
         step
     }
@@ -309,7 +329,8 @@ impl<N: Net> Upstreams<N> {
         };
         self.end_under_way(transfer.peer);
         let connection = &mut self.connections[own];
-        if !is_whole || connection.ready.has_ended || !transfer.keeps_connection() {
+        let is_used_up = connection.ready.has_ended || connection.tls.as_ref().is_some_and(|tls| tls.has_plain());
+        if !is_whole || is_used_up || !transfer.keeps_connection() {
             return self.drop_connection(net, own);
         }
         (connection.transfer, connection.was_idle, connection.idle_since) = (None, true, now);

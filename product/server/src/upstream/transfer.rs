@@ -7,12 +7,12 @@ use std::sync::Arc;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
 use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
-use rustix::io::Errno;
 use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
+use super::wire::{Received, Wire};
 use super::{BodySink, Fault, Group};
 #[cfg(test)]
 use crate::simulation::planted;
@@ -24,15 +24,6 @@ pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
 const TRIES_MAX: u32 = 3;
-
-/// Whether a socket may have something to read, or room.
-#[derive(Debug, Default)]
-pub struct Readiness {
-    pub is_readable: bool,
-    pub is_writable: bool,
-    /// The upstream sends no more: behind the last bytes is an end, of which no other event will tell.
-    pub has_ended: bool,
-}
 
 /// What a transfer has come to.
 #[derive(Debug)]
@@ -133,13 +124,6 @@ struct Inbound {
     is_held: bool,
 }
 
-/// What came of a read.
-enum Received {
-    Bytes(usize),
-    Nothing,
-    End,
-}
-
 impl Transfer {
     /// Of a request whose head is encoded.
     pub fn new(owner: u64, group: Arc<Group>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
@@ -207,7 +191,7 @@ impl Transfer {
     /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent; an
     /// idle connection may have been closed before the request came.
     pub fn may_repeat(&self, fault: &Fault, was_idle: bool) -> bool {
-        let is_broken = matches!(fault, Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed);
+        let is_broken = matches!(fault, Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_));
         let is_unsent = self.outbound.at == 0 && !self.outbound.has_sent;
         let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
         is_broken && is_unheard && self.tries < TRIES_MAX && (is_unsent || (was_idle && self.outbound.is_repeatable))
@@ -253,24 +237,24 @@ impl Transfer {
     }
 
     /// Sends what there is of the request.
-    pub fn send(&mut self, socket: &impl Stream, ready: &mut Readiness, now: Nanos) -> Result<(), Fault> {
+    pub fn send(&mut self, wire: &mut Wire<impl Stream>, now: Nanos) -> Result<(), Fault> {
         let patience = self.patience();
         let out = &mut self.outbound;
-        while ready.is_writable && out.at < out.bytes.len() {
-            match socket.send(&out.bytes[out.at..], false) {
+        while out.at < out.bytes.len() {
+            match wire.send(&out.bytes[out.at..]) {
                 Ok(sent) => {
                     out.at += sent;
                     self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
                     out.sent_at = now;
                     self.deadline = now + patience;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error)),
                 // It may have answered before.
                 Err(_) => {
                     out.is_refused = true;
-                    ready.is_readable = true;
+                    wire.look();
                     break;
                 }
             }
@@ -296,8 +280,7 @@ impl Transfer {
     /// Goes on until the head of the response has come.
     pub fn read_head(
         &mut self,
-        socket: &impl Stream,
-        ready: &mut Readiness,
+        wire: &mut Wire<impl Stream>,
         scratch: &mut [u8],
         now: Nanos,
     ) -> Result<Option<UpstreamHead>, Fault> {
@@ -319,7 +302,7 @@ impl Transfer {
                     return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
                 }
             }
-            match receive(socket, ready, scratch)? {
+            match wire.receive(scratch)? {
                 Received::Bytes(bytes) => {
                     self.inbound.has_come = true;
                     self.times.first_byte_at = self.times.first_byte_at.or(Some(now));
@@ -351,8 +334,7 @@ impl Transfer {
     pub fn read_body(
         &mut self,
         sink: &mut impl BodySink,
-        socket: &impl Stream,
-        ready: &mut Readiness,
+        wire: &mut Wire<impl Stream>,
         scratch: &mut [u8],
         now: Nanos,
     ) -> Step {
@@ -369,7 +351,7 @@ impl Transfer {
             }
             let bytes_max = room.min(scratch.len());
             self.deadline = now + self.patience();
-            match receive(socket, ready, &mut scratch[..bytes_max]) {
+            match wire.receive(&mut scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,
                 Ok(Received::End) => return self.end_body(sink),
@@ -480,22 +462,4 @@ impl Transfer {
 fn is_idempotent(method: Method) -> bool {
     use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
     matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)
-}
-
-/// Without a wait.
-fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Result<Received, Fault> {
-    while ready.is_readable {
-        match socket.receive(into) {
-            Ok(0) => return Ok(Received::End),
-            Ok(bytes) => {
-                // A short read has emptied the socket, but for the end; what comes later is a new event.
-                ready.is_readable = bytes == into.len() || ready.has_ended;
-                return Ok(Received::Bytes(bytes));
-            }
-            Err(Errno::AGAIN) => ready.is_readable = false,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(Fault::Broken(error.into())),
-        }
-    }
-    Ok(Received::Nothing)
 }

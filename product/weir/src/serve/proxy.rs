@@ -16,7 +16,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
 pub struct Args {
-    /// Server that answers: a port, a host and a port, or unix: and the path of a socket
+    /// Server that answers: a port, a host and a port, https:// and a host, or unix: and the
+    /// path of a socket
     #[arg(required = true, value_name = "UPSTREAM", value_parser = upstream)]
     to: Vec<UpstreamAddress>,
     #[command(flatten)]
@@ -24,11 +25,8 @@ pub struct Args {
 }
 
 fn upstream(text: &str) -> Result<UpstreamAddress, String> {
-    if text.starts_with("https://") {
-        return Err("expected http://: Weir does not speak TLS to upstreams yet".to_string());
-    }
     UpstreamAddress::new(text)
-        .ok_or_else(|| "expected a port, a host and a port, or unix:/PATH, for example :3000".to_string())
+        .ok_or_else(|| "expected a port, a host and a port, https://HOST, or unix:/PATH, for example :3000".to_string())
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {

@@ -117,7 +117,8 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
 /// The same, relative paths beneath this folder.
 fn answers(answers: &config::Answers, folder: &Path) -> config::Answers {
     let mut answers = answers.clone();
-    answers.proxies.iter_mut().for_each(|proxy| proxy.files = proxy.files.take().map(|files| folder.join(files)));
+    let paths = answers.proxies.iter_mut().flat_map(|proxy| [&mut proxy.files, &mut proxy.ca]);
+    paths.flatten().for_each(|path| *path = folder.join(&path));
     answers
 }
 

@@ -28,6 +28,7 @@ mod privileges;
 mod proxy;
 mod proxy_log;
 mod proxy_protocol;
+mod proxy_tls;
 mod refusals;
 mod scarcity;
 mod start;

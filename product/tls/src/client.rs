@@ -1,0 +1,311 @@
+//! TLS to other servers: whom they are trusted by ([`Roots`]), what their connections have in common ([`Connector`]), and one connection's TLS
+//! without its socket ([`ClientSession`]).
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
+use thiserror::Error;
+
+use crate::ReadFile;
+use crate::acceptor::provider;
+use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX};
+
+/// Where distributions keep the authorities that they trust, as Go's crypto/x509 looks for them.
+const SYSTEM_FILES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// Authorities of a file at most.
+const ROOTS_MAX: usize = 10_000;
+
+/// Certificates of authorities.
+#[derive(Clone)]
+pub struct Roots(Arc<RootCertStore>);
+
+#[derive(Debug, Error)]
+pub enum RootsError {
+    #[error("cannot read `{file}`: {0}; expected certificates of authorities as PEM", file = .1.display())]
+    Unreadable(#[source] io::Error, PathBuf),
+    #[error("`{file}` has no certificate of an authority; expected PEM that begins with -----BEGIN CERTIFICATE-----", file = .0.display())]
+    Nothing(PathBuf),
+    #[error("the system has no certificates of authorities; install ca-certificates, or name a file (site.proxy.ca)")]
+    NoSystem,
+}
+
+impl Roots {
+    /// The file of those that the system trusts, if there is one.
+    pub fn system_file() -> Option<&'static Path> {
+        SYSTEM_FILES.iter().map(Path::new).find(|file| file.exists())
+    }
+
+    /// Those that the system trusts.
+    pub fn of_system(read: &ReadFile<'_>) -> Result<Roots, RootsError> {
+        Roots::read(Roots::system_file().ok_or(RootsError::NoSystem)?, read)
+    }
+
+    /// Those of a file. What cannot be used is left out, as long as there are others.
+    pub fn read(file: &Path, read: &ReadFile<'_>) -> Result<Roots, RootsError> {
+        let text = read(file).map_err(|error| RootsError::Unreadable(error, file.into()))?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&text).take(ROOTS_MAX).filter_map(Result::ok));
+        if roots.is_empty() { Err(RootsError::Nothing(file.into())) } else { Ok(Roots(Arc::new(roots))) }
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} authorities", self.0.len())
+    }
+}
+
+/// Cheap to clone; remembers sessions, so that a later connection resumes an earlier one. Equal to its clones alone.
+#[derive(Clone)]
+pub struct Connector(Arc<ClientConfig>);
+
+impl Connector {
+    /// To servers that one of these vouches for, over HTTP/1.1.
+    pub fn new(roots: Roots) -> Connector {
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
+        let builder = builder.expect("the provider has suites of both");
+        let mut config = builder.with_root_certificates(roots.0).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Connector(Arc::new(config))
+    }
+}
+
+impl PartialEq for Connector {
+    fn eq(&self, other: &Connector) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Connector {}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connector")
+    }
+}
+
+/// The client's end of a connection.
+#[derive(Debug)]
+pub struct ClientSession {
+    tls: ClientConnection,
+    /// What the server has said, from `at` on not taken yet.
+    plain: Vec<u8>,
+    at: usize,
+}
+
+impl ClientSession {
+    /// To a server of this name, a host name or an address; `None` where it is neither.
+    pub fn new(connector: &Connector, name: &str) -> Option<ClientSession> {
+        let name = ServerName::try_from(name.to_string()).ok()?;
+        let mut tls = ClientConnection::new(Arc::clone(&connector.0), name).ok()?;
+        // The caller seals a record at a time.
+        tls.set_buffer_limit(None);
+        Some(ClientSession { tls, plain: Vec::new(), at: 0 })
+    }
+
+    /// Takes what has come. What answers it is sealed.
+    pub fn open(&mut self, mut wire: &[u8]) -> Result<(), Broken> {
+        while !wire.is_empty() {
+            let taken = self.tls.read_tls(&mut wire).map_err(|error| rustls::Error::General(error.to_string()))?;
+            if taken == 0 {
+                break;
+            }
+            let bytes = self.tls.process_new_packets()?.plaintext_bytes_to_read();
+            let begin = self.plain.len();
+            self.plain.resize(begin + bytes, 0);
+            self.tls.reader().read_exact(&mut self.plain[begin..]).expect("as many as were counted");
+        }
+        Ok(())
+    }
+
+    /// What the server has said; how many bytes.
+    pub fn read(&mut self, into: &mut [u8]) -> usize {
+        let rest = &self.plain[self.at..];
+        let bytes = rest.len().min(into.len());
+        into[..bytes].copy_from_slice(&rest[..bytes]);
+        self.at += bytes;
+        if self.at == self.plain.len() {
+            (self.plain, self.at) = (Vec::new(), 0);
+        }
+        bytes
+    }
+
+    /// Something that it has said was not read.
+    pub fn has_plain(&self) -> bool {
+        !self.plain.is_empty()
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// The keys come from an earlier connection.
+    pub fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// The server has said that it sends no more: an end of the connection without that is a cut.
+    pub fn has_peer_ended(&mut self) -> bool {
+        self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
+    }
+
+    /// Makes a record of the first of these bytes; how many. Not in the handshake.
+    pub fn seal(&mut self, bytes: &[u8]) -> usize {
+        let part = &bytes[..bytes.len().min(RECORD_BYTES_MAX)];
+        self.tls.writer().write(part).expect("sealing in memory")
+    }
+
+    /// Something sealed was not handed down yet.
+    pub fn has_unsent(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Hands down what is sealed, as far as it is taken.
+    pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
+        let mut bytes = 0;
+        while self.tls.wants_write() {
+            match self.tls.write_tls(into) {
+                Ok(0) => return HandedDown { bytes, error: Some(io::ErrorKind::WriteZero.into()) },
+                Ok(taken) => bytes += taken,
+                Err(error) => return HandedDown { bytes, error: Some(error) },
+            }
+        }
+        HandedDown { bytes, error: None }
+    }
+
+    /// Says that nothing follows.
+    pub fn end(&mut self) {
+        self.tls.send_close_notify();
+    }
+}
+
+impl Broken {
+    /// Why a server is not trusted, or does not go on, in words for a log.
+    pub fn of_server(&self) -> String {
+        let rustls::Error::InvalidCertificate(error) = &self.0 else { return self.0.to_string() };
+        match error {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired".into(),
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "certificate not valid yet".into()
+            }
+            CertificateError::UnknownIssuer => {
+                "certificate of an unknown authority (site.proxy.ca names others)".into()
+            }
+            CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+                "its certificate is that of an authority; expected one that an authority has signed".into()
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    use super::*;
+    use crate::{Acceptor, Identity, Session, Tickets, read_file};
+
+    /// An authority, and an identity that it has signed for `a.test`, valid until this year.
+    fn authority(until: i32) -> (Roots, Identity) {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&key).unwrap();
+        let mut leaf = CertificateParams::new(vec!["a.test".to_string()]).unwrap();
+        leaf.not_after = rcgen::date_time_ymd(until, 1, 1);
+        leaf.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        let leaf_key = KeyPair::generate().unwrap();
+        let signed = leaf.signed_by(&leaf_key, &Issuer::new(params, key)).unwrap();
+        let (cert, key) = (signed.pem().into_bytes(), leaf_key.serialize_pem().into_bytes());
+        let read = |file: &Path| Ok(if file == Path::new("cert") { cert.clone() } else { key.clone() });
+        let identity = Identity::read_by(Path::new("cert"), Path::new("key"), &read).unwrap();
+        let roots = Roots::read(Path::new("ca"), &|_| Ok(own.pem().into_bytes())).unwrap();
+        (roots, identity)
+    }
+
+    fn acceptor(identity: Identity) -> Acceptor {
+        Acceptor::new(&[Arc::new(identity)], &Tickets::new().unwrap(), |_| 0)
+    }
+
+    /// Until nothing is left to be said; what the server was told.
+    fn talk(client: &mut ClientSession, server: &mut Session) -> Result<Vec<u8>, Broken> {
+        let mut heard = Vec::new();
+        while client.has_unsent() || server.has_unsent() {
+            let mut wire = Vec::new();
+            client.hand_down(&mut wire);
+            // What is wrong for it, its client has told it.
+            let _ = server.open(&wire, &mut heard);
+            client.open(&server.take_unsent(usize::MAX))?;
+        }
+        Ok(heard)
+    }
+
+    #[test]
+    fn both_hear_each_other_and_resume() {
+        let (roots, identity) = authority(2100);
+        let (connector, acceptor) = (Connector::new(roots), acceptor(identity));
+        for is_resumed in [false, true] {
+            let mut client = ClientSession::new(&connector, "a.test").unwrap();
+            let mut server = Session::new(&acceptor);
+            assert!(client.is_handshaking() && talk(&mut client, &mut server).unwrap().is_empty());
+            assert_eq!((client.is_handshaking(), client.is_resumed()), (false, is_resumed));
+            assert!(!server.speaks_http2());
+            let long = vec![7; RECORD_BYTES_MAX + 1];
+            assert_eq!(client.seal(&long), RECORD_BYTES_MAX);
+            assert_eq!(talk(&mut client, &mut server).unwrap(), long[1..]);
+            server.seal(&[io::IoSlice::new(b"hello")]);
+            talk(&mut client, &mut server).unwrap();
+            let mut heard = [0; 3];
+            assert_eq!((client.read(&mut heard), heard, client.has_plain()), (3, *b"hel", true));
+            assert_eq!((client.read(&mut heard), client.has_plain(), client.has_peer_ended()), (2, false, false));
+            server.end();
+            talk(&mut client, &mut server).unwrap();
+            assert!(client.has_peer_ended());
+        }
+    }
+
+    #[test]
+    fn who_is_not_trusted_is_told_apart() {
+        let fails = |connector: &Connector, acceptor: &Acceptor, name: &str| {
+            let mut client = ClientSession::new(connector, name).unwrap();
+            talk(&mut client, &mut Session::new(acceptor)).unwrap_err().of_server()
+        };
+        let ((roots, old), (others, _)) = (authority(2001), authority(2100));
+        let old = acceptor(old);
+        assert_eq!(fails(&Connector::new(roots.clone()), &old, "a.test"), "certificate expired");
+        let (roots, good) = authority(2100);
+        let good = acceptor(good);
+        let said = fails(&Connector::new(others.clone()), &good, "a.test");
+        assert!(said.starts_with("certificate of an unknown authority"), "{said}");
+        let said = fails(&Connector::new(roots), &good, "b.test");
+        assert!(said.contains("not valid for name \"b.test\""), "{said}");
+        assert!(ClientSession::new(&Connector::new(others), "a b").is_none());
+    }
+
+    #[test]
+    fn a_file_without_authorities_is_named() {
+        for (text, said) in [
+            (Ok(&b"nothing"[..]), "`ca` has no certificate of an authority"),
+            (Err(io::ErrorKind::NotFound), "cannot read `ca`"),
+        ] {
+            let read = |_: &Path| text.map(<[u8]>::to_vec).map_err(io::Error::from);
+            assert!(Roots::read(Path::new("ca"), &read).unwrap_err().to_string().contains(said));
+        }
+        if Roots::system_file().is_some() {
+            assert!(Roots::of_system(&read_file).unwrap().0.len() > 10);
+        }
+    }
+}
