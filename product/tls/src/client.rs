@@ -200,7 +200,8 @@ impl Broken {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "certificate not valid yet".into()
             }
-            CertificateError::UnknownIssuer => {
+            // The second is of an authority with the same name and another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "certificate of an unknown authority (site.proxy.ca names others)".into()
             }
             CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
