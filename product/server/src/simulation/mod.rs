@@ -95,9 +95,14 @@ const SEEDS_FOR_A_FAULT: u64 = 1_000;
 #[test]
 fn planted_faults_are_found() {
     let site = Rc::new(Site::new());
-    for fault in
-        [Fault::LostWakeUp, Fault::DoubleAnswer, Fault::LeakedAccount, Fault::StarvedStream, Fault::CutBodyEnded]
-    {
+    for fault in [
+        Fault::LostWakeUp,
+        Fault::DoubleAnswer,
+        Fault::LeakedAccount,
+        Fault::StarvedStream,
+        Fault::CutBodyEnded,
+        Fault::SpooledBeside,
+    ] {
         let finds = |seed: &u64| {
             plant(Some(fault));
             let found = run(*seed, &site);

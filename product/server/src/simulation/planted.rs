@@ -17,6 +17,8 @@ pub enum Fault {
     StarvedStream,
     /// The body of a response that its upstream has cut ends as if it were whole.
     CutBodyEnded,
+    /// What was written to a file is read from beside its place.
+    SpooledBeside,
 }
 
 thread_local! {

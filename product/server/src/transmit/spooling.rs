@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::{Body, Piece, Producer, Reads, Sendings, Socket};
 use crate::files::Entry;
+#[cfg(test)]
+use crate::simulation::planted::{Fault, strikes};
 use crate::storage::{Room, Target, Write, Written};
 
 impl<S: Socket> Producer<'_, S> {
@@ -59,6 +61,8 @@ impl Body {
             Ok(file) => file,
             Err(error) => return Some(error),
         };
+        #[cfg(test)]
+        let offset = offset + u64::from(strikes(Fault::SpooledBeside));
         let end = offset + bytes.len() as u64;
         self.replace(|piece| match piece {
             Piece::Page { page, at } if Arc::ptr_eq(&page, &bytes) => {
