@@ -171,6 +171,8 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
         explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
         let host = proxy.host.as_ref();
         host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
+        let size = "proxy: a size that no Content-Length tells is learned by the running server, which alone knows it";
+        explanation.say(size, Reason::At(proxy.at));
     }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));
