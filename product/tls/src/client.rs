@@ -69,7 +69,7 @@ impl fmt::Debug for Roots {
 
 /// Cheap to clone; remembers sessions, so that a later connection resumes an earlier one. Equal to its clones alone.
 #[derive(Clone)]
-pub struct Connector(Arc<ClientConfig>);
+pub struct Connector(pub(crate) Arc<ClientConfig>);
 
 impl Connector {
     /// To servers that one of these vouches for, over HTTP/1.1.

@@ -15,6 +15,11 @@ pub fn client_config(versions: &[&'static SupportedProtocolVersion]) -> ClientCo
     builder.with_custom_certificate_verifier(Arc::new(AnyServer)).with_no_client_auth()
 }
 
+/// To any server.
+pub fn connector() -> crate::Connector {
+    crate::Connector(Arc::new(client_config(&[&rustls::version::TLS13])))
+}
+
 /// Of a client of QUIC that offers this protocol.
 pub fn quic_client_config(protocol: &[u8]) -> Arc<ClientConfig> {
     let mut config = client_config(&[&rustls::version::TLS13]);

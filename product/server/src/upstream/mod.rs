@@ -40,6 +40,9 @@ use wire::{Readiness, Received, Wire};
 const TOKENS: u64 = (u32::MAX as u64) << 32;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
+/// An upstream may hold the first bytes of a body back until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4), as it
+/// does where it writes them one after the other; behind a whole segment it does not.
+const HELD_BACK_BYTES_MAX: u64 = 1460;
 /// Connections to upstreams of one worker.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
@@ -294,6 +297,9 @@ impl<N: Net> Upstreams<N> {
         let was_held = transfer.is_held();
         let step = transfer.read_body(sink, &mut wire(own), &mut self.scratch, now);
         self.peers[transfer.peer].on_held(was_held, transfer.is_held());
+        if matches!(step, Step::Wait) && transfer.body_bytes() < HELD_BACK_BYTES_MAX {
+            wire(own).acknowledge();
+        }
         step
     }
 

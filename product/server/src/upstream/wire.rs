@@ -85,6 +85,13 @@ impl<'c, S: Stream> Wire<'c, S> {
         sent
     }
 
+    /// Has what came acknowledged at once, which else takes 40 ms. Not where there is more to be read.
+    pub fn acknowledge(&mut self) {
+        if !self.ready.is_readable {
+            self.socket.acknowledge();
+        }
+    }
+
     /// There may be something to read though nobody has told.
     pub fn look(&mut self) {
         self.ready.is_readable = true;
@@ -92,6 +99,7 @@ impl<'c, S: Stream> Wire<'c, S> {
 
     /// Without a wait. An end that TLS does not tell is a fault.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
+        let mut has_taken = false;
         loop {
             let Some(tls) = &mut self.tls else { return receive(self.socket, self.ready, into) };
             match tls.read(into) {
@@ -100,8 +108,14 @@ impl<'c, S: Stream> Wire<'c, S> {
                 bytes => return Ok(Received::Bytes(bytes)),
             }
             match self.take_records()? {
-                Received::Bytes(_) => {}
-                Received::Nothing => return Ok(Received::Nothing),
+                Received::Bytes(_) => has_taken = true,
+                Received::Nothing => {
+                    // Tickets, or a part of a record whose rest may be held back until its beginning is acknowledged.
+                    if has_taken {
+                        self.acknowledge();
+                    }
+                    return Ok(Received::Nothing);
+                }
                 Received::End => return Err(Fault::Closed),
             }
         }
@@ -157,4 +171,153 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
         }
     }
     Ok(Received::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+    use std::fs::File;
+    use std::io::IoSlice;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use tls::{Acceptor, Identity, Session, Tickets};
+
+    use super::*;
+    use crate::transmit::{Sink, Status};
+
+    /// An upstream that speaks TLS, at the other end of a socket that takes and gives so many bytes at a time, and blocks each second time.
+    struct Secure {
+        session: RefCell<Session>,
+        heard: RefCell<Vec<u8>>,
+        sealed: RefCell<VecDeque<u8>>,
+        piece_bytes: usize,
+        calls: Cell<usize>,
+        has_ended: Cell<bool>,
+    }
+
+    impl std::fmt::Debug for Secure {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a server of TLS")
+        }
+    }
+
+    impl Secure {
+        fn new(piece_bytes: usize) -> Secure {
+            let identity = Identity::for_development(&["a".to_string()]).expect("a certificate");
+            let acceptor = Acceptor::new(&[Arc::new(identity)], &Tickets::new().expect("random numbers"), |_| 0);
+            Secure {
+                session: RefCell::new(Session::new(&acceptor)),
+                heard: RefCell::default(),
+                sealed: RefCell::default(),
+                piece_bytes,
+                calls: Cell::new(0),
+                has_ended: Cell::new(false),
+            }
+        }
+
+        fn blocks(&self) -> bool {
+            self.calls.set(self.calls.get() + 1);
+            self.calls.get().is_multiple_of(2)
+        }
+    }
+
+    impl Sink for Secure {
+        fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+            if self.blocks() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let taken = bytes.len().min(self.piece_bytes);
+            self.session.borrow_mut().open(&bytes[..taken], &mut self.heard.borrow_mut()).map_err(io::Error::other)?;
+            Ok(taken)
+        }
+
+        fn send_slices(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+            self.send(pieces.first().map_or(&[], |piece| piece), more)
+        }
+
+        fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
+            unreachable!("requests are in memory")
+        }
+
+        fn cork(&self, _: bool) {}
+        fn finish(&self) {}
+        fn reset(&self) {}
+    }
+
+    impl Stream for Secure {
+        fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+            let mut sealed = self.sealed.borrow_mut();
+            sealed.extend(self.session.borrow_mut().take_unsent(usize::MAX));
+            let bytes = self.piece_bytes.min(into.len()).min(sealed.len());
+            if bytes == 0 && self.has_ended.get() {
+                return Ok(0);
+            }
+            if bytes == 0 || self.blocks() {
+                return Err(Errno::AGAIN);
+            }
+            into.iter_mut().zip(sealed.drain(..bytes)).for_each(|(into, byte)| *into = byte);
+            Ok(bytes)
+        }
+
+        fn acknowledge(&self) {}
+        fn segments(&self) -> Option<(u32, bool)> {
+            None
+        }
+        fn status(&self) -> Status {
+            Status::default()
+        }
+        fn has_room(&self) -> bool {
+            true
+        }
+        fn queued_below_bytes(&self) -> Option<u64> {
+            None
+        }
+        fn set_priority(&self, _: u32) {}
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// However the network cuts and holds back what both say, each hears the other, and the end is one only if TLS tells it.
+        #[test]
+        fn every_byte_comes_through_however_it_is_cut(
+            piece_bytes in 1usize..3000,
+            request in proptest::collection::vec(any::<u8>(), 1..40_000),
+            response in proptest::collection::vec(any::<u8>(), 0..40_000),
+            says_end in any::<bool>(),
+        ) {
+            let server = Secure::new(piece_bytes);
+            let mut tls = ClientSession::new(&tls::testing::connector(), "a").expect("a name");
+            let (mut sent, mut received, mut into) = (0, Vec::new(), [0; 1000]);
+            let mut has_answered = false;
+            let end = loop {
+                // The kernel tells of each change once.
+                let mut ready = Readiness { is_readable: true, is_writable: true, has_ended: true };
+                let mut wire = Wire::new(&server, &mut ready, Some(&mut tls));
+                wire.go_on().expect("a handshake");
+                while sent < request.len() && let Ok(bytes) = wire.send(&request[sent..]) {
+                    sent += bytes;
+                }
+                match wire.receive(&mut into) {
+                    Ok(Received::Bytes(bytes)) => received.extend_from_slice(&into[..bytes]),
+                    Ok(Received::Nothing) => {}
+                    end => break end,
+                }
+                if *server.heard.borrow() == request && !has_answered {
+                    let mut session = server.session.borrow_mut();
+                    response.chunks(tls::RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
+                    if says_end {
+                        session.end();
+                    }
+                    server.has_ended.set(true);
+                    has_answered = true;
+                }
+            };
+            prop_assert!(received == response && *server.heard.borrow() == request);
+            let is_right = if says_end { matches!(end, Ok(Received::End)) } else { matches!(end, Err(Fault::Closed)) };
+            prop_assert!(is_right, "an end that was told ({}) is {:?}", says_end, end);
+        }
+    }
 }
