@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-use http::gateway::{Gateway, encode_request, upgrade_of};
+use http::gateway::{Gateway, claimed, encode_request, upgrade_of};
 use http::http1::{Chunked, Head, parse_request, parse_response};
+use http::proxy_header::{PROXY_HEADER_BYTES_MAX, parse_proxy_header};
 use http::{BodyLength, Entity, FIELDS_MAX, Limits, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
 
 use crate::{Reached, Target};
@@ -13,6 +14,7 @@ pub const TARGET: Target = Target {
     name: "http1",
     run,
     reaches: &[
+        "a client of a proxy",
         "chunked body",
         "chunked body refused",
         "known body",
@@ -21,6 +23,7 @@ pub const TARGET: Target = Target {
         "part of a head",
         "path",
         "precondition failed",
+        "proxy header",
         "range not satisfiable",
         "ranges",
         "refused",
@@ -45,7 +48,21 @@ fn run(bytes: &[u8]) -> Reached {
         read(bytes, &limits, &mut reached);
     }
     reached.mark_if(matches!(parse_response(bytes), Ok(Some(_))), "response");
+    proxy_header(bytes, &mut reached);
     reached
+}
+
+/// It is found as soon as it is whole, and no sooner.
+fn proxy_header(bytes: &[u8], reached: &mut Reached) {
+    match parse_proxy_header(bytes) {
+        Ok(Some(header)) => {
+            assert_eq!(parse_proxy_header(&bytes[..header.bytes]), Ok(Some(header)));
+            assert_eq!(parse_proxy_header(&bytes[..header.bytes - 1]), Ok(None));
+            reached.mark("proxy header");
+        }
+        Ok(None) => assert!(bytes.len() < PROXY_HEADER_BYTES_MAX, "a header beyond its limit is waited for"),
+        Err(_) => {}
+    }
 }
 
 fn read(bytes: &[u8], limits: &Limits, reached: &mut Reached) {
@@ -111,6 +128,8 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
     }
     let upgrade = upgrade_of(&request).filter(|_| head.minor_version >= 1);
     reached.mark_if(upgrade.is_some(), "upgrade");
+    let by_proxies = claimed(&request, |address| address.is_loopback());
+    reached.mark_if(by_proxies.client.is_some(), "a client of a proxy");
     for is_trusted in [false, true] {
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let host = request.fields.host.or(Some(b"upstream"));
@@ -179,6 +198,9 @@ fn seeds() -> Vec<Vec<u8>> {
         "GET /later HTTP/1.2\r\nHost: [2001:db8::1]:80\r\n\r\n".into(),
         "HEAD /%2e%2e/%2f HTTP/1.1\r\nHost: a\r\n\r\n".into(),
         "GET /a HTTP/1.1\r\nHos".into(),
+        "PROXY TCP6 2001:db8::7 ::1 99 80\r\nGET / HTTP/1.1\r\n".into(),
+        "\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x01\x02\x03\x04\x7f\0\0\x01\x12\x67\0\x50".into(),
+        get("Forwarded: for=\"[2001:db8::1]:9\";proto=https, for=127.0.0.1\r\n"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".into(),
         get(agent),
