@@ -12,6 +12,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use config::UpstreamAddress;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope,
@@ -37,6 +38,10 @@ pub struct Reach {
 }
 
 /// What came of it.
+/// What the C library reads to find the address of a name: a reload asks for those of upstreams again.
+const RESOLVER_FILES: [&str; 5] =
+    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
 #[derive(Debug, Default)]
 pub struct Confined {
     /// The kernel refuses other files.
@@ -74,6 +79,10 @@ fn reach(config: &Config) -> Reach {
     let proxies = config.sites.iter().flat_map(|site| &site.answers.proxies).filter(|proxy| proxy.speaks_tls());
     let authorities = proxies.filter_map(|proxy| proxy.ca.as_deref().or(tls::Roots::system_file()));
     reach.reads.extend(authorities.flat_map(folders_of));
+    let mut upstreams = config.sites.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
+    if upstreams.any(UpstreamAddress::is_named) {
+        reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file))));
+    }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
     let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
     let written = logs.filter_map(|log| log.path.as_ref());
@@ -81,6 +90,14 @@ fn reach(config: &Config) -> Reach {
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));
     reach.writes.extend(config.is_spooling().then(|| config.limits.spool.folder.clone()));
     reach
+}
+
+/// A file of the resolver; where it is a symlink out of its folder, the folder in which its like are made.
+fn resolver_paths(file: &Path) -> Vec<PathBuf> {
+    let made = file.canonicalize().ok().and_then(|made| made.parent().map(PathBuf::from));
+    let elsewhere =
+        made.filter(|folder| Some(folder.as_path()) != file.parent()).and_then(|folder| below_root(&folder));
+    [Some(file.into()), elsewhere].into_iter().flatten().collect()
 }
 
 /// Where a symlink on the way to a folder leads, the folder that has the others it may lead to: `current` is turned to the next

@@ -1,6 +1,7 @@
 //! Requests that are passed on to other servers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -144,6 +145,14 @@ impl FromText for HostOnly {
 }
 
 impl UpstreamAddress {
+    /// Its host is a name, whose addresses have to be asked for.
+    pub fn is_named(&self) -> bool {
+        match self {
+            UpstreamAddress::Tcp(host, _) | UpstreamAddress::Tls(host, _) => host.parse::<IpAddr>().is_err(),
+            UpstreamAddress::Unix(_) => false,
+        }
+    }
+
     /// A port, a host and a port, or `unix:` and the path of a socket; `http://` may stand before it.
     pub fn new(text: &str) -> Option<UpstreamAddress> {
         if let Some(path) = text.strip_prefix("unix:") {

@@ -223,6 +223,20 @@ fn what_was_begun_and_is_cut_has_no_clean_end() {
     });
 }
 
+/// Names are found in the sandbox. They used to be asked of a server of names alone.
+#[test]
+fn an_upstream_has_a_name() {
+    let upstream = Upstream::start(of_size);
+    let site = Site::new();
+    let text = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\nto = [\"localhost:{}\"]\n",
+        upstream.address.port()
+    );
+    site.write("weir.toml", text.as_bytes());
+    let server = Server::run(&site.path("weir.toml"));
+    assert_eq!(server.connect().get("/length/100").status, 200);
+}
+
 #[test]
 fn an_upstream_that_is_not_there_is_502() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
