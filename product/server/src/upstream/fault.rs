@@ -21,6 +21,8 @@ pub enum Fault {
     TooSlow(&'static str),
     /// As many requests wait for it as may.
     Busy,
+    /// The client sends no more of the request's body, or too slowly.
+    Client,
 }
 
 impl Fault {
@@ -31,6 +33,7 @@ impl Fault {
             }
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy => Status::SERVICE_UNAVAILABLE,
+            Fault::Client => Status::REQUEST_TIMEOUT,
         }
     }
 }
@@ -45,6 +48,7 @@ impl fmt::Display for Fault {
             Fault::Wrong(fault) => fault.fmt(f),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it"),
+            Fault::Client => f.write_str("its client sends the body too slowly"),
         }
     }
 }

@@ -12,6 +12,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod upload;
 mod wire;
 
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ use peer::{IDLE_FOR, Peer};
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
 pub use transfer::{Step, Times, Transfer};
+pub use upload::Upload;
 
 use crate::net::{Net, Source};
 use wire::{Readiness, Received, Wire};

@@ -13,7 +13,7 @@ use sched::waiting::Turn;
 use units::Nanos;
 
 use super::wire::{Received, Wire};
-use super::{BodySink, Fault, Group};
+use super::{BodySink, Fault, Group, Upload};
 #[cfg(test)]
 use crate::simulation::planted;
 use crate::transmit::Stream;
@@ -97,6 +97,8 @@ struct Outbound {
     is_refused: bool,
     /// When the last byte of it left.
     sent_at: Nanos,
+    /// Where its client sends on a stream.
+    upload: Option<Upload>,
 }
 
 /// The response.
@@ -124,27 +126,34 @@ struct Inbound {
     is_held: bool,
 }
 
+impl Outbound {
+    fn new(head: Vec<u8>, method: Method, body: BodyLength) -> Outbound {
+        let has_body = body != BodyLength::None;
+        let is_idempotent = is_idempotent(method);
+        Outbound {
+            bytes: head,
+            at: 0,
+            is_repeatable: is_idempotent && !has_body,
+            is_chunked: body == BodyLength::Unknown,
+            is_whole: !has_body,
+            has_sent: false,
+            is_refused: false,
+            sent_at: Nanos::ZERO,
+            upload: None,
+        }
+    }
+}
+
 impl Transfer {
     /// Of a request whose head is encoded.
     pub fn new(owner: u64, group: Arc<Group>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
-        let has_body = body != BodyLength::None;
-        let is_idempotent = is_idempotent(method);
         Transfer {
             owner,
             job: None,
             group,
             peer: usize::MAX,
             connection: None,
-            outbound: Outbound {
-                bytes: head,
-                at: 0,
-                is_repeatable: is_idempotent && !has_body,
-                is_chunked: body == BodyLength::Unknown,
-                is_whole: !has_body,
-                has_sent: false,
-                is_refused: false,
-                sent_at: Nanos::ZERO,
-            },
+            outbound: Outbound::new(head, method, body),
             inbound: Inbound {
                 method,
                 kept: Vec::new(),
@@ -170,6 +179,12 @@ impl Transfer {
     /// The same, which waits behind classes of a lower number, and by what is known of its route.
     pub fn queued(mut self, priority: u8, route: ServiceRoute) -> Transfer {
         self.queued = Queued { turn: Turn { priority, ..Turn::default() }, route: Some(route) };
+        self
+    }
+
+    /// The same, whose client sends the request's body on a stream.
+    pub fn uploading(mut self, upload: Option<Upload>) -> Transfer {
+        self.outbound.upload = upload;
         self
     }
 
@@ -222,6 +237,7 @@ impl Transfer {
         if out.is_whole {
             return;
         }
+        out.upload.iter_mut().for_each(|upload| upload.on_bytes(bytes.len()));
         if !out.is_refused {
             if out.is_chunked && !bytes.is_empty() {
                 begin_chunk(&mut out.bytes, bytes.len());
@@ -268,13 +284,22 @@ impl Transfer {
                 out.bytes = Vec::new();
             }
         }
-        if is_sent && !out.is_whole {
-            // The client is waited for.
-            self.deadline = Nanos::MAX;
-        } else if self.deadline == Nanos::MAX && !self.is_answered() {
-            self.deadline = now + patience;
-        }
+        self.set_deadline(is_sent, now);
         Ok(())
+    }
+
+    /// What there is of the request is sent, or it is not.
+    fn set_deadline(&mut self, is_sent: bool, now: Nanos) {
+        let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
+        if is_sent && !self.outbound.is_whole {
+            // The client is waited for.
+            self.deadline = upload.map_or(Nanos::MAX, |upload| upload.wait(now));
+            return;
+        }
+        upload.into_iter().for_each(|upload| upload.end_wait(now));
+        if self.deadline == Nanos::MAX && !self.is_answered() {
+            self.deadline = now + self.patience();
+        }
     }
 
     /// Goes on until the head of the response has come.
@@ -415,8 +440,12 @@ impl Transfer {
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 
-    /// The upstream has let it wait too long.
+    /// The upstream has let it wait too long, or the client the upstream.
     pub fn timed_out(&self) -> Fault {
+        let out = &self.outbound;
+        if self.connection.is_some() && !self.is_answered() && !out.is_whole && out.at == out.bytes.len() {
+            return Fault::Client;
+        }
         Fault::TooSlow(match () {
             () if self.connection.is_none() => "no connection became free in time",
             () if self.outbound.at == 0 && !self.outbound.has_sent => "no connection in time",

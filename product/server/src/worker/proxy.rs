@@ -28,7 +28,7 @@ use crate::handler::Reply;
 use crate::logging::SizeFrom;
 use crate::net::Net;
 use crate::transmit::{Body, Pipe, Producer, Socket};
-use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upload, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -118,7 +118,10 @@ impl<N: Net> Proxy<N> {
         let priority = with.service.replies.handler().priority(class);
         let route = service_route(&group, request);
         let transfer = Transfer::new(owner, group, request.method, out, request.body).queued(priority, route);
-        let transfer = transfer.upgrading(is_upgrading);
+        let limits = with.limits;
+        let is_stream = with.conns[id.at].is_multiplexed() && request.body != BodyLength::None;
+        let upload = is_stream.then(|| Upload::new(limits.body_timeout, limits.body_rate_bytes_per_s_min));
+        let transfer = transfer.upgrading(is_upgrading).uploading(upload);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(with, id, request);
@@ -332,7 +335,9 @@ impl<N: Net> Proxy<N> {
             return;
         };
         let name = self.upstreams.name(transfer);
-        self.note_fault(with, &name, &fault);
+        if !matches!(fault, Fault::Client) {
+            self.note_fault(with, &name, &fault);
+        }
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
