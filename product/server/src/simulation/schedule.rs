@@ -22,6 +22,16 @@ impl<E> Schedule<E> {
         self.events.insert((at, self.numbered), event);
     }
 
+    /// The same, unless it happens at that instant already: one that is woken by each of many bytes would wake as often ever after.
+    pub fn add_once(&mut self, at: Nanos, event: E)
+    where
+        E: PartialEq,
+    {
+        if self.events.range((at, 0)..=(at, u64::MAX)).all(|(_, other)| *other != event) {
+            self.add(at, event);
+        }
+    }
+
     pub fn next_at(&self) -> Option<Nanos> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
@@ -47,5 +57,10 @@ mod tests {
         assert_eq!((schedule.next_at(), schedule.take(Nanos(0))), (Some(Nanos(1)), None));
         let taken: String = std::iter::from_fn(|| schedule.take(Nanos(5))).map(|(_, event)| event).collect();
         assert_eq!((&taken[..], schedule.next_at()), ("abcd", None));
+        for (at, event) in [(5, 'c'), (5, 'd'), (5, 'c'), (6, 'c')] {
+            schedule.add_once(Nanos(at), event);
+        }
+        let taken: String = std::iter::from_fn(|| schedule.take(Nanos(9))).map(|(_, event)| event).collect();
+        assert_eq!(taken, "cdc");
     }
 }

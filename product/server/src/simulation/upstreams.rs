@@ -68,8 +68,7 @@ impl World {
         let held = self.wires[at].up.inbox.len();
         match application.act(self.now, &mut self.wires[at], &self.site, &mut self.peers.seen) {
             Ok(Some(again_at)) => {
-                let again_at = again_at.max(self.now + Nanos(1));
-                self.schedule(again_at, Event::Application { number });
+                self.wake(again_at, Event::Application { number });
             }
             Ok(None) => {}
             Err(why) => {

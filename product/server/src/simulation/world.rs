@@ -28,6 +28,7 @@ const STOP_TIMEOUT: Nanos = Nanos::from_secs(30);
 /// Events that the kernel gives at once.
 const EVENTS_MAX: usize = 512;
 
+#[derive(PartialEq)]
 pub enum Event {
     Connect { client: usize },
     Down { wire: usize, bytes: Vec<u8> },
@@ -92,6 +93,11 @@ impl World {
 
     pub fn schedule(&mut self, at: Nanos, event: Event) {
         self.schedule.add(at.max(self.now), event);
+    }
+
+    /// A peer acts again, later than now.
+    pub fn wake(&mut self, at: Nanos, event: Event) {
+        self.schedule.add_once(at.max(self.now + Nanos(1)), event);
     }
 
     pub fn note(&mut self, what: u64) {
@@ -254,7 +260,7 @@ impl World {
             match acted {
                 Ok(again_at) => {
                     if let Some(again_at) = again_at {
-                        self.schedule(again_at.max(self.now + Nanos(1)), Event::Client { client: number });
+                        self.wake(again_at, Event::Client { client: number });
                     }
                 }
                 Err(why) => {
