@@ -302,7 +302,12 @@ impl Session {
 
     /// Makes the head of a response the next thing that leaves. Without a body the stream ends behind it. False: the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
-        self.engine.respond(stream, head, has_body)
+        let is_open = self.engine.respond(stream, head, has_body);
+        if is_open && !has_body && self.engine.has_whole_request(stream) == Some(false) {
+            self.engine.hooks().bodies.remove(stream);
+            self.early.push(stream);
+        }
+        is_open
     }
 
     /// Makes an interim head (1xx, RFC 9110 section 15.2) the next thing that leaves, with [`Session::control`] or the response: before

@@ -232,6 +232,20 @@ fn the_rest_of_a_request_that_was_answered_is_not_wanted() {
     assert_eq!((last.0, last.2, &last.3[..]), (RST_STREAM, 1, &[0, 0, 0, 0][..]));
 }
 
+/// A client that sends on, as some do behind a response of 304, would wait for its window without end.
+#[test]
+fn a_long_request_is_stopped_behind_a_response_without_a_body() {
+    let mut client = Client::new();
+    client.say(&frame(HEADERS, END_HEADERS, 1, &block(&GET))).unwrap();
+    assert!(client.session.respond(1, &head(Status::NOT_MODIFIED), false));
+    client.session.control(&mut client.out);
+    (0..3).for_each(|_| client.say(&frame(DATA, 0, 1, &[7; 16 << 10])).unwrap());
+    let frames = client.frames();
+    let last = frames.last().unwrap();
+    assert_eq!((last.0, last.2, &last.3[..]), (RST_STREAM, 1, &[0, 0, 0, 0][..]));
+    assert!(frames.iter().any(|frame| frame.0 == HEADERS));
+}
+
 /// curl 7.88 took a response whose stream was reset at once, in the midst of a body of one byte, for none.
 #[test]
 fn a_short_request_that_was_answered_early_may_end() {
