@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::ReadFile;
 use crate::acceptor::provider;
-use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX};
+use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX, hand_down};
 
 /// Where distributions keep the authorities that they trust, as Go's crypto/x509 looks for them.
 const SYSTEM_FILES: [&str; 5] = [
@@ -174,15 +174,7 @@ impl ClientSession {
 
     /// Hands down what is sealed, as far as it is taken.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
-        let mut bytes = 0;
-        while self.tls.wants_write() {
-            match self.tls.write_tls(into) {
-                Ok(0) => return HandedDown { bytes, error: Some(io::ErrorKind::WriteZero.into()) },
-                Ok(taken) => bytes += taken,
-                Err(error) => return HandedDown { bytes, error: Some(error) },
-            }
-        }
-        HandedDown { bytes, error: None }
+        hand_down(&mut self.tls, into)
     }
 
     /// Says that nothing follows.

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 
-use rustls::{ProtocolVersion, ServerConnection};
+use rustls::{ConnectionCommon, ProtocolVersion, ServerConnection};
 
 use crate::Acceptor;
 use crate::acceptor::HTTP_2;
@@ -41,6 +41,19 @@ pub struct Session {
 pub struct HandedDown {
     pub bytes: usize,
     pub error: Option<io::Error>,
+}
+
+/// Hands down what is sealed at either end, as far as it is taken.
+pub(crate) fn hand_down<D>(tls: &mut ConnectionCommon<D>, into: &mut dyn Write) -> HandedDown {
+    let mut bytes = 0;
+    while tls.wants_write() {
+        match tls.write_tls(into) {
+            Ok(0) => return HandedDown { bytes, error: Some(io::ErrorKind::WriteZero.into()) },
+            Ok(taken) => bytes += taken,
+            Err(error) => return HandedDown { bytes, error: Some(error) },
+        }
+    }
+    HandedDown { bytes, error: None }
 }
 
 impl Session {
@@ -168,15 +181,7 @@ impl Session {
 
     /// Hands down what is sealed, as far as it is taken.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
-        let mut bytes = 0;
-        while self.tls.wants_write() {
-            match self.tls.write_tls(into) {
-                Ok(0) => return HandedDown { bytes, error: Some(io::ErrorKind::WriteZero.into()) },
-                Ok(taken) => bytes += taken,
-                Err(error) => return HandedDown { bytes, error: Some(error) },
-            }
-        }
-        HandedDown { bytes, error: None }
+        hand_down(&mut self.tls, into)
     }
 
     /// What is sealed, to be handed down by the caller: at most so many bytes, the rest another time.
