@@ -134,6 +134,8 @@ impl Tunnel {
         match stop {
             Stop::Over => Ok(()),
             Stop::Begun if self.state != State::Open => Ok(()),
+            // The response that it was refused by was the last.
+            _ if self.state == State::Refused => Ok(()),
             _ if read_bytes < self.end => Ok(()),
             _ => Err("its tunnel has ended".into()),
         }
