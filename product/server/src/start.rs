@@ -362,6 +362,14 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
 fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     let confined = sandbox::confine(config);
     remarks.extend(confined.remarks);
+    if config.is_spooling()
+        && let Err(error) = config.limits.spool.try_out()
+    {
+        let folder = config.limits.spool.folder.display();
+        remarks.push(format!(
+            "no file can be made in `{folder}`: {error}; slow clients hold upstreams: set server.spool_folder or --spool-folder"
+        ));
+    }
     confined.are_files
 }
 

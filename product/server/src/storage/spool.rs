@@ -65,6 +65,13 @@ pub struct Written {
     pub result: io::Result<Arc<Entry>>,
 }
 
+impl SpoolConfig {
+    /// Makes a file in the folder, as it would be made for a response.
+    pub fn try_out(&self) -> io::Result<()> {
+        make(&self.folder).map(drop)
+    }
+}
+
 impl Room {
     pub fn new(bytes_max: u64) -> Arc<Room> {
         Arc::new(Room { bytes_max, taken: AtomicU64::new(0), within: None })
