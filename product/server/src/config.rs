@@ -15,6 +15,7 @@ use crate::shaping::ShapingChoice;
 use crate::sites::SiteConfig;
 use crate::storage::SpoolConfig;
 use crate::transmit::Patience;
+use crate::upload::UploadLimits;
 
 /// Most event loops.
 pub const WORKERS_MAX: usize = 256;
@@ -134,6 +135,13 @@ impl Limits {
             requests_per_s_max: self.client_requests_per_s_max,
             rate_max: self.client_rate_max,
         }
+    }
+}
+
+impl Limits {
+    /// For the bodies of requests.
+    pub(crate) fn upload(&self) -> UploadLimits {
+        UploadLimits { timeout: self.body_timeout, rate_bytes_per_s_min: self.body_rate_bytes_per_s_min }
     }
 }
 

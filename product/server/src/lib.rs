@@ -34,6 +34,7 @@ mod threads;
 pub mod transmit;
 mod turns;
 mod udp;
+mod upload;
 mod upstream;
 mod wake;
 mod worker;

@@ -1,10 +1,9 @@
-use std::num::NonZeroU64;
-
 use http::http1::{Chunked, Head, OwnedHead};
 use http::{BodyLength, Reject, Status};
 use units::Nanos;
 
 use crate::config::Limits;
+use crate::upload::Upload;
 
 const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "the request body is too large" };
 
@@ -14,11 +13,8 @@ pub(super) struct RequestBody {
     left: Left,
     /// How much more of it is put up with.
     bytes_max: u64,
-    began_at: Nanos,
-    /// Since when it is not read.
-    held_at: Nanos,
-    /// Bytes that have arrived, framing included.
-    arrived_bytes: u64,
+    /// Framing included.
+    upload: Upload,
 }
 
 /// Of a body that is passed on.
@@ -44,15 +40,12 @@ impl RequestBody {
             BodyLength::Unknown => Left::Chunked(Chunked::new()),
         };
         let head = Box::new(head.into());
-        Ok(RequestBody { head, left, bytes_max, began_at: now, held_at: now, arrived_bytes: 0 })
+        Ok(RequestBody { head, left, bytes_max, upload: Upload::new(now) })
     }
 
-    /// When it has taken too long: a pause may last `body_timeout`, and the whole that much beyond its time at the least rate.
+    /// When it has taken too long, where something of it came now, or it goes on now.
     pub fn deadline(&self, now: Nanos, limits: &Limits) -> Nanos {
-        let pause_ends_at = now + limits.body_timeout;
-        let Some(second_bytes) = NonZeroU64::new(limits.body_rate_bytes_per_s_min) else { return pause_ends_at };
-        let due_s = self.arrived_bytes / second_bytes;
-        pause_ends_at.min(self.began_at + Nanos::from_secs(due_s) + limits.body_timeout)
+        self.upload.deadline(now, limits.upload())
     }
 
     /// Takes the next bytes; says how many belong to the body and whether it has ended.
@@ -68,7 +61,7 @@ impl RequestBody {
                 (progress.consumed, progress.done)
             }
         };
-        self.arrived_bytes += consumed as u64;
+        self.upload.on_bytes(consumed);
         self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
         Ok((consumed, is_done))
     }
@@ -86,21 +79,21 @@ impl RequestBody {
                 Passed { bytes: taken.data, consumed: taken.consumed, is_last: taken.is_done }
             }
         };
-        self.arrived_bytes += passed.consumed as u64;
+        self.upload.on_bytes(passed.consumed);
         Ok(passed)
     }
 
     /// It is not read for a while, which is not its sender's time.
     pub fn hold(&mut self, now: Nanos) {
-        self.held_at = now;
+        self.upload.hold(now);
     }
 
     pub fn go_on(&mut self, now: Nanos) {
-        self.excuse(now - self.held_at);
+        self.upload.go_on(now);
     }
 
     pub fn excuse(&mut self, paused: Nanos) {
-        self.began_at = Nanos(self.began_at.0.saturating_add(paused.0));
+        self.upload.excuse(paused);
     }
 }
 
@@ -166,14 +159,5 @@ mod tests {
         let mut chunked = new(BodyLength::Unknown).unwrap();
         assert_eq!(chunked.take(b"6\r\nabcdef"), Ok((9, false)));
         assert_eq!(chunked.take(b"\r\n"), Err(TOO_LARGE));
-    }
-
-    #[test]
-    fn time_in_which_it_is_not_read_is_not_its_senders() {
-        let (limits, second) = (Limits::default(), Nanos::from_secs);
-        let mut body = new(BodyLength::Known(10), 10).unwrap();
-        body.hold(second(1));
-        body.go_on(second(101));
-        assert_eq!(body.deadline(second(101), &limits), second(100) + limits.body_timeout);
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress};
+use http::Request;
+use sched::routes::Route;
 use thiserror::Error;
 use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;
@@ -74,6 +76,12 @@ pub enum GroupError {
 const ADDRESSES_MAX: usize = 16;
 
 impl Group {
+    /// Of a request, as far as it tells; its response tells the rest.
+    pub fn route<'r>(&'r self, request: &Request<'r>) -> Route<'r> {
+        let (site, method) = (self.site.as_bytes(), request.method.token().as_bytes());
+        Route { site, method, path: request.path, ..Route::default() }
+    }
+
     /// Asks the resolver, and waits for it; without files. The room on disk is a part of this one.
     pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>, trust: &Trust) -> Result<Group, GroupError> {
         let connector = proxy.speaks_tls().then(|| trust(proxy.ca.as_deref())).transpose()?;

@@ -7,12 +7,12 @@ mod fault;
 mod group;
 mod held;
 mod named;
+mod outbound;
 mod peer;
 mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod upload;
 mod wire;
 
 use std::collections::HashMap;
@@ -33,7 +33,6 @@ use peer::{IDLE_FOR, Peer};
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
 pub use transfer::{Step, Times, Transfer};
-pub use upload::Upload;
 
 use crate::net::{Net, Source};
 use wire::{Readiness, Received, Wire};
@@ -393,7 +392,7 @@ impl<N: Net> Upstreams<N> {
     /// Every deadline is so much later.
     pub fn excuse(&mut self, paused: Nanos) {
         for (_, transfer) in &mut self.transfers {
-            transfer.deadline = Nanos(transfer.deadline.0.saturating_add(paused.0));
+            transfer.excuse(paused);
         }
     }
 }

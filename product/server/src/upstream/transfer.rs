@@ -5,21 +5,20 @@ use std::io;
 use std::sync::Arc;
 
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
-use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
 use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
+use super::outbound::{Outbound, REQUEST_BODY_BYTES_MAX};
 use super::wire::{Received, Wire};
-use super::{BodySink, Fault, Group, Upload};
+use super::{BodySink, Fault, Group};
 #[cfg(test)]
 use crate::simulation::planted;
 use crate::transmit::Stream;
+use crate::upload::{Upload, UploadLimits};
 
-/// Of a request body so much waits at most until the upstream takes it.
-pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 /// A tunnel in which nobody says anything ends after so long; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
@@ -80,27 +79,6 @@ pub struct Times {
     is_new: bool,
 }
 
-/// The request.
-#[derive(Debug)]
-struct Outbound {
-    /// The head and what came of the body; from the first byte on, as long as it may be sent again.
-    bytes: Vec<u8>,
-    /// How many of them are sent.
-    at: usize,
-    /// The method may be repeated (RFC 9110 section 9.2.2), and no body has gone.
-    is_repeatable: bool,
-    is_chunked: bool,
-    is_whole: bool,
-    /// Bytes that were sent are not kept any more.
-    has_sent: bool,
-    /// The upstream takes no more of it.
-    is_refused: bool,
-    /// When the last byte of it left.
-    sent_at: Nanos,
-    /// Where its client sends on a stream.
-    upload: Option<Upload>,
-}
-
 /// The response.
 #[derive(Debug)]
 struct Inbound {
@@ -124,24 +102,6 @@ struct Inbound {
     held_at: Option<Nanos>,
     /// It holds its upstream while its client takes the response.
     is_held: bool,
-}
-
-impl Outbound {
-    fn new(head: Vec<u8>, method: Method, body: BodyLength) -> Outbound {
-        let has_body = body != BodyLength::None;
-        let is_idempotent = is_idempotent(method);
-        Outbound {
-            bytes: head,
-            at: 0,
-            is_repeatable: is_idempotent && !has_body,
-            is_chunked: body == BodyLength::Unknown,
-            is_whole: !has_body,
-            has_sent: false,
-            is_refused: false,
-            sent_at: Nanos::ZERO,
-            upload: None,
-        }
-    }
 }
 
 impl Transfer {
@@ -182,9 +142,11 @@ impl Transfer {
         self
     }
 
-    /// The same, whose client sends the request's body on a stream.
-    pub fn uploading(mut self, upload: Option<Upload>) -> Transfer {
-        self.outbound.upload = upload;
+    /// The same, whose client sends the request's body on a stream, within these limits.
+    pub fn uploading(mut self, now: Nanos, limits: UploadLimits) -> Transfer {
+        let mut upload = Upload::new(now);
+        upload.hold(now);
+        self.outbound.upload = Some((upload, limits));
         self
     }
 
@@ -232,24 +194,7 @@ impl Transfer {
 
     /// More of the request's body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
-        let out = &mut self.outbound;
-        // Its end may be told again.
-        if out.is_whole {
-            return;
-        }
-        out.upload.iter_mut().for_each(|upload| upload.on_bytes(bytes.len()));
-        if !out.is_refused {
-            if out.is_chunked && !bytes.is_empty() {
-                begin_chunk(&mut out.bytes, bytes.len());
-            }
-            out.bytes.extend_from_slice(bytes);
-            if out.is_chunked {
-                let end = if bytes.is_empty() { &b""[..] } else { b"\r\n" };
-                out.bytes.extend_from_slice(end);
-                out.bytes.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
-            }
-        }
-        out.is_whole |= is_last;
+        self.outbound.push(bytes, is_last);
     }
 
     /// Sends what there is of the request.
@@ -275,28 +220,27 @@ impl Transfer {
                 }
             }
         }
-        let is_sent = out.at == out.bytes.len();
-        // What cannot be sent again is not kept, however long the upstream lags behind its client.
-        if !out.is_repeatable && (is_sent || out.at >= REQUEST_BODY_BYTES_MAX) {
-            out.has_sent |= out.at > 0;
-            out.bytes.drain(..std::mem::take(&mut out.at));
-            if is_sent {
-                out.bytes = Vec::new();
-            }
-        }
-        self.set_deadline(is_sent, now);
+        out.forget_sent();
+        self.set_deadline(now);
         Ok(())
     }
 
-    /// What there is of the request is sent, or it is not.
-    fn set_deadline(&mut self, is_sent: bool, now: Nanos) {
+    /// The client is waited for, or the upstream.
+    fn set_deadline(&mut self, now: Nanos) {
+        let waits_for_client = self.outbound.waits_for_client();
         let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
-        if is_sent && !self.outbound.is_whole {
-            // The client is waited for.
-            self.deadline = upload.map_or(Nanos::MAX, |upload| upload.wait(now));
+        if waits_for_client {
+            let has_grown = std::mem::take(&mut self.outbound.has_grown);
+            let Some((upload, limits)) = upload else {
+                self.deadline = Nanos::MAX;
+                return;
+            };
+            if upload.go_on(now) || has_grown {
+                self.deadline = upload.deadline(now, *limits);
+            }
             return;
         }
-        upload.into_iter().for_each(|upload| upload.end_wait(now));
+        upload.into_iter().for_each(|(upload, _)| upload.hold(now));
         if self.deadline == Nanos::MAX && !self.is_answered() {
             self.deadline = now + self.patience();
         }
@@ -435,15 +379,13 @@ impl Transfer {
 
     /// Behind a whole response the connection may be used again.
     pub fn keeps_connection(&self) -> bool {
-        let is_sent =
-            self.outbound.is_whole && !self.outbound.is_refused && self.outbound.at == self.outbound.bytes.len();
+        let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.is_sent();
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 
     /// The upstream has let it wait too long, or the client the upstream.
     pub fn timed_out(&self) -> Fault {
-        let out = &self.outbound;
-        if self.connection.is_some() && !self.is_answered() && !out.is_whole && out.at == out.bytes.len() {
+        if self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client() {
             return Fault::Client;
         }
         Fault::TooSlow(match () {
@@ -452,6 +394,12 @@ impl Transfer {
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",
         })
+    }
+
+    /// Nobody was heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
+        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.excuse(paused));
     }
 
     /// Of the response's body so much has gone on.
@@ -485,10 +433,4 @@ impl Transfer {
     pub fn memory_bytes(&self) -> usize {
         self.outbound.bytes.capacity() + self.inbound.kept.capacity()
     }
-}
-
-/// Asked twice, it does the same as once (RFC 9110 section 9.2.2); of others than these that is not said here.
-fn is_idempotent(method: Method) -> bool {
-    use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
-    matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)
 }

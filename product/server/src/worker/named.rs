@@ -3,7 +3,7 @@
 use http::http1::upstream::UpstreamHead;
 
 use super::exchange::{ExchangeId, Task};
-use super::proxy::{Proxy, ProxyContext, ProxyReply};
+use super::proxy::{Proxy, ProxyContext};
 use crate::files::{CacheAnswer, SiteNumber};
 use crate::net::Net;
 use crate::upstream::{Step, pipe_of};
@@ -39,11 +39,9 @@ impl<N: Net> Proxy<N> {
                 }
             }
         };
-        let request = request.view();
-        let to = with.service.replies.to(&with.conns[id.at], &request);
-        let reply = with.service.replies.reply_named(to, &request, found, &said);
-        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
-        self.replies.push_back(ProxyReply { owner, reply, rest: None });
+        self.push_reply(with, id, &request, None, |replies, to, request| {
+            replies.reply_named(to, request, found, &said)
+        });
         left
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::gateway::{Gateway, encode_request, upgrade_of};
 use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
-use http::{BodyLength, Length, Request, Response, Status};
+use http::{BodyLength, Length, OwnedRequest, Request, Response, Status};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
@@ -19,16 +19,17 @@ use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::line::Line;
 use super::passed_on::PassedOnLine;
+use super::replies::Replies;
 use super::sender::Sender;
 use super::service::Service;
 use super::spool;
 use super::timers::Timers;
 use crate::config::Limits;
-use crate::handler::Reply;
+use crate::handler::{Reply, To};
 use crate::logging::SizeFrom;
 use crate::net::Net;
 use crate::transmit::{Body, Pipe, Producer, Socket};
-use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upload, Upstreams, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -55,7 +56,7 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
     /// At most one for each transfer.
-    pub(super) replies: VecDeque<ProxyReply>,
+    replies: VecDeque<ProxyReply>,
 }
 
 /// The event loop's own, as far as upstreams touch it.
@@ -116,12 +117,12 @@ impl<N: Net> Proxy<N> {
         let owner = with.conns.exchange(id).owner;
         let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, request);
         let priority = with.service.replies.handler().priority(class);
-        let route = service_route(&group, request);
+        let route = ServiceRoute::of(&group.route(request));
         let transfer = Transfer::new(owner, group, request.method, out, request.body).queued(priority, route);
-        let limits = with.limits;
-        let is_stream = with.conns[id.at].is_multiplexed() && request.body != BodyLength::None;
-        let upload = is_stream.then(|| Upload::new(limits.body_timeout, limits.body_rate_bytes_per_s_min));
-        let transfer = transfer.upgrading(is_upgrading).uploading(upload);
+        let mut transfer = transfer.upgrading(is_upgrading);
+        if with.conns[id.at].is_multiplexed() && request.body != BodyLength::None {
+            transfer = transfer.uploading(with.timers.now(), with.limits.upload());
+        }
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(with, id, request);
@@ -129,7 +130,7 @@ impl<N: Net> Proxy<N> {
                 Ok(transfer)
             }
             Err((fault, name)) => {
-                self.note_fault(with, &name, &fault);
+                note_fault(with, &name, &fault);
                 Err(Box::new(with.service.replies.handler().unanswered(to, request, fault.status())))
             }
         }
@@ -271,12 +272,28 @@ impl<N: Net> Proxy<N> {
         let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
         };
+        self.push_reply(with, id, &request, Some(step), |replies, to, request| {
+            replies.handler().passed_on(to, request, response)
+        });
+        Step::Wait
+    }
+
+    /// Leaves a reply for the loop to send.
+    pub(super) fn push_reply(
+        &mut self,
+        with: &mut ProxyContext<N>,
+        id: ExchangeId,
+        request: &OwnedRequest,
+        rest: Option<Step>,
+        reply: impl FnOnce(&mut Replies, To, &Request) -> Reply,
+    ) {
         let request = request.view();
         let to = with.service.replies.to(&with.conns[id.at], &request);
-        let reply = with.service.replies.handler().passed_on(to, &request, response);
-        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
-        self.replies.push_back(ProxyReply { owner, reply, rest: Some(step) });
-        Step::Wait
+        let reply = reply(&mut with.service.replies, to, &request);
+        let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
+        let exchange = with.conns.exchange(id);
+        exchange.class = class;
+        self.replies.push_back(ProxyReply { owner: exchange.owner, reply, rest });
     }
 
     /// A reply that the loop was given is sent, or a job.
@@ -307,14 +324,8 @@ impl<N: Net> Proxy<N> {
         let request = request.view();
         let Some(group) = self.upstreams.get(transfer).map(|transfer| Arc::clone(&transfer.group)) else { return };
         let value = |name| head.values(name).next().unwrap_or_default();
-        let route = Route {
-            site: group.site.as_bytes(),
-            method: request.method.token().as_bytes(),
-            path: request.path,
-            status: head.status.0,
-            content_type: value("content-type"),
-            coding: value("content-encoding"),
-        };
+        let (content_type, coding) = (value("content-type"), value("content-encoding"));
+        let route = Route { status: head.status.0, content_type, coding, ..group.route(&request) };
         self.upstreams.on_route(transfer, &route);
     }
 
@@ -336,7 +347,7 @@ impl<N: Net> Proxy<N> {
         };
         let name = self.upstreams.name(transfer);
         if !matches!(fault, Fault::Client) {
-            self.note_fault(with, &name, &fault);
+            note_fault(with, &name, &fault);
         }
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
@@ -345,11 +356,9 @@ impl<N: Net> Proxy<N> {
         }
         let Some(id) = with.conns.exchange_id(owner) else { return };
         let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else { return };
-        let request = request.view();
-        let to = with.service.replies.to(&with.conns[id.at], &request);
-        let reply = with.service.replies.handler().unanswered(to, &request, fault.status());
-        with.conns.exchange(id).class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
-        self.replies.push_back(ProxyReply { owner, reply, rest: None });
+        self.push_reply(with, id, &request, None, |replies, to, request| {
+            replies.handler().unanswered(to, request, fault.status())
+        });
     }
 
     /// For the line of the access log; what was noted already stays.
@@ -367,10 +376,6 @@ impl<N: Net> Proxy<N> {
             let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), times));
             line.passed_on = Some(Box::new(noted));
         }
-    }
-
-    fn note_fault(&mut self, with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
-        with.service.journal.fail(with.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
     }
 
     /// What brings the response of an exchange that is still there.
@@ -455,6 +460,10 @@ fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option
     }
 }
 
+fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
+    with.service.journal.fail(with.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
+}
+
 /// What the log will say of an exchange.
 fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
     let id = conns.exchange_id(owner)?;
@@ -470,12 +479,6 @@ fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
     }
 }
 
-/// By which the time of a request is known before its response has come.
-fn service_route(group: &Group, request: &Request) -> ServiceRoute {
-    let method = request.method.token().as_bytes();
-    ServiceRoute::of(&Route { site: group.site.as_bytes(), method, path: request.path, ..Route::default() })
-}
-
 /// The response of an exchange, where it is being sent.
 fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
     let id = conns.exchange_id(owner)?;
@@ -487,14 +490,8 @@ fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
 
 /// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told.
 fn responding(head: UpstreamHead, pipe: Option<Pipe>, is_whole: bool) -> Response<Body> {
-    // That of one that names a file is left to us.
-    let names_file = head.x_accel().is_some();
-    let length = pipe.as_ref().and_then(|pipe| match head.framing {
-        Framing::Chunked | Framing::Close if is_whole => Some(Length::Known(pipe.left_bytes())),
-        Framing::Length(bytes) if names_file => Some(Length::Known(bytes)),
-        Framing::Chunked | Framing::Close if names_file => Some(Length::Unknown),
-        _ => None,
-    });
+    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close);
+    let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
     let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
     if let Some(length) = length { response.of_length(length) } else { response }
 }

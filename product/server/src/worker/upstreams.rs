@@ -39,6 +39,7 @@ impl<N: Net> Worker<N> {
         while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
             // Its client may have left while others were sent.
             if let Some(id) = self.conns.exchange_id(owner) {
+                assert!(self.buffers.out.is_empty(), "what was gathered for one connection is not another's");
                 self.send(id, reply);
                 self.flush(id.at);
                 self.go_on(id.at);

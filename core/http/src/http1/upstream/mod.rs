@@ -89,9 +89,4 @@ impl UpstreamHead {
     pub fn content_length(&self) -> Option<u64> {
         self.content_length
     }
-
-    /// The file to send in the place of the body: X-Accel-Redirect or X-Sendfile.
-    pub fn x_accel(&self) -> Option<&[u8]> {
-        self.values("x-accel-redirect").chain(self.values("x-sendfile")).next()
-    }
 }

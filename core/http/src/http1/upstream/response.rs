@@ -8,8 +8,7 @@ impl UpstreamHead {
     /// The same for a client, with this body: without the fields of the upstream's connection and those that are meant for us (X-Accel-*,
     /// X-Sendfile), with our Via. Server and Date stay the upstream's. A 101 keeps its Upgrade.
     ///
-    /// Its length is that of the framing; of HEAD, 304 it is what was said. [`Response::of_length`] replaces a length that was unknown. A
-    /// response that names a file ([`UpstreamHead::x_accel`]) has none yet.
+    /// Its length is that of the framing; of HEAD, 304 it is what was said. [`Response::of_length`] replaces a length that was unknown.
     pub fn into_response<B>(self, body: B) -> Response<B> {
         let mut response = Response::new(self.status, body);
         response.is_forwarded = true;
@@ -17,11 +16,9 @@ impl UpstreamHead {
         for (name, value) in self.fields().filter(|(name, _)| hop.is_passed(name) && !is_ours(name)) {
             response.own.push_clean(name, value);
         }
-        let names_file = self.x_accel().is_some();
         response = response.with("Via", if self.minor_version == 0 { b"1.0 weir" } else { b"1.1 weir" });
         match (self.framing, self.content_length) {
             (Framing::Upgraded, _) => self.with_upgrade(response),
-            _ if names_file => response,
             (Framing::Chunked | Framing::Close, _) => response.of_length(Length::Unknown),
             // RFC 9110 section 8.6: neither 1xx nor 204 has one.
             (_, Some(bytes)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(bytes),
