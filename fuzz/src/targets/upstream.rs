@@ -18,7 +18,6 @@ pub const TARGET: Target = Target {
         "close",
         "ended early",
         "fault",
-        "file",
         "interim",
         "kept alive",
         "known length",
@@ -57,7 +56,6 @@ fn exchange(bytes: &[u8], method: Method, limits: &ResponseLimits, reached: &mut
         let Some((head, consumed)) = head(rest, method, limits, reached) else { return };
         rest = &rest[consumed..];
         let (is_interim, framing) = (head.is_interim(), head.framing);
-        reached.mark_if(head.x_accel().is_some(), "file");
         reached.mark_if(head.is_kept_alive, "kept alive");
         passed_on(head);
         if !is_interim {
@@ -93,9 +91,9 @@ fn head(bytes: &[u8], method: Method, limits: &ResponseLimits, reached: &mut Rea
     }
 }
 
-/// A client reads the response that the upstream sent, unless a file takes the place of its body.
+/// A client reads the response that the upstream sent.
 fn passed_on(head: UpstreamHead) {
-    if head.fields().count() > FIELDS_MAX || head.x_accel().is_some() {
+    if head.fields().count() > FIELDS_MAX {
         return;
     }
     let (status, framing, is_whole) = (head.status, head.framing, head.content_length().is_some());
