@@ -53,7 +53,7 @@ impl Exchange {
         self.is_answering = false;
         self.request.clear();
         self.sent_bytes = 0;
-        plan.write_request(ask.size_bytes, ask.group, self.is_last, &mut self.request);
+        plan.write_request(ask, self.is_last, &mut self.request);
         self.job = Some(job);
     }
 

@@ -22,6 +22,7 @@
 //!     host: "localhost:8080".into(),
 //!     prefix: "/files/".into(),
 //!     sites: vec![],
+//!     routes: None,
 //!     per_connection: 1,
 //!     grace: Nanos::from_secs(10),
 //!     patience: None,

@@ -2,7 +2,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http_fields::{HeaderName, Request, Uri};
 use units::Nanos;
-use workload::{Ask, Part, STREAMS_MAX};
+use workload::{Ask, Part, Routes, STREAMS_MAX};
 
 use crate::tls::Tls;
 
@@ -16,6 +16,8 @@ pub struct Plan {
     pub prefix: String,
     /// Where a request of each group asks instead, by its number: customers of one server. Empty: all ask at the host and prefix above.
     pub sites: Vec<Site>,
+    /// Between prefix and SIZE stands the folder of the request's route, if there are any.
+    pub routes: Option<Routes>,
     /// Requests on each connection, one after the other; 1 opens a connection for every request. A request that finds no
     /// connection without one under way opens another, as the generator of 003 did (section 2.4): it waits for nobody.
     pub per_connection: u64,
@@ -134,7 +136,7 @@ impl Plan {
                 return Err(PlanError::Prefix(prefix.clone()));
             }
             if self.protocol != Protocol::Http1 {
-                self.uri(host, prefix, 0).map_err(|_| PlanError::Uri(format!("{host}{prefix}")))?;
+                self.uri(host, format!("{prefix}0.bin")).map_err(|_| PlanError::Uri(format!("{host}{prefix}")))?;
             }
         }
         if self.patience.is_some_and(|patience| patience.abort_after == Nanos::ZERO) {
@@ -174,35 +176,37 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the bytes of the request for so many bytes, by one of this group where it names one. The last one on a connection asks for it to be closed, so that
-    /// the server is the one to close it, as with the HTTP/1.0 clients of the papers.
-    pub(crate) fn write_request(&self, size_bytes: u64, group: Option<u32>, is_last: bool, out: &mut Vec<u8>) {
+    /// Appends the bytes of the request. The last one on a connection asks for it to be closed, so that the server is the one to close it, as with the HTTP/1.0 clients of the papers.
+    pub(crate) fn write_request(&self, ask: Ask, is_last: bool, out: &mut Vec<u8>) {
         use std::io::Write;
-        let (host, prefix) = self.site(group);
+        let (host, path) = self.target_of(ask);
         let connection = if is_last { "close" } else { "keep-alive" };
-        write!(out, "GET {prefix}{size_bytes}.bin HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
+        write!(out, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n")
             .expect("memory takes all");
     }
 
-    /// Whom and what HTTP/3 asks for.
+    /// The host and the path that are asked.
     pub(crate) fn target_of(&self, ask: Ask) -> (&str, String) {
         let (host, prefix) = self.site(ask.group);
-        (host, format!("{prefix}{}.bin", ask.size_bytes))
+        let route = self.routes.map(|routes| routes.of(&ask));
+        let folder = route.as_ref().map_or("", |route| std::str::from_utf8(route).expect("letters"));
+        let slash = if route.is_some() { "/" } else { "" };
+        (host, format!("{prefix}{folder}{slash}{}.bin", ask.size_bytes))
     }
 
     /// The same request as HTTP/2 has it.
     pub(crate) fn request(&self, ask: Ask) -> Request<()> {
-        let (host, prefix) = self.site(ask.group);
+        let (host, path) = self.target_of(ask);
         let mut request = Request::new(());
-        *request.uri_mut() = self.uri(host, prefix, ask.size_bytes).expect("host and prefix were checked");
+        *request.uri_mut() = self.uri(host, path).expect("host and prefix were checked");
         let priority = ask.part.and_then(priority).map(|text| text.parse().expect("printable"));
         request.headers_mut().extend(priority.map(|value| (HeaderName::from_static("priority"), value)));
         request
     }
 
-    fn uri(&self, host: &str, prefix: &str, size_bytes: u64) -> Result<Uri, http_fields::Error> {
+    fn uri(&self, host: &str, path: String) -> Result<Uri, http_fields::Error> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        Uri::builder().scheme(scheme).authority(host).path_and_query(format!("{prefix}{size_bytes}.bin")).build()
+        Uri::builder().scheme(scheme).authority(host).path_and_query(path).build()
     }
 
     /// The host and prefix at which a group asks.
@@ -238,6 +242,7 @@ pub(crate) mod tests {
             host: "h:9".into(),
             prefix: "/".into(),
             sites: vec![],
+            routes: None,
             per_connection,
             grace: Nanos::from_secs(1),
             patience: None,
@@ -292,12 +297,24 @@ pub(crate) mod tests {
         assert!(said(&[one, group("two", &["::1"], 0.5)]).contains("`two`: ::1 is not of the kind"));
     }
 
+    fn ask(size_bytes: u64, group: Option<u32>) -> Ask {
+        Ask { at: Nanos(0), size_bytes, user: None, group, client: None, part: None }
+    }
+
+    #[test]
+    fn a_route_is_a_folder() {
+        let mut plan = plan(1);
+        plan.routes = Some("1".parse().unwrap());
+        assert_eq!(plan.target_of(ask(7, None)), ("h:9", "/aa/7.bin".to_owned()));
+        assert_eq!(plan.request(ask(7, None)).uri().path(), "/aa/7.bin");
+    }
+
     #[test]
     fn the_last_request_of_a_connection_asks_to_close_it() {
         let (mut plan, mut out) = (plan(2), vec![]);
         plan.prefix = "/files/".into();
-        plan.write_request(7, None, false, &mut out);
-        plan.write_request(8, Some(0), true, &mut out);
+        plan.write_request(ask(7, None), false, &mut out);
+        plan.write_request(ask(8, Some(0)), true, &mut out);
         let expected = "GET /files/7.bin HTTP/1.1\r\nHost: h:9\r\nConnection: keep-alive\r\n\r\n\
                         GET /files/8.bin HTTP/1.1\r\nHost: h:9\r\nConnection: close\r\n\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -324,7 +341,7 @@ pub(crate) mod tests {
             Site { host: "b.example".into(), prefix: "/".into() },
         ];
         let mut out = vec![];
-        (0..3).for_each(|group| plan.write_request(5, Some(group), true, &mut out));
+        (0..3).for_each(|group| plan.write_request(ask(5, Some(group)), true, &mut out));
         let text = String::from_utf8(out).unwrap();
         let asked: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with("Conn")).collect();
         let expected = [

@@ -30,6 +30,7 @@ fn plan(target: SocketAddr, streams: u32) -> Plan {
         host: "localhost".into(),
         prefix: "/".into(),
         sites: vec![],
+        routes: None,
         per_connection: u64::MAX,
         grace: PATIENT,
         patience: None,

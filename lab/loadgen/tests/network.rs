@@ -82,6 +82,7 @@ impl Network {
             host: address.into(),
             prefix: format!("/{}/", "a".repeat(REQUEST_BYTES)),
             sites: vec![],
+            routes: None,
             per_connection: 1,
             grace,
             patience: None,

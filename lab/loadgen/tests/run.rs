@@ -18,6 +18,7 @@ fn plan(target: SocketAddr) -> Plan {
         host: target.to_string(),
         prefix: "/".into(),
         sites: vec![],
+        routes: None,
         per_connection: 1,
         grace: Nanos::from_millis(100),
         patience: None,

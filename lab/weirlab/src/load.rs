@@ -308,6 +308,7 @@ fn plan(wanted: &Wanted, target: SocketAddr, args: &Args) -> Plan {
         host: wanted.url.authority.clone(),
         prefix: wanted.url.prefix.clone(),
         sites: args.load.class.iter().map(|customer| site(customer, &wanted.url)).collect(),
+        routes: args.load.routes,
         per_connection: if args.load.session.is_some() || args.load.pages {
             u64::MAX
         } else {

@@ -48,8 +48,9 @@ pub struct Args {
     /// Requests answered at once, each until the last byte of its response is written; others wait
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX as u16, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX as i64))]
     workers: u16,
-    /// Time that a request takes before it is answered, for example 200ms, 200ms@10 (for 10 of a thousand) or
-    /// /slow/=200ms (for those paths); repeatable [default: none]
+    /// Time that a request takes before it is answered, for example 200ms, 200ms@10 (for 10 of a thousand),
+    /// /slow/=200ms (for those paths) or 20ms~1~0.5 (log-normal: medians of routes with sigma 1, times within
+    /// one with sigma 0.5); repeatable [default: none]
     #[arg(long = "work", value_name = "WORK", verbatim_doc_comment)]
     works: Vec<Work>,
 }
@@ -122,13 +123,14 @@ fn serve(stream: &TcpStream, application: &Application) -> io::Result<()> {
     }
 }
 
-/// The file of a path, and its size: nothing outside of the folder.
+/// The file of a path, and its size: nothing outside of the folder. Where there is none, the first folder tells the route alone.
 fn open(folder: &Path, path: &str) -> Option<(File, u64)> {
     let below = Path::new(path.strip_prefix('/')?);
     if !below.components().all(|part| matches!(part, Component::Normal(_))) {
         return None;
     }
-    let file = File::open(folder.join(below)).ok()?;
+    let behind = || below.strip_prefix(below.components().next()?).ok();
+    let file = File::open(folder.join(below)).or_else(|error| File::open(folder.join(behind().ok_or(error)?))).ok()?;
     let about = file.metadata().ok().filter(|about| about.is_file())?;
     Some((file, about.len()))
 }

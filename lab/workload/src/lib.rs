@@ -32,6 +32,7 @@ mod pair;
 mod population;
 mod profile;
 mod read;
+mod routes;
 mod schedule;
 mod source;
 mod spread;
@@ -54,6 +55,7 @@ pub use pair::{PairError, pair};
 pub use population::{EndlessSizes, Population, SessionModel, USERS_MAX, endless};
 pub use profile::{LoadProfile, PHASES_MAX, Phase, ProfileError};
 pub use read::{BAD_LINES_KEPT, BadLine, BadLines, ReadError, ReadOptions, read};
+pub use routes::{ROUTES_MAX, Routes, RoutesError};
 pub use schedule::{
     HEAD_BYTES_NOMINAL, Job, Scaling, Schedule, ScheduleError, schedule, schedule_plain, shuffled, wire_bytes,
 };

@@ -8,7 +8,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::Rate;
 use workload::surge::ServerModel;
-use workload::{LoadProfile, USERS_MAX, WebStone};
+use workload::{LoadProfile, Routes, USERS_MAX, WebStone};
 
 use crate::limits::within;
 
@@ -179,6 +179,15 @@ pub(crate) fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 pub(crate) fn webstone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<WebStone>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+pub(crate) fn routes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Routes>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// As [`routes`] reads it.
+pub(crate) fn maybe_routes<S: Serializer>(of: &Option<Routes>, serializer: S) -> Result<S::Ok, S::Error> {
+    of.map(|routes| routes.to_string()).serialize(serializer)
 }
 
 /// As [`webstone`] reads it.

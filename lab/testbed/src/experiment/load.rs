@@ -9,10 +9,11 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use serde::{Deserialize, Serialize};
 
-use workload::WebStone;
+use workload::{Routes, WebStone};
 
 use super::keys::{
-    count, maybe_as_text, maybe_duration, maybe_name, maybe_whole, profile, rho, seconds, users, webstone,
+    count, maybe_as_text, maybe_duration, maybe_name, maybe_routes, maybe_whole, profile, rho, routes, seconds, users,
+    webstone,
 };
 use super::{Customer, CustomerAt, Session, Surge, check_customers};
 
@@ -93,6 +94,16 @@ pub struct Load {
     #[arg(long, conflicts_with_all = ["surge", "users", "webstone", "pages"])]
     #[serde(default, skip_serializing_if = "is_not")]
     pub shuffle: bool,
+    /// Ask below folders that stand for so many routes of an application, sizes within each about log-normal with this sigma;
+    /// without it they are any
+    #[arg(long, value_name = "N[~SIGMA]", conflicts_with_all = ["webstone", "pages"], value_parser = Named(Routes::from_str))]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "routes",
+        serialize_with = "maybe_routes"
+    )]
+    pub routes: Option<Routes>,
     /// Chooses Poisson times, and times within the whole seconds of a log
     #[arg(long, default_value_t = 1)]
     #[serde(default = "one")]
@@ -142,6 +153,9 @@ impl Load {
         let draws = self.surge.is_some() || self.users.is_some() || self.webstone.is_some() || self.pages;
         if self.shuffle && draws {
             return Err("shuffle is of a trace: surge, users, webstone and pages draw their requests anyhow".into());
+        }
+        if self.routes.is_some() && (self.webstone.is_some() || self.pages) {
+            return Err("webstone and pages have routes of their own: leave routes out".into());
         }
         if self.session.is_some() && self.per_connection != 1 {
             return Err("a session says itself how many requests a connection has: leave per_connection out".into());

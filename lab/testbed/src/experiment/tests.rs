@@ -163,8 +163,8 @@ fn a_load_is_the_same_in_a_file_and_as_flags_and_as_it_is_handed_on() {
     for (file, flags) in [
         ("rho = 0.8", ""),
         (
-            "rho = 0.9016994374947451\nrepeat = true\nshuffle = true\nper_connection = 3",
-            "--rho 0.9016994374947451 --repeat --shuffle --per-connection 3",
+            "rho = 0.9016994374947451\nrepeat = true\nshuffle = true\nper_connection = 3\nroutes = \"100~0.5\"",
+            "--rho 0.9016994374947451 --repeat --shuffle --per-connection 3 --routes 100~0.5",
         ),
         ("profile = \"W1\"\nsurge = \"000\"", "--profile W1 --surge=000"),
         ("users = 300\nsurge = \"1998\"", "--users 300 --surge=1998"),
@@ -186,6 +186,7 @@ fn a_wrong_flag_of_a_load_is_named_with_what_would_be_right() {
         ("--session 5", "--session: `5` is no session: write requests and think time, such as 5,2s"),
         ("--session x,2s", "--session: `x` is no number of requests: write requests and think time, such as 5,2s"),
         ("--session 5,2", "--session: `2` is not a duration: write "),
+        ("--routes 0", "--routes: `0` is no number of routes: write 1 to 676"),
         ("--abort 7", "--abort: `7` is not a duration: write "),
     ] {
         let words = ["load", "--rho=1"].into_iter().chain(words.split(' '));

@@ -109,6 +109,7 @@ fn environment(args: &Args, wanted: &Wanted, outcome: &loadgen::Outcome) -> BTre
     ]);
     let connections = args.client_connections.map(|most| most.to_string());
     environment.extend(connections.map(|most| ("client_connections".into(), most)));
+    environment.extend(load.routes.map(|routes| ("routes".into(), routes.to_string())));
     environment.extend(args.speech().map(|speech| ("protocol".into(), speech)));
     let asked = [("rate_per_s", args.rate.map(|rate| rate.to_string())), ("profile", load.profile.clone())];
     environment.extend(asked.into_iter().filter_map(|(name, value)| Some((name.into(), value?))));

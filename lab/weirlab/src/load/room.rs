@@ -104,6 +104,7 @@ mod tests {
             host: "h".into(),
             prefix: "/".into(),
             sites: vec![],
+            routes: None,
             per_connection: 1,
             grace: Nanos::ZERO,
             patience,
