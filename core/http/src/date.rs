@@ -33,6 +33,15 @@ impl HttpDate {
     pub fn as_bytes(&self) -> &[u8; 29] {
         &self.text
     }
+
+    /// As RFC 3339 writes it: `1994-11-06T08:49:37Z`.
+    pub fn iso(&self) -> String {
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let text = String::from_utf8_lossy(&self.text);
+        let (day, month, year, clock) = (&text[5..7], &text[8..11], &text[12..16], &text[17..25]);
+        let month = MONTHS.find(month).map_or(0, |place| place / 3 + 1);
+        format!("{year}-{month:02}-{day}T{clock}Z")
+    }
 }
 
 /// Whole seconds since 1970, the precision of an HTTP date, held within the years it can write.

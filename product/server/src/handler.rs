@@ -132,7 +132,7 @@ impl Handler {
             return Err(Later::Upstream(group));
         }
         match request.method {
-            Method::Get | Method::Head => match self.cache.lookup(number, request.path, now) {
+            Method::Get | Method::Head => match self.look(number, request, now) {
                 CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
                 CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
             },
@@ -141,6 +141,15 @@ impl Handler {
                 let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
                 Ok(self.with_headers(to, request, refused.into()))
             }
+        }
+    }
+
+    /// A later page of a listing is told by the query; no other query tells files apart.
+    fn look(&mut self, site: SiteNumber, request: &Request, now: Nanos) -> CacheAnswer {
+        let page = request.query.filter(|_| request.path.ends_with(b"/")).and_then(listing_page);
+        match page {
+            Some(page) => self.cache.lookup(site, &[request.path, b"?", page.to_string().as_bytes()].concat(), now),
+            None => self.cache.lookup(site, request.path, now),
         }
     }
 
@@ -352,6 +361,12 @@ fn text(status: Status, why: &str) -> Response<Body> {
     let body = format!("{} {}\n{why}\n", status.0, status.reason()).into_bytes();
     let length = body.len() as u64;
     Response::new(status, body.into()).with("Content-Type", TEXT).with_length(length)
+}
+
+/// The number of a listing's page that is not the first.
+fn listing_page(query: &[u8]) -> Option<u32> {
+    let number = std::str::from_utf8(query.strip_prefix(b"page=")?).ok()?.parse().ok()?;
+    (2..=crate::files::LISTING_PAGES_MAX).contains(&number).then_some(number)
 }
 
 /// A page that other responses share.

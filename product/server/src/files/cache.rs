@@ -25,6 +25,7 @@ use units::Nanos;
 
 use super::absent::{Absent, Folder};
 use super::entry::{Closer, State};
+use super::key;
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};
@@ -148,7 +149,8 @@ impl Cache {
         self.watch.release_unused();
     }
 
-    /// What to send for this request path of a site (without its query). Never waits. `now` only has to grow.
+    /// What to send for this request path of a site (without its query, or with `?` and the number of a listing's page). Never waits. `now`
+    /// only has to grow.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         let mut wanted = std::mem::take(&mut self.wanted);
         Key::write(site, raw_path, &mut wanted);
@@ -165,7 +167,8 @@ impl Cache {
     fn look(&mut self, wanted: &[u8], raw_path: &[u8], site: SiteNumber, now: Nanos) -> CacheAnswer {
         let mut path = std::mem::take(&mut self.decoded);
         path.clear();
-        let found = match http::decode_path(raw_path, &mut path) {
+        let (without_page, _) = key::page(raw_path);
+        let found = match http::decode_path(without_page, &mut path) {
             Ok(()) => match self.root(site) {
                 Some(Some(root)) if root.admits(&path) => match self.is_absent(site, &path, now) {
                     true => CacheAnswer::Ready(Err(Missing::NotFound)),
@@ -255,10 +258,11 @@ impl Cache {
     fn find(&mut self, key: &Key, path: &str, now: Nanos) -> CacheAnswer {
         let Some(loader) = self.loader(key.site()) else { return CacheAnswer::Ready(Err(Missing::Exhausted)) };
         let known = self.known(key, path, now);
-        let mut outcome = loader.find(path, &known, Wait::Never);
+        let (_, page) = key::page(key.raw_path());
+        let mut outcome = loader.find(path, page, &known, Wait::Never);
         if outcome.is_short() && self.close_files() {
             self.give_back(outcome.added);
-            outcome = loader.find(path, &known, Wait::Never);
+            outcome = loader.find(path, page, &known, Wait::Never);
         }
         if !matches!(outcome.loaded, Err(Stop::WouldWait)) {
             return CacheAnswer::Ready(self.keep(key, &known, outcome, true, now));
@@ -486,5 +490,6 @@ impl Cache {
 
 /// What a folder of a site is known by among the listings.
 fn folder_of(key: &Key, folder: &str) -> String {
-    format!("{}/{folder}", key.site())
+    let (_, page) = key::page(key.raw_path());
+    format!("{}/{page}/{folder}", key.site())
 }

@@ -1,4 +1,4 @@
-//! A folder as a web page.
+//! A folder as web pages, a thousand names on each, all in order.
 //!
 //! A name is whatever somebody managed to create, so it is escaped as text and percent-encoded as a link, every byte but
 //! letters, digits and `-._~`. Names that no request could ask for (not UTF-8, hidden, symlinks that leave) are left out.
@@ -6,17 +6,66 @@
 use std::fmt::Write as _;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use rustix::fs::Dir;
+use rustix::fs::{Dir, FileType};
 
 use super::{Root, Stop, Wait};
 
 /// Names on one page. Each costs a look at the file, 3 to 10 µs where it is in memory: 10 ms at most.
 pub const NAMES_MAX: usize = 1000;
-/// Names looked at for one page, including those left out.
-const NAMES_READ_MAX: usize = 2 * NAMES_MAX;
+/// Names of a folder that are put in order, and their bytes: of more, those that the folder gives first.
+const NAMES_READ_MAX: usize = 200_000;
+const NAME_BYTES_MAX: usize = 8 << 20;
+
+/// Pages of one folder.
+pub const PAGES_MAX: u32 = (NAMES_READ_MAX / NAMES_MAX) as u32;
 
 /// What must be encoded inside one segment of a path (RFC 3986 section 2.3 lists what need not be).
 pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Light and dark, narrow and wide. The script sorts the rows of a page; without it they are in order of their names.
+const STYLE: &str = "\
+<style>\
+:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+h1{font-size:1.25rem;overflow-wrap:anywhere}\
+table{border-collapse:collapse;width:100%}\
+th,td{padding:.3rem .5rem;text-align:left;border-bottom:1px solid #8884}\
+td:first-child{overflow-wrap:anywhere}\
+td+td,th+th{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\
+tbody tr:hover{background:#8882}\
+a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
+th button{font:inherit;font-weight:600;color:inherit;background:none;border:0;padding:0;cursor:pointer}\
+[aria-sort=ascending] button::after{content:' \\2191'}[aria-sort=descending] button::after{content:' \\2193'}\
+nav,.note{margin:1rem 0;color:#888}\
+@media(max-width:36rem){td:last-child,th:last-child{display:none}}\
+</style>";
+const SCRIPT: &str = "\
+<script>\
+const b=document.querySelector('tbody');\
+document.querySelectorAll('th').forEach((h,i)=>{\
+const t=document.createElement('button');t.textContent=h.textContent;h.replaceChildren(t);\
+t.onclick=()=>{\
+const d=h.ariaSort==='ascending'?-1:1;\
+document.querySelectorAll('th').forEach(o=>o.removeAttribute('aria-sort'));\
+h.ariaSort=d>0?'ascending':'descending';\
+const k=r=>i===1?+r.cells[1].dataset.b:r.cells[i].textContent;\
+[...b.rows].sort((x,y)=>{const p=k(x),q=k(y);return d*(p<q?-1:p>q?1:0)}).forEach(r=>b.append(r))}})\
+</script>";
+
+/// What a folder has, before anything but the kind of each is looked at.
+struct Names {
+    /// In order: folders first, then by name, whatever the case.
+    listed: Vec<Name>,
+    /// The folder has more names than are read.
+    is_cut: bool,
+    /// Names that are not UTF-8.
+    unread: usize,
+}
+
+struct Name {
+    is_folder: bool,
+    name: String,
+}
 
 struct Row {
     is_file: bool,
@@ -25,52 +74,87 @@ struct Row {
     modified: String,
 }
 
-/// The page for the folder at `path` (relative, no slash at the ends). Waits for its disk.
-pub(super) fn page(root: &Root, path: &str) -> Result<Vec<u8>, Stop> {
-    let (mut rows, cut) = rows(root, path)?;
-    rows.sort_by(|a, b| (a.is_file, &a.name).cmp(&(b.is_file, &b.name)));
-    let mut page = String::with_capacity(512 + 160 * rows.len());
+/// The page of this number, from 1, of the folder at `path` (relative, no slash at the ends). Waits for its disk. Beyond the last page there is
+/// nothing.
+pub(super) fn page(root: &Root, path: &str, number: u32) -> Result<Vec<u8>, Stop> {
+    let names = names(root, path)?;
+    let count = u32::try_from(names.listed.len().div_ceil(NAMES_MAX)).unwrap_or(u32::MAX).max(1);
+    if !(1..=count).contains(&number) {
+        return Err(Stop::Missing(super::Missing::NotFound));
+    }
+    let shown = names.listed.iter().skip(NAMES_MAX * (number as usize - 1)).take(NAMES_MAX);
+    let rows: Vec<Row> = shown.filter_map(|name| row(root, path, &name.name)).collect();
+    let mut page = String::with_capacity(4096 + 180 * rows.len());
+    head(&mut page, path);
+    if !path.is_empty() {
+        page.push_str("<nav><a href=\"../\">../</a></nav>\n");
+    }
+    page.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified (UTC)</th></tr></thead>\n<tbody>\n");
+    for row in &rows {
+        row.write(&mut page);
+    }
+    page.push_str("</tbody></table>\n");
+    let total = if count == 1 { rows.len() } else { names.listed.len() };
+    foot(&mut page, &names, total, (number, count));
+    Ok(page.into_bytes())
+}
+
+fn head(page: &mut String, path: &str) {
     let title = Escaped(path);
     let _ = write!(
         page,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>/{title}</title></head>\n\
-         <body><h1>/{title}</h1>\n<table>\n<tr><th>Name</th><th>Bytes</th><th>Modified</th></tr>\n"
+         <meta name=\"viewport\" content=\"width=device-width\"><title>/{title}</title>{STYLE}</head>\n\
+         <body><h1>/{title}</h1>\n"
     );
-    if !path.is_empty() {
-        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
-    }
-    for row in &rows {
-        row.write(&mut page);
-    }
-    page.push_str("</table>\n");
-    if cut {
-        let _ = writeln!(page, "<p>Only {} names of this folder are shown; it has more.</p>", rows.len());
-    }
-    page.push_str("</body></html>\n");
-    Ok(page.into_bytes())
 }
 
-/// In the folder's own order, and whether there are more.
-fn rows(root: &Root, path: &str) -> Result<(Vec<Row>, bool), Stop> {
-    let mut rows = Vec::new();
-    for (read, item) in Dir::new(root.read(path, Wait::Allowed)?)?.enumerate() {
-        if rows.len() == NAMES_MAX || read == NAMES_READ_MAX {
-            return Ok((rows, true));
-        }
-        if let Ok(name) = item?.file_name().to_str()
-            && root.admits_segment(name)
-            && can_be_asked_for(name)
-        {
-            rows.extend(row(root, path, name));
+/// How many there are, the way to the other pages, and what is left out.
+fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u32)) {
+    let _ = write!(page, "<nav>{total} name{}", if total == 1 { "" } else { "s" });
+    if count > 1 {
+        let _ = write!(page, "; page {number} of {count}");
+        let others = [("first", 1), ("previous", number - 1), ("next", number + 1), ("last", count)];
+        for (word, other) in others.into_iter().filter(|(_, other)| (1..=count).contains(other) && *other != number) {
+            let _ = write!(page, " · <a href=\"?page={other}\">{word}</a>");
         }
     }
-    Ok((rows, false))
+    page.push_str("</nav>\n");
+    if names.is_cut {
+        let _ = writeln!(page, "<p class=\"note\">The folder has more than these {total} names.</p>");
+    }
+    if names.unread > 0 {
+        let _ = writeln!(page, "<p class=\"note\">{} more cannot be shown: not UTF-8.</p>", names.unread);
+    }
+    page.push_str(SCRIPT);
+    page.push_str("</body></html>\n");
+}
+
+fn names(root: &Root, path: &str) -> Result<Names, Stop> {
+    let mut names = Names { listed: Vec::new(), is_cut: false, unread: 0 };
+    let mut bytes = 0;
+    for item in Dir::new(root.read(path, Wait::Allowed)?)? {
+        let item = item?;
+        if names.listed.len() == NAMES_READ_MAX || bytes > NAME_BYTES_MAX {
+            names.is_cut = true;
+            break;
+        }
+        match item.file_name().to_str() {
+            Ok(name) if root.admits_segment(name) && can_be_asked_for(name) => {
+                bytes += name.len();
+                names.listed.push(Name { is_folder: item.file_type() == FileType::Directory, name: name.to_owned() });
+            }
+            Ok(_) => {}
+            Err(_) => names.unread += 1,
+        }
+    }
+    names.listed.sort_by_cached_key(|entry| (!entry.is_folder, entry.name.to_lowercase(), entry.name.clone()));
+    Ok(names)
 }
 
 /// `http::decode_path` refuses these in every encoding.
 fn can_be_asked_for(name: &str) -> bool {
-    !name.chars().any(|c| c == '\\' || c.is_ascii_control())
+    name != "." && name != ".." && !name.chars().any(|c| c == '\\' || c.is_ascii_control())
 }
 
 /// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.
@@ -80,19 +164,47 @@ fn row(root: &Root, path: &str, name: &str) -> Option<Row> {
     if !metadata.is_file() && !metadata.is_dir() {
         return None;
     }
-    let modified = http::HttpDate::new(metadata.modified().ok()?);
-    let modified = String::from_utf8_lossy(modified.as_bytes()).into_owned();
+    let modified = http::HttpDate::new(metadata.modified().ok()?).iso()[..16].replace('T', " ");
     Some(Row { is_file: metadata.is_file(), name: name.to_string(), size_bytes: metadata.len(), modified })
 }
 
 impl Row {
     fn write(&self, page: &mut String) {
         let (link, text) = (utf8_percent_encode(&self.name, SEGMENT), Escaped(&self.name));
+        let (bytes, size) = (self.size_bytes, Size(self.size_bytes));
         let _ = match self.is_file {
-            true => write!(page, "<tr><td><a href=\"{link}\">{text}</a></td><td>{}</td>", self.size_bytes),
-            false => write!(page, "<tr><td><a href=\"{link}/\">{text}/</a></td><td></td>"),
+            true => write!(
+                page,
+                "<tr><td><a href=\"{link}\">{text}</a></td><td data-b=\"{bytes}\" title=\"{bytes} bytes\">{size}</td>"
+            ),
+            false => write!(page, "<tr><td><a href=\"{link}/\">{text}/</a></td><td data-b=\"-1\">–</td>"),
         };
         let _ = writeln!(page, "<td>{}</td></tr>", self.modified);
+    }
+}
+
+/// Bytes as a person reads them, three digits: `999 B`, `1.2 KB`, `12 MB`, by powers of 1000.
+struct Size(u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const UNITS: [&str; 6] = ["KB", "MB", "GB", "TB", "PB", "EB"];
+        if self.0 < 1000 {
+            return write!(f, "{} B", self.0);
+        }
+        let mut scale = 1000;
+        for unit in UNITS {
+            let tenths = (u128::from(self.0) * 10 + scale / 2) / scale;
+            let whole = (u128::from(self.0) + scale / 2) / scale;
+            if tenths < 100 {
+                return write!(f, "{}.{} {unit}", tenths / 10, tenths % 10);
+            }
+            if whole < 1000 {
+                return write!(f, "{whole} {unit}");
+            }
+            scale *= 1000;
+        }
+        unreachable!("64 bits hold 18 EB")
     }
 }
 
@@ -112,5 +224,38 @@ impl std::fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_two_or_three_digits() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 KB"),
+            (1949, "1.9 KB"),
+            (9949, "9.9 KB"),
+            (9950, "10 KB"),
+            (999_449, "999 KB"),
+            (999_500, "1.0 MB"),
+            (123_456_789, "123 MB"),
+            (5_000_000_000, "5.0 GB"),
+            (u64::MAX, "18 EB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), shown, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_little_beside_its_rows() {
+        let mut page = String::new();
+        head(&mut page, "a");
+        let names = Names { listed: Vec::new(), is_cut: true, unread: 1 };
+        foot(&mut page, &names, 2001, (2, 3));
+        assert!(page.len() < 4096, "{} bytes", page.len());
     }
 }

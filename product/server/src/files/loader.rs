@@ -72,9 +72,9 @@ impl Outcome {
 }
 
 impl Loader {
-    /// What is at this decoded path.
-    pub fn find(&self, path: &str, known: &Known, wait: Wait) -> Outcome {
-        let mut search = Search { loader: self, known, wait, added: Vec::new() };
+    /// What is at this decoded path; of a listing this page.
+    pub fn find(&self, path: &str, page: u32, known: &Known, wait: Wait) -> Outcome {
+        let mut search = Search { loader: self, page, known, wait, added: Vec::new() };
         let loaded = search.find(path);
         Outcome { loaded, added: search.added }
     }
@@ -88,6 +88,7 @@ impl Loader {
 /// One lookup.
 struct Search<'a> {
     loader: &'a Loader,
+    page: u32,
     known: &'a Known,
     wait: Wait,
     added: Vec<WatchId>,
@@ -135,7 +136,7 @@ impl Search<'_> {
         // Before the folder is read, so that no change after that goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
-        let page = Arc::new(listing::page(&self.loader.root, folder)?);
+        let page = Arc::new(listing::page(&self.loader.root, folder, self.page)?);
         Ok(Loaded::Page(LoadedPage { folder: folder.into(), page, state, watch }))
     }
 

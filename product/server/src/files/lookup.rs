@@ -1,7 +1,7 @@
 use units::Nanos;
 
 use super::absent::Folder;
-use super::key::Key;
+use super::key::{self, Key};
 use super::loader::{Known, Loader, Outcome};
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
@@ -57,7 +57,8 @@ impl Lookup {
     /// Waits as long as it takes.
     pub fn run(self) -> FinishedLookup {
         let Lookup { request, loader } = self;
-        let mut outcome = loader.find(&request.path, &request.known, Wait::Allowed);
+        let (_, page) = key::page(request.key.raw_path());
+        let mut outcome = loader.find(&request.path, page, &request.known, Wait::Allowed);
         let reads = request.reads_names && matches!(outcome.loaded, Err(Stop::Missing(Missing::NotFound)));
         let without = reads.then(|| Folder::read(&loader, &request.path, &mut outcome.added)).flatten();
         FinishedLookup { request, outcome, without }

@@ -35,7 +35,9 @@ use rustix::io::Errno;
 pub use cache::{BODY_BYTES_MAX, Cache, CacheAnswer, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
 pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile, mime_of};
 pub use key::{Key, SiteNumber};
-pub use listing::NAMES_MAX as LISTING_NAMES_MAX;
+#[cfg(test)]
+use listing::NAMES_MAX as LISTING_NAMES_MAX;
+pub use listing::PAGES_MAX as LISTING_PAGES_MAX;
 pub use listings::LISTING_BYTES_MAX;
 pub use lookup::Lookup;
 pub use lookups::{Answer, Lookups, SLOW_AFTER};

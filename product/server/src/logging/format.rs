@@ -372,17 +372,15 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
 
 /// Takes the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT` apart: its parts have fixed places and it knows the calendar.
 fn time(format: Format, unix_s: u64) -> String {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let at = UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).unwrap_or(UNIX_EPOCH);
     let date = http::HttpDate::new(at);
-    let date = String::from_utf8_lossy(date.as_bytes());
-    let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
     match format {
-        Format::Combined => format!("{day}/{month}/{year}:{clock} +0000"),
-        Format::Json => {
-            let month = MONTHS.find(month).map_or(0, |place| place / 3 + 1);
-            format!("{year}-{month:02}-{day}T{clock}Z")
+        Format::Combined => {
+            let date = String::from_utf8_lossy(date.as_bytes());
+            let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
+            format!("{day}/{month}/{year}:{clock} +0000")
         }
+        Format::Json => date.iso(),
     }
 }
 

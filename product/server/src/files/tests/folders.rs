@@ -60,21 +60,36 @@ fn listing_escapes_names_and_leaves_out_what_is_not_served() {
             "\"stays\">stays"
         ]
     );
-    assert!(page.contains("</a></td><td>5</td><td>") && page.contains(" GMT</td>"), "{page}");
+    assert!(page.contains("<td data-b=\"5\" title=\"5 bytes\">5 B</td><td>20"), "{page}");
+    assert!(page.contains("<nav>4 names</nav>") && page.contains("1 more cannot be shown: not UTF-8."), "{page}");
     assert!(!listing(&mut site, "/").contains("../"));
     assert_eq!(site.get("/d/%3Cb%3E%26%22%27.txt"), "12345");
 }
 
 #[test]
-fn listing_is_cut_with_a_note() {
+fn a_long_listing_has_pages_with_all_names_in_order() {
     let mut site = Site::new(listed());
-    (0..LISTING_NAMES_MAX).for_each(|i| drop(site.folder.put(format!("{i}"), "")));
+    (0..LISTING_NAMES_MAX).for_each(|i| drop(site.folder.put(format!("f{i:04}"), "")));
     let page = listing(&mut site, "/");
-    assert!(page.matches("<a href").count() == LISTING_NAMES_MAX && !page.contains("<p>"));
-    site.folder.put("one more", "");
-    let page = listing(&mut site, "/");
-    assert_eq!(page.matches("<a href").count(), LISTING_NAMES_MAX);
-    assert!(page.contains("<p>Only 1000 names of this folder are shown; it has more.</p>"));
+    assert!(page.matches("<td><a href").count() == LISTING_NAMES_MAX && !page.contains("?page="));
+    assert!(matches!(site.lookup("/?2"), Err(Missing::NotFound)));
+    site.folder.put("E", "");
+    site.folder.put("z/x", "");
+    site.now += REVALIDATE_AFTER;
+    let pages = ["/", "/?2"].map(|path| listing(&mut site, path));
+    let names = pages.iter().flat_map(|page| {
+        page.lines().filter_map(|line| Some(line.split("<td><a href=\"").nth(1)?.split('"').next()?.to_owned()))
+    });
+    let names: Vec<String> = names.collect();
+    assert_eq!((names.len(), &names[0][..], &names[1][..], &names[2][..]), (1002, "z/", "E", "f0000"));
+    assert!(names[2..].is_sorted());
+    assert!(
+        pages[0].contains("1002 names; page 1 of 2 · <a href=\"?page=2\">next</a>"),
+        "{}",
+        &pages[0][pages[0].len() - 900..]
+    );
+    assert!(pages[1].contains("page 2 of 2 · <a href=\"?page=1\">first</a> · <a href=\"?page=1\">previous</a></nav>"));
+    assert!(matches!(site.lookup("/?3"), Err(Missing::NotFound)));
 }
 
 fn page(site: &mut Site, path: &str) -> Arc<Vec<u8>> {
@@ -106,7 +121,7 @@ fn a_listing_shows_every_change_at_once() {
         site.cache.on_change();
         assert_eq!(listing(&mut site, "/d/").contains(expected), is_expected, "{expected}");
     };
-    shown(&|folder| drop(folder.put("d/a", "1234567")), "<td>7</td>", true);
+    shown(&|folder| drop(folder.put("d/a", "1234567")), "7 B</td>", true);
     shown(&|folder| drop(folder.put("d/b", "")), ">b<", true);
     shown(&|folder| fs::rename(folder.path("d/b"), folder.path("d/c")).unwrap(), ">b<", false);
     shown(&|folder| fs::remove_file(folder.path("d/c")).unwrap(), ">c<", false);
