@@ -46,7 +46,7 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Failed(reason)) => (1, reason),
         Err(Failure::Usage(reason)) => (2, reason),
     };
-    eprintln!("{program}: {reason}");
+    eprintln!("{program}: {}", units::plain(&reason));
     ExitCode::from(status)
 }
 

@@ -9,6 +9,8 @@
 //! assert_eq!(link.time_for(1514), Nanos::from_micros(1211) + Nanos(200));
 //! ```
 
+use std::borrow::Cow;
+
 mod nanos;
 mod rate;
 mod size;
@@ -25,6 +27,14 @@ pub struct ParseError {
     what: &'static str,
     given: String,
     right: &'static str,
+}
+
+/// Without the system's numbers behind its words: `Permission denied`, not `Permission denied (os error 13)`.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    const NUMBER: &str = " (os error ";
+    let Some((before, rest)) = text.split_once(NUMBER) else { return Cow::Borrowed(text) };
+    let Some((_, behind)) = rest.split_once(')') else { return Cow::Borrowed(text) };
+    Cow::Owned(format!("{before}{}", plain(behind)))
 }
 
 /// As many as the greatest 64-bit number has, so that every quantity can also be written in its smallest unit.
@@ -47,4 +57,21 @@ fn split_quantity(text: &str) -> Option<(u128, &str)> {
     }
     let micros = format!("{fraction:0<6}").parse::<u128>().ok()?;
     Some((whole.parse::<u128>().ok()? * 1_000_000 + micros, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn words_go_without_numbers() {
+        for (text, words) in [
+            ("no", "no"),
+            ("a: Permission denied (os error 13)", "a: Permission denied"),
+            ("a (os error 1); b (os error 2): c", "a; b: c"),
+            ("cut (os error 1", "cut (os error 1"),
+        ] {
+            assert_eq!(plain(text), words);
+        }
+    }
 }

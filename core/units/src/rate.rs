@@ -3,7 +3,8 @@ use std::str::FromStr;
 
 use crate::{Nanos, ParseError, split_quantity};
 
-/// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`.
+/// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`. `10M`, `10 Mbit/s` and the like are
+/// read too; `10mbps` and `10MB/s` are not, since some mean bytes by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     bits_per_s: u64,
@@ -45,18 +46,19 @@ impl FromStr for Rate {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Rate, ParseError> {
-        let error = || ParseError {
-            what: "rate",
-            given: text.into(),
-            right: "write a number and a unit of bit, kbit, mbit or gbit (bits per second), for example 10mbit or 1gbit",
+        let wrong = |right| ParseError { what: "rate", given: text.into(), right };
+        let error = || {
+            wrong("write a number and a unit of bit, kbit, mbit or gbit (bits per second), for example 10mbit or 1gbit")
         };
-        let (millionths, unit) = split_quantity(text).ok_or_else(error)?;
-        let scale: u128 = match unit.to_ascii_lowercase().as_str() {
+        let (millionths, unit) = split_quantity(text.trim()).ok_or_else(error)?;
+        let unit = unit.trim_start().to_ascii_lowercase();
+        let scale: u128 = match unit.strip_suffix("/s").filter(|unit| unit.ends_with("bit")).unwrap_or(&unit) {
+            "" => return Err(wrong("which unit? 10mbit is ten million bits per second")),
             "bit" => 1,
-            "kbit" => 1_000,
-            "mbit" => 1_000_000,
-            "gbit" => 1_000_000_000,
-            "tbit" => 1_000_000_000_000,
+            "k" | "kbit" => 1_000,
+            "m" | "mbit" => 1_000_000,
+            "g" | "gbit" => 1_000_000_000,
+            "t" | "tbit" => 1_000_000_000_000,
             _ => return Err(error()),
         };
         let bits = millionths.checked_mul(scale).ok_or_else(error)? / 1_000_000;
@@ -91,8 +93,17 @@ mod tests {
     }
 
     #[test]
+    fn read_as_people_write_it() {
+        for text in ["10M", "10m", "10 mbit", " 10 Mbit/s ", "0.01g", "10000 kbit/s"] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), "10mbit", "{text}");
+        }
+        let said = "10".parse::<Rate>().unwrap_err().to_string();
+        assert_eq!(said, "`10` is not a rate: which unit? 10mbit is ten million bits per second");
+    }
+
+    #[test]
     fn wrong_rates_say_what_is_right() {
-        for wrong in ["10mb/s", "10", "mbit", "0mbit", "-1mbit", "10mbps", "11tbit", "1e6bit"] {
+        for wrong in ["10mb/s", "10", "10m/s", "10MB", "mbit", "0mbit", "-1mbit", "10mbps", "11tbit", "1e6bit"] {
             let said = wrong.parse::<Rate>().unwrap_err().to_string();
             assert!(said.contains(&format!("`{wrong}`")) && said.contains("10mbit"), "{said}");
         }

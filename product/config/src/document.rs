@@ -17,11 +17,16 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {source}{cure}", cure = cure(.source))]
     Read { path: String, source: std::io::Error },
     /// All that is wrong, in the order of the file.
     #[error("{}", listed(path, .mistakes))]
     Mistakes { path: String, mistakes: Vec<Remark> },
+}
+
+fn cure(error: &std::io::Error) -> &'static str {
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    if is_missing { "; docs/configuration.md has one to begin with, or serve a folder: weir serve FOLDER" } else { "" }
 }
 
 fn listed(path: &str, mistakes: &[Remark]) -> String {

@@ -1,7 +1,7 @@
 //! Texts of the file read as values.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sched::policy::{ClientShareSpec, NAMES, PolicyError, PolicySpec};
@@ -94,7 +94,27 @@ impl FromText for SocketAddr {
     const FORM: Form = Form::Address;
 
     fn from_text(text: &str) -> Result<SocketAddr, Wrong> {
-        text.parse().map_err(|_| Wrong::Form)
+        listen_address(text).ok_or(Wrong::Form)
+    }
+}
+
+/// An address to listen at: an IP address and a port, `localhost:8080`, or a port alone, `:8080` or `8080`, of all addresses, of IPv6 too where
+/// this machine has any.
+pub fn listen_address(text: &str) -> Option<SocketAddr> {
+    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
+    if let Some(port) = text.strip_prefix("localhost:").and_then(port) {
+        return Some((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let all = || {
+        if Path::new("/proc/net/if_inet6").exists() {
+            Ipv6Addr::UNSPECIFIED.into()
+        } else {
+            IpAddr::from(Ipv4Addr::UNSPECIFIED)
+        }
+    };
+    match port(text.strip_prefix(':').unwrap_or(text)) {
+        Some(port) => Some((all(), port).into()),
+        None => text.parse().ok(),
     }
 }
 

@@ -48,7 +48,7 @@ weight = 0
             "f:7:11: server.workers `0`: expected a whole number from 1 to 256",
             "f:7:11: server.workers beside server.slots: expected one of the two",
             "f:8:9: server.slots `0`: expected a whole number from 1 to 1000000",
-            "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, for example \"[::]:80\"",
+            "f:9:1: listener.address missing: expected an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses, for example \"[::]:80\"",
             "f:11:8: site.root `true`: expected text in quotes, a path",
             "f:12:10: site.hosts `a_b..c`: expected a host name in ASCII without a port, for example example.org or *.example.org",
             "f:15:10: class.weight `0`: expected a whole number from 1 to 1000",
@@ -87,7 +87,7 @@ fn settings() {
             "f:1:1: listener `[listener]`: expected tables in double brackets, [[listener]]",
         ),
         ("[[uplink]]\nrate = \"1mbit\"", "uplink"),
-        ("[[listener]]\naddress = \"80\"", "f:2:11: listener.address `80`: expected an address and a port"),
+        ("[[listener]]\naddress = \"host:80\"", "f:2:11: listener.address `host:80`: expected an address and a port"),
         (
             "[[listener]]\naddress = \"1.1.1.1:80\"\n[[listener]]\naddress = \"0.0.0.0:80\"",
             "f:4:11: listener.address `0.0.0.0:80`: expected an address of its own, 1.1.1.1:80 is line 2",

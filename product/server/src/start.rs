@@ -102,6 +102,9 @@ fn unheard(error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => {
             "another program uses it; stop that program, or choose another --listen".to_string()
         }
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; ports below 1024 need root, with --user for what follows, or the systemd unit")
+        }
         io::ErrorKind::AddrNotAvailable => format!("{error}; expected an address of this host in --listen"),
         _ => error.to_string(),
     }

@@ -12,7 +12,7 @@ use crate::serve::control::{NAME, address};
 #[derive(Debug, clap::Args)]
 pub struct Which {
     /// Process of the server [default: the only one that runs]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=PID_MAX))]
+    #[arg(long, value_name = "PID", value_parser = process)]
     pid: Option<u32>,
     /// File with the number of that process, as a supervisor writes it
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
@@ -20,7 +20,7 @@ pub struct Which {
 }
 
 /// PID_MAX_LIMIT of the kernel.
-const PID_MAX: i64 = 1 << 22;
+const PID_MAX: u32 = 1 << 22;
 /// An answer with 10,000 mistakes, or of 10,000 classes, is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
@@ -57,11 +57,16 @@ impl Which {
     }
 }
 
+fn process(text: &str) -> Result<u32, String> {
+    let pid = text.parse().ok().filter(|pid| (1..=PID_MAX).contains(pid));
+    pid.ok_or_else(|| "expected the number of a process; `weir status` without --pid finds those that run here".into())
+}
+
 fn pid_in(file: &Path) -> Result<u32, Failure> {
     let name = file.display();
     let text = std::fs::read_to_string(file).map_err(|e| Failure::Failed(format!("cannot read {name}: {e}")))?;
     let wrong = || Failure::Failed(format!("{name}: `{}` is not the number of a process", cli::one_line(&text)));
-    text.trim().parse().ok().filter(|&pid| pid > 0 && i64::from(pid) <= PID_MAX).ok_or_else(wrong)
+    process(text.trim()).map_err(|_| wrong())
 }
 
 fn the_only_one(command: &str) -> Result<u32, Failure> {
@@ -99,9 +104,13 @@ fn started_as(pid: u32) -> String {
 /// Anybody can take a name; only the process itself has its number.
 fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
     let unheard = |error: std::io::Error| {
-        Failure::Failed(format!(
-            "server {pid} cannot be asked: {error}; `weir {command}` without --pid finds those that run here"
-        ))
+        let why = match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                format!("process {pid} is no Weir server of this network namespace")
+            }
+            _ => format!("server {pid} cannot be asked: {error}"),
+        };
+        Failure::Failed(format!("{why}; `weir {command}` without --pid finds those that run here"))
     };
     let server = address(name, pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(unheard)?;
     let peer = socket_peercred(&server).map_err(|error| unheard(error.into()))?;

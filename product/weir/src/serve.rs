@@ -82,10 +82,10 @@ pub struct Args {
 /// Those of a server, whatever it serves.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
-    /// Address and port; port 0 takes a free one. 0.0.0.0:8080 serves other machines too
-    /// [default: 127.0.0.1:8080; the sockets that a service manager passes]
+    /// Address and port, or :8080 for all addresses; port 0 takes a free one; repeatable
+    /// [default: 127.0.0.1:8080, for this machine alone; the sockets that a service manager passes]
     #[arg(long, value_name = "ADDR", value_parser = address, verbatim_doc_comment)]
-    listen: Option<SocketAddr>,
+    listen: Vec<SocketAddr>,
     /// Speak HTTPS with this certificate, its chain behind it, as PEM;
     /// SIGHUP reads it again
     #[arg(long, value_name = "FILE", requires = "key", help_heading = HTTPS, verbatim_doc_comment)]
@@ -263,7 +263,7 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let is_secure = https.certificate.is_some();
     let has_http3 = is_secure && wants_http3(&flags);
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
-    let listen = flags.listen.into_iter().map(listen).collect();
+    let listen = flags.listen.iter().copied().map(listen).collect();
     let site = SiteConfig { https, ..site };
     let hosted = |site| Hosted { sites: vec![site], classes: None };
     let again = || Ok(hosted(site.clone()));
@@ -379,7 +379,9 @@ fn readable(file: &Path) -> Result<(), Failure> {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected an address and a port, for example 127.0.0.1:8080 or [::]:80".to_string())
+    config::listen_address(text).ok_or_else(|| {
+        "expected an address and a port, for example 127.0.0.1:8080, or :8080 for all addresses".to_string()
+    })
 }
 
 fn memory(text: &str) -> Result<u64, String> {

@@ -135,7 +135,7 @@ impl Kind {
 impl Form {
     pub fn expected(self) -> String {
         let expected = match self {
-            Form::Address => "an address and a port, for example 127.0.0.1:8080 or [::]:80",
+            Form::Address => "an address and a port, for example 127.0.0.1:8080 or [::]:80, or :80 for all addresses",
             Form::Host => "a host name in ASCII without a port, for example example.org or *.example.org",
             Form::HostName => "a host name in ASCII without a port or `*`, for example www.example.org",
             Form::Path => "a path",

@@ -26,7 +26,7 @@ pub struct Complaints(pub Box<dyn Write + Send>);
 
 impl Complaints {
     pub fn tell(&mut self, text: &str) {
-        let _ = self.0.write_all(format!("weir: {text}\n").as_bytes());
+        let _ = self.0.write_all(format!("weir: {}\n", units::plain(text)).as_bytes());
     }
 }
 

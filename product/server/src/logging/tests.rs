@@ -228,9 +228,7 @@ fn a_full_disk_is_told_once_and_again_when_over() {
     assert_eq!(targets(&disk), ["/4"]);
     let name = path.display();
     let said = bench.ended();
-    assert!(
-        said[0].starts_with(&format!("weir: access log: cannot write {name}: No space left on device (os error 28)"))
-    );
+    assert!(said[0].starts_with(&format!("weir: access log: cannot write {name}: No space left on device")));
     assert_eq!(said[1..], [format!("weir: access log: writing {name} again, 3 lines lost")]);
 }
 

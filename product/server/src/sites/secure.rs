@@ -83,14 +83,14 @@ fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
     let days = |span: Duration| span.as_secs() / (24 * 3600);
     match (identity.validity(now), identity.validity(now + SOON)) {
         (Validity::Expired(since), _) => Some(format!(
-            "certificate {name} expired {} days ago: clients refuse it; renew it, then send SIGHUP",
+            "certificate {name} expired {} days ago: clients refuse it; renew it, then run weir reload",
             days(since)
         )),
         (Validity::NotYet(until), _) => {
             Some(format!("certificate {name} is valid in {} days: clients refuse it; is the clock right?", days(until)))
         }
         (Validity::Good, Validity::Expired(over)) => Some(format!(
-            "certificate {name} expires in {} days; renew it, then send SIGHUP",
+            "certificate {name} expires in {} days; renew it, then run weir reload",
             days(SOON.saturating_sub(over))
         )),
         _ => None,

@@ -55,6 +55,5 @@ impl fmt::Display for Fault {
 
 /// Without the number of the system.
 fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    units::plain(&error.to_string()).to_lowercase()
 }
