@@ -3,12 +3,13 @@
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs the checks and the tests. `bench` measures Weir beside other servers. `mutants` checks the tests.
 //! `attack` floods a server of its own. `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
-//! `simulate` runs a whole server in simulated time.
+//! `simulate` runs a whole server in simulated time. `dist` makes what is installed.
 
 mod attack;
 mod bench;
 mod ci;
 mod conformance;
+mod dist;
 mod fuzz;
 mod mutants;
 mod programs;
@@ -60,6 +61,10 @@ enum Command {
     ///
     /// Prints each seed that breaks a law, with the command that runs it again, and how many simulated seconds passed in one of real time.
     Simulate(simulate::Args),
+    /// Make what is installed: an archive, packages for Debian's and Red Hat's systems, and an image for containers.
+    ///
+    /// Into target/packages, of a static program. What a package has besides, manual pages and completions, comes from the program.
+    Dist(dist::Args),
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -75,6 +80,7 @@ fn main() -> ExitCode {
         Command::Conformance(args) => conformance::main(&root(), &args),
         Command::Fuzz(args) => fuzz::main(&root(), &args),
         Command::Simulate(args) => simulate::main(&root(), &args),
+        Command::Dist(args) => dist::main(&root(), &args),
         Command::Floor(args) => bench::floor::main(&args),
     };
     told(outcome.map(|()| ExitCode::SUCCESS))

@@ -38,7 +38,7 @@ pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;
 pub use place::{Place, Placed, Remark};
-pub use reference::reference;
+pub use reference::{manual, reference};
 pub use schema::schema;
 pub use section::Held;
 pub use settings::{AccessLog, Limits, Listener, Process, Settings, Timeouts, Uplink};

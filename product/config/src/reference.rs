@@ -1,6 +1,8 @@
-//! The reference of the keys, as Markdown.
+//! The reference of the keys, as Markdown and as a manual page.
 
 use std::fmt::Write;
+
+use roff::{Roff, bold, roman};
 
 use crate::keys::{KEYS, Key, Kind, Unset};
 
@@ -32,18 +34,63 @@ file decides; one that is never reached is a mistake. A relative path of a file 
 pub fn reference() -> String {
     let mut page = String::from(HEAD);
     for table in KEYS.iter().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
-        let brackets = if table.kind == Kind::Tables { ("[[", "]]") } else { ("[", "]") };
-        let _ = write!(page, "\n## `{}{}{}`\n\n{}", brackets.0, table.path, brackets.1, table.effect);
-        let _ = match table.default {
-            Unset::Required => write!(page, " Required.\n\n"),
-            _ => write!(page, " Without: {}.\n\n", default(table)),
-        };
+        let _ = write!(page, "\n## `{}`\n\n{}\n\n", title(table), sentence(table));
         page.push_str("| key | type | unit or form | default | effect | example |\n|---|---|---|---|---|---|\n");
         for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
             page.push_str(&row(key));
         }
     }
     page
+}
+
+/// The manual page `weir.toml(5)`, in the language of man(7): the same keys, each with its form and default.
+pub fn manual() -> String {
+    let mut page = Roff::new();
+    let heading = |page: &mut Roff, text: &str| {
+        page.control("SH", [text]);
+    };
+    page.control("TH", ["weir.toml", "5", "", concat!("weir ", env!("CARGO_PKG_VERSION"))]);
+    heading(&mut page, "NAME");
+    page.text([roman("weir.toml - configuration of weir(1)")]);
+    heading(&mut page, "DESCRIPTION");
+    let (_, about) = HEAD.split_once("-->\n\n").expect("the head has a comment");
+    for paragraph in about.split("\n\n").map(|text| text.replace(" Examples: [examples](../examples).", "")) {
+        let is_example = paragraph.starts_with("```");
+        page.control(if is_example { "EX" } else { "PP" }, []);
+        paragraph.lines().filter(|line| !line.starts_with("```")).for_each(|line| {
+            page.text([roman(line.replace('`', ""))]);
+        });
+        if is_example {
+            page.control("EE", []);
+        }
+    }
+    for table in KEYS.iter().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
+        heading(&mut page, &title(table));
+        page.text([roman(sentence(table))]);
+        for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
+            page.control("TP", []).text([bold(key.parts().1), roman(format!(" = {}", key.example))]);
+            let (unit, default) = (key.kind.unit(), default(key).replace('`', ""));
+            let form =
+                if unit.is_empty() { key.kind.noun().to_owned() } else { format!("{}: {unit}", key.kind.noun()) };
+            page.text([roman(format!("{} ({form}; default: {default})", key.effect.replace('`', "")))]);
+        }
+    }
+    heading(&mut page, "SEE ALSO");
+    page.text([roman("weir(1), weir-run(1), weir-check(1)")]);
+    page.to_roff()
+}
+
+/// A table as it is written.
+fn title(table: &Key) -> String {
+    let brackets = if table.kind == Kind::Tables { ("[[", "]]") } else { ("[", "]") };
+    format!("{}{}{}", brackets.0, table.path, brackets.1)
+}
+
+fn sentence(table: &Key) -> String {
+    match table.default {
+        Unset::Required => format!("{} Required.", table.effect),
+        _ => format!("{} Without: {}.", table.effect, default(table)),
+    }
 }
 
 fn row(key: &Key) -> String {

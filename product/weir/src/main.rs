@@ -6,6 +6,7 @@ mod attach;
 #[path = "no_attach.rs"]
 mod attach;
 mod check;
+mod generate;
 mod keys;
 mod reload;
 mod running;
@@ -52,6 +53,10 @@ enum Command {
     Uplink(uplink::Args),
     /// Order the responses of a server that already runs
     Attach(attach::Args),
+    /// Print the completions of a shell
+    Completions(generate::Completions),
+    #[command(hide = true)]
+    Manual(generate::Manual),
 }
 
 fn main() -> std::process::ExitCode {
@@ -67,6 +72,8 @@ fn main() -> std::process::ExitCode {
         Command::Check(args) => check::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Manual(args) => generate::manual(&args),
     };
     cli::exit_code("weir", outcome)
 }
