@@ -85,7 +85,7 @@ pub enum Unusable {
     IdleTimeout(Nanos),
 }
 
-/// Which session; never used twice on one endpoint.
+/// Which session, as the caller of [`Endpoint::accept`] names it; never used twice on one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
@@ -136,7 +136,6 @@ struct Inner {
     settings: Settings,
     /// The key of the connection of each of quinn's handles.
     keys: Vec<Option<Key>>,
-    keys_given: u64,
     half_open: usize,
 }
 
@@ -185,7 +184,7 @@ impl Endpoint {
         own.cid_generator(move || Box::new(steering));
         let own = Arc::new(own);
         let quinn = quinn::Endpoint::new(own, Some(Arc::new(config.clone())), true, None);
-        let inner = Inner { quinn, config, clock, settings: *settings, keys: Vec::new(), keys_given: 0, half_open: 0 };
+        let inner = Inner { quinn, config, clock, settings: *settings, keys: Vec::new(), half_open: 0 };
         Ok(Endpoint(Arc::new(Mutex::new(inner))))
     }
 
@@ -237,8 +236,8 @@ impl Endpoint {
         }
     }
 
-    /// Begins a connection; its session has the datagram already. `None`: it was none that could be.
-    pub fn accept(&self, now: Nanos, attempt: Attempt, out: &mut Datagrams) -> Option<Session> {
+    /// Begins a connection; its session has the datagram already. Those behind it come under this key. `None`: it was none that could be.
+    pub fn accept(&self, now: Nanos, attempt: Attempt, key: Key, out: &mut Datagrams) -> Option<Session> {
         let mut inner = self.lock();
         let Attempt { incoming, id_bytes, is_ipv6 } = attempt;
         let at = inner.clock.instant(now);
@@ -251,8 +250,6 @@ impl Endpoint {
             Err(failed) => failed.response,
         });
         let (handle, connection) = accepted?;
-        inner.keys_given += 1;
-        let key = Key(inner.keys_given);
         if inner.keys.len() <= handle.0 {
             inner.keys.resize(handle.0 + 1, None);
         }

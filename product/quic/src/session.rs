@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Never used twice on one endpoint.
+    /// As it was named.
     pub fn key(&self) -> Key {
         self.membership.key
     }

@@ -103,7 +103,7 @@ impl Peer {
         self.came += self.last.len();
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, self.from, None, None, &self.last, &mut out) {
-            Arrival::New(attempt) => match self.endpoint.accept(self.now, attempt, &mut out) {
+            Arrival::New(attempt) => match self.endpoint.accept(self.now, attempt, Key(self.begun as u64), &mut out) {
                 Some(session) => self.begin(session),
                 None => self.reached.mark("an attempt that could not be"),
             },

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use http::{Limits, OwnedRequest, Refused, Status};
 use mux::{Broken, Event, Stop};
 use quic::testing::{Client, Dir, SETTINGS, StreamId, Windows};
-use quic::{Arrival, Datagrams, Endpoint, Session, Settings};
+use quic::{Arrival, Datagrams, Endpoint, Key, Session, Settings};
 use tls::{Acceptor, Identity, Tickets};
 use units::Nanos;
 
@@ -136,7 +136,9 @@ impl Link {
     pub fn deliver(&mut self, datagram: &[u8]) {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, self.from, None, None, datagram, &mut out) {
-            Arrival::New(attempt) => self.session = self.endpoint.accept(self.now, attempt, &mut out),
+            Arrival::New(attempt) => {
+                self.session = self.endpoint.accept(self.now, attempt, Key(self.datagrams as u64), &mut out)
+            }
             Arrival::For(_, incoming) => {
                 let now = self.now;
                 let taken = self.session().receive(now, incoming);

@@ -232,7 +232,8 @@ impl Rig {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, from, None, None, datagram, &mut out) {
             Arrival::New(attempt) => {
-                let session = self.endpoint.accept(self.now, attempt, &mut out);
+                let key = Key(self.sessions.keys().last().map_or(1, |key| key.0 + 1));
+                let session = self.endpoint.accept(self.now, attempt, key, &mut out);
                 self.sessions.extend(session.map(|session| (session.key(), session)));
             }
             Arrival::For(key, incoming) => {

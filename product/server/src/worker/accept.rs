@@ -93,7 +93,8 @@ impl<N: Net> Worker<N> {
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.acceptor.last();
         let (session, http3_port) = (self.service.replies.session(listener.is_secure), listener.http3_port);
-        let at = self.open(Transport::Tcp(socket), client, peer, framing, session);
+        let name = self.conns.vacant();
+        let at = self.open(name, Transport::Tcp(socket), client, peer, framing, session);
         let conn = &mut self.conns[at];
         (conn.input.is_readable, conn.http3_port) = (true, http3_port);
         if let Some(origins) = conn.origins.as_mut().filter(|_| has_proxy_header) {
@@ -105,16 +106,16 @@ impl<N: Net> Worker<N> {
         Some(at)
     }
 
-    /// A connection of this client, here and in the transmitter.
+    /// A connection of this client, here and in the transmitter, of this vacant slot and name.
     pub(super) fn open(
         &mut self,
+        (at, owner): (usize, u64),
         socket: Transport<N>,
         client: u32,
         peer: SocketAddr,
         framing: Framing,
         session: Option<Box<Session>>,
     ) -> usize {
-        let (at, owner) = self.conns.vacant();
         let kind = match session {
             Some(_) => ChannelKind::Tls,
             None if socket.is_quic() => ChannelKind::Quic,

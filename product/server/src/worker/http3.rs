@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use quic::{Arrival, Attempt, Datagrams, Session, Settings, Steering};
+use quic::{Arrival, Attempt, Datagrams, Key, Settings, Steering};
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
@@ -48,10 +48,9 @@ impl<N: Net> Worker<N> {
         }
         let Some(mut sockets) = self.udp.take() else { return };
         let Sockets { all, pieces, answers } = &mut *sockets;
-        for (number, endpoint) in all.iter().enumerate() {
+        for endpoint in all.iter() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
-                let may_have_more =
-                    endpoint.udp.receive(pieces, |came| self.take_datagram(number, endpoint, &came, answers));
+                let may_have_more = endpoint.udp.receive(pieces, |came| self.take_datagram(endpoint, &came, answers));
                 // Behind enough newcomers the others wait in the socket for the next turn.
                 let is_over =
                     self.timers.turn_time(self.net.now()) >= DATAGRAMS_FOR || !self.budget.has_quic_handshake_left();
@@ -67,12 +66,11 @@ impl<N: Net> Worker<N> {
         self.udp.put_back(sockets);
     }
 
-    fn take_datagram(&mut self, number: usize, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
+    fn take_datagram(&mut self, endpoint: &UdpEndpoint<N>, came: &Came<'_>, answers: &mut Datagrams) {
         match endpoint.quic.receive(self.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
-            Arrival::New(attempt) => self.welcome_http3(number, endpoint, attempt, answers),
+            Arrival::New(attempt) => self.welcome_http3(endpoint, attempt, answers),
             Arrival::For(key, incoming) => {
-                let at = self.udp.owner((number, key)).and_then(|owner| self.conns.slot(owner));
-                if let Some(at) = at.filter(|at| self.conns[*at].is_multiplexed()) {
+                if let Some(at) = self.conns.slot(key.0).filter(|at| self.conns[*at].is_multiplexed()) {
                     self.sender.transmitter.receive_datagram(self.timers.now(), at, incoming);
                     self.conns.wake(at);
                 }
@@ -81,7 +79,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    fn welcome_http3(&mut self, number: usize, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
+    fn welcome_http3(&mut self, endpoint: &UdpEndpoint<N>, attempt: Attempt, answers: &mut Datagrams) {
         if self.timers.is_stopping() && endpoint.is_passed {
             // It tries again, at the next process that has the socket.
             return endpoint.quic.ignore(attempt);
@@ -104,17 +102,13 @@ impl<N: Net> Worker<N> {
         };
         let Some(client) = client else { return endpoint.quic.refuse(attempt, answers) };
         self.budget.on_quic_handshake();
-        match endpoint.quic.accept(self.timers.now(), attempt, answers) {
-            Some(session) => self.admit_http3((number, endpoint), client, session),
-            None => self.service.admission.leave(self.timers.now(), client),
-        }
-    }
-
-    fn admit_http3(&mut self, (number, endpoint): (usize, &UdpEndpoint<N>), client: u32, session: Session) {
-        let (peer, key) = (session.peer(), session.key());
-        let socket = Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp))));
-        let at = self.open(socket, client, peer, framing(peer), None);
-        self.udp.add((number, key), self.conns[at].owner);
+        // Its datagrams come under the name of its connection.
+        let name = self.conns.vacant();
+        let Some(session) = endpoint.quic.accept(now, attempt, Key(name.1), answers) else {
+            return self.service.admission.leave(now, client);
+        };
+        let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&endpoint.udp)))));
+        let at = self.open(name, socket, client, peer, framing(peer), None);
         self.sender.transmitter.begin_framed(self.timers.now(), at, session.into());
         self.conns[at].exchanges = Exchanges::several(self.timers.now() + HANDSHAKE_TIMEOUT);
         self.conns.wake(at);

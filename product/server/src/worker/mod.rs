@@ -340,7 +340,6 @@ impl<N: Net> Worker<N> {
         if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.udp.forget(self.conns[at].owner);
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
         self.leave_upstream(at.into());
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);

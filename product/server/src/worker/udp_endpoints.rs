@@ -1,11 +1,10 @@
-//! The UDP sockets of a worker, and which connection a datagram is for.
+//! The UDP sockets of a worker.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quic::{Datagrams, Endpoint, Key, Settings};
+use quic::{Datagrams, Endpoint, Settings};
 use rustix::event::epoll::EventFlags;
 use tls::Acceptor;
 use units::wire::Framing;
@@ -22,7 +21,6 @@ const DATAGRAM_BYTES: u64 = 1452;
 pub(super) struct UdpEndpoints<N: Net> {
     /// None where nobody speaks HTTP/3.
     sockets: Option<Box<Sockets<N>>>,
-    flows: Flows,
 }
 
 pub(super) struct Sockets<N: Net> {
@@ -41,19 +39,9 @@ pub(super) struct UdpEndpoint<N: Net> {
     is_full: bool,
 }
 
-/// A connection by the place of its socket and its key there.
-pub(super) type FlowId = (usize, Key);
-
-#[derive(Default)]
-struct Flows {
-    owners: HashMap<FlowId, u64>,
-    /// The other way round.
-    ids: HashMap<u64, FlowId>,
-}
-
 impl<N: Net> Default for UdpEndpoints<N> {
     fn default() -> UdpEndpoints<N> {
-        UdpEndpoints { sockets: None, flows: Flows::default() }
+        UdpEndpoints { sockets: None }
     }
 }
 
@@ -107,33 +95,6 @@ impl<N: Net> UdpEndpoints<N> {
             }
         }
     }
-
-    /// The connection that a datagram is for.
-    pub fn owner(&self, id: FlowId) -> Option<u64> {
-        self.flows.owners.get(&id).copied()
-    }
-
-    pub fn add(&mut self, id: FlowId, owner: u64) {
-        self.flows.add(id, owner);
-    }
-
-    /// The connection has ended, of whatever protocol.
-    pub fn forget(&mut self, owner: u64) {
-        self.flows.forget(owner);
-    }
-}
-
-impl Flows {
-    fn add(&mut self, id: FlowId, owner: u64) {
-        self.owners.insert(id, owner);
-        self.ids.insert(owner, id);
-    }
-
-    fn forget(&mut self, owner: u64) {
-        if let Some(id) = self.ids.remove(&owner) {
-            self.owners.remove(&id);
-        }
-    }
 }
 
 impl<N: Net> UdpEndpoint<N> {
@@ -155,19 +116,6 @@ pub(super) fn framing(peer: SocketAddr) -> Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_datagram_is_for_the_connection_of_its_key_until_that_ends() {
-        let mut flows = Flows::default();
-        let ids = [(0, Key(1)), (0, Key(2)), (1, Key(1))];
-        (5..).zip(ids).for_each(|(owner, id)| flows.add(id, owner));
-        let owners = |flows: &Flows| ids.map(|id| flows.owners.get(&id).copied());
-        assert_eq!(owners(&flows), [Some(5), Some(6), Some(7)]);
-        flows.forget(6);
-        flows.forget(99);
-        assert_eq!(owners(&flows), [Some(5), None, Some(7)]);
-        assert_eq!(flows.ids.len(), 2);
-    }
 
     #[test]
     fn a_mapped_client_is_one_of_ipv4() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mux::Event;
 use quic::testing::{Client, Windows};
-use quic::{Arrival, Datagrams, Endpoint, Settings};
+use quic::{Arrival, Datagrams, Endpoint, Key, Settings};
 use sched::Precedence;
 use tls::{Acceptor, Identity, Tickets};
 
@@ -137,7 +137,7 @@ impl Net {
             let from = "198.18.0.2:5000".parse().unwrap();
             match peer.endpoint.receive(now, from, None, None, &datagram, &mut answers) {
                 Arrival::New(attempt) => {
-                    let session = peer.endpoint.accept(now, attempt, &mut answers).unwrap();
+                    let session = peer.endpoint.accept(now, attempt, Key(1), &mut answers).unwrap();
                     let socket = peer.socket.clone();
                     let opened = self.bench.open(&socket);
                     self.bench.transmitter.begin_framed(now, opened, session.into());
