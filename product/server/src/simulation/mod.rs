@@ -68,12 +68,13 @@ fn every_seed_keeps_the_laws() {
     let (first, count) = (number("WEIR_SEED").unwrap_or(1), number("WEIR_SEEDS").unwrap_or(60));
     let site = Rc::new(Site::new());
     let began = std::time::Instant::now();
-    let (mut seconds, mut answered, mut failed) = (0.0, 0, 0);
+    let (mut seconds, mut answered, mut failed, mut trace) = (0.0, 0, 0, 0u64);
     for seed in first..first + count {
         match run(seed, &site) {
             Ok(report) => {
                 seconds += report.seconds;
                 answered += report.answered;
+                trace = trace.rotate_left(1) ^ report.trace;
             }
             Err(why) => {
                 failed += 1;
@@ -83,7 +84,7 @@ fn every_seed_keeps_the_laws() {
     }
     let took = began.elapsed().as_secs_f64();
     println!(
-        "{count} seeds from {first}: {failed} failed; {answered} responses in {seconds:.0} simulated seconds, {:.0} in a second",
+        "{count} seeds from {first}: {failed} failed; {answered} responses in {seconds:.0} simulated seconds, {:.0} in a second; trace {trace:016x}",
         seconds / took
     );
     assert_eq!(failed, 0, "of {count} seeds from {first}");

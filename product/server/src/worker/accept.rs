@@ -1,16 +1,20 @@
+//! Taking connections, as far as there are places for them.
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use tls::Session;
+use units::Nanos;
 use units::wire::Framing;
 
-use super::conn::{Channel, ChannelKind, Conn};
+use super::Order;
+use super::acceptor::Acceptor;
+use super::admission::NoPlace;
+use super::responder::Responder;
 use super::secure::HANDSHAKE_TIMEOUT;
-use super::{Order, Worker};
 use crate::net::{Net, Source};
-use crate::transmit::{Opening, Socket, Stream, Transport};
+use crate::transmit::{Socket, Stream, Transport};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -21,56 +25,57 @@ const SEGMENT_BYTES_MAX: u32 = 1460;
 /// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
 pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
-impl<N: Net> Worker<N> {
-    pub(super) fn accept(&mut self) {
-        let mut newcomers = std::mem::take(&mut self.buffers.newcomers);
-        self.accept_some(&mut newcomers);
+impl<N: Net> Acceptor<N> {
+    /// Lets clients in and reads what they have sent.
+    pub fn accept(&mut self, with: &mut Responder<N>) {
+        let mut newcomers = std::mem::take(&mut self.newcomers);
+        self.accept_some(&mut newcomers, with);
         if !newcomers.is_empty() {
             // Their requests may be younger than the events of this turn, and than a file's change that came since.
-            self.service.replies.on_change();
+            with.service.replies.on_change();
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        self.budget.to_come = newcomers.len();
+        with.budget.to_come = newcomers.len();
         for at in newcomers.drain(..) {
-            self.budget.to_come -= 1;
+            with.budget.to_come -= 1;
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
-            if self.timers.is_turn_over(self.net.now()) {
-                self.conns.queue(at);
+            if with.timers.is_turn_over(with.net.now()) {
+                with.conns.queue(at);
             } else {
-                self.read(at);
+                with.read(at);
             }
-            let socket = self.conns.get(at).and_then(|_| self.sender.transmitter.connections.socket(at).tcp());
-            if socket.is_some_and(|socket| self.net.add(Source::Tcp(socket), self.conns[at].owner, flags).is_err()) {
+            let socket = with.conns.get(at).and_then(|_| with.sender.transmitter.connections.socket(at).tcp());
+            if socket.is_some_and(|socket| with.net.add(Source::Tcp(socket), with.conns[at].owner, flags).is_err()) {
                 // Out of memory or over the user's limit of watches; without events the connection is of no use.
-                self.abandon(at);
+                with.abandon(at);
             }
-            self.transmit_due();
+            with.transmit_due();
         }
-        self.buffers.newcomers = newcomers;
+        self.newcomers = newcomers;
     }
 
-    fn accept_some(&mut self, newcomers: &mut Vec<usize>) {
+    fn accept_some(&mut self, newcomers: &mut Vec<usize>, with: &mut Responder<N>) {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            if !self.take_place() {
+            if !self.take_place(with) {
                 return;
             }
-            match self.acceptor.accept(&self.net) {
-                Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer)),
+            match self.accept_next(&with.net) {
+                Ok((socket, peer)) => newcomers.extend(self.welcome(socket, peer, with)),
                 Err(error) => {
-                    self.service.admission.give_back_place();
+                    with.service.admission.give_back_place();
                     match error {
                         Errno::AGAIN => return,
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
                             // Said once, until all are accepted again.
-                            if self.acceptor.on_shortage() {
-                                self.service.journal.error(format_args!(
+                            if self.on_shortage() {
+                                with.service.journal.error(format_args!(
                                     "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
-                                    self.conns.len(),
-                                    self.setup.number
+                                    with.conns.len(),
+                                    with.setup.number
                                 ));
                             }
-                            return self.acceptor.pause(&self.net);
+                            return self.pause(&with.net);
                         }
                         // The client gave up before it was accepted, or a network error of it came through.
                         _ => {}
@@ -81,66 +86,88 @@ impl<N: Net> Worker<N> {
     }
 
     /// From the listener that was asked last. `None` where its client has as many as it may.
-    fn welcome(&mut self, socket: N::Tcp, peer: Option<SocketAddr>) -> Option<usize> {
+    fn welcome(&self, socket: N::Tcp, peer: Option<SocketAddr>, with: &mut Responder<N>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
-        let has_proxy_header = self.acceptor.last().has_proxy_header;
-        if has_proxy_header && !self.setup.limits.trusted_proxies.contain(peer.ip()) {
-            self.service.refuse_proxy(self.timers.now(), peer);
+        let has_proxy_header = self.last().has_proxy_header;
+        if has_proxy_header && !with.setup.limits.trusted_proxies.contain(peer.ip()) {
+            with.service.refuse_proxy(with.timers.now(), peer);
             return None;
         }
-        let client = self.service.let_in(self.timers.now(), peer.ip(), self.sender.transmitter.link.scheduler_mut())?;
-        let counts_segments = matches!(self.setup.order, Order::Pace | Order::Marks);
+        let client = with.service.let_in(with.timers.now(), peer.ip(), with.sender.transmitter.link.scheduler_mut())?;
+        let counts_segments = matches!(with.setup.order, Order::Pace | Order::Marks);
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
-        let listener = self.acceptor.last();
-        let (session, http3_port) = (self.service.replies.session(listener.is_secure), listener.http3_port);
-        let name = self.conns.vacant();
-        let at = self.open(name, Transport::Tcp(socket), client, peer, framing, session);
-        let conn = &mut self.conns[at];
+        let listener = self.last();
+        let (session, http3_port) = (with.service.replies.session(listener.is_secure), listener.http3_port);
+        let name = with.conns.vacant();
+        let at = with.open(name, Transport::Tcp(socket), client, peer, framing, session);
+        let conn = &mut with.conns[at];
         (conn.input.is_readable, conn.http3_port) = (true, http3_port);
         if let Some(origins) = conn.origins.as_mut().filter(|_| has_proxy_header) {
             origins.header = Some(Vec::new());
         }
         if conn.channel.is_handshaking || has_proxy_header {
-            conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
+            conn.http1.wait_until(with.timers.now() + HANDSHAKE_TIMEOUT);
         }
         Some(at)
     }
 
-    /// A connection of this client, here and in the transmitter, of this vacant slot and name.
-    pub(super) fn open(
-        &mut self,
-        (at, owner): (usize, u64),
-        socket: Transport<N>,
-        client: u32,
-        peer: SocketAddr,
-        framing: Framing,
-        session: Option<Box<Session>>,
-    ) -> usize {
-        let kind = match session {
-            Some(_) => ChannelKind::Tls,
-            None if socket.is_quic() => ChannelKind::Quic,
-            None => ChannelKind::Tcp,
-        };
-        self.sender.transmitter.connections.open(
-            self.timers.now(),
-            at,
-            Opening { owner, socket, client, framing, session },
-        );
-        let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
-        self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.weigh(at);
-        at
+    /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
+    fn take_place(&mut self, with: &mut Responder<N>) -> bool {
+        if with.service.admission.shortage.is_near(with.conns.held().bytes()) {
+            // Those who could give way did so at the end of the last turn.
+            self.pause(&with.net);
+            return false;
+        }
+        if with.service.admission.take_place() {
+            return true;
+        }
+        if !self.is_client_waiting(&with.net) {
+            return false;
+        }
+        let is_freed = with.free_place();
+        if !is_freed {
+            self.wait_for_place(with);
+        }
+        is_freed
     }
 
-    /// Called at the start, when a connection closes here or elsewhere, and by every sweep: clients in the kernel's queue
-    /// are let in when there is room again.
-    pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if !self.acceptor.is_accepting()
-            && !self.timers.is_stopping()
-            && self.service.admission.has_room(self.conns.held())
-        {
-            self.acceptor.resume(&self.net)?;
-            self.service.admission.wait_no_more();
+    /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
+    pub fn take_place_beside(&mut self, with: &mut Responder<N>) -> Option<bool> {
+        if with.service.admission.shortage.is_near(with.conns.held().bytes()) {
+            return Some(false);
+        }
+        if with.service.admission.take_place() {
+            return Some(true);
+        }
+        let is_freed = with.free_place();
+        if !is_freed && with.service.admission.without_place() == NoPlace::Wait {
+            self.wait_for_place(with);
+            return None;
+        }
+        Some(is_freed)
+    }
+
+    fn wait_for_place(&mut self, with: &Responder<N>) {
+        self.pause(&with.net);
+        with.service.admission.wait_for_place();
+    }
+
+    /// At the end of a turn: gives a place up for those who wait at other workers, and lets in those who wait for one that was given back.
+    pub fn make_room(&mut self, with: &mut Responder<N>) {
+        if with.service.admission.is_place_wanted() {
+            with.give_up_idle(Nanos::ZERO);
+        }
+        if with.conns.take_ended() || !self.is_short() {
+            // Should it fail, the next sweep tries again and says so.
+            let _ = self.accept_again(with);
+        }
+    }
+
+    /// Clients in the kernel's queue are let in when there is room again.
+    pub fn accept_again(&mut self, with: &mut Responder<N>) -> io::Result<()> {
+        if !self.is_accepting() && !with.timers.is_stopping() && with.service.admission.has_room(with.conns.held()) {
+            self.resume(&with.net)?;
+            with.service.admission.wait_no_more();
         }
         Ok(())
     }

@@ -17,11 +17,13 @@ pub(super) struct Acceptor<N: Net> {
     last: usize,
     /// Connections could not be accepted for want of descriptors or memory, and this was said.
     is_short: bool,
+    /// Connections accepted in this turn; memory that is kept from one to the next.
+    pub(super) newcomers: Vec<usize>,
 }
 
 impl<N: Net> Acceptor<N> {
     pub fn new(listeners: Vec<Listener<N>>) -> Acceptor<N> {
-        Acceptor { listeners, is_accepting: false, last: 0, is_short: false }
+        Acceptor { listeners, is_accepting: false, last: 0, is_short: false, newcomers: Vec::new() }
     }
 
     pub fn listeners(&self) -> &[Listener<N>] {
@@ -75,7 +77,7 @@ impl<N: Net> Acceptor<N> {
     }
 
     /// From the first listener that has a client, the others first the next time.
-    pub fn accept(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
+    pub fn accept_next(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         for _ in 0..self.listeners.len() {
             self.last = (self.last + 1) % self.listeners.len();
             match net.accept(&self.last().socket) {
@@ -131,18 +133,18 @@ mod tests {
         let _clients = [0, 0, 1].map(|at: usize| TcpStream::connect(addresses[at]).unwrap());
         assert!(acceptor.is_client_waiting(&net));
         let order = [(); 3].map(|()| {
-            acceptor.accept(&net).unwrap();
+            acceptor.accept_next(&net).unwrap();
             acceptor.last
         });
         assert_eq!(order, [1, 0, 0]);
-        assert_eq!(acceptor.accept(&net).err(), Some(Errno::AGAIN));
+        assert_eq!(acceptor.accept_next(&net).err(), Some(Errno::AGAIN));
     }
 
     #[test]
     fn a_shortage_is_said_once_until_all_are_accepted() {
         let (mut acceptor, _, net) = two();
         assert!(acceptor.on_shortage() && acceptor.is_short() && !acceptor.on_shortage());
-        assert!(acceptor.accept(&net).is_err() && !acceptor.is_short() && acceptor.on_shortage());
+        assert!(acceptor.accept_next(&net).is_err() && !acceptor.is_short() && acceptor.on_shortage());
     }
 
     #[test]

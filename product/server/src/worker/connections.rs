@@ -20,6 +20,8 @@ pub(super) struct Connections {
     queue: Turns<u64>,
     /// The sum of what each holds.
     held: Held,
+    /// Some have ended since that was asked.
+    has_ended: bool,
 }
 
 impl Index<usize> for Connections {
@@ -85,6 +87,12 @@ impl Connections {
     pub fn remove(&mut self, at: usize) {
         let conn = self.slots.remove(at);
         self.held.remove(conn.holding);
+        self.has_ended = true;
+    }
+
+    /// Whether any has ended since this was asked before.
+    pub fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
     }
 
     /// Memory that they hold.
@@ -137,6 +145,15 @@ impl Connections {
     pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);
+    }
+
+    /// The same for those of these names that are still there.
+    pub fn wake_all(&mut self, owners: impl Iterator<Item = u64>) {
+        for owner in owners {
+            if let Some(at) = self.slot(owner) {
+                self.wake(at);
+            }
+        }
     }
 
     /// How many are to be read; some of them may be gone.

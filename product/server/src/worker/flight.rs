@@ -5,9 +5,10 @@
 
 use tls::Session;
 
+use super::Order;
 use super::failures::Kind;
+use super::responder::Responder;
 use super::secure::HANDSHAKE_TIMEOUT;
-use super::{Order, Worker};
 use crate::net::Net;
 use crate::transmit::{Departure, Failure};
 
@@ -22,7 +23,7 @@ pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// The handshake goes on. No response has ended: neither the log nor the objectives have anything to say of it.
     pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
         let conn = &mut self.conns[at];

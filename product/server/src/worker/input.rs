@@ -4,18 +4,18 @@ use http::http1::Head;
 use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 
-use super::Worker;
 use super::conn::Conn;
 use super::exchange::ExchangeId;
 use super::line::Line;
 use super::proxy_header::Refused;
+use super::responder::Responder;
 use super::streams::is_preface;
 use crate::handler::{self, Later};
 use crate::http1::Event;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream, Transmitter, Transport};
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();

@@ -1,11 +1,11 @@
 //! Lookups by other threads: a request for what is not in memory waits for a thread that may wait for a disk.
 
-use super::Worker;
 use super::exchange::Task;
+use super::responder::Responder;
 use crate::files::{Found, Missing};
 use crate::net::Net;
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Answers those whose lookup has ended, until the turn is over.
     pub(super) fn answer_found(&mut self) {
         let others = self.budget.to_come;

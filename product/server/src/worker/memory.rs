@@ -3,11 +3,11 @@
 
 use std::thread;
 
-use super::Worker;
 use super::conn::Conn;
 use super::connections::Connections;
 use super::owner::slot_of;
 use super::proxy::Proxy;
+use super::responder::Responder;
 use super::sender::Sender;
 use crate::net::Net;
 use crate::sys;
@@ -17,7 +17,7 @@ const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk where less than one in so many is used.
 const VACANT_TO_USED: usize = 4;
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// What a connection holds may be another now.
     pub(super) fn weigh(&mut self, at: usize) {
         let Some(conn) = self.conns.get(at) else { return };

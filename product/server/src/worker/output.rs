@@ -2,12 +2,13 @@
 
 use units::Nanos;
 
+use super::Order;
 use super::budget::BYTES_PER_TURN_MAX;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::proxy::Proxy;
+use super::responder::Responder;
 use super::response_end::ResponseEnd;
-use super::{Order, Worker};
 use crate::handler::Reply;
 use crate::net::Net;
 use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink, Socket};
@@ -17,7 +18,7 @@ const GATHER_BYTES_MAX: usize = 64 << 10;
 /// Bodies from here on take several system calls, which two more do not make dearer.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
@@ -100,8 +101,7 @@ impl<N: Net> Worker<N> {
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
         if self.sender.transmitter.is_idle(self.timers.now()) {
-            // Those that waited for room may have closed.
-            self.look_after_datagrams();
+            self.conns.wake_all(self.sender.transmitter.connections.woken());
             return;
         }
         self.sender.transmitter.run(&|| self.net.now());
@@ -114,7 +114,7 @@ impl<N: Net> Worker<N> {
         }
         self.take_departures();
         self.with_upstreams(Proxy::refill);
-        self.look_after_datagrams();
+        self.conns.wake_all(self.sender.transmitter.connections.woken());
     }
 
     /// Responses have ended.

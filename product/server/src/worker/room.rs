@@ -4,62 +4,16 @@
 
 use units::Nanos;
 
-use super::Worker;
-use super::admission::NoPlace;
+use super::responder::Responder;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream, Transport};
 
-impl<N: Net> Worker<N> {
-    /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
-    pub(super) fn take_place(&mut self) -> bool {
-        if self.service.admission.shortage.is_near(self.conns.held().bytes()) {
-            // Those who could give way did so at the end of the last turn.
-            self.acceptor.pause(&self.net);
-            return false;
-        }
-        if self.service.admission.take_place() {
-            return true;
-        }
-        if !self.acceptor.is_client_waiting(&self.net) {
-            return false;
-        }
+impl<N: Net> Responder<N> {
+    /// A place for a newcomer, if somebody idle has one.
+    pub(super) fn free_place(&mut self) -> bool {
         let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
         self.service.log_full(self.timers.now());
-        if !is_freed {
-            self.acceptor.pause(&self.net);
-            self.service.admission.wait_for_place();
-        }
         is_freed
-    }
-
-    /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
-    pub(super) fn take_place_beside(&mut self) -> Option<bool> {
-        if self.service.admission.shortage.is_near(self.conns.held().bytes()) {
-            return Some(false);
-        }
-        if self.service.admission.take_place() {
-            return Some(true);
-        }
-        let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
-        self.service.log_full(self.timers.now());
-        if !is_freed && self.service.admission.without_place() == NoPlace::Wait {
-            self.acceptor.pause(&self.net);
-            self.service.admission.wait_for_place();
-            return None;
-        }
-        Some(is_freed)
-    }
-
-    /// At the end of a turn: lets in those who wait for a place that was given back elsewhere, and gives one up for those
-    /// who wait at other workers.
-    pub(super) fn make_room(&mut self) {
-        if self.service.admission.is_place_wanted() {
-            self.give_up_idle(Nanos::ZERO);
-        }
-        if !self.acceptor.is_accepting() && !self.acceptor.is_short() {
-            // Should it fail, the next sweep tries again and says so.
-            let _ = self.accept_again();
-        }
     }
 
     /// Closes the longest idle connection of those that have been idle for so long. False: there is none.

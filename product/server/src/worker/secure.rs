@@ -8,8 +8,8 @@ use http::{Reject, Status, http1};
 use tls::REFUSAL;
 use units::Nanos;
 
-use super::Worker;
 use super::failures::Kind;
+use super::responder::Responder;
 use crate::net::Net;
 use crate::transmit::{Body, Socket, Stream};
 
@@ -21,7 +21,7 @@ const WANTS_TLS: Reject = Reject {
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
         let Some(session) = self.sender.transmitter.connections.session(at) else { return };

@@ -7,10 +7,10 @@ use std::collections::{BinaryHeap, HashMap};
 
 use units::Nanos;
 
-use super::Worker;
 use super::conn::Conn;
 use super::connections::Connections;
 use super::failures::Kind;
+use super::responder::Responder;
 use crate::net::Net;
 use crate::transmit::{Transmitter, Transport};
 
@@ -131,7 +131,7 @@ impl From<&Conn> for Stalled {
     }
 }
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     pub(super) fn make_memory(&mut self) {
         while let Some(at) = self.sender.transmitter.reads.next_grown() {

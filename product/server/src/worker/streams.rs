@@ -5,9 +5,10 @@
 use http::{Method, OwnedRequest, Refused};
 use mux::{Event, PREFACE};
 
-use super::Worker;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::responder::Responder;
+use super::sender::CLOSING_PERIOD;
 use crate::net::Net;
 use crate::transmit::{Failure, Sink, Socket};
 
@@ -20,7 +21,7 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
     if is_part && bytes.len() < PREFACE_BYTES_MIN { None } else { Some(is_part) }
 }
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Takes what has come, or goes on with what came before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.conns[at].input.is_cut = false;
@@ -180,5 +181,26 @@ impl<N: Net> Worker<N> {
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         conn.input.is_readable = true;
         self.conns.queue(at);
+    }
+
+    /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
+    pub(super) fn end_http3(&mut self, at: usize) {
+        let now = self.timers.now();
+        let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
+        let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
+        let is_late = now >= streams.deadline;
+        if is_over
+            || self.conns[at].channel.is_handshaking
+            || self.sender.transmitter.connections.engine(at).is_acknowledged()
+        {
+            if is_late {
+                self.service.note_late_handshake(now, &self.conns[at]);
+            }
+            return self.close(at);
+        }
+        if let Some(streams) = self.conns[at].exchanges.streams_mut() {
+            let ends_at = *streams.ends_at.get_or_insert(now + CLOSING_PERIOD);
+            (streams.is_leaving, streams.deadline) = (true, ends_at);
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use sched::policy::PolicySpec;
 use sched::{Pace, Scheduler};
+use units::Nanos;
 
 use super::*;
 use crate::clients::{ClientLimits, Clients};
@@ -113,10 +114,10 @@ impl Bench {
 
     /// There are so many places, and a client has these limits.
     fn admit(&mut self, places: usize, of_client: ClientLimits) {
-        let setup = &self.worker.setup;
+        let setup = &self.worker.responder.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
         let clients = Arc::new(Clients::new(of_client));
-        self.worker.service.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
+        self.worker.responder.service.admission = Admission::new(0, places, clients, u64::MAX, &setup.limits);
     }
 
     fn connect(&self) -> Client {
@@ -133,8 +134,8 @@ impl Bench {
     }
 
     fn turn(&mut self) {
-        self.worker.net.wait(Some(Nanos::ZERO)).unwrap();
-        self.worker.tick(None);
+        self.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
+        self.worker.responder.begin_turn(None);
         self.worker.turn();
     }
 }
@@ -199,7 +200,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
             bench.turn();
         }
         assert_eq!(flood.responses(), REQUESTS, "{policy}");
-        assert!(bench.worker.conns.queued() == 0);
+        assert!(bench.worker.responder.conns.queued() == 0);
     }
 }
 
@@ -245,8 +246,8 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     socket.connect(&bench.address.into()).unwrap();
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered)
-        || !bench.worker.sender.transmitter.link.scheduler().jobs().is_empty()
+    while bench.worker.responder.conns.iter().all(|(_, conn)| !conn.has_answered)
+        || !bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty()
     {
         bench.turn();
     }
@@ -271,20 +272,20 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     let mut bench = Bench::with("pause-turn", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
     let mut asking = bench.connect();
     asking.send("GET /a");
-    while bench.worker.conns.is_empty() {
+    while bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
-    let deadline = |bench: &Bench| bench.worker.conns.iter().next().unwrap().1.http1.deadline();
+    let deadline = |bench: &Bench| bench.worker.responder.conns.iter().next().unwrap().1.http1.deadline();
     let (before, pause) = (deadline(&bench), Nanos::from_secs(70));
     let mut client = bench.connect();
     client.send(HEAD);
     while client.responses() == 0 {
-        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
-        bench.worker.tick(None);
-        bench.worker.timers.set(bench.worker.timers.now() - pause);
+        bench.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.responder.begin_turn(None);
+        bench.worker.responder.timers.set(bench.worker.responder.timers.now() - pause);
         bench.worker.turn();
     }
-    assert!(bench.worker.conns.len() == 2 && deadline(&bench) - before >= pause);
+    assert!(bench.worker.responder.conns.len() == 2 && deadline(&bench) - before >= pause);
 }
 
 /// What no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's FIN, which the
@@ -293,15 +294,16 @@ fn a_pause_in_a_turn_moves_every_deadline() {
 fn what_a_connection_sent_is_booked_when_it_ends() {
     let mut bench = Bench::with("booked", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
     let client = bench.connect();
-    while bench.worker.conns.is_empty() {
+    while bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
-    let at = bench.worker.conns.iter().next().unwrap().0;
-    let framing = bench.worker.sender.transmitter.connections[at].framing();
-    let charged = |bench: &Bench| bench.worker.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
+    let at = bench.worker.responder.conns.iter().next().unwrap().0;
+    let framing = bench.worker.responder.sender.transmitter.connections[at].framing();
+    let charged =
+        |bench: &Bench| bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
-    while !bench.worker.conns.is_empty() {
+    while !bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
     let booked = [1, 2].map(|segments| framing.syn_ack_bytes + segments * framing.header_bytes);
@@ -318,20 +320,21 @@ fn a_paced_worker_sends_while_it_reads() {
     for client in &mut clients {
         client.send(&HEAD.repeat(20));
     }
-    let mut last = bench.worker.timers.now();
+    let mut last = bench.worker.responder.timers.now();
     for client in &mut clients {
         while client.responses() < 20 {
             bench.turn();
             assert!(
-                bench.worker.timers.now() >= last && bench.worker.timers.now() >= bench.worker.timers.turn_began_at()
+                bench.worker.responder.timers.now() >= last
+                    && bench.worker.responder.timers.now() >= bench.worker.responder.timers.turn_began_at()
             );
-            last = bench.worker.timers.now();
+            last = bench.worker.responder.timers.now();
         }
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.sender.transmitter.is_idle(Nanos::ZERO)
-            && bench.worker.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
+        bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO)
+            && bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
 
@@ -345,14 +348,14 @@ fn a_reset_frees_the_job() {
     while leaves.responses() == 0 {
         bench.turn();
     }
-    assert!(!bench.worker.sender.transmitter.link.scheduler().jobs().is_empty());
+    assert!(!bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty());
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
-    while stays.responses() == 0 || bench.worker.conns.len() > 1 {
+    while stays.responses() == 0 || bench.worker.responder.conns.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
@@ -373,16 +376,17 @@ fn what_a_client_was_sent_is_booked() {
         let sent: usize = clients.iter().map(|client| client.received.len()).sum();
         // What was sent a moment ago counts a little less.
         let booked = |bench: &Bench, connections: u32| {
-            let busiest = bench.worker.service.admission.clients().busiest(bench.worker.timers.now());
+            let busiest =
+                bench.worker.responder.service.admission.clients().busiest(bench.worker.responder.timers.now());
             assert_eq!((busiest.len(), busiest[0].connections), (1, connections), "{policy}");
             let bytes = busiest[0].bytes as usize;
             assert!((sent - sent / 20..=sent).contains(&bytes), "{policy}: {bytes} of {sent}");
         };
-        bench.worker.timers.hasten_sweep();
+        bench.worker.responder.timers.hasten_sweep();
         bench.worker.sweep();
         booked(&bench, 2);
         drop(clients);
-        while !bench.worker.conns.is_empty() {
+        while !bench.worker.responder.conns.is_empty() {
             bench.turn();
         }
         booked(&bench, 0);
@@ -398,11 +402,11 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         std::fs::write(bench.folder.join("large"), vec![b'x'; BYTES]).unwrap();
         let limits = Limits { client_rate_max: "8kbit".parse().ok(), ..Limits::default() };
         let clients = Arc::new(Clients::new(limits.clients(16)));
-        let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.setup.wake)]));
-        bench.worker.service.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
+        let places = Arc::new(Places::new(16, &[Arc::clone(&bench.worker.responder.setup.wake)]));
+        bench.worker.responder.service.admission = Admission::new(0, places, Arc::clone(&clients), u64::MAX, &limits);
         let scheduler = Scheduler::new(policy.parse::<PolicySpec>().unwrap().build(), Pace::UNLIMITED);
-        bench.worker.sender.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
-        bench.worker.sender.transmitter.limit = Limit::new(Some(clients));
+        bench.worker.responder.sender.transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
+        bench.worker.responder.sender.transmitter.limit = Limit::new(Some(clients));
         let mut first = bench.connect();
         first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         while first.received.len() < BYTES {
@@ -411,12 +415,13 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         let mut second = bench.connect();
         second.send(HEAD);
-        while bench.worker.sender.transmitter.link.scheduler().jobs().is_empty() {
+        while bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty() {
             bench.turn();
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait = bench.worker.sender.transmitter.poll_timeout().unwrap() - bench.worker.timers.now();
+        let wait =
+            bench.worker.responder.sender.transmitter.poll_timeout().unwrap() - bench.worker.responder.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }
@@ -442,8 +447,8 @@ fn a_client_is_refused_what_is_too_much() {
         }
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
-    assert_eq!(bench.worker.conns.len(), 1);
-    let admission = &bench.worker.service.admission;
+    assert_eq!(bench.worker.responder.conns.len(), 1);
+    let admission = &bench.worker.responder.service.admission;
     assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use http::http1::Head;
 use http::{BodyLength, Request};
 
-use super::Worker;
 use super::exchange::ExchangeId;
 use super::proxy::{Proxy, ProxyContext, ProxyReply};
+use super::responder::Responder;
 use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::upstream::Group;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Responder<N> {
     /// Does this with what the proxy may touch, and sends the replies that come of it.
     pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
         let (proxy, mut with) = self.proxy();

@@ -33,14 +33,14 @@ impl Bench {
         let certificate = Some(Certificate::Development(hosts));
         let https = Https { certificate, ..Https::default() };
         let site = SiteConfig { https, ..SiteConfig::alone(bench.folder.clone(), Options::default()) };
-        bench.worker.service.replies.serve(open(&[site], true, log).served());
+        bench.worker.responder.service.replies.serve(open(&[site], true, log).served());
         bench.worker.acceptor.first_mut().is_secure = true;
         self
     }
 
     /// Whether this turn leaves a flight under way.
     fn is_in_flight(&self) -> bool {
-        self.worker.conns.iter().any(|(_, conn)| conn.channel.is_in_flight)
+        self.worker.responder.conns.iter().any(|(_, conn)| conn.channel.is_in_flight)
     }
 
     fn turn_until_in_flight(&mut self) {
@@ -104,8 +104,13 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
 
 /// Connections that have said something in their handshakes.
 fn begun(worker: &mut Worker) -> usize {
-    let transmitter = &mut worker.sender.transmitter;
-    worker.conns.iter().filter(|(at, _)| !transmitter.connections.session(*at).unwrap().is_untouched()).count()
+    let transmitter = &mut worker.responder.sender.transmitter;
+    worker
+        .responder
+        .conns
+        .iter()
+        .filter(|(at, _)| !transmitter.connections.session(*at).unwrap().is_untouched())
+        .count()
 }
 
 /// A flood of handshakes is spread over turns; others have theirs between.
@@ -116,7 +121,7 @@ fn a_turn_has_few_handshakes() {
     let mut clients: Vec<Client> = (0..HANDSHAKES_PER_TURN_MAX + 4).map(|_| bench.connect()).collect();
     // The beginning of a client's first flight.
     clients.iter_mut().for_each(|client| client.stream.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap());
-    while bench.worker.conns.len() < clients.len() {
+    while bench.worker.responder.conns.len() < clients.len() {
         let before = begun(&mut bench.worker);
         bench.turn();
         assert!(begun(&mut bench.worker) - before <= HANDSHAKES_PER_TURN_MAX);
@@ -146,7 +151,7 @@ fn a_long_flight_is_a_job_and_no_response() {
                 assert!(!client.talk(), "the connection ended");
             }
             assert_eq!(was_in_flight, has_flight, "{name}");
-            while !bench.worker.conns.is_empty() {
+            while !bench.worker.responder.conns.is_empty() {
                 let _ = client.stream.shutdown(std::net::Shutdown::Both);
                 bench.turn();
             }
@@ -156,7 +161,7 @@ fn a_long_flight_is_a_job_and_no_response() {
             }
             assert_eq!(lines(), expected);
         }
-        assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+        assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
     }
 }
 
@@ -202,13 +207,16 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             "reset" => {
                 socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
                 drop(client);
-                while !bench.worker.conns.is_empty() {
+                while !bench.worker.responder.conns.is_empty() {
                     bench.turn();
                 }
             }
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
-        assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO) && bench.worker.conns.is_empty(), "{end}");
+        assert!(
+            bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO) && bench.worker.responder.conns.is_empty(),
+            "{end}"
+        );
     }
 }
 
@@ -231,7 +239,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
         }
     }
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
-    assert!(bench.worker.conns.is_empty() && bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.conns.is_empty() && bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// A client has 10 s, and its flight a minute where it waits for others.
@@ -241,10 +249,10 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
     let _client = Secret::connect(&bench, &config(&[&TLS13]));
     bench.turn_until_in_flight();
     for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
-        bench.worker.timers.set(bench.worker.timers.now() + wait);
-        let late: Vec<usize> = bench.worker.conns.iter().map(|(at, _)| at).collect();
-        late.into_iter().for_each(|at| bench.worker.on_late(at));
-        assert_eq!(bench.worker.conns.len(), conns);
+        bench.worker.responder.timers.set(bench.worker.responder.timers.now() + wait);
+        let late: Vec<usize> = bench.worker.responder.conns.iter().map(|(at, _)| at).collect();
+        late.into_iter().for_each(|at| bench.worker.responder.on_late(at));
+        assert_eq!(bench.worker.responder.conns.len(), conns);
     }
-    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
 }

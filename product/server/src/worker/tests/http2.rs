@@ -126,7 +126,7 @@ fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     bench.turn_until_came(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
     assert_eq!(client.body(1).unwrap(), b"");
     assert!(String::from_utf8_lossy(&client.body(3).unwrap()).starts_with("501 "));
-    assert_eq!(bench.worker.conns.len(), 1, "the connection stays");
+    assert_eq!(bench.worker.responder.conns.len(), 1, "the connection stays");
 }
 
 /// More than a turn's share of requests at once: all are answered, in several turns.
@@ -139,7 +139,7 @@ fn a_flood_of_requests_is_answered_in_turns() {
     bench.turn_until_came(&mut client, |client| numbers.iter().all(|number| client.body(*number).is_some()));
     assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
     bench.turn();
-    let streams = bench.worker.conns.iter().next().unwrap().1.exchanges.streams().unwrap();
+    let streams = bench.worker.responder.conns.iter().next().unwrap().1.exchanges.streams().unwrap();
     assert!(streams.is_idle() && streams.room() <= 4);
 }
 
@@ -177,7 +177,10 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
         let rows = logged.turn_until(1);
         assert!(rows[0].outcome == Outcome::Reset && rows[0].body_bytes < LARGE as u64, "{rows:?}");
         (0..3).for_each(|_| logged.bench.turn());
-        assert!(logged.bench.worker.conns.is_empty() && logged.bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+        assert!(
+            logged.bench.worker.responder.conns.is_empty()
+                && logged.bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO)
+        );
     }
 }
 
@@ -189,8 +192,8 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     let mut client = bench.connect_http2();
     client.send(&request(1, "/huge", &[]));
     let is_full = |bench: &mut Bench| {
-        let at = bench.worker.conns.slots(|_| true)[0];
-        let transmitter = &mut bench.worker.sender.transmitter;
+        let at = bench.worker.responder.conns.slots(|_| true)[0];
+        let transmitter = &mut bench.worker.responder.sender.transmitter;
         transmitter.connections.unsent_bytes(at, &transmitter.sendings) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
@@ -199,8 +202,8 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     });
     assert!(has_filled.any(|is_full| is_full));
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
-    let at = bench.worker.conns.slots(|_| true)[0];
-    bench.worker.leave_streams(at);
+    let at = bench.worker.responder.conns.slots(|_| true)[0];
+    bench.worker.responder.leave_streams(at);
     (0..10).for_each(|_| bench.turn());
     assert!(is_full(&mut bench), "the client has not read");
     bench.turn_until_came(&mut client, |client| client.has_ended);
@@ -224,7 +227,7 @@ fn a_flood_ends_its_connection_and_no_other() {
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
-    bench.worker.service.admission.set_streams_max(3);
+    bench.worker.responder.service.admission.set_streams_max(3);
     let mut stalled = bench.connect_http2();
     let zero_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     stalled.send(&[zero_window, request(1, "/a", &[]), request(3, "/a", &[]), request(5, "/a", &[])].concat());
@@ -232,7 +235,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut next = bench.connect_http2();
     next.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut next, |client| client.has_ended);
-    assert!(!next.has(HEADERS) && bench.worker.conns.held().streams() == 3);
+    assert!(!next.has(HEADERS) && bench.worker.responder.conns.held().streams() == 3);
     stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
     bench.turn_until_came(&mut stalled, |client| client.has_ended);
     (0..3).for_each(|_| bench.turn());
@@ -240,10 +243,10 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     later.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut later, |client| client.body(1).is_some());
     drop(later);
-    while !bench.worker.conns.is_empty() {
+    while !bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
-    assert_eq!(bench.worker.conns.held().streams(), 0);
+    assert_eq!(bench.worker.responder.conns.held().streams(), 0);
 }
 
 #[test]
@@ -274,11 +277,11 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
     socket.connect(&bench.address.into()).unwrap();
     let mut client = Framed { stream: socket.into(), received: Vec::new(), came: Vec::new(), has_ended: false };
     client.send(&[hello(), request(1, "/large", &[])].concat());
-    while bench.worker.conns.iter().all(|(_, conn)| !conn.has_answered) {
+    while bench.worker.responder.conns.iter().all(|(_, conn)| !conn.has_answered) {
         bench.turn();
     }
     assert!(!bench.worker.is_stopped());
-    while !bench.worker.conns.iter().any(|(_, conn)| conn.http1.is_lingering()) {
+    while !bench.worker.responder.conns.iter().any(|(_, conn)| conn.http1.is_lingering()) {
         bench.turn();
     }
     client.stream.set_nonblocking(true).unwrap();
@@ -287,11 +290,11 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
 
 /// As two seconds later.
 fn end_lingering(bench: &mut Bench) {
-    let now = bench.worker.timers.now();
-    for at in bench.worker.conns.slots(|conn| conn.http1.is_lingering()) {
-        bench.worker.conns[at].http1.wait_until(now);
+    let now = bench.worker.responder.timers.now();
+    for at in bench.worker.responder.conns.slots(|conn| conn.http1.is_lingering()) {
+        bench.worker.responder.conns[at].http1.wait_until(now);
     }
-    bench.worker.timers.hasten_sweep();
+    bench.worker.responder.timers.hasten_sweep();
     bench.turn();
 }
 
@@ -334,18 +337,18 @@ fn an_idle_connection_is_let_go_with_a_word() {
     client.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
-    let deadline = bench.worker.conns.iter().next().unwrap().1.deadline();
+    let deadline = bench.worker.responder.conns.iter().next().unwrap().1.deadline();
     assert!(
-        deadline > bench.worker.timers.now()
-            && deadline <= bench.worker.timers.now() + bench.worker.setup.limits.idle_timeout
+        deadline > bench.worker.responder.timers.now()
+            && deadline <= bench.worker.responder.timers.now() + bench.worker.responder.setup.limits.idle_timeout
     );
-    bench.worker.timers.set(deadline);
+    bench.worker.responder.timers.set(deadline);
     bench.worker.sweep();
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));
     drop(client);
     (0..3).for_each(|_| bench.turn());
-    assert!(bench.worker.conns.is_empty());
+    assert!(bench.worker.responder.conns.is_empty());
 }
 
 #[test]
@@ -355,10 +358,10 @@ fn a_connection_that_gives_way_hears_so() {
     client.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
-    while !bench.worker.give_up_idle(Nanos::ZERO) {
+    while !bench.worker.responder.give_up_idle(Nanos::ZERO) {
         bench.turn();
     }
-    assert!(bench.worker.conns.is_empty());
+    assert!(bench.worker.responder.conns.is_empty());
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));
 }
@@ -427,12 +430,12 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
     client.tls.writer().write_all(&wide()).unwrap();
     client.tls.send_close_notify();
     client.flush();
-    while !bench.worker.conns.is_empty() {
+    while !bench.worker.responder.conns.is_empty() {
         let _ = client.stream.read(&mut [0; 65_536]);
         bench.turn();
     }
     bench.turn();
-    assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
 }
 
 /// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
@@ -454,12 +457,12 @@ fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
                 bench.turn();
             }
             client.stream.write_all(garbage).unwrap();
-            while !bench.worker.conns.is_empty() {
+            while !bench.worker.responder.conns.is_empty() {
                 bytes += client.stream.read(&mut [0; 1 << 16]).unwrap_or(0);
                 bench.turn();
             }
             bench.turn();
-            assert!(bench.worker.sender.transmitter.is_idle(Nanos::ZERO));
+            assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
             assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
             Asking::new(&mut bench);
         }

@@ -25,14 +25,19 @@ impl Bench {
         let listener = bench.worker.acceptor.first_mut();
         listener.is_secure = false;
         listener.udp = Some(Arc::new(bound()));
-        bench.worker.open_udp_endpoints().unwrap();
+        bench.open_udp_endpoints();
         bench
+    }
+
+    pub(super) fn open_udp_endpoints(&mut self) {
+        let Worker { udp, acceptor, responder } = &mut self.worker;
+        udp.open_all(acceptor.listeners(), responder).unwrap();
     }
 
     /// A client that has said nothing yet.
     pub(super) fn ask(&self, windows: Windows) -> Asking {
         let server = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
-        let peer = Peer::new(self.worker.timers.now(), server, "localhost", windows);
+        let peer = Peer::new(self.worker.responder.timers.now(), server, "localhost", windows);
         Asking { peer, socket: bound(), server }
     }
 
@@ -40,10 +45,10 @@ impl Bench {
     pub(super) fn connect_http3(&mut self) -> Asking {
         let mut asking = self.ask(Windows::default());
         for _ in 0..100_000 {
-            asking.talk(self.worker.timers.now());
+            asking.talk(self.worker.responder.timers.now());
             if asking.peer.is_connected {
                 asking.peer.hello();
-                asking.talk(self.worker.timers.now());
+                asking.talk(self.worker.responder.timers.now());
                 return asking;
             }
             self.turn();
@@ -75,7 +80,7 @@ fn a_flood_of_datagrams_leaves_others_their_turn() {
     let mut bench = Bench::of_datagrams("flood-datagrams");
     let mut flood = bench.connect_http3();
     flood.peer.ping();
-    let ping = flood.peer.transmit(bench.worker.timers.now()).expect("a PING");
+    let ping = flood.peer.transmit(bench.worker.responder.timers.now()).expect("a PING");
     let mut others: Vec<Client> = (0..8).map(|_| bench.connect()).collect();
     others.iter_mut().for_each(|other| other.send(HEAD));
     let mut turns = 0;

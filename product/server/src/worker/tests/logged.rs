@@ -139,7 +139,7 @@ fn a_request_whose_client_left_before_its_body_came() {
         let mut logged = Logged::new("body", policy, |root| root);
         let mut client = logged.bench.connect();
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
-        while logged.bench.worker.conns.is_empty() {
+        while logged.bench.worker.responder.conns.is_empty() {
             logged.bench.turn();
         }
         (0..10).for_each(|_| logged.bench.turn());
@@ -157,8 +157,8 @@ fn a_response_that_the_end_of_the_server_cuts() {
         let mut logged = Logged::new("stop", policy, |root| root);
         let _client = logged.bench.begun();
         assert!(!logged.bench.worker.is_stopped(), "it finishes first");
-        let now = logged.bench.worker.timers.now();
-        logged.bench.worker.timers.stop_at(now);
+        let now = logged.bench.worker.responder.timers.now();
+        logged.bench.worker.responder.timers.stop_at(now);
         assert!(logged.bench.worker.is_stopped());
         let rows = logged.turn_until(1);
         let record = &rows[0];
@@ -174,8 +174,15 @@ fn without_a_log_nothing_is_kept() {
     std::fs::write(bench.folder.join("large"), vec![b'x'; LARGE]).unwrap();
     let _client = bench.begun();
     let worker = &mut bench.worker;
-    assert!(worker.conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()).all(|exchange| exchange.line.is_none()));
+    assert!(
+        worker
+            .responder
+            .conns
+            .iter()
+            .flat_map(|(_, conn)| conn.exchanges.iter())
+            .all(|exchange| exchange.line.is_none())
+    );
     assert!(!worker.is_stopped());
-    worker.timers.stop_at(worker.timers.now());
-    assert!(worker.is_stopped() && !worker.sender.transmitter.link.scheduler().jobs().is_empty());
+    worker.responder.timers.stop_at(worker.responder.timers.now());
+    assert!(worker.is_stopped() && !worker.responder.sender.transmitter.link.scheduler().jobs().is_empty());
 }

@@ -102,12 +102,12 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         let (mut bench, disk) = bench("leaves", policy);
         let mut clients: Vec<Client> = (0..3).map(|_| bench.connect()).collect();
         clients.iter_mut().for_each(|client| client.send(COLD));
-        while disk.asked() == 0 || bench.worker.conns.len() < 3 {
+        while disk.asked() == 0 || bench.worker.responder.conns.len() < 3 {
             bench.turn();
         }
         // A reset, and an end that still wants its response.
         reset(clients.remove(0));
-        while bench.worker.conns.len() == 3 {
+        while bench.worker.responder.conns.len() == 3 {
             bench.turn();
         }
         clients[0].stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -125,10 +125,10 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         }
         assert_eq!(newcomer.responses(), 1);
         drop((clients, newcomer));
-        while !bench.worker.conns.is_empty() {
+        while !bench.worker.responder.conns.is_empty() {
             bench.turn();
         }
-        assert!(bench.worker.service.replies.found() == 0);
+        assert!(bench.worker.responder.service.replies.found() == 0);
     }
 }
 
@@ -137,12 +137,12 @@ fn a_client_that_leaves_takes_nothing_with_it() {
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
     let client = begin(&mut bench, &disk, COLD);
-    let owner = bench.worker.conns.iter().next().unwrap().1.owner;
+    let owner = bench.worker.responder.conns.iter().next().unwrap().1.owner;
     reset(client);
-    while !bench.worker.conns.is_empty() {
+    while !bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
-    bench.worker.service.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
+    bench.worker.responder.service.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
     bench.turn();
     disk.set_hanging(false);
     let mut other = bench.connect();
@@ -173,14 +173,14 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
 fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let (mut bench, disk) = bench("stop", "srpt");
     let mut client = begin(&mut bench, &disk, COLD);
-    bench.worker.timers.set(bench.worker.timers.now() + Nanos::from_secs(10_000));
+    bench.worker.responder.timers.set(bench.worker.responder.timers.now() + Nanos::from_secs(10_000));
     bench.worker.sweep();
     assert!(!bench.worker.is_stopped());
     bench.worker.sweep();
-    assert_eq!(bench.worker.conns.len(), 1);
+    assert_eq!(bench.worker.responder.conns.len(), 1);
     disk.set_hanging(false);
-    while bench.worker.conns.iter().any(|(_, conn)| conn.http1.is_answering()) {
-        bench.worker.net.wait(Some(Nanos::from_millis(10))).unwrap();
+    while bench.worker.responder.conns.iter().any(|(_, conn)| conn.http1.is_answering()) {
+        bench.worker.responder.net.wait(Some(Nanos::from_millis(10))).unwrap();
         bench.worker.turn();
     }
     let mut received = String::new();
@@ -196,19 +196,20 @@ fn who_leaves_before_the_answer_is_logged() {
     let config = LogConfig { path: Some(path.clone()), format: Format::Combined };
     let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
-    let (at, _) = bench.worker.conns.iter().next().unwrap();
-    let line = Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.timers.now());
-    bench.worker.conns[at].exchange(0).line = Some(Box::new(line));
+    let (at, _) = bench.worker.responder.conns.iter().next().unwrap();
+    let line =
+        Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.responder.timers.now());
+    bench.worker.responder.conns[at].exchange(0).line = Some(Box::new(line));
     // One who only sends no more still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
     drop(client);
-    while !bench.worker.conns.is_empty() {
+    while !bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
     disk.set_hanging(false);
     // All is written when they are gone.
     let logs = Logs::start(&bench._threads).unwrap();
-    bench.worker.service.journal.replace_log(logs.handle());
+    bench.worker.responder.service.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().count() == 1 && text.contains("\"GET /cold HTTP/1.1\" 499 0 "), "{text}");

@@ -19,7 +19,8 @@ impl Bench {
         let policy: PolicySpec = "srpt".parse().unwrap();
         let policy = policy.build_among_clients(ClientShareSpec::On.of_link(None));
         let scheduler = Scheduler::new(policy, Pace::UNLIMITED).with_guard(Guard::default());
-        bench.worker.sender.transmitter = Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
+        bench.worker.responder.sender.transmitter =
+            Transmitter::new(Link::new(scheduler, None), Limits::default().patience);
         bench.admit(2 * CONNECTIONS, Limits::default().clients(256));
         std::fs::File::create(bench.folder.join("large")).unwrap().set_len(FILE_BYTES).unwrap();
         bench
@@ -36,7 +37,7 @@ impl Bench {
     fn held_by_each(&mut self, mut connect: impl FnMut(&mut Bench) -> isize) -> usize {
         connect(self);
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
-        let conns = self.worker.conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
+        let conns = self.worker.responder.conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
         let streams: Vec<usize> =
             conns.map(|conn| conn.exchanges.iter().filter(|exchange| exchange.is_sending()).count()).collect();
         assert_eq!(streams, [STREAMS as usize; CONNECTIONS + 1]);
@@ -73,7 +74,7 @@ fn a_stalled_connection_of_http3_is_small() {
         let mut client = bench.ask(windows);
         let mut held = 0;
         while !client.peer.is_connected {
-            client.talk(bench.worker.timers.now());
+            client.talk(bench.worker.responder.timers.now());
             held += bench.turn_counting(1);
         }
         client.peer.hello();
@@ -82,7 +83,7 @@ fn a_stalled_connection_of_http3_is_small() {
             client.peer.request("/large", &[]);
         }
         for _ in 0..40 {
-            client.talk(bench.worker.timers.now());
+            client.talk(bench.worker.responder.timers.now());
             held += bench.turn_counting(1);
         }
         clients.push(client);

@@ -21,7 +21,7 @@ impl Bench {
         let group = Group { count: 1, only_v6: true, control_priority: 0 };
         let udp = Udp::bind_all("127.0.0.1:0".parse().unwrap(), group).unwrap().remove(0);
         bench.worker.acceptor.first_mut().udp = Some(Arc::new(udp));
-        bench.worker.open_udp_endpoints().unwrap();
+        bench.open_udp_endpoints();
         bench
     }
 
@@ -39,8 +39,8 @@ impl Bench {
 
     /// Connections of TCP and of QUIC.
     fn connections(&self) -> (usize, usize) {
-        let quic = self.worker.conns.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
-        (self.worker.conns.len() - quic, quic)
+        let quic = self.worker.responder.conns.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
+        (self.worker.responder.conns.len() - quic, quic)
     }
 }
 
@@ -84,10 +84,10 @@ fn a_turn_begins_few_connections_of_quic() {
     let newcomers = bench.arrive(2 * HANDSHAKES_PER_TURN_MAX + 4);
     for _ in 0..TURNS_MAX {
         let before = bench.connections().1;
-        bench.worker.net.wait(Some(Nanos::ZERO)).unwrap();
-        bench.worker.tick(None);
+        bench.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
+        bench.worker.responder.begin_turn(None);
         // However slow the machine, it is not time that ends it.
-        bench.worker.timers.hold_turn();
+        bench.worker.responder.timers.hold_turn();
         bench.worker.turn();
         assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
     }
@@ -133,10 +133,11 @@ fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
         let mut bench = Bench::with_datagrams(&format!("stops-{is_passed}"), 2, 0);
         bench.worker.acceptor.first_mut().is_passed = is_passed;
         bench.worker.udp = Default::default();
-        bench.worker.net = Os::new().unwrap();
-        watch(&bench.worker.net, &bench.worker.setup, &bench.worker.service.replies).unwrap();
-        bench.worker.open_udp_endpoints().unwrap();
-        bench.worker.timers.stop_at(Nanos::MAX);
+        bench.worker.responder.net = Os::new().unwrap();
+        watch(&bench.worker.responder.net, &bench.worker.responder.setup, &bench.worker.responder.service.replies)
+            .unwrap();
+        bench.open_udp_endpoints();
+        bench.worker.responder.timers.stop_at(Nanos::MAX);
         let mut newcomer = bench.arrive(1).remove(0);
         bench.turns();
         assert_eq!((newcomer.hear(), newcomer.client.lost.is_some()), (usize::from(!is_passed), !is_passed));

@@ -11,19 +11,20 @@ impl Bench {
     /// Its only connection is not idle, and has a minute for the rest of its request; with that it is idle.
     fn check_part(&mut self, send_rest: impl FnOnce()) {
         (0..20).for_each(|_| self.turn());
-        let limits = &self.worker.setup.limits;
-        let (_, conn) = self.worker.conns.iter().next().unwrap();
-        assert!(!conn.is_idle() && conn.deadline() <= self.worker.timers.now() + limits.head_timeout);
-        assert!(!self.worker.give_up_idle(Nanos::ZERO), "half a request is here");
-        let answered = |bench: &Bench| bench.worker.conns.iter().all(|(_, conn)| conn.has_answered && conn.is_idle());
+        let limits = &self.worker.responder.setup.limits;
+        let (_, conn) = self.worker.responder.conns.iter().next().unwrap();
+        assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.now() + limits.head_timeout);
+        assert!(!self.worker.responder.give_up_idle(Nanos::ZERO), "half a request is here");
+        let answered =
+            |bench: &Bench| bench.worker.responder.conns.iter().all(|(_, conn)| conn.has_answered && conn.is_idle());
         send_rest();
         while !answered(self) {
             self.turn();
         }
-        while !self.worker.give_up_idle(Nanos::ZERO) {
+        while !self.worker.responder.give_up_idle(Nanos::ZERO) {
             self.turn();
         }
-        assert!(self.worker.conns.is_empty());
+        assert!(self.worker.responder.conns.is_empty());
     }
 }
 
@@ -59,7 +60,8 @@ fn a_part_has_its_time() {
     let mut bench = Bench::new("part-late", "srpt");
     let mut stream = TcpStream::connect(bench.address).unwrap();
     stream.write_all(&[hello(), wide(), request(1, "/a", &[])].concat()).unwrap();
-    let is_answered = |bench: &Bench| bench.worker.conns.iter().any(|(_, conn)| conn.has_answered && conn.is_idle());
+    let is_answered =
+        |bench: &Bench| bench.worker.responder.conns.iter().any(|(_, conn)| conn.has_answered && conn.is_idle());
     while !is_answered(&bench) {
         bench.turn();
     }
@@ -68,11 +70,11 @@ fn a_part_has_its_time() {
     while is_answered(&bench) {
         bench.turn();
     }
-    let head_timeout = bench.worker.setup.limits.head_timeout;
-    let (_, conn) = bench.worker.conns.iter().next().unwrap();
-    assert!(conn.deadline() <= bench.worker.timers.now() + head_timeout);
-    bench.worker.timers.set(conn.deadline());
+    let head_timeout = bench.worker.responder.setup.limits.head_timeout;
+    let (_, conn) = bench.worker.responder.conns.iter().next().unwrap();
+    assert!(conn.deadline() <= bench.worker.responder.timers.now() + head_timeout);
+    bench.worker.responder.timers.set(conn.deadline());
     bench.worker.sweep();
-    let (_, conn) = bench.worker.conns.iter().next().unwrap();
+    let (_, conn) = bench.worker.responder.conns.iter().next().unwrap();
     assert!(conn.http1.is_lingering());
 }

@@ -12,7 +12,7 @@ impl Bench {
     /// Turns until the response to `/pipe` is being sent.
     fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
-            if let Some(job) = self.worker.sender.transmitter.produced() {
+            if let Some(job) = self.worker.responder.sender.transmitter.produced() {
                 return job;
             }
             self.turn();
@@ -21,18 +21,18 @@ impl Bench {
     }
 
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
-        let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.sender.transmitter, job).push(now, bytes)
+        let now = self.worker.responder.timers.now();
+        Producer::of(&mut self.worker.responder.sender.transmitter, job).push(now, bytes)
     }
 
     fn finish(&mut self, job: JobId) {
-        let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.sender.transmitter, job).finish(now);
+        let now = self.worker.responder.timers.now();
+        Producer::of(&mut self.worker.responder.sender.transmitter, job).finish(now);
     }
 
     fn fail(&mut self, job: JobId) {
-        let now = self.worker.timers.now();
-        Producer::of(&mut self.worker.sender.transmitter, job).fail(now, "it broke");
+        let now = self.worker.responder.timers.now();
+        Producer::of(&mut self.worker.responder.sender.transmitter, job).fail(now, "it broke");
     }
 
     /// Turns until so much has come, and gives how the client's connection stands.
@@ -102,7 +102,7 @@ fn a_body_that_fails_has_no_orderly_end() {
         assert_eq!(ended.err().map(|error| error.kind()), error, "HTTP/1.{version}");
         assert!(client.received().ends_with(end), "and no last chunk");
     }
-    assert!(bench.worker.conns.is_empty());
+    assert!(bench.worker.responder.conns.is_empty());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_head_says_the_same_and_a_reader_that_leaves_is_told_of() {
     drop(leaver);
     for _ in 0..TURNS_MAX {
         if bench.push(job, b"x").is_none() {
-            assert_eq!(bench.worker.conns.len(), 1, "its connection is gone");
+            assert_eq!(bench.worker.responder.conns.len(), 1, "its connection is gone");
             return;
         }
         bench.turn();
@@ -156,7 +156,7 @@ fn datagrams_carry_it_and_a_failure_resets_the_stream() {
     let mut asking = bench.connect_http3();
     for fails in [false, true] {
         let stream = asking.peer.request("/pipe", &[]);
-        asking.talk(bench.worker.timers.now());
+        asking.talk(bench.worker.responder.timers.now());
         let job = bench.producing();
         assert_eq!(bench.push(job, b"hello"), Some(5));
         bench.turn_until_heard(&mut asking, |peer| peer.response(stream).body == b"hello");
@@ -181,7 +181,7 @@ impl Bench {
         is_enough: impl Fn(&quic::testing::Client) -> bool,
     ) {
         for _ in 0..TURNS_MAX {
-            asking.talk(self.worker.timers.now());
+            asking.talk(self.worker.responder.timers.now());
             if is_enough(&asking.peer) {
                 return;
             }

@@ -14,9 +14,9 @@ impl Bench {
         let requests = (0..streams).flat_map(|at| request(2 * at + 1, "/a", &[]));
         let said: Vec<u8> = mux::PREFACE.iter().copied().chain(shut).chain(requests).collect();
         let mut client = self.connect();
-        let before = self.worker.conns.held().streams();
+        let before = self.worker.responder.conns.held().streams();
         client.stream.write_all(&said).unwrap();
-        while self.worker.conns.held().streams() < before + streams as usize {
+        while self.worker.responder.conns.held().streams() < before + streams as usize {
             self.turn();
         }
         client
@@ -25,19 +25,19 @@ impl Bench {
     /// Sweeps, as after so many seconds.
     fn sweeps(&mut self, count: u8) {
         for _ in 0..count {
-            self.worker.timers.hasten_sweep();
+            self.worker.responder.timers.hasten_sweep();
             self.turn();
         }
     }
 
     fn has_room_for(&mut self, bytes: u64) {
-        self.worker.service.admission.shortage = Shortage::new(bytes);
+        self.worker.responder.service.admission.shortage = Shortage::new(bytes);
     }
 
     /// What is counted is what each holds.
     fn check_held(&self) {
-        let each: u64 = self.worker.conns.iter().map(|(_, conn)| conn.holding.bytes()).sum();
-        assert_eq!(self.worker.conns.held().bytes(), each);
+        let each: u64 = self.worker.responder.conns.iter().map(|(_, conn)| conn.holding.bytes()).sum();
+        assert_eq!(self.worker.responder.conns.held().bytes(), each);
     }
 }
 
@@ -51,30 +51,34 @@ fn near_the_budget_the_costliest_stalled_connection_ends_and_no_other() {
     let _small = bench.stall(2);
     let _large = bench.stall(STREAMS);
     bench.check_held();
-    let held_bytes = bench.worker.conns.held().bytes();
+    let held_bytes = bench.worker.responder.conns.held().bytes();
     // Near, and for nobody else.
     bench.has_room_for(held_bytes * 10 / 9 - (1 << 10));
     let mut newcomer = bench.connect();
     newcomer.send(HEAD);
     bench.sweeps(1);
-    assert_eq!((bench.worker.conns.held().streams(), newcomer.responses()), (2 + STREAMS as usize, 0), "not yet");
+    assert_eq!(
+        (bench.worker.responder.conns.held().streams(), newcomer.responses()),
+        (2 + STREAMS as usize, 0),
+        "not yet"
+    );
     bench.sweeps(STALLED_LOOKS);
-    while bench.worker.conns.held().streams() > 2 {
+    while bench.worker.responder.conns.held().streams() > 2 {
         bench.turn();
     }
     bench.check_held();
     honest.send(&HEAD[9..]);
     bench.turn_until(&mut honest, 2);
     bench.turn_until(&mut newcomer, 1);
-    assert_eq!(bench.worker.conns.held().streams(), 2, "the costliest was enough");
+    assert_eq!(bench.worker.responder.conns.held().streams(), 2, "the costliest was enough");
 }
 
 #[test]
 fn when_all_is_used_those_that_do_not_read_end_at_once() {
     let mut bench = Bench::new("shortage-full", "srpt");
     let _stalled = bench.stall(STREAMS);
-    bench.has_room_for(bench.worker.conns.held().bytes());
-    while bench.worker.conns.held().streams() > 0 {
+    bench.has_room_for(bench.worker.responder.conns.held().bytes());
+    while bench.worker.responder.conns.held().streams() > 0 {
         bench.turn();
     }
     bench.check_held();

@@ -1,0 +1,219 @@
+//! What is done with connections, whatever tells of them: bytes in, requests, replies, bytes out, and the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use tls::Session;
+use units::Nanos;
+use units::wire::Framing;
+
+use super::budget::Budget;
+use super::conn::{Channel, ChannelKind, Conn};
+use super::connections::Connections;
+use super::proxy::Proxy;
+use super::sender::Sender;
+use super::service::Service;
+use super::timers::Timers;
+use super::{READ_BYTES, Setup};
+use crate::net::Net;
+use crate::sites::Served;
+use crate::transmit::{Departure, Opening, Transmitter, Transport};
+
+/// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
+pub(super) struct Responder<N: Net> {
+    pub setup: Setup,
+    pub net: N,
+    pub timers: Timers,
+    pub budget: Budget,
+    pub conns: Connections,
+    pub service: Service,
+    pub sender: Sender<N>,
+    pub proxy: Proxy<N>,
+    pub buffers: Buffers,
+}
+
+/// Memory that is kept from one use to the next.
+pub(super) struct Buffers {
+    /// What a socket has received.
+    pub scratch: Box<[u8]>,
+    /// What a client has said over TLS.
+    pub plain: Vec<u8>,
+    /// Responses being built.
+    pub out: Vec<u8>,
+    pub departures: Vec<Departure>,
+}
+
+impl Buffers {
+    fn new() -> Buffers {
+        let scratch = vec![0; READ_BYTES].into_boxed_slice();
+        Buffers { scratch, plain: Vec::new(), out: Vec::new(), departures: Vec::new() }
+    }
+
+    /// Keeps a buffer for the next response, unless it is longer than that.
+    pub fn reuse(&mut self, mut buffer: Vec<u8>, bytes_max: usize) {
+        if self.out.capacity() == 0 && buffer.capacity() <= bytes_max {
+            buffer.clear();
+            self.out = buffer;
+        }
+    }
+}
+
+impl<N: Net> Responder<N> {
+    pub fn new(net: N, setup: Setup, service: Service, transmitter: Transmitter<Transport<N>>) -> Responder<N> {
+        Responder {
+            timers: Timers::new(net.now()),
+            net,
+            budget: Budget::default(),
+            conns: Connections::default(),
+            service,
+            sender: Sender::new(transmitter, &setup),
+            setup,
+            proxy: Proxy::default(),
+            buffers: Buffers::new(),
+        }
+    }
+
+    /// A connection of this client, here and in the transmitter, of this vacant slot and name.
+    pub fn open(
+        &mut self,
+        (at, owner): (usize, u64),
+        socket: Transport<N>,
+        client: u32,
+        peer: SocketAddr,
+        framing: Framing,
+        session: Option<Box<Session>>,
+    ) -> usize {
+        let kind = match session {
+            Some(_) => ChannelKind::Tls,
+            None if socket.is_quic() => ChannelKind::Quic,
+            None => ChannelKind::Tcp,
+        };
+        self.sender.transmitter.connections.open(
+            self.timers.now(),
+            at,
+            Opening { owner, socket, client, framing, session },
+        );
+        let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
+        self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
+        self.weigh(at);
+        at
+    }
+
+    /// The kernel has something to tell of a connection.
+    pub fn on_connection(&mut self, owner: u64, flags: EventFlags) {
+        let Some(at) = self.conns.slot(owner) else { return };
+        let conn = &mut self.conns[at];
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        // Many responses may end with one of several: that is work for its turn.
+        if is_broken && !conn.is_multiplexed() {
+            return self.abandon(at);
+        }
+        let is_readable = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        conn.input.is_readable |= is_readable;
+        conn.input.has_ended |= flags.contains(EventFlags::RDHUP);
+        let is_multiplexed = conn.is_multiplexed();
+        let (is_answering, is_reading) = (conn.is_answering(), conn.is_reading());
+        if flags.contains(EventFlags::OUT) {
+            self.sender.transmitter.on_writable(self.timers.now(), at);
+            if !is_multiplexed && !is_answering {
+                self.send_sealed(at);
+            }
+            // Its last frames may have left.
+            if self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {
+                self.conns.wake(at);
+            }
+        }
+        if is_readable && is_reading {
+            self.conns.queue(at);
+        }
+    }
+
+    /// Ends the connection.
+    pub fn close(&mut self, at: usize) {
+        if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
+            return self.abandon(at);
+        }
+        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
+        self.leave_upstream(at.into());
+        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
+        let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
+        let conn = &self.conns[at];
+        let (client, of_response) = (conn.client, conn.client_of(0));
+        self.service.admission.spend(of_response, untold_bytes);
+        self.service.forget_origin(self.timers.now(), &mut self.conns[at], 0);
+        self.service.admission.leave(self.timers.now(), client);
+        self.conns.remove(at);
+    }
+
+    /// Every connection on the list has its turn once, or waits for the next.
+    pub fn read_queued(&mut self) {
+        for _ in 0..self.conns.queued() {
+            if let Some(at) = self.conns.unqueue() {
+                self.read(at);
+                self.transmit_due();
+                // Of one that was closed there may be many.
+                self.take_departures();
+            }
+            if self.timers.is_turn_over(self.net.now()) {
+                return;
+            }
+        }
+    }
+
+    /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
+    pub fn read_clock(&mut self, timeout: Option<Nanos>) {
+        let paused = self.timers.advance(self.net.now(), timeout);
+        if paused > Nanos::ZERO {
+            self.conns.excuse(paused);
+            self.sender.transmitter.connections.excuse(paused);
+            self.proxy.excuse(paused);
+        }
+    }
+
+    /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
+    pub fn begin_turn(&mut self, timeout: Option<Nanos>) {
+        self.read_clock(timeout);
+        self.timers.begin_turn(|| self.net.date());
+        self.budget.begin_turn();
+        self.service.journal.log_missed(self.timers.now());
+    }
+
+    /// Others have something to tell: sites are to be renewed, files were found, numbers are asked for. Gives the sites where they are others.
+    pub fn on_woken(&mut self) -> Option<Arc<Served>> {
+        self.setup.wake.clear();
+        let (now, link) = (self.timers.now(), &mut self.sender.transmitter.link);
+        let served = self.service.replies.renew();
+        if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {
+            link.scheduler_mut().replace_classes(now, assigned.specs());
+            self.service.journal.replace_classes(assigned);
+        }
+        self.service.replies.take_found(now);
+        if self.setup.number == 0 {
+            self.service.log_busiest(now, link.scheduler());
+            self.service.answer_status(now, &self.conns, link);
+        }
+        served
+    }
+
+    /// When something is due, at once where something is ready; `is_waiting`: also where nothing is asked.
+    pub fn timeout(&self, is_waiting: bool) -> Option<Nanos> {
+        if self.conns.queued() > 0
+            || self.service.replies.found() > 0
+            || self.net.left() > 0
+            || self.timers.is_sweeping()
+        {
+            return Some(Nanos::ZERO);
+        }
+        let grant_at = self.sender.transmitter.poll_timeout();
+        let is_waiting = is_waiting
+            || !self.conns.is_empty()
+            || self.timers.is_stopping()
+            || self.sender.has_memory_to_give(&self.conns);
+        let memory_at = self.service.admission.shortage.look_at(self.conns.held().bytes());
+        let sweep_at = is_waiting.then_some(self.timers.sweep_due());
+        let times = [sweep_at, self.service.journal.wake_at(), grant_at, self.service.admission.room_at(), memory_at];
+        let wake_at = times.into_iter().flatten().min();
+        wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
+    }
+}
