@@ -147,6 +147,15 @@ impl Connections {
         self.queue(at);
     }
 
+    /// What came in while a response was being sent is for the connection's next turn.
+    pub fn go_on(&mut self, at: usize) {
+        let Some(conn) = self.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
+        conn.input.is_cut = conn.http1.has_kept();
+        if conn.input.is_left() {
+            self.queue(at);
+        }
+    }
+
     /// The same for those of these names that are still there.
     pub fn wake_all(&mut self, owners: impl Iterator<Item = u64>) {
         for owner in owners {

@@ -4,6 +4,8 @@
 
 use super::Worker;
 use super::proxy::Proxy;
+use super::responder::Responder;
+use super::sender::Sender;
 use crate::net::Net;
 
 /// Places that are looked at in every turn of a sweep, however little time is left.
@@ -67,7 +69,7 @@ impl<N: Net> Worker<N> {
             self.acceptor.refuse(&self.responder.net);
             for at in self.responder.conns.slots(|conn| !conn.http1.is_answering()) {
                 match self.responder.conns[at].is_multiplexed() {
-                    true => self.responder.leave_streams(at),
+                    true => self.responder.end(at, Sender::leave_streams),
                     false => self.responder.close(at),
                 }
             }
@@ -82,5 +84,21 @@ impl<N: Net> Worker<N> {
             self.responder.transmit();
         }
         self.responder.conns.is_empty() || self.responder.timers.is_time_up()
+    }
+}
+
+impl<N: Net> Responder<N> {
+    /// The look of a sweep at one connection, if there is one.
+    pub(super) fn look_at(&mut self, at: usize) {
+        if self.conns.get(at).is_some_and(|conn| self.timers.now() >= conn.deadline()) {
+            self.end(at, Sender::end_late);
+        }
+        if !self.conns.contains(at) {
+            return;
+        }
+        self.sender.transmitter.end_stalled(self.timers.now(), at);
+        self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.sender.transmitter.sendings);
+        self.take_departures();
+        self.weigh(at);
     }
 }

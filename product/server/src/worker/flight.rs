@@ -36,11 +36,11 @@ impl<N: Net> Responder<N> {
             return self.close(at);
         }
         conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
-        self.send_sealed(at);
+        self.sender.send_sealed(self.timers.now(), conn, &self.service.replies);
         let is_broken = self.sender.transmitter.connections.session(at).is_some_and(|session| session.is_broken());
         if is_broken && !self.conns[at].channel.is_in_flight {
             return self.close(at);
         }
-        self.go_on(at);
+        self.conns.go_on(at);
     }
 }

@@ -113,7 +113,9 @@ impl<N: Net> Responder<N> {
                     conn.input.is_readable |= head.expect_continue;
                     self.answer(at.into(), &head.request, Some(&head));
                 }
-                Some(Event::Data { bytes, is_last }) => self.pass_on(at.into(), bytes, is_last),
+                Some(Event::Data { bytes, is_last }) => {
+                    self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
+                }
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
                 None => break,
             }

@@ -17,15 +17,16 @@ mod client;
 mod conn;
 mod connections;
 mod deadlines;
+mod ending;
 mod exchange;
 mod failures;
 mod flight;
+mod gathered;
 mod held;
 mod http3;
 mod idle;
 mod input;
 mod journal;
-mod late;
 #[cfg(test)]
 mod left_over;
 mod line;

@@ -2,21 +2,15 @@
 
 use units::Nanos;
 
-use super::Order;
-use super::budget::BYTES_PER_TURN_MAX;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::gathered::SentNow;
 use super::proxy::Proxy;
 use super::responder::Responder;
 use super::response_end::ResponseEnd;
 use crate::handler::Reply;
 use crate::net::Net;
-use crate::transmit::{Body, Departure, Direct, Dispatch, Failure, Outgoing, Sink, Socket};
-
-/// Pipelined small responses are gathered up to this many bytes before they are sent.
-const GATHER_BYTES_MAX: usize = 64 << 10;
-/// Bodies from here on take several system calls, which two more do not make dearer.
-const CORK_BYTES_MIN: u64 = 1 << 20;
+use crate::transmit::{Body, Departure, Direct, Failure, Outgoing, Sink, Socket};
 
 impl<N: Net> Responder<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
@@ -26,8 +20,7 @@ impl<N: Net> Responder<N> {
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
-            let (date, storage) = (self.timers.date(), self.sender.transmitter.reads.storage());
-            let (body, is_last) = self.conns[id.at].encode(reply, date, storage, &mut self.buffers.out);
+            let (body, is_last) = self.sender.encode(&mut self.conns[id.at], reply, self.timers.date());
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
@@ -40,51 +33,22 @@ impl<N: Net> Responder<N> {
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
-        let is_alone = self.budget.to_come == 0 && self.conns.queued() == 0 && self.sender.is_direct();
-        let is_allowed = self.sender.transmitter.limit.allows(self.conns[at].client_of(0), self.timers.now());
-        let conn = &mut self.conns[at];
-        // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        // Under TLS each call says whether more follows.
-        let is_unpaced = matches!(self.setup.order, Order::Arrival | Order::Turn);
-        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
-            conn.channel.is_corked = true;
-        }
-        if self.setup.order != Order::Arrival && !is_alone || !is_allowed {
-            // A copy, so that no response allocates but for what it has, and waits with no more.
-            let outgoing = Outgoing::new(self.buffers.out.clone(), body, conn.end());
-            self.buffers.out.clear();
-            return self.sender.dispatch(self.timers.now(), conn, 0, outgoing);
-        }
-        let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
-        if !gathers || self.buffers.out.len() >= GATHER_BYTES_MAX {
-            self.send_now(at, body);
-        } else {
-            conn.http1.on_gathered();
-        }
+        let is_alone = self.budget.to_come == 0 && self.conns.queued() == 0;
+        let sent = self.sender.send_encoded(self.timers.now(), &mut self.conns[at], (body, is_last), is_alone);
+        sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
-        if !self.buffers.out.is_empty() {
-            self.send_now(at, Body::default());
-        }
+        let sent = self.sender.flush(self.timers.now(), self.conns.get_mut(at));
+        sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
-    /// The shortest way: straight into the socket. What it does not take at once becomes a job.
-    fn send_now(&mut self, at: usize, body: Body) {
-        let Some(conn) = self.conns.get_mut(at) else { return self.buffers.out.clear() };
-        let outgoing = Outgoing::new(std::mem::take(&mut self.buffers.out), body, conn.end());
-        let (client, class) = (conn.client_of(0), conn.exchange(0).class);
-        let dispatch = Dispatch::single(outgoing, class).of(client);
-        let (bytes, direct) = self.sender.transmitter.send_now(self.timers.now(), at, dispatch, BYTES_PER_TURN_MAX);
+    fn on_sent_now(&mut self, at: usize, SentNow { bytes, outcome }: SentNow) {
         self.budget.on_sent(bytes);
-        self.service.admission.spend(client, bytes);
-        match direct {
-            Direct::Sent(buffer) => {
-                self.buffers.reuse(buffer, 2 * GATHER_BYTES_MAX);
-                self.on_sent(at, ResponseEnd::now());
-            }
+        self.service.admission.spend(self.conns[at].client_of(0), bytes);
+        match outcome {
+            Direct::Sent(_) => self.on_sent(at, ResponseEnd::now()),
             Direct::Begun(job) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
                 self.conns[at].hold(0, job, self.timers.now());
@@ -153,7 +117,7 @@ impl<N: Net> Responder<N> {
             None if is_multiplexed => self.log(id, ending),
             None => {
                 self.on_sent(at, ending);
-                return self.go_on(at);
+                return self.conns.go_on(at);
             }
             Some(failure) => {
                 let sent_bytes = departure.sent_bytes;
@@ -188,15 +152,6 @@ impl<N: Net> Responder<N> {
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.channel.is_corked) {
             self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
-        }
-    }
-
-    /// What came in while a response was being sent is for the connection's next turn.
-    pub(super) fn go_on(&mut self, at: usize) {
-        let Some(conn) = self.conns.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
-        conn.input.is_cut = conn.http1.has_kept();
-        if conn.input.is_left() {
-            self.conns.queue(at);
         }
     }
 }

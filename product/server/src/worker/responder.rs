@@ -39,23 +39,13 @@ pub(super) struct Buffers {
     pub scratch: Box<[u8]>,
     /// What a client has said over TLS.
     pub plain: Vec<u8>,
-    /// Responses being built.
-    pub out: Vec<u8>,
     pub departures: Vec<Departure>,
 }
 
 impl Buffers {
     fn new() -> Buffers {
         let scratch = vec![0; READ_BYTES].into_boxed_slice();
-        Buffers { scratch, plain: Vec::new(), out: Vec::new(), departures: Vec::new() }
-    }
-
-    /// Keeps a buffer for the next response, unless it is longer than that.
-    pub fn reuse(&mut self, mut buffer: Vec<u8>, bytes_max: usize) {
-        if self.out.capacity() == 0 && buffer.capacity() <= bytes_max {
-            buffer.clear();
-            self.out = buffer;
-        }
+        Buffers { scratch, plain: Vec::new(), departures: Vec::new() }
     }
 }
 
@@ -117,7 +107,7 @@ impl<N: Net> Responder<N> {
         if flags.contains(EventFlags::OUT) {
             self.sender.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
-                self.send_sealed(at);
+                self.sender.send_sealed(self.timers.now(), conn, &self.service.replies);
             }
             // Its last frames may have left.
             if self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {

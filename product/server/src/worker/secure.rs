@@ -34,10 +34,11 @@ impl<N: Net> Responder<N> {
         let mut plain = std::mem::take(&mut self.buffers.plain);
         plain.clear();
         let opened = session.open(wire, &mut plain);
-        self.note_handshake(at);
+        let (now, replies) = (self.timers.now(), &self.service.replies);
+        self.sender.note_handshake(now, &mut self.conns[at], replies, &self.setup.limits);
         match opened {
             Ok(()) if plain.is_empty() => {
-                if self.send_sealed(at) == 0 {
+                if self.sender.send_sealed(now, &mut self.conns[at], replies) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
                     self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
                 }
@@ -45,11 +46,13 @@ impl<N: Net> Responder<N> {
             Ok(()) => {
                 self.take(at, &plain);
                 // A ticket leaves with the response, if there is one.
-                self.send_sealed(at);
+                if let Some(conn) = self.conns.get_mut(at) {
+                    self.sender.send_sealed(now, conn, &self.service.replies);
+                }
             }
             Err(broken) => {
-                self.send_sealed(at);
-                self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, broken);
+                self.sender.send_sealed(now, &mut self.conns[at], replies);
+                self.service.fail(now, &self.conns[at], Kind::Tls, broken);
                 // An alert behind a flight leaves with it.
                 if !self.conns[at].channel.is_in_flight {
                     self.close(at);
@@ -57,29 +60,6 @@ impl<N: Net> Responder<N> {
             }
         }
         self.buffers.plain = plain;
-    }
-
-    fn note_handshake(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
-        let Some(session) = self.sender.transmitter.connections.session(at).filter(|_| conn.channel.is_handshaking)
-        else {
-            return;
-        };
-        if !session.is_handshaking() {
-            conn.channel.is_handshaking = false;
-            conn.http1.wait_until(self.timers.now() + self.setup.limits.head_timeout);
-            if session.speaks_http2() {
-                // The ticket leaves first: what follows is the transmitter's.
-                self.send_sealed(at);
-                self.sender.begin_http2(self.timers.now(), &mut self.conns[at], &self.setup.limits);
-            }
-        }
-    }
-
-    /// Hands down what answers the client's TLS, if it is still there; gives how many bytes left, or will as a job.
-    pub(super) fn send_sealed(&mut self, at: usize) -> usize {
-        let Some(conn) = self.conns.get_mut(at) else { return 0 };
-        self.sender.send_sealed(self.timers.now(), conn, &self.service.replies)
     }
 
     /// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
@@ -99,7 +79,7 @@ impl<N: Net> Responder<N> {
         let conn = &mut self.conns[at];
         conn.http1.refuse_aside();
         conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
-        self.buffers.out.extend_from_slice(&REFUSAL);
+        self.sender.gathered.push(&REFUSAL);
         self.send_encoded(at, Body::default(), true);
     }
 }

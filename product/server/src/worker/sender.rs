@@ -7,6 +7,7 @@ use units::Nanos;
 use super::conn::Conn;
 use super::exchange::{Exchanges, Task};
 use super::flight::{self, FLIGHT_BYTES_MAX};
+use super::gathered::Gathered;
 use super::owner::slot_of;
 use super::{Order, Replies, Setup};
 use crate::config::Limits;
@@ -21,13 +22,14 @@ pub(super) const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
 pub(super) struct Sender<N: Net> {
     pub transmitter: Transmitter<Transport<N>>,
-    order: Order,
+    pub(super) order: Order,
     is_direct: bool,
+    pub gathered: Gathered,
 }
 
 impl<N: Net> Sender<N> {
     pub fn new(transmitter: Transmitter<Transport<N>>, setup: &Setup) -> Sender<N> {
-        Sender { transmitter, order: setup.order, is_direct: setup.is_direct }
+        Sender { transmitter, order: setup.order, is_direct: setup.is_direct, gathered: Gathered::default() }
     }
 
     /// Whether a response that is ready while no other may become so needs not be a job: then the scheduler would give it the first grant, and
@@ -75,6 +77,21 @@ impl<N: Net> Sender<N> {
         debug_assert!(job.is_some(), "nothing else is being sent on it");
         conn.channel.is_in_flight = true;
         bytes
+    }
+
+    /// More of a handshake has come; behind the last of it the client speaks the protocol that was agreed on.
+    pub fn note_handshake(&mut self, now: Nanos, conn: &mut Conn, replies: &Replies, limits: &Limits) {
+        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        let Some(session) = session.filter(|_| conn.channel.is_handshaking) else { return };
+        if !session.is_handshaking() {
+            conn.channel.is_handshaking = false;
+            conn.http1.wait_until(now + limits.head_timeout);
+            if session.speaks_http2() {
+                // The ticket leaves first: what follows is the transmitter's.
+                self.send_sealed(now, conn, replies);
+                self.begin_http2(now, conn, limits);
+            }
+        }
     }
 
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.

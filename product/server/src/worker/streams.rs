@@ -5,12 +5,14 @@
 use http::{Method, OwnedRequest, Refused};
 use mux::{Event, PREFACE};
 
+use super::conn::Conn;
+use super::ending::{EndContext, Ending};
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::responder::Responder;
-use super::sender::CLOSING_PERIOD;
+use super::sender::Sender;
 use crate::net::Net;
-use crate::transmit::{Failure, Sink, Socket};
+use crate::transmit::Failure;
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -36,9 +38,9 @@ impl<N: Net> Responder<N> {
         }
         let Some(conn) = self.conns.get(at).filter(|conn| conn.is_multiplexed()) else { return };
         if taken.is_err() {
-            self.end_broken(at);
+            self.end(at, Sender::end_broken);
         } else if self.sender.is_over(conn) {
-            self.end_streams(at);
+            self.end(at, Sender::end_streams);
         }
     }
 
@@ -110,9 +112,30 @@ impl<N: Net> Responder<N> {
         if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
-                self.end_streams(id.at);
+                self.end(id.at, Sender::end_streams);
             }
             self.weigh(id.at);
+        }
+    }
+
+    /// Ends a connection, as far as it is to end now.
+    pub(super) fn end(&mut self, at: usize, how: impl FnOnce(&mut Sender<N>, &mut Conn, &EndContext) -> Ending) {
+        let now = self.timers.now();
+        let with = EndContext { now, limits: &self.setup.limits, replies: &self.service.replies };
+        match how(&mut self.sender, &mut self.conns[at], &with) {
+            Ending::Stays => {}
+            Ending::Drains => self.conns.queue(at),
+            Ending::Refused { reject, shown } => {
+                self.refuse(at.into(), reject, &shown, false);
+                self.flush(at);
+            }
+            Ending::Closes { is_late } => {
+                if is_late {
+                    self.service.note_late_handshake(now, &self.conns[at]);
+                }
+                self.close(at);
+            }
+            Ending::IsAbandoned => self.abandon(at),
         }
     }
 
@@ -138,69 +161,6 @@ impl<N: Net> Responder<N> {
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);
-        }
-    }
-
-    /// Takes no new requests; the connection ends when the last response has departed.
-    pub(super) fn leave_streams(&mut self, at: usize) {
-        let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
-        streams.is_leaving = true;
-        let is_idle = streams.is_idle();
-        self.sender.transmitter.connections.go_away(at);
-        if is_idle {
-            self.end_streams(at);
-        }
-    }
-
-    /// Nothing more is said, once the client has taken what was.
-    fn end_streams(&mut self, at: usize) {
-        let Some(streams) = self.conns[at].exchanges.streams() else { return };
-        if streams.is_idle() && !self.conns[at].channel.is_quic() {
-            let now = self.timers.now();
-            if let Some(ends_at) = self.sender.say_last(now, &mut self.conns[at], &self.setup.limits) {
-                let streams = self.conns[at].exchanges.streams_mut().expect("it has them");
-                (streams.is_leaving, streams.deadline) = (true, ends_at);
-                return;
-            }
-        }
-        self.end_broken(at);
-    }
-
-    /// The same at once. What the client sends is read and thrown away until it has seen the end: a reset could cost it our reason.
-    fn end_broken(&mut self, at: usize) {
-        if !self.conns[at].exchanges.streams().is_some_and(|streams| streams.is_idle()) {
-            return self.abandon(at);
-        }
-        if self.conns[at].channel.is_quic() {
-            return self.end_http3(at);
-        }
-        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
-        self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.finish());
-        let conn = &mut self.conns[at];
-        conn.http1.refuse_aside();
-        conn.http1.on_sent(self.timers.now(), &self.setup.limits);
-        conn.input.is_readable = true;
-        self.conns.queue(at);
-    }
-
-    /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
-    pub(super) fn end_http3(&mut self, at: usize) {
-        let now = self.timers.now();
-        let Some(streams) = self.conns[at].exchanges.streams_mut() else { return };
-        let is_over = streams.ends_at.is_some_and(|ends_at| now >= ends_at);
-        let is_late = now >= streams.deadline;
-        if is_over
-            || self.conns[at].channel.is_handshaking
-            || self.sender.transmitter.connections.engine(at).is_acknowledged()
-        {
-            if is_late {
-                self.service.note_late_handshake(now, &self.conns[at]);
-            }
-            return self.close(at);
-        }
-        if let Some(streams) = self.conns[at].exchanges.streams_mut() {
-            let ends_at = *streams.ends_at.get_or_insert(now + CLOSING_PERIOD);
-            (streams.is_leaving, streams.deadline) = (true, ends_at);
         }
     }
 }

@@ -39,10 +39,10 @@ impl<N: Net> Responder<N> {
         while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
             // Its client may have left while others were sent.
             if let Some(id) = self.conns.exchange_id(owner) {
-                assert!(self.buffers.out.is_empty(), "what was gathered for one connection is not another's");
+                assert!(self.sender.gathered.is_empty(), "what was gathered for one connection is not another's");
                 self.send(id, reply);
                 self.flush(id.at);
-                self.go_on(id.at);
+                self.conns.go_on(id.at);
             }
             if let Some(step) = rest {
                 let (proxy, mut with) = self.proxy();
@@ -61,7 +61,7 @@ impl<N: Net> Responder<N> {
     ) -> Option<Box<Reply>> {
         // Its client may wait for leave to send the body (RFC 9110 section 10.1.1).
         if head.is_some_and(|head| head.expect_continue && head.request.body != BodyLength::None) {
-            self.buffers.out.extend_from_slice(CONTINUE);
+            self.sender.gathered.push(CONTINUE);
             // Where its socket is full, the leave is given once more.
             if head.is_some_and(|head| self.must_postpone(id.at, head)) {
                 return None;
@@ -78,11 +78,6 @@ impl<N: Net> Responder<N> {
             }
             Err(reply) => Some(reply),
         }
-    }
-
-    /// More of a request's body has come.
-    pub(super) fn pass_on(&mut self, id: ExchangeId, bytes: &[u8], is_last: bool) {
-        self.with_upstreams(|proxy, with| proxy.pass_on(with, id, bytes, is_last));
     }
 
     /// The exchange needs no upstream any more.

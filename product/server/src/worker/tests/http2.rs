@@ -8,6 +8,7 @@ use record::Outcome;
 use super::logged::{LARGE, Logged};
 use super::*;
 use crate::files::fake_disk::FakeDisk;
+use crate::worker::sender::Sender;
 
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 
@@ -203,7 +204,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     assert!(has_filled.any(|is_full| is_full));
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     let at = bench.worker.responder.conns.slots(|_| true)[0];
-    bench.worker.responder.leave_streams(at);
+    bench.worker.responder.end(at, Sender::leave_streams);
     (0..10).for_each(|_| bench.turn());
     assert!(is_full(&mut bench), "the client has not read");
     bench.turn_until_came(&mut client, |client| client.has_ended);
