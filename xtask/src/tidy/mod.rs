@@ -7,6 +7,7 @@ mod arrows;
 mod files;
 mod links;
 mod manifests;
+mod modules;
 mod rust;
 mod sizes;
 mod source;
@@ -26,6 +27,7 @@ pub fn main(root: &Path) -> Result<(), String> {
     problems.extend(arrows::check_named(&crates, rust.map(|file| (file.path.as_str(), file.text.as_str()))));
     problems.extend(sizes::check(tree.text("xtask/tidy.toml")?, &sizes::measure(&sources)));
     problems.extend(types::check(tree.text("xtask/tidy.toml")?, &types::measure(&sources)));
+    problems.extend(modules::check(tree.text("xtask/tidy.toml")?, &modules::measure(&sources)));
     problems.extend(sources.iter().flat_map(rust::check));
     problems.extend(manifests::check(&tree.texts));
     problems.extend(files::check(&tree));

@@ -45,10 +45,12 @@ pub fn check(ratchet: &str, sizes: &Sizes) -> Vec<String> {
     };
     let mut problems = Vec::new();
     for (section, value) in &table {
-        if !matches!((section.as_str(), value), ("files" | "functions" | "plain_data" | "types", toml::Value::Table(_)))
-        {
+        if !matches!(
+            (section.as_str(), value),
+            ("files" | "functions" | "plain_data" | "types" | "modules" | "upward", toml::Value::Table(_),)
+        ) {
             problems.push(format!(
-                "{RATCHET}: `{section}` is unknown here; the sections are [files], [functions], [plain_data] and [types]"
+                "{RATCHET}: `{section}` is unknown here; the sections are [files], [functions], [plain_data], [types], [modules] and [upward]"
             ));
         }
     }
