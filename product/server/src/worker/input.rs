@@ -104,8 +104,7 @@ impl<N: Net> Responder<N> {
                 conn.input.is_cut = true;
                 break;
             }
-            let (replies, security) = (&self.service.replies, conn.security());
-            let is_wanted = |request: &Request| replies.is_passed_on(request, security.of(request));
+            let is_wanted = self.service.replies.passing_on(conn.security());
             match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
@@ -120,9 +119,8 @@ impl<N: Net> Responder<N> {
                 None => break,
             }
         }
-        if let Some(conn) = self.conns.get_mut(at) {
-            conn.http1.keep(received);
-        }
+        let Some(conn) = self.conns.get_mut(at) else { return self.flush(at) };
+        conn.http1.keep(received);
         self.flush(at);
     }
 

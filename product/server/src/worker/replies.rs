@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tls::Session;
 use units::Nanos;
 
-use super::conn::Conn;
+use super::conn::{Conn, Security};
 use crate::files::{Answer, CacheAnswer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
 use crate::handler::{Handler, Later, Reply, To};
 use crate::sites::{Current, Served};
@@ -55,6 +55,11 @@ impl Replies {
     pub(super) fn is_passed_on(&self, request: &Request, is_secure: bool) -> bool {
         let site = self.handler.site(request);
         site.is_some_and(|site| self.handler.is_passed_on(site, request, is_secure))
+    }
+
+    /// The same of the requests of a connection.
+    pub(super) fn passing_on(&self, security: Security) -> impl Fn(&Request) -> bool {
+        move |request| self.is_passed_on(request, security.of(request))
     }
 
     /// The class of a request on this stream, which is for this site.
