@@ -124,7 +124,7 @@ impl<N: Net> Acceptor<N> {
         if !self.is_client_waiting(&with.net) {
             return false;
         }
-        let is_freed = with.free_place();
+        let is_freed = free_place(with);
         if !is_freed {
             self.wait_for_place(with);
         }
@@ -139,7 +139,7 @@ impl<N: Net> Acceptor<N> {
         if with.service.admission.take_place() {
             return Some(true);
         }
-        let is_freed = with.free_place();
+        let is_freed = free_place(with);
         if !is_freed && with.service.admission.without_place() == NoPlace::Wait {
             self.wait_for_place(with);
             return None;
@@ -181,4 +181,11 @@ fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     let Some((segment_bytes, has_timestamps)) = socket.segments() else { return Framing::ETHERNET };
     let segment_bytes = segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     Framing::new(segment_bytes.into(), is_ipv6, has_timestamps)
+}
+
+/// A place for a newcomer, if somebody idle has one.
+fn free_place<N: Net>(with: &mut Responder<N>) -> bool {
+    let is_freed = with.give_up_idle(Nanos::ZERO) && with.service.admission.take_place();
+    with.service.log_full(with.timers.now());
+    is_freed
 }

@@ -4,7 +4,6 @@
 
 use super::Worker;
 use super::proxy::Proxy;
-use super::responder::Responder;
 use super::sender::Sender;
 use crate::net::Net;
 
@@ -27,7 +26,7 @@ impl<N: Net> Worker<N> {
                 self.responder.timers.interrupt_sweep(at);
                 break;
             }
-            self.responder.look_at(at);
+            self.look_at(at);
         }
         self.responder.transmit();
     }
@@ -85,20 +84,19 @@ impl<N: Net> Worker<N> {
         }
         self.responder.conns.is_empty() || self.responder.timers.is_time_up()
     }
-}
 
-impl<N: Net> Responder<N> {
     /// The look of a sweep at one connection, if there is one.
     pub(super) fn look_at(&mut self, at: usize) {
-        if self.conns.get(at).is_some_and(|conn| self.timers.now() >= conn.deadline()) {
-            self.end(at, Sender::end_late);
+        let with = &mut self.responder;
+        if with.conns.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
+            with.end(at, Sender::end_late);
         }
-        if !self.conns.contains(at) {
+        if !with.conns.contains(at) {
             return;
         }
-        self.sender.transmitter.end_stalled(self.timers.now(), at);
-        self.service.book_spent(self.timers.now(), &self.conns[at], &mut self.sender.transmitter.sendings);
-        self.take_departures();
-        self.weigh(at);
+        with.sender.transmitter.end_stalled(with.timers.now(), at);
+        with.service.book_spent(with.timers.now(), &with.conns[at], &mut with.sender.transmitter.sendings);
+        with.take_departures();
+        with.weigh(at);
     }
 }

@@ -6,11 +6,15 @@
 use tls::Session;
 
 use super::Order;
+use super::conn::Conn;
+use super::ending::{EndContext, Ending};
 use super::failures::Kind;
+use super::owner::slot_of;
 use super::responder::Responder;
 use super::secure::HANDSHAKE_TIMEOUT;
+use super::sender::Sender;
 use crate::net::Net;
-use crate::transmit::{Departure, Failure};
+use crate::transmit::Failure;
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
@@ -23,24 +27,31 @@ pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
-impl<N: Net> Responder<N> {
-    /// The handshake goes on. No response has ended: neither the log nor the objectives have anything to say of it.
-    pub(super) fn on_flight_departure(&mut self, at: usize, departure: Departure) {
-        let conn = &mut self.conns[at];
+impl<N: Net> Sender<N> {
+    /// A flight has departed, or failed: the handshake goes on.
+    pub fn end_flight(&mut self, conn: &mut Conn, has_failed: bool, with: &EndContext) -> Ending {
         conn.channel.is_in_flight = false;
-        if let Some(failure) = departure.failure {
-            if matches!(failure, Failure::Stalled) {
-                let why = "a handshake slower than --send-rate-min";
-                self.service.fail(self.timers.now(), conn, Kind::Tls, why);
-            }
-            return self.close(at);
+        if has_failed {
+            return Ending::Closes { is_late: false };
         }
-        conn.http1.wait_until(self.timers.now() + HANDSHAKE_TIMEOUT);
-        self.sender.send_sealed(self.timers.now(), conn, &self.service.replies);
-        let is_broken = self.sender.transmitter.connections.session(at).is_some_and(|session| session.is_broken());
-        if is_broken && !self.conns[at].channel.is_in_flight {
-            return self.close(at);
+        conn.http1.wait_until(with.now + HANDSHAKE_TIMEOUT);
+        self.send_sealed(with.now, conn, with.replies);
+        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        if session.is_some_and(|session| session.is_broken()) && !conn.channel.is_in_flight {
+            return Ending::Closes { is_late: false };
         }
+        Ending::Stays
+    }
+}
+
+impl<N: Net> Responder<N> {
+    /// No response has ended: neither the log nor the objectives have anything to say of it.
+    pub(super) fn on_flight_departure(&mut self, at: usize, failure: Option<Failure>) {
+        if let Some(Failure::Stalled) = failure {
+            let why = "a handshake slower than --send-rate-min";
+            self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, why);
+        }
+        self.end(at, |sender, conn, with| sender.end_flight(conn, failure.is_some(), with));
         self.conns.go_on(at);
     }
 }

@@ -3,9 +3,11 @@
 use http::http1::Head;
 use http::{Reject, Request, Shown};
 use rustix::io::Errno;
+use tls::REFUSAL;
 
 use super::conn::Conn;
 use super::exchange::ExchangeId;
+use super::failures::Kind;
 use super::line::Line;
 use super::proxy_header::Refused;
 use super::responder::Responder;
@@ -13,7 +15,11 @@ use super::streams::is_preface;
 use crate::handler::{self, Later};
 use crate::http1::Event;
 use crate::net::Net;
-use crate::transmit::{Socket, Stream, Transmitter, Transport};
+use crate::transmit::{Body, Socket, Stream, Transmitter, Transport};
+
+/// Of a client that speaks TLS where HTTP is spoken.
+const SPEAKS_TLS: &str =
+    "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true";
 
 impl<N: Net> Responder<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
@@ -182,7 +188,12 @@ impl<N: Net> Responder<N> {
             // What it sends besides is read, and thrown away.
             conn.input.is_readable = true;
             if is_tls && !conn.channel.is_tls() {
-                return self.refuse_tls(id.at, reject);
+                // An alert is all it understands.
+                self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
+                conn.http1.refuse_aside();
+                conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
+                self.sender.gathered.push(&REFUSAL);
+                return self.send_encoded(id.at, Body::default(), true);
             }
         }
         self.send(id, handler::reject(reject));

@@ -62,6 +62,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::epoll::EventFlags;
+use units::Nanos;
 
 use crate::config::Limits;
 use crate::listen::Listener;
@@ -73,10 +74,12 @@ use crate::upstream::connection_of;
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
+use failures::Kind;
 pub use journal::Journal;
 pub use replies::Replies;
 use responder::Responder;
 use service::Service;
+use shortage::IDLE_FOR;
 use udp_endpoints::UdpEndpoints;
 
 const LISTENER: u64 = u64::MAX;
@@ -177,10 +180,10 @@ impl<N: Net> Worker<N> {
     /// One turn, after a wait; `awake` is called between them. True: it was told to stop, and the last response is sent or the time for that is
     /// over.
     pub fn step(&mut self, awake: impl FnOnce()) -> io::Result<bool> {
-        let timeout = self.responder.timeout(!self.acceptor.is_accepting());
+        let timeout = self.timeout();
         self.responder.net.wait(timeout)?;
         awake();
-        self.responder.begin_turn(timeout);
+        self.begin_turn(timeout);
         self.turn();
         let is_over = self.responder.setup.stop.load(Ordering::Acquire) && self.is_stopped();
         if is_over && let Some(notice) = self.responder.sender.transmitter.link.longest_wait() {
@@ -203,14 +206,14 @@ impl<N: Net> Worker<N> {
             }
         }
         self.responder.budget.to_come = usize::from(has_newcomers);
-        self.responder.answer_found();
-        self.responder.read_queued();
+        self.answer_found();
+        self.read_queued();
         // Those who are here already come first.
         if has_newcomers {
             self.acceptor.accept(&mut self.responder);
         }
         self.responder.transmit();
-        self.responder.make_memory();
+        self.make_memory();
         self.sweep();
         self.acceptor.make_room(&mut self.responder);
         self.udp.look_after(&self.responder);
@@ -219,11 +222,7 @@ impl<N: Net> Worker<N> {
 
     fn on_ready(&mut self, ready: Ready) {
         match ready.token {
-            WOKEN => {
-                if self.responder.on_woken().is_some() {
-                    self.responder.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
-                }
-            }
+            WOKEN => self.on_woken(),
             LISTENER | FILES => {}
             DATAGRAMS => self.udp.on_datagrams(ready.flags, &mut self.acceptor, &mut self.responder),
             token => match connection_of(token) {
@@ -233,5 +232,115 @@ impl<N: Net> Worker<N> {
                 None => self.responder.on_connection(token, ready.flags),
             },
         }
+    }
+
+    /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
+    fn begin_turn(&mut self, timeout: Option<Nanos>) {
+        let with = &mut self.responder;
+        with.read_clock(timeout);
+        with.timers.begin_turn(|| with.net.date());
+        with.budget.begin_turn();
+        with.service.journal.log_missed(with.timers.now());
+    }
+
+    /// Every connection on the list has its turn once, or waits for the next.
+    fn read_queued(&mut self) {
+        let with = &mut self.responder;
+        for _ in 0..with.conns.queued() {
+            if let Some(at) = with.conns.unqueue() {
+                with.read(at);
+                with.transmit_due();
+                // Of one that was closed there may be many.
+                with.take_departures();
+            }
+            if with.timers.is_turn_over(with.net.now()) {
+                return;
+            }
+        }
+    }
+
+    /// Answers those whose lookup has ended, until the turn is over.
+    fn answer_found(&mut self) {
+        let with = &mut self.responder;
+        let others = with.budget.to_come;
+        while let Some((owner, found)) = with.service.replies.next_found() {
+            with.budget.to_come = others + with.service.replies.found();
+            // Nobody is there if the client has left meanwhile.
+            if let Some(id) = with.conns.exchange_id(owner) {
+                let reply = with.service.reply_found(&mut with.conns[id.at], id.stream, found);
+                with.send(id, reply);
+                with.flush(id.at);
+                with.weigh(id.at);
+                with.conns.go_on(id.at);
+            }
+            if with.timers.is_turn_over(with.net.now()) {
+                break;
+            }
+        }
+        with.budget.to_come = others;
+    }
+
+    /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
+    fn make_memory(&mut self) {
+        let with = &mut self.responder;
+        while let Some(at) = with.sender.transmitter.reads.next_grown() {
+            with.weigh(at);
+        }
+        while with.service.admission.shortage.is_near(with.conns.held().bytes())
+            && !with.timers.is_turn_over(with.net.now())
+        {
+            let now = with.timers.now();
+            if let Some(at) = with.service.admission.shortage.next(now, &with.conns, &with.sender.transmitter) {
+                let (peer, bytes) = (with.conns[at].peer(), with.conns[at].holding.bytes());
+                let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
+                with.service.journal.fail(now, Kind::Memory, why);
+                with.abandon(at);
+            } else if !with.give_up_idle(IDLE_FOR) {
+                return;
+            }
+            with.take_departures();
+        }
+    }
+
+    /// Others have something to tell: sites are to be renewed, files were found, numbers are asked for.
+    fn on_woken(&mut self) {
+        let with = &mut self.responder;
+        with.setup.wake.clear();
+        let (now, link) = (with.timers.now(), &mut with.sender.transmitter.link);
+        let served = with.service.replies.renew();
+        if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {
+            link.scheduler_mut().replace_classes(now, assigned.specs());
+            with.service.journal.replace_classes(assigned);
+        }
+        with.service.replies.take_found(now);
+        if with.setup.number == 0 {
+            with.service.log_busiest(now, link.scheduler());
+            with.service.answer_status(now, &with.conns, link);
+        }
+        if served.is_some() {
+            with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
+        }
+    }
+
+    /// When something is due, at once where something is ready.
+    fn timeout(&self) -> Option<Nanos> {
+        let with = &self.responder;
+        if with.conns.queued() > 0
+            || with.service.replies.found() > 0
+            || with.net.left() > 0
+            || with.timers.is_sweeping()
+        {
+            return Some(Nanos::ZERO);
+        }
+        let grant_at = with.sender.transmitter.poll_timeout();
+        let is_waiting = !self.acceptor.is_accepting()
+            || !with.conns.is_empty()
+            || with.timers.is_stopping()
+            || with.sender.has_memory_to_give(&with.conns);
+        let memory_at = with.service.admission.shortage.look_at(with.conns.held().bytes());
+        let sweep_at = is_waiting.then_some(with.timers.sweep_due());
+        let times = [sweep_at, with.service.journal.wake_at(), grant_at, with.service.admission.room_at(), memory_at];
+        let wake_at = times.into_iter().flatten().min();
+        wake_at.map(|at| at - if with.setup.is_paced() { with.net.now() } else { with.timers.now() })
     }
 }

@@ -103,7 +103,7 @@ impl<N: Net> Responder<N> {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
         self.service.admission.spend(self.conns[at].client_of(departure.stream), departure.untold_bytes);
         if self.conns[at].channel.is_in_flight {
-            return self.on_flight_departure(at, departure);
+            return self.on_flight_departure(at, departure.failure);
         }
         let (id, ending) = (ExchangeId { at, stream: departure.stream }, ResponseEnd::of(&departure));
         let is_multiplexed = self.conns[at].is_multiplexed();

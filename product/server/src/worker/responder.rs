@@ -1,7 +1,6 @@
 //! What is done with connections, whatever tells of them: bytes in, requests, replies, bytes out, and the end.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use tls::Session;
@@ -17,7 +16,6 @@ use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
 use crate::net::Net;
-use crate::sites::Served;
 use crate::transmit::{Departure, Opening, Transmitter, Transport};
 
 /// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
@@ -136,21 +134,6 @@ impl<N: Net> Responder<N> {
         self.conns.remove(at);
     }
 
-    /// Every connection on the list has its turn once, or waits for the next.
-    pub fn read_queued(&mut self) {
-        for _ in 0..self.conns.queued() {
-            if let Some(at) = self.conns.unqueue() {
-                self.read(at);
-                self.transmit_due();
-                // Of one that was closed there may be many.
-                self.take_departures();
-            }
-            if self.timers.is_turn_over(self.net.now()) {
-                return;
-            }
-        }
-    }
-
     /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
     pub fn read_clock(&mut self, timeout: Option<Nanos>) {
         let paused = self.timers.advance(self.net.now(), timeout);
@@ -159,51 +142,5 @@ impl<N: Net> Responder<N> {
             self.sender.transmitter.connections.excuse(paused);
             self.proxy.excuse(paused);
         }
-    }
-
-    /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
-    pub fn begin_turn(&mut self, timeout: Option<Nanos>) {
-        self.read_clock(timeout);
-        self.timers.begin_turn(|| self.net.date());
-        self.budget.begin_turn();
-        self.service.journal.log_missed(self.timers.now());
-    }
-
-    /// Others have something to tell: sites are to be renewed, files were found, numbers are asked for. Gives the sites where they are others.
-    pub fn on_woken(&mut self) -> Option<Arc<Served>> {
-        self.setup.wake.clear();
-        let (now, link) = (self.timers.now(), &mut self.sender.transmitter.link);
-        let served = self.service.replies.renew();
-        if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {
-            link.scheduler_mut().replace_classes(now, assigned.specs());
-            self.service.journal.replace_classes(assigned);
-        }
-        self.service.replies.take_found(now);
-        if self.setup.number == 0 {
-            self.service.log_busiest(now, link.scheduler());
-            self.service.answer_status(now, &self.conns, link);
-        }
-        served
-    }
-
-    /// When something is due, at once where something is ready; `is_waiting`: also where nothing is asked.
-    pub fn timeout(&self, is_waiting: bool) -> Option<Nanos> {
-        if self.conns.queued() > 0
-            || self.service.replies.found() > 0
-            || self.net.left() > 0
-            || self.timers.is_sweeping()
-        {
-            return Some(Nanos::ZERO);
-        }
-        let grant_at = self.sender.transmitter.poll_timeout();
-        let is_waiting = is_waiting
-            || !self.conns.is_empty()
-            || self.timers.is_stopping()
-            || self.sender.has_memory_to_give(&self.conns);
-        let memory_at = self.service.admission.shortage.look_at(self.conns.held().bytes());
-        let sweep_at = is_waiting.then_some(self.timers.sweep_due());
-        let times = [sweep_at, self.service.journal.wake_at(), grant_at, self.service.admission.room_at(), memory_at];
-        let wake_at = times.into_iter().flatten().min();
-        wake_at.map(|at| at - if self.setup.is_paced() { self.net.now() } else { self.timers.now() })
     }
 }

@@ -9,13 +9,6 @@ use crate::net::Net;
 use crate::transmit::{Socket, Stream, Transport};
 
 impl<N: Net> Responder<N> {
-    /// A place for a newcomer, if somebody idle has one.
-    pub(super) fn free_place(&mut self) -> bool {
-        let is_freed = self.give_up_idle(Nanos::ZERO) && self.service.admission.take_place();
-        self.service.log_full(self.timers.now());
-        is_freed
-    }
-
     /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
     pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
         while let Some((owner, deadline)) = self.service.admission.next_idle(self.timers.now(), &self.conns) {

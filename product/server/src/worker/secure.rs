@@ -5,13 +5,12 @@
 //! order: that is a job as they are ([`super::flight`]).
 
 use http::{Reject, Status, http1};
-use tls::REFUSAL;
 use units::Nanos;
 
 use super::failures::Kind;
 use super::responder::Responder;
 use crate::net::Net;
-use crate::transmit::{Body, Socket, Stream};
+use crate::transmit::{Socket, Stream};
 
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -70,16 +69,5 @@ impl<N: Net> Responder<N> {
         conn.http1.give_up();
         self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
         self.flush(at);
-    }
-
-    /// A client that speaks TLS where HTTP is spoken: an alert is all it understands.
-    pub(super) fn refuse_tls(&mut self, at: usize, reject: Reject) {
-        let why = "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true";
-        self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, why);
-        let conn = &mut self.conns[at];
-        conn.http1.refuse_aside();
-        conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
-        self.sender.gathered.push(&REFUSAL);
-        self.send_encoded(at, Body::default(), true);
     }
 }

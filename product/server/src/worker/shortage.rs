@@ -9,8 +9,6 @@ use units::Nanos;
 
 use super::conn::Conn;
 use super::connections::Connections;
-use super::failures::Kind;
-use super::responder::Responder;
 use crate::net::Net;
 use crate::transmit::{Transmitter, Transport};
 
@@ -24,7 +22,7 @@ const ENOUGH_PERCENT: u64 = 85;
 /// (RFC 6298 section 2).
 pub(super) const STALLED_LOOKS: u8 = 3;
 /// A connection gives way to others for want of memory once it has been idle for so long.
-const IDLE_FOR: Nanos = Nanos::from_secs(1);
+pub(super) const IDLE_FOR: Nanos = Nanos::from_secs(1);
 
 /// Memory for the connections of a worker.
 pub(super) struct Shortage {
@@ -62,7 +60,7 @@ impl Shortage {
     }
 
     /// The slot of the costliest stalled connection.
-    fn next<N: Net>(
+    pub fn next<N: Net>(
         &mut self,
         now: Nanos,
         conns: &Connections,
@@ -128,29 +126,6 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
 impl From<&Conn> for Stalled {
     fn from(conn: &Conn) -> Stalled {
         Stalled { client: conn.client, bytes: conn.holding.bytes(), owner: conn.owner }
-    }
-}
-
-impl<N: Net> Responder<N> {
-    /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
-    pub(super) fn make_memory(&mut self) {
-        while let Some(at) = self.sender.transmitter.reads.next_grown() {
-            self.weigh(at);
-        }
-        while self.service.admission.shortage.is_near(self.conns.held().bytes())
-            && !self.timers.is_turn_over(self.net.now())
-        {
-            let now = self.timers.now();
-            if let Some(at) = self.service.admission.shortage.next(now, &self.conns, &self.sender.transmitter) {
-                let (peer, bytes) = (self.conns[at].peer(), self.conns[at].holding.bytes());
-                let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
-                self.service.journal.fail(now, Kind::Memory, why);
-                self.abandon(at);
-            } else if !self.give_up_idle(IDLE_FOR) {
-                return;
-            }
-            self.take_departures();
-        }
     }
 }
 

@@ -135,7 +135,7 @@ impl Bench {
 
     fn turn(&mut self) {
         self.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
-        self.worker.responder.begin_turn(None);
+        self.worker.begin_turn(None);
         self.worker.turn();
     }
 }
@@ -281,7 +281,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     client.send(HEAD);
     while client.responses() == 0 {
         bench.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
-        bench.worker.responder.begin_turn(None);
+        bench.worker.begin_turn(None);
         bench.worker.responder.timers.set(bench.worker.responder.timers.now() - pause);
         bench.worker.turn();
     }

@@ -251,7 +251,7 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
     for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
         bench.worker.responder.timers.set(bench.worker.responder.timers.now() + wait);
         let late: Vec<usize> = bench.worker.responder.conns.iter().map(|(at, _)| at).collect();
-        late.into_iter().for_each(|at| bench.worker.responder.look_at(at));
+        late.into_iter().for_each(|at| bench.worker.look_at(at));
         assert_eq!(bench.worker.responder.conns.len(), conns);
     }
     assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));

@@ -85,7 +85,7 @@ fn a_turn_begins_few_connections_of_quic() {
     for _ in 0..TURNS_MAX {
         let before = bench.connections().1;
         bench.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
-        bench.worker.responder.begin_turn(None);
+        bench.worker.begin_turn(None);
         // However slow the machine, it is not time that ends it.
         bench.worker.responder.timers.hold_turn();
         bench.worker.turn();
