@@ -60,6 +60,9 @@ pub struct Settings {
     pub is_ipv6: bool,
     /// Which of several sockets on one port this is.
     pub steering: Steering,
+    /// For simulations: what is random then comes of it, but for the bytes of IDs, keys and tokens, whose lengths never vary. `None`: of the
+    /// system.
+    pub seed: Option<[u8; 32]>,
 }
 
 impl Default for Settings {
@@ -72,6 +75,7 @@ impl Default for Settings {
             idle_timeout: Nanos::from_secs(30),
             is_ipv6: false,
             steering: Steering::ALONE,
+            seed: None,
         }
     }
 }
@@ -181,7 +185,7 @@ impl Endpoint {
         // quinn lists drafts too, which nobody speaks any more.
         own.supported_versions(vec![VERSION_1]);
         let steering = settings.steering;
-        own.cid_generator(move || Box::new(steering));
+        own.cid_generator(move || Box::new(steering)).rng_seed(settings.seed);
         let own = Arc::new(own);
         let quinn = quinn::Endpoint::new(own, Some(Arc::new(config.clone())), true, None);
         let inner = Inner { quinn, config, clock, settings: *settings, keys: Vec::new(), half_open: 0 };

@@ -85,7 +85,13 @@ impl Client {
     /// One that offers this protocol instead (ALPN).
     pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(protocol));
-        Client::of_crypto(crypto.expect("the provider has the suite"), now, server, host, windows)
+        Client::of_crypto(crypto.expect("the provider has the suite"), None, now, server, host, windows)
+    }
+
+    /// One that does the same again with the same seed, but for the bytes of IDs and keys.
+    pub fn seeded(seed: [u8; 32], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+        let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(b"h3"));
+        Client::of_crypto(crypto.expect("the provider has the suite"), Some(seed), now, server, host, windows)
     }
 
     /// One whose ClientHello takes two datagrams, as those of browsers do with their post-quantum key exchange.
@@ -93,15 +99,24 @@ impl Client {
         let mut config = Arc::unwrap_or_clone(tls::testing::quic_client_config(b"h3"));
         config.alpn_protocols.extend((b'a'..=b'f').map(|byte| vec![byte; 255]));
         let crypto = QuicClientConfig::try_from(config).expect("the provider has the suite");
-        Client::of_crypto(crypto, now, server, host, windows)
+        Client::of_crypto(crypto, None, now, server, host, windows)
     }
 
-    fn of_crypto(crypto: QuicClientConfig, now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
+    fn of_crypto(
+        crypto: QuicClientConfig,
+        seed: Option<[u8; 32]>,
+        now: Nanos,
+        server: SocketAddr,
+        host: &str,
+        windows: Windows,
+    ) -> Client {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(windows.stream.into()).receive_window(windows.connection.into());
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(transport));
-        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
+        let mut own = EndpointConfig::default();
+        own.rng_seed(seed);
+        let mut endpoint = Endpoint::new(Arc::new(own), None, true, None);
         let base = Instant::now();
         let (handle, connection) =
             endpoint.connect(base + Duration::from(now), config, server, host).expect("a server's address");
@@ -287,6 +302,18 @@ impl Client {
         self.came.get(&id).cloned().unwrap_or_default()
     }
 
+    /// The same, and what has come is forgotten: the next call gives what came since.
+    pub fn take(&mut self, id: StreamId) -> Came {
+        let Some(came) = self.came.get_mut(&id) else { return Came::default() };
+        Came { bytes: std::mem::take(&mut came.bytes), ..*came }
+    }
+
+    /// Streams that the server has opened itself.
+    pub fn server_stream_ids(&self) -> Vec<StreamId> {
+        let is_servers = |id: &&StreamId| id.initiator() == quinn_proto::Side::Server;
+        self.came.keys().filter(is_servers).copied().collect()
+    }
+
     /// What the server has opened itself.
     pub fn server_streams(&self) -> Vec<Came> {
         let is_servers = |id: &StreamId| id.initiator() == quinn_proto::Side::Server;
@@ -312,6 +339,12 @@ impl Client {
     pub fn complaint(&self) -> Option<String> {
         let lost = self.lost.as_ref()?;
         matches!(lost, ConnectionError::TransportError(_)).then(|| lost.to_string())
+    }
+
+    /// The server has refused the connection (CONNECTION_REFUSED, RFC 9000 section 20.1).
+    pub fn is_refused(&self) -> bool {
+        const CONNECTION_REFUSED: u64 = 2;
+        matches!(&self.lost, Some(ConnectionError::ConnectionClosed(close)) if u64::from(close.error_code) == CONNECTION_REFUSED)
     }
 
     /// The code with which the server has closed the connection.

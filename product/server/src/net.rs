@@ -29,6 +29,11 @@ pub trait Net: Debug + Sized {
     /// The time of day.
     fn date(&self) -> SystemTime;
 
+    /// What is random of QUIC comes of it; `None`: of the system.
+    fn seed(&self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Announces the readiness of a source under a token.
     fn add(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn modify(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;

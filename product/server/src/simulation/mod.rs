@@ -7,6 +7,7 @@ mod application;
 mod certificate;
 mod chunks;
 mod client;
+mod datagrams;
 mod disk;
 mod files;
 mod listeners;
@@ -27,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use files::Site;
-use plan::Plan;
+use plan::{Http3Plan, Plan};
 use planted::{Fault, plant};
 use random::Random;
 use server::Server;
@@ -46,7 +47,10 @@ struct Report {
 
 fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
     let mut random = Random::new(seed);
-    let plan = Plan::of(&mut random);
+    let mut plan = Plan::of(&mut random);
+    // Of its own, so that what else a seed decides stays.
+    let mut of_http3 = Random::new(!seed);
+    plan.http3 = of_http3.once_in(3).then(|| Http3Plan::of(&mut of_http3));
     let shown = format!("{plan:?}");
     let ran = catch_unwind(AssertUnwindSafe(|| {
         Server::new(plan, random, Rc::clone(site)).run(number("WEIR_STEPS").unwrap_or(STEPS_MAX))
@@ -103,6 +107,8 @@ fn planted_faults_are_found() {
         Fault::StarvedStream,
         Fault::CutBodyEnded,
         Fault::SpooledBeside,
+        Fault::UnfinishedStream,
+        Fault::ForgottenTimer,
     ] {
         let finds = |seed: &u64| {
             plant(Some(fault));

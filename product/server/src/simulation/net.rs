@@ -27,13 +27,19 @@ const BEGAN_AT: Duration = Duration::from_secs(1_700_000_000);
 const FILE_BYTES_MAX: usize = 256 << 10;
 
 pub struct SimulatedNet {
-    pub world: Rc<RefCell<World>>,
-    pub ready: VecDeque<Ready>,
+    world: Rc<RefCell<World>>,
+    ready: VecDeque<Ready>,
 }
 
 pub struct SimulatedTcp {
     world: Rc<RefCell<World>>,
     at: usize,
+}
+
+impl SimulatedNet {
+    pub fn of(world: &Rc<RefCell<World>>) -> SimulatedNet {
+        SimulatedNet { world: Rc::clone(world), ready: VecDeque::new() }
+    }
 }
 
 impl fmt::Debug for SimulatedNet {
@@ -61,7 +67,11 @@ impl Net for SimulatedNet {
         UNIX_EPOCH + BEGAN_AT + Duration::from(self.now())
     }
 
-    fn add(&self, source: Source<'_, SimulatedNet>, token: u64, _: EventFlags) -> io::Result<()> {
+    fn seed(&self) -> Option<[u8; 32]> {
+        Some(self.world.borrow().seed())
+    }
+
+    fn add(&self, source: Source<'_, SimulatedNet>, token: u64, flags: EventFlags) -> io::Result<()> {
         let mut world = self.world.borrow_mut();
         match source {
             Source::Wake(_) => world.readiness.wake_token = token,
@@ -71,12 +81,15 @@ impl Net for SimulatedNet {
                 world.wires[socket.at].server.token = Some(token);
                 world.mark(socket.at);
             }
-            Source::Udp(_) => {}
+            Source::Udp(_) => world.peers.datagrams.heard = Some((token, flags)),
         }
         Ok(())
     }
 
-    fn modify(&self, _: Source<'_, SimulatedNet>, _: u64, _: EventFlags) -> io::Result<()> {
+    fn modify(&self, source: Source<'_, SimulatedNet>, token: u64, flags: EventFlags) -> io::Result<()> {
+        if let Source::Udp(_) = source {
+            self.world.borrow_mut().peers.datagrams.heard = Some((token, flags));
+        }
         Ok(())
     }
 

@@ -48,6 +48,37 @@ pub struct Plan {
     pub has_attackers: bool,
     /// Applications behind the server, where some requests are passed on.
     pub upstreams: Option<UpstreamPlan>,
+    /// Clients of HTTP/3 are among the others.
+    pub http3: Option<Http3Plan>,
+}
+
+/// Clients of HTTP/3, and what becomes of datagrams.
+#[derive(Debug, Clone, Copy)]
+pub struct Http3Plan {
+    pub clients: usize,
+    /// What is left to chance in them.
+    pub seed: u64,
+    /// Of datagrams so many in a thousand are lost.
+    pub lost_permille: u64,
+    /// Each may be so much later than the one before it.
+    pub jitter_max: Nanos,
+    /// Longer ones do not fit the path.
+    pub payload_bytes_max: usize,
+    /// What the server's socket holds.
+    pub buffer_bytes: usize,
+}
+
+impl Http3Plan {
+    pub fn of(random: &mut Random) -> Http3Plan {
+        Http3Plan {
+            clients: random.between(1, 6) as usize,
+            seed: random.word(),
+            lost_permille: random.one_of(&[0, 0, 10, 50]),
+            jitter_max: random.one_of(&[Nanos(0), Nanos::from_micros(100), Nanos::from_millis(20)]),
+            payload_bytes_max: random.one_of(&[1472, 1472, 1300]),
+            buffer_bytes: random.one_of(&[4 << 10, 64 << 10, 4 << 20]),
+        }
+    }
 }
 
 /// Applications, and how the server is to treat them.
@@ -116,7 +147,18 @@ impl Plan {
             memory_bytes: if random.once_in(4) { random.between(512 << 10, 2 << 20) } else { u64::MAX },
             has_attackers: random.once_in(3),
             upstreams: random.once_in(2).then(|| UpstreamPlan::of(random)),
+            http3: None,
         }
+    }
+
+    /// Clients of all protocols.
+    pub fn all_clients(&self) -> usize {
+        self.clients + self.http3.map_or(0, |http3| http3.clients)
+    }
+
+    /// Nobody has to make room for others, and the server goes on.
+    pub fn has_room(&self) -> bool {
+        self.places >= self.all_clients() && self.memory_bytes == u64::MAX && self.stop_after.is_none()
     }
 
     /// A client's connection may be ended though it did nothing wrong.
@@ -127,9 +169,9 @@ impl Plan {
     /// Nobody waits longer for the next byte of a response, however it is ordered.
     pub fn patience(&self) -> Nanos {
         let carried =
-            self.uplink_bytes_per_s.map_or(0, |rate| self.clients as u64 * super::client::BYTES_ASKED_MAX / rate);
+            self.uplink_bytes_per_s.map_or(0, |rate| self.all_clients() as u64 * super::client::BYTES_ASKED_MAX / rate);
         // Behind others that the server gives up in their time.
-        let is_queued = self.places < self.clients || self.memory_bytes < u64::MAX;
+        let is_queued = self.places < self.all_clients() || self.memory_bytes < u64::MAX;
         let queued = if is_queued { 400 } else { 0 };
         let passed = self.upstreams.map_or(Nanos::ZERO, |upstreams| upstreams.patience());
         Nanos::from_secs(60 + 2 * carried + queued) + passed

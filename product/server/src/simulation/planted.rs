@@ -17,6 +17,10 @@ pub enum Fault {
     StarvedStream,
     /// The body of a response that its upstream has cut ends as if it were whole.
     CutBodyEnded,
+    /// A response over HTTP/3 counts as sent when a part of it is.
+    UnfinishedStream,
+    /// A connection of HTTP/3 is not told the time at which it would send again.
+    ForgottenTimer,
     /// What was written to a file is read from beside its place.
     SpooledBeside,
 }

@@ -1,7 +1,6 @@
 //! A worker in the simulated world, and the laws.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use super::files::Site;
 use super::net::SimulatedNet;
 use super::plan::{Plan, UpstreamPlan};
 use super::random::Random;
+use super::udp::SimulatedUdp;
 use super::world::World;
 use crate::clients::Clients;
 use crate::config::Limits;
@@ -46,7 +46,6 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     wake: Arc<Wake>,
     places: Arc<Places>,
-    places_max: usize,
     /// The longest that the guard has promised so far.
     promised: Nanos,
     writer: Unthreaded,
@@ -119,7 +118,7 @@ impl Server {
         let clients = Arc::new(Clients::new(limits.clients(plan.places)));
         let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
         transmitter.reads = Reads::from(storage);
-        let parts = Parts {
+        let mut parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
             admission: Admission::new(0, Arc::clone(&places), clients, plan.memory_bytes, &limits),
             replies: Replies::new(handler, lookups, current),
@@ -134,11 +133,11 @@ impl Server {
                 stop: Arc::clone(&stop),
             },
         };
-        let places_max = plan.places;
+
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));
-        let net = SimulatedNet { world: Rc::clone(&world), ready: VecDeque::new() };
-        let worker = Worker::new(net, parts).expect("nothing of it can fail");
-        Server { worker, world, stop, wake, places, places_max, promised: Nanos::ZERO, writer, log_path, _logs: logs }
+        parts.listeners[1].udp = SimulatedUdp::of(&world);
+        let worker = Worker::new(SimulatedNet::of(&world), parts).expect("nothing of it can fail");
+        Server { worker, world, stop, wake, places, promised: Nanos::ZERO, writer, log_path, _logs: logs }
     }
 
     /// Until everybody has left and the server has stopped.
@@ -181,7 +180,8 @@ impl Server {
         self.check_waits()?;
         self.check_log()?;
         let world = self.world.borrow();
-        let answered = world.peers.clients.iter().flatten().map(|client| client.answered).sum();
+        let of_datagrams = world.peers.datagrams.answered();
+        let answered = world.peers.clients.iter().flatten().map(|client| client.answered).sum::<u64>() + of_datagrams;
         Ok(Report { seconds: (world.now - began_at).as_secs_f64(), steps, answered, trace: world.outcome.trace })
     }
 
@@ -227,8 +227,8 @@ impl Server {
         }
         let free = std::iter::from_fn(|| self.places.take().then_some(())).count();
         (0..free).for_each(|_| self.places.give_back());
-        if free != self.places_max {
-            return Err(format!("when all have left, {free} of {} places are free", self.places_max));
+        if free != self.places.max() {
+            return Err(format!("when all have left, {free} of {} places are free", self.places.max()));
         }
         Ok(())
     }
@@ -262,7 +262,9 @@ impl Server {
         std::fs::write(path, "").map_err(|error| error.to_string())?;
         let world = self.world.borrow();
         let count = |of: fn(&Client) -> u64| world.peers.clients.iter().flatten().map(of).sum::<u64>();
-        let (answered, asked) = (count(|client| client.answered), count(Client::asked));
+        let datagrams = &world.peers.datagrams;
+        let answered = count(|client| client.answered) + datagrams.answered();
+        let asked = count(Client::asked) + datagrams.asked();
         // One that is told to stop may have some yet.
         let has_all = lines >= answered || world.plan.stop_after.is_some();
         if !has_all || lines > asked {

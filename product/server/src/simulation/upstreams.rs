@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::application::{Application, Seen};
 use super::client::Client;
+use super::datagrams::Datagrams;
 use super::wire::{Far, Link, Wire};
 use super::world::{Event, World};
 use crate::upstream::Endpoint;
@@ -21,6 +22,7 @@ const REFUSED_WITHIN: Nanos = Nanos::from_millis(100);
 #[derive(Default)]
 pub struct Peers {
     pub clients: Vec<Option<Client>>,
+    pub datagrams: Datagrams,
     /// By connection.
     applications: Vec<Option<Application>>,
     /// Requests that applications were asked.

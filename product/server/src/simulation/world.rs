@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use units::Nanos;
 
 use super::client::Client;
+use super::datagrams::Passing;
 use super::disk::DiskQueue;
 use super::files::Site;
 use super::listeners::Listeners;
@@ -44,6 +45,7 @@ pub enum Event {
     Connected { wire: usize },
     Application { number: usize },
     Disk { task: u64 },
+    Datagram(Passing),
     Stop,
     StopOver,
 }
@@ -85,6 +87,7 @@ impl World {
             world.peers.clients.push(Some(client));
             world.schedule(at, Event::Connect { client: number });
         }
+        world.begin_datagrams();
         if let Some(after) = world.plan.stop_after {
             world.schedule(world.now + after, Event::Stop);
         }
@@ -117,7 +120,7 @@ impl World {
     }
 
     pub fn are_clients_done(&self) -> bool {
-        self.peers.clients.iter().flatten().all(|client| client.is_done)
+        self.peers.clients.iter().flatten().all(|client| client.is_done) && self.peers.datagrams.are_done()
     }
 
     /// A system call of the server: it takes its time, in which other things happen.
@@ -168,6 +171,7 @@ impl World {
         let woken = self.readiness.is_woken().then_some(self.readiness.wake_token);
         let ready = woken.into_iter().chain(self.listeners.ready());
         into.extend(ready.map(|token| Ready { token, flags: EventFlags::IN }));
+        into.extend(self.ready_datagrams());
         while into.len() < EVENTS_MAX
             && let Some(at) = self.readiness.marked.pop_front()
         {
@@ -214,6 +218,7 @@ impl World {
             Event::UpReset { wire } => self.on_up_reset(wire),
             Event::UpRoom { wire } => self.pump_up(wire),
             Event::Disk { task } => self.disk.end(task),
+            Event::Datagram(passing) => self.on_datagram(passing),
             Event::Stop => {
                 self.outcome.is_stop_due = true;
                 self.stop(Stop::Begun);
@@ -225,6 +230,7 @@ impl World {
 
     fn stop(&mut self, stop: Stop) {
         self.wires.iter_mut().for_each(|wire| wire.stop = stop);
+        self.peers.datagrams.stop = Some(stop);
     }
 
     fn connect(&mut self, client: usize) {
@@ -389,14 +395,23 @@ impl World {
         wire.down.air_bytes += bytes;
         wire.down.free_at = now + wire.link.takes(bytes);
         let mut leaves_at = wire.down.free_at;
-        if let Some(rate) = self.plan.uplink_bytes_per_s.filter(|_| matches!(wire.far, Far::Client(_))) {
-            let begins_at = self.uplink_free_at.max(now);
-            self.uplink_free_at = begins_at + Nanos(bytes as u64 * 1_000_000_000 / rate);
-            leaves_at = leaves_at.max(self.uplink_free_at);
+        if matches!(wire.far, Far::Client(_)) {
+            leaves_at = leaves_at.max(self.uplink_leaves_at(bytes));
         }
+        let wire = &mut self.wires[at];
         let arrives_at = wire.down.last_arrival.max(leaves_at + wire.link.delay);
         wire.down.last_arrival = arrives_at;
         self.schedule(arrives_at, Event::Down { wire: at, bytes: left });
+    }
+
+    /// When the uplink that all clients share has carried so much more.
+    pub fn uplink_leaves_at(&mut self, bytes: usize) -> Nanos {
+        if let Some(rate) = self.plan.uplink_bytes_per_s {
+            let begins_at = self.uplink_free_at.max(self.now);
+            self.uplink_free_at = begins_at + Nanos(bytes as u64 * 1_000_000_000 / rate);
+            return self.uplink_free_at;
+        }
+        self.now
     }
 
     pub fn pump_up(&mut self, at: usize) {

@@ -207,6 +207,11 @@ impl<S: Socket> Transmitter<S> {
             let (connection, shared) = self.connections.with_datagrams(at);
             shared.woken.push(connection.owner);
             let quic = quic(framed(connection));
+            #[cfg(test)]
+            if crate::simulation::planted::strikes(crate::simulation::planted::Fault::ForgottenTimer) {
+                shared.timers.remove(&(quic.timer_at.take().expect("it is due"), at));
+                continue;
+            }
             if let Err(broken) = quic.session.on_timeout(now) {
                 quic.broken = Some(broken);
             }

@@ -39,6 +39,7 @@ impl<N: Net> UdpEndpoints<N> {
             idle_timeout: with.setup.limits.idle_timeout,
             is_ipv6: false,
             steering: Steering::new(with.setup.number, count).unwrap_or(Steering::ALONE),
+            seed: with.net.seed(),
         };
         self.open(&with.net, listeners, acceptor, &settings)
     }

@@ -4,6 +4,7 @@ mod attacker;
 mod engine;
 mod http1;
 mod http2;
+mod http3;
 mod request;
 mod tunnel;
 
@@ -19,6 +20,7 @@ use attacker::Attacker;
 use engine::{Engine, Tls};
 use http1::Http1;
 use http2::{Habits, Http2};
+pub use http3::Http3;
 use request::Request;
 use tunnel::Tunnel;
 

@@ -3,6 +3,8 @@
 use mux::{Session, Source, Stop, Supply};
 
 use super::{Failure, Outgoing, Sent};
+#[cfg(test)]
+use crate::simulation::planted;
 use crate::storage::Storage;
 use crate::transmit::{Body, Room, engine::Engine};
 
@@ -97,6 +99,10 @@ impl Outgoing {
         let failure = source.failure;
         let is_begun = wrote.carried_bytes > 0 || wrote.stop == Stop::End;
         let head_bytes = if is_begun { u64::from(std::mem::take(&mut self.sealed)) } else { 0 };
+        #[cfg(test)]
+        if wrote.stop == Stop::Room && planted::strikes(planted::Fault::UnfinishedStream) {
+            return Sent::stopped(head_bytes + wrote.bytes, wrote.carried_bytes as u64, Stop::End, failure);
+        }
         Sent::stopped(head_bytes + wrote.bytes, wrote.carried_bytes as u64, wrote.stop, failure)
     }
 }
