@@ -43,15 +43,10 @@ pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
 pub struct Server {
-    addresses: Vec<Listen>,
-    why: String,
-    wait_bound: Option<WaitBound>,
-    client_allowance_bytes: Option<u64>,
+    promised: Promised,
     places: Arc<Places>,
     clients: Arc<Clients>,
-    stop: Arc<AtomicBool>,
-    wakes: Vec<Arc<Wake>>,
-    workers: Vec<ThreadId>,
+    loops: Loops,
     /// Reads and lookups for the workers.
     pool: Arc<Pool>,
     /// Ends the watching, before the logs' threads end.
@@ -62,6 +57,46 @@ pub struct Server {
     /// To files that were named at the start.
     is_confined: bool,
     keeping: Keeping,
+}
+
+/// What an operator is told at the start, and may go by.
+struct Promised {
+    addresses: Vec<Listen>,
+    why: String,
+    wait_bound: Option<WaitBound>,
+    client_allowance_bytes: Option<u64>,
+}
+
+/// The event loops, as those beside them have them.
+struct Loops {
+    stop: Arc<AtomicBool>,
+    /// One of each.
+    wakes: Vec<Arc<Wake>>,
+    /// Those that have started.
+    threads: Vec<ThreadId>,
+}
+
+impl Loops {
+    fn new(count: usize) -> Result<Loops, StartError> {
+        let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
+        let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
+        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, threads: Vec::new() })
+    }
+
+    fn wake_all(&self) {
+        self.wakes.iter().for_each(|wake| wake.set());
+    }
+
+    /// The one that keeps what all of them share.
+    fn wake_first(&self) {
+        self.wakes[0].set();
+    }
+
+    /// They finish what is being sent, and end.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake_all();
+    }
 }
 
 /// Why the server cannot start.
@@ -135,18 +170,18 @@ impl Server {
         let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
         logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
-        let wakes = wakes(config.workers)?;
+        let loops = Loops::new(config.workers)?;
         let connections_max = room(&config);
         let mut server = Server {
-            addresses,
-            why: std::mem::take(&mut config.shaping.why),
-            wait_bound: config.shaping.wait_bound(),
-            client_allowance_bytes: config.shaping.client_allowance_bytes(),
-            places: Arc::new(Places::new(connections_max, &wakes)),
+            promised: Promised {
+                addresses,
+                why: std::mem::take(&mut config.shaping.why),
+                wait_bound: config.shaping.wait_bound(),
+                client_allowance_bytes: config.shaping.client_allowance_bytes(),
+            },
+            places: Arc::new(Places::new(connections_max, &loops.wakes)),
             clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
-            stop: Arc::new(AtomicBool::new(false)),
-            wakes,
-            workers: Vec::new(),
+            loops,
             pool: Pool::bounded(config.limits.memory.reads_bytes().min(BUFFERED_BYTES_MAX)),
             threads,
             logs,
@@ -165,27 +200,27 @@ impl Server {
 
     /// The first address listened on, with the port the kernel chose if that was left to it.
     pub fn address(&self) -> SocketAddr {
-        self.addresses[0].address
+        self.promised.addresses[0].address
     }
 
     /// All of them.
     pub fn addresses(&self) -> &[Listen] {
-        &self.addresses
+        &self.promised.addresses
     }
 
     /// Which shaping, and why, in one line.
     pub fn why(&self) -> &str {
-        &self.why
+        &self.promised.why
     }
 
     /// How long a waiting response can go without a byte, where the guard promises it.
     pub fn wait_bound(&self) -> Option<WaitBound> {
-        self.wait_bound
+        self.promised.wait_bound
     }
 
     /// How far ahead of its share of the link a client may be before it waits for the others, where clients share it.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
-        self.client_allowance_bytes
+        self.promised.client_allowance_bytes
     }
 
     /// How many connections there may be: what was asked for, or what the limit on open files allows.
@@ -214,7 +249,7 @@ impl Server {
         }
         self.logs.forget_unused();
         replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })?;
-        self.wakes.iter().for_each(|wake| wake.set());
+        self.loops.wake_all();
         self.tell_remarks();
         Ok(())
     }
@@ -232,7 +267,7 @@ impl Server {
     /// Has the clients that were sent most lately written to the error log, by the first worker, which may keep accounts of their shares.
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
-        self.wakes[0].set();
+        self.loops.wake_first();
     }
 
     /// Whether what is found of the line's rate is kept for the next start.
@@ -247,18 +282,15 @@ impl Server {
 
     /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
     pub fn status(&self) -> Option<Status> {
-        self.status_channel.ask(|| self.wakes[0].set(), STATUS_WAIT_MAX)
+        self.status_channel.ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
     }
 
     /// Finishes what is being sent, then ends all threads.
     pub fn stop(self) -> Result<(), ThreadError> {
         self.threads.expect_ends();
-        self.stop.store(true, Ordering::Release);
-        for wake in &self.wakes {
-            wake.set();
-        }
-        for worker in self.workers {
-            self.threads.join(worker)?;
+        self.loops.stop();
+        for thread in self.loops.threads {
+            self.threads.join(thread)?;
         }
         self.pool.stop();
         Ok(())
@@ -270,7 +302,7 @@ impl Server {
         let limits = CacheLimits::per_worker(config.workers).within(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
         let cache = Cache::new(served.roots.clone(), limits);
         let cache = cache.closing_by(Arc::clone(&self.pool));
-        let wake = &self.wakes[number];
+        let wake = &self.loops.wakes[number];
         let woken = Arc::clone(wake);
         let handler = Handler::new(cache, Arc::clone(&served));
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
@@ -289,7 +321,7 @@ impl Server {
                 order,
                 limits: config.limits.clone(),
                 wake: Arc::clone(wake),
-                stop: Arc::clone(&self.stop),
+                stop: Arc::clone(&self.loops.stop),
             },
         };
         let name = format!("weir-worker-{number}");
@@ -300,7 +332,7 @@ impl Server {
         }
         let woken = Arc::clone(wake);
         let started = self.threads.spawn_loop(&name, move || woken.set(), |beat| worker.run(beat));
-        self.workers.push(started.map_err(StartError::Unstarted)?);
+        self.loops.threads.push(started.map_err(StartError::Unstarted)?);
         Ok(())
     }
 
@@ -389,11 +421,6 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
 fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
     logs.open(config).map_err(|error| StartError::Log(name, error))
-}
-
-fn wakes(workers: usize) -> Result<Vec<Arc<Wake>>, StartError> {
-    let wakes = (0..workers).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
-    wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))
 }
 
 /// Raises the soft limit on descriptors to the hard one; gives how many connections that allows beside the event loops.
