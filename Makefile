@@ -1,6 +1,7 @@
 # What a person does here. Each sets up what it needs first; see scripts/setup.sh.
 
 PORT ?= 8080
+PREFIX ?= /usr/local
 APP_PORT ?= 3000
 UPLINK ?= auto
 BENCH ?=
@@ -15,7 +16,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
+.PHONY: help dist install run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
@@ -24,6 +25,8 @@ help:
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
 	@echo "make conformance  the verdicts of sslyze, curl, browsers, h2spec, aioquic and quic-go on weir serve"
+	@echo "make dist    packages for Debian's and Red Hat's systems, an archive and an image for containers"
+	@echo "make install the program, its manual pages and completions below PREFIX (/usr/local; DESTDIR= for packages)"
 	@echo "make attack  a short form of the floods of cargo xtask attack, judged"
 	@echo "make fuzz    the fuzz targets under libFuzzer, a minute each (ARGS='h3 --seconds 600')"
 	@echo "make bench   Weir beside nginx on loopback (BENCH='--quick')"
@@ -74,6 +77,22 @@ attack:
 fuzz:
 	@scripts/setup.sh run
 	cargo xtask fuzz $(ARGS)
+
+dist:
+	@scripts/setup.sh dist
+	cargo xtask dist $(ARGS)
+
+# What `make run` or `cargo build --release` has built; `sudo make install` needs no Rust.
+install:
+	@[ -x $(TARGET)/release/weir ] || { echo "make install: no $(TARGET)/release/weir; run: cargo build --release --locked --package weir $(BPF)" >&2; exit 1; }
+	install -Dm 755 $(TARGET)/release/weir $(DESTDIR)$(PREFIX)/bin/weir
+	pages=$$(mktemp -d) && trap "rm -r $$pages" EXIT && $(TARGET)/release/weir manual $$pages && \
+		install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 && \
+		install -m 644 $$pages/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/ && install -m 644 $$pages/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/weir completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+	$(TARGET)/release/weir completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weir
+	$(TARGET)/release/weir completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weir.fish
 
 demo:
 	@scripts/setup.sh run

@@ -13,12 +13,14 @@ if [ "${2:-}" != inside ]; then
     [ "$(id -u)" = 0 ] || skip "it needs root"
     dir=$(realpath "$1")
     unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private true 2>/dev/null || skip "no namespaces"
-    exec unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$0" "$dir" inside
+    work=$(mktemp -d)
+    trap 'rmdir "$work"' EXIT
+    unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$0" "$dir" inside "$work"
+    exit
 fi
 
 dir=$1
-work=/run/weir-packages
-mkdir -p "$work"
+work=$3
 mount -t tmpfs -o size=3g tmpfs "$work"
 mkdir "$work"/{upper,work,root}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root" 2>/dev/null || skip "no overlay of /"
@@ -27,10 +29,13 @@ mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 # A container: no systemd to talk to, and nothing of an earlier installation.
 mount -t tmpfs tmpfs "$root/run"
+rm -rf "$root"/var/l{ib,og}/weir "$root/etc/weir"
 mkdir "$root/run/packages"
 cp "$dir"/*.deb "$dir"/*.rpm "$dir"/*.tar "$dir"/*.tar.gz "$root/run/packages/" 2>/dev/null || true
 ip link set lo up
 within() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; }
+# In a process of its own, which the program takes.
+start() { exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 fail() {
     echo "check-packages: $1" >&2
     exit 1
@@ -55,12 +60,12 @@ before=$(ours)
 began=$(date +%s%N)
 
 deb=$(cd "$dir" && ls weir_*.deb)
-within dpkg -i "/run/packages/$deb" >/dev/null
+within dpkg -i "/run/packages/$deb" >"$work/said" 2>&1 || fail "$deb: $(cat "$work/said")"
 within id weir >/dev/null || fail "$deb: no user weir"
-[ "$(stat -c '%a %G' "$root/etc/weir/weir.toml")" = "640 weir" ] || fail "$deb: /etc/weir/weir.toml: not readable for weir alone"
+[ "$(within stat -c '%a %G' /etc/weir/weir.toml)" = "640 weir" ] || fail "$deb: /etc/weir/weir.toml: not readable for weir alone"
 within install -d -o weir -g weir -m 750 /var/log/weir /var/lib/weir
 within weir check /etc/weir/weir.toml >/dev/null || fail "$deb: its configuration has mistakes"
-within setpriv --reuid weir --regid weir --init-groups --inh-caps +net_bind_service --ambient-caps +net_bind_service \
+start setpriv --reuid weir --regid weir --init-groups --inh-caps +net_bind_service --ambient-caps +net_bind_service \
     weir run /etc/weir/weir.toml >"$work/log" 2>&1 &
 server=$!
 answers http://127.0.0.1/ | grep -q 'Weir is running' || fail "$deb: not the page of welcome"
@@ -77,7 +82,8 @@ echo "deb: installed, configured, a page after $took_ms ms"
 # An upgrade keeps what the administrator wrote; removal keeps the configuration, purging nothing.
 echo '# mine' >>"$root/etc/weir/weir.toml"
 touch "$root/etc/systemd/system/weir.service"
-within dpkg -i --force-confdef --force-confold "/run/packages/$deb" 2>&1 | grep -q 'hides the unit' || fail "$deb: an old unit is not named"
+within dpkg -i --force-confdef --force-confold "/run/packages/$deb" >"$work/said" 2>&1 || fail "$deb: $(cat "$work/said")"
+grep -q 'hides the unit' "$work/said" || fail "$deb: an old unit is not named"
 rm "$root/etc/systemd/system/weir.service"
 grep -q '^# mine' "$root/etc/weir/weir.toml" || fail "$deb: an upgrade dropped the administrator's configuration"
 within dpkg -r weir >/dev/null
@@ -117,11 +123,12 @@ for blob in "$work"/layout/blobs/sha256/*; do
 done
 layer=$(jq -r '.[0].Layers[0]' "$work/layout/manifest.json")
 tar -xzf "$work/layout/$layer" -C "$work/image"
-if ldd "$work/image/usr/bin/weir" >/dev/null 2>&1; then
+if ldd "$work/image/usr/bin/weir" 2>&1 | grep '=>' >/dev/null; then
     echo "SKIPPED: the image: its program needs libraries (--weir); cargo xtask dist builds one that does not"
     exit 0
 fi
-chroot --userspec=65532:65532 "$work/image" /usr/bin/weir serve /srv/www --listen '[::]:8080' >"$work/log" 2>&1 &
+start_image() { exec chroot --userspec=65532:65532 "$work/image" "$@"; }
+start_image /usr/bin/weir serve /srv/www --listen '[::]:8080' >"$work/log" 2>&1 &
 server=$!
 answers http://127.0.0.1:8080/ | grep -q 'Weir is running' || fail "image: not the page of welcome"
 stop $server

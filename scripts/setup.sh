@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, bench, virtual or conformance.
+# Checks the Rust toolchain and installs the Debian packages that one kind of work needs: run, test, dist, bench, virtual or conformance.
 # `virtual` also builds the kernel of `weirlab run --virtual`, or finds it built; `conformance` what Debian has no package of.
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
@@ -9,9 +9,9 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-}
 case "$purpose" in
-run | test | bench | virtual | conformance) ;;
+run | test | dist | bench | virtual | conformance) ;;
 *)
-    echo "usage: scripts/setup.sh run|test|bench|virtual|conformance" >&2
+    echo "usage: scripts/setup.sh run|test|dist|bench|virtual|conformance" >&2
     exit 2
     ;;
 esac
@@ -19,11 +19,11 @@ exec </dev/null
 
 # One line each: the purposes that need it, the program or file, the Debian package, what is lost without it.
 needs="
-run,test,bench,virtual,conformance cc build-essential -
+run,test,dist,bench,virtual,conformance cc build-essential -
 test           c++      build-essential  -
-run,test,bench clang    clang            the BPF programs of weir attach
-run,test,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
-run,test,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
+run,test,dist,bench clang clang           the BPF programs of weir attach
+run,test,dist,bench /usr/include/libelf.h libelf-dev the BPF programs of weir attach
+run,test,dist,bench /usr/include/zlib.h   zlib1g-dev the BPF programs of weir attach
 test,bench     nginx    nginx            runs against nginx
 test           apache2  apache2-bin      runs against Apache
 test,bench     caddy    caddy            runs against Caddy
@@ -35,7 +35,10 @@ test           ethtool  ethtool          experiments without offloads
 test           qemu-system-x86_64 qemu-system-x86 tests on another kernel
 test           busybox  busybox-static   tests on another kernel
 test           modprobe kmod             tests on another kernel
-test           jq       jq               tests on another kernel
+test,dist      jq       jq               tests on another kernel, the check of packages
+test,dist      dpkg-deb dpkg             the package for Debian's systems
+test,dist      rpmbuild rpm              the package for Red Hat's systems
+test,dist      /etc/ssl/certs/ca-certificates.crt ca-certificates the image for containers
 test           chromium chromium         looking at the page of weirlab report
 virtual        flex     flex             building the kernel of virtual time
 virtual        bison    bison            building the kernel of virtual time

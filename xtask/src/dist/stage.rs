@@ -54,6 +54,8 @@ impl<'a> Stage<'a> {
     pub fn fill(&self, program: &Path) -> Result<(), String> {
         let bytes = fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
         let weir = self.put("usr/bin/weir", &bytes, 0o755)?;
+        // One that was given may have symbols.
+        run(Command::new("strip").arg(&weir))?;
         for (from, to) in FILES {
             let text = self.read(from)?;
             self.put(to, text.replace(PREFIXES[0], PREFIXES[1]).as_bytes(), 0o644)?;
