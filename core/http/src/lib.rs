@@ -38,6 +38,7 @@ mod range;
 mod request;
 mod response;
 mod status;
+mod trailers;
 
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
@@ -50,3 +51,4 @@ pub use request::{
 };
 pub use response::{Length, Response, ResponseHead};
 pub use status::{Reject, Status};
+pub use trailers::{TRAILERS_BYTES_MAX, Trailers};

@@ -276,7 +276,8 @@ fn the_end_of_the_stream_ends_only_what_it_frames() {
     let bytes = b"1\r\nx\r\n0\r\n\r\n";
     let data = whole.take(bytes).unwrap();
     assert_eq!((data.consumed, data.data, data.is_done), (4, &b"x"[..], false));
-    assert!(whole.take(&bytes[4..]).unwrap().is_done);
+    assert_eq!(whole.take(&bytes[4..]).unwrap(), Taken { consumed: 5, data: b"", is_done: false });
+    assert!(whole.take(&bytes[9..]).unwrap().is_done);
     assert_eq!(whole.end(), Ok(()));
 }
 

@@ -136,7 +136,7 @@ fn body(framing: Framing, bytes: &[u8], reached: &mut Reached) {
         Framing::None => "no body",
         Framing::Length(_) => "known length",
         Framing::Chunked => "chunked",
-        Framing::Close => "close",
+        Framing::Close | Framing::Stream => "close",
         Framing::Upgraded => "upgraded",
     });
     let whole = read(framing, bytes, bytes.len().max(1));

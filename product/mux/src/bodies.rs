@@ -88,6 +88,11 @@ impl Bodies {
         Some(body.tell())
     }
 
+    /// It is whole, and perhaps not read.
+    pub fn has_ended(&self, stream: u32) -> bool {
+        self.place(stream).is_ok_and(|at| self.0[at].1.has_ended)
+    }
+
     pub fn is_wanted(&self, stream: u32) -> bool {
         self.place(stream).is_ok_and(|at| self.0[at].1.is_wanted)
     }

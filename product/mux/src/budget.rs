@@ -71,9 +71,11 @@ impl Bucket {
     }
 }
 
-/// What a client has spent.
+/// What a peer has spent.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
+    /// Small DATA is what was asked for: each message of gRPC is a frame.
+    takes_small_data: bool,
     continuations: u32,
     /// Sent, and not yet given back as updates.
     sent_bytes: u64,
@@ -84,14 +86,28 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// So much of responses was sent.
+    /// Of a server, whose responses were asked for.
+    pub fn of_responses() -> Budget {
+        Budget { takes_small_data: true, ..Budget::default() }
+    }
+
+    /// A request was sent, which its server may refuse.
+    pub fn on_request(&mut self) {
+        self.resets.give_back(1);
+    }
+
+    /// So much of messages was sent.
     pub fn on_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes as u64;
         self.updates.give_back(self.sent_bytes / BYTES_PER_UPDATE);
         self.sent_bytes %= BYTES_PER_UPDATE;
     }
 
-    /// A stream was reset for its client's mistake.
+    fn data_bytes_min(&self) -> u32 {
+        if self.takes_small_data { 1 } else { DATA_BYTES_MIN }
+    }
+
+    /// A stream was reset for its peer's mistake.
     pub fn on_provoked(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.provoked.take(now, PROVOKED) { Ok(()) } else { Err(Flood::Provoked) }
     }
@@ -106,7 +122,7 @@ impl Budget {
                 self.continuations += 1;
                 (self.continuations <= CONTINUATIONS_MAX, Flood::Continuations)
             }
-            DATA if frame.length >= DATA_BYTES_MIN || frame.ends_stream() => (true, Flood::Control),
+            DATA if frame.length >= self.data_bytes_min() || frame.ends_stream() => (true, Flood::Control),
             RST_STREAM => (self.resets.take(now, RESETS), Flood::Resets),
             WINDOW_UPDATE => (self.updates.take(now, UPDATES), Flood::Updates),
             _ => (self.control.take(now, CONTROL), Flood::Control),

@@ -1,4 +1,5 @@
-//! HTTP/2 (RFC 9113), the server's side: a connection as a pure function of bytes ([`Session`]). No socket, no thread, no clock of its own.
+//! HTTP/2 (RFC 9113): a connection as a pure function of bytes, the server's side ([`Session`]) and the client's ([`ClientSession`]). No socket, no
+//! thread, no clock of its own.
 //!
 //! It is the seam behind which nghttp2 is: no type of it is public, and all that is unsafe about it is in `ffi`. A session makes frames of
 //! a response when its caller has decided that so many bytes leave now, and of that response alone ([`Session::write`]): the order among
@@ -16,7 +17,10 @@
 
 mod bodies;
 pub mod budget;
+mod client;
 mod ffi;
+mod framer;
+mod responses;
 mod session;
 mod streams;
 #[cfg(any(test, feature = "testing"))]
@@ -27,6 +31,7 @@ mod walker;
 
 pub use bodies::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead};
 pub use budget::Flood;
+pub use client::{ClientSession, ClientSettings, Closed};
 pub use session::{Broken, Event, PREFACE, Priority, Session, Settings, Source, Stop, Supply, Written};
 
 /// Streams that a client may have open at once (RFC 9113 section 6.5.2 asks for no fewer than 100).

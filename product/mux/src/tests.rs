@@ -1,6 +1,7 @@
 //! Sessions against a client that is written out as bytes.
 
 mod bodies;
+mod client;
 
 use std::time::UNIX_EPOCH;
 

@@ -3,8 +3,9 @@
 use core::net::IpAddr;
 use std::io::Write;
 
+use super::Gateway;
 use super::hop::{Hop, is_any};
-use super::{Gateway, join};
+use super::writer::Writer;
 use crate::Request;
 
 /// Whether a field of this name is written here, or tells of the client and does not come from a trusted proxy.
@@ -18,7 +19,7 @@ pub(super) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
 }
 
 pub(super) fn encode<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
-    out: &mut Vec<u8>,
+    out: &mut impl Writer,
     request: &Request<'a>,
     gateway: &Gateway,
     hop: &Hop<impl Fn() -> I>,
@@ -30,15 +31,15 @@ pub(super) fn encode<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     };
     let address = client.to_string();
     let of_client = std::iter::once(address.as_bytes());
-    join(out, b"X-Forwarded-For", kept("x-forwarded-for").chain(of_client), b", ");
+    out.joined(b"X-Forwarded-For", kept("x-forwarded-for").chain(of_client), b", ");
     let proto: &[u8] = if gateway.is_secure { b"https" } else { b"http" };
     let first = kept("x-forwarded-proto").next().unwrap_or(proto);
-    join(out, b"X-Forwarded-Proto", std::iter::once(first), b"");
+    out.field(b"X-Forwarded-Proto", first);
     if let Some(host) = kept("x-forwarded-host").next().or(request.fields.host) {
-        join(out, b"X-Forwarded-Host", std::iter::once(host), b"");
+        out.field(b"X-Forwarded-Host", host);
     }
     let element = element(client, gateway.client_port, request.fields.host, proto);
-    join(out, b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
+    out.joined(b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
 }
 
 /// RFC 7239 section 4: a value that is no token, as with a colon, is quoted.

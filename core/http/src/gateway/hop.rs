@@ -1,5 +1,6 @@
 //! The fields of one connection alone (RFC 9110 section 7.6.1), of requests and responses.
 
+use super::writer::Writer;
 use crate::list::members;
 
 const HOP_BY_HOP: [&str; 11] = [
@@ -52,8 +53,6 @@ pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
 }
 
 /// Appends our Via, behind those of others, for a message that came by this version of HTTP (RFC 9110 section 7.6.3).
-pub(crate) fn via(out: &mut Vec<u8>, version: &[u8]) {
-    for part in [b"Via: ", version, b" ", crate::response::SERVER.as_bytes(), b"\r\n"] {
-        out.extend_from_slice(part);
-    }
+pub(super) fn via(out: &mut impl Writer, version: &[u8]) {
+    out.joined(b"Via", [version, crate::response::SERVER.as_bytes()].into_iter(), b" ");
 }

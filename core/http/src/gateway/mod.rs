@@ -6,6 +6,9 @@
 mod claimed;
 mod forwarded;
 pub(crate) mod hop;
+mod request_head;
+mod response_builder;
+mod writer;
 
 use core::net::IpAddr;
 
@@ -13,6 +16,9 @@ use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
 pub use claimed::{Claimed, claimed};
 use hop::{Hop, is_any};
+pub use request_head::{RequestHead, takes_trailers};
+pub use response_builder::ResponseBuilder;
+use writer::Writer;
 
 /// What an intermediary adds to a request: facts of the client's connection and of the route.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +54,17 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
     lines::line(out, b"Host", gateway.host.or(request.fields.host).unwrap_or_default());
+    fields(out, request, gateway);
+    if let Some(protocol) = gateway.upgrade {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        lines::line(out, b"Upgrade", protocol);
+    }
+    frame(out, request.method, body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// All that does not depend on the version that the upstream speaks.
+fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
     let hop = Hop::of(|| request.all());
     end_to_end(out, request, gateway, &hop);
     forwarded::encode(out, request, gateway, &hop);
@@ -58,17 +75,11 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
         _ => b"1.1",
     };
     hop::via(out, version);
-    if let Some(protocol) = gateway.upgrade {
-        out.extend_from_slice(b"Connection: upgrade\r\n");
-        lines::line(out, b"Upgrade", protocol);
-    }
-    frame(out, request.method, body);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// The fields that are the upstream's business too, cookies in one (RFC 9113 section 8.2.3).
 fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
-    out: &mut Vec<u8>,
+    out: &mut impl Writer,
     request: &Request<'a>,
     gateway: &Gateway,
     hop: &Hop<impl Fn() -> I>,
@@ -79,9 +90,9 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     let mut has_cookie = false;
     for (name, value) in request.all().filter(|(name, _)| is_kept(name)) {
         if !name.eq_ignore_ascii_case(b"cookie") {
-            lines::line(out, name, value);
+            out.field(name, value);
         } else if !std::mem::replace(&mut has_cookie, true) {
-            join(out, b"Cookie", request.values("cookie"), b"; ");
+            out.joined(b"Cookie", request.values("cookie"), b"; ");
         }
     }
 }
@@ -96,26 +107,21 @@ fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// One line with these values.
-fn join<'v>(out: &mut Vec<u8>, name: &[u8], values: impl Iterator<Item = &'v [u8]>, between: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    for (nth, value) in values.enumerate() {
-        out.extend_from_slice(if nth > 0 { between } else { b"" });
-        out.extend_from_slice(value);
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
 /// RFC 9110 section 8.6: an empty body is said to be one where a body is expected.
 fn frame(out: &mut Vec<u8>, method: Method, body: BodyLength) {
-    let bytes = match body {
-        BodyLength::None if matches!(method, Method::Post | Method::Put | Method::Patch) => 0,
-        BodyLength::None => return,
-        BodyLength::Known(bytes) => bytes,
-        BodyLength::Unknown => return out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-    };
-    lines::line(out, b"Content-Length", itoa::Buffer::new().format(bytes).as_bytes());
+    match content_length(method, body) {
+        Some(bytes) => lines::line(out, b"Content-Length", itoa::Buffer::new().format(bytes).as_bytes()),
+        None if body == BodyLength::Unknown => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        None => {}
+    }
+}
+
+fn content_length(method: Method, body: BodyLength) -> Option<u64> {
+    match body {
+        BodyLength::None => matches!(method, Method::Post | Method::Put | Method::Patch).then_some(0),
+        BodyLength::Known(bytes) => Some(bytes),
+        BodyLength::Unknown => None,
+    }
 }
 
 /// The protocol that a request of HTTP/1.1 asks to change to (RFC 9110 section 7.8): the first one of its Upgrade, if Connection lists

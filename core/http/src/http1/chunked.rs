@@ -97,8 +97,8 @@ impl Chunked {
         Ok(Progress { consumed, done: self.state == State::Done })
     }
 
-    /// Takes the next bytes of the body up to the end of a chunk, of these bytes or of the body: to be repeated with the rest until all are
-    /// consumed or the body is done. Trailers are dropped.
+    /// Takes the next bytes of the body up to the end of a chunk, of these bytes, of what is before the trailer section or of the body: to be
+    /// repeated with the rest until all are consumed or the body is done.
     pub fn take<'b>(&mut self, buf: &'b [u8]) -> Result<Taken<'b>, Reject> {
         let mut at = 0;
         while self.state != State::Done && at < buf.len() {
@@ -108,10 +108,19 @@ impl Chunked {
                 let end = at + taken as usize;
                 return Ok(Taken { consumed: end, data: &buf[at..end], is_done: false });
             }
+            let had_chunks = matches!(self.state, State::SizeLf { .. });
             self.state = self.step(buf[at])?;
             at += 1;
+            if had_chunks && self.is_in_trailers() {
+                break;
+            }
         }
         Ok(Taken { consumed: at, data: &[], is_done: self.state == State::Done })
+    }
+
+    /// What is taken next is of the trailer section (RFC 9112 section 7.1.2), or of the empty line behind it.
+    pub fn is_in_trailers(&self) -> bool {
+        matches!(self.state, State::TrailerStart | State::Trailer | State::TrailerLf | State::EndLf)
     }
 
     /// Whether the body has ended.

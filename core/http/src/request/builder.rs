@@ -188,7 +188,7 @@ fn check(name: &[u8], value: &[u8]) -> Result<(), Reject> {
 }
 
 /// RFC 9110 section 5.6.2.
-fn is_token_byte(b: u8) -> bool {
+pub(crate) fn is_token_byte(b: u8) -> bool {
     const IS_TOKEN: [bool; 256] = {
         let mut is_token = [false; 256];
         let mut b = 0u8;

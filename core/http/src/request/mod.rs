@@ -9,6 +9,7 @@ pub(crate) mod target;
 use std::borrow::Cow;
 
 pub use builder::RequestBuilder;
+pub(crate) use builder::is_token_byte;
 pub use owned::OwnedRequest;
 
 use crate::fields::FieldIter;

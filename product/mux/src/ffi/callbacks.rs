@@ -5,8 +5,9 @@ use std::ptr::{NonNull, null_mut};
 
 use libnghttp2_sys as sys;
 
-use super::Hooks;
-use crate::session::Supply;
+use super::hooks::{Hooks, Side};
+use super::submit_trailers;
+use crate::session::{Source, Supply};
 use crate::{Event, FRAME_HEADER_BYTES};
 
 /// Of what the library says about a mistake.
@@ -45,11 +46,17 @@ unsafe fn header(frame: *const sys::nghttp2_frame) -> sys::nghttp2_frame_hd {
     unsafe { (*frame).hd }
 }
 
+/// The head of a request, of a response or the trailers of one. Those of a request are not kept.
+///
 /// # Safety
 /// As [`header`].
-unsafe fn is_request(frame: *const sys::nghttp2_frame) -> bool {
+unsafe fn is_kept(frame: *const sys::nghttp2_frame, hooks: &Hooks) -> bool {
+    let is_client = matches!(hooks.side, Side::Client(_));
     // SAFETY: a frame of type HEADERS has that member.
-    unsafe { header(frame).type_ == sys::NGHTTP2_HEADERS as u8 && (*frame).headers.cat == sys::NGHTTP2_HCAT_REQUEST }
+    unsafe {
+        header(frame).type_ == sys::NGHTTP2_HEADERS as u8
+            && (is_client || (*frame).headers.cat == sys::NGHTTP2_HCAT_REQUEST)
+    }
 }
 
 unsafe extern "C" fn on_begin_headers(
@@ -59,8 +66,9 @@ unsafe extern "C" fn on_begin_headers(
 ) -> c_int {
     // SAFETY: called by the library with a frame and what the session was made with.
     unsafe {
-        if is_request(frame) {
-            hooks(user_data).begin_head();
+        let hooks = hooks(user_data);
+        if is_kept(frame, hooks) {
+            hooks.begin_head();
         }
     }
     0
@@ -79,10 +87,11 @@ unsafe extern "C" fn on_header(
     // SAFETY: called by the library with a frame, a name and a value of these lengths, which end with a NUL and so are never null, and
     // what the session was made with.
     unsafe {
-        if is_request(frame) {
+        let hooks = hooks(user_data);
+        if is_kept(frame, hooks) {
             let name = std::slice::from_raw_parts(name, name_len);
             let value = std::slice::from_raw_parts(value, value_len);
-            hooks(user_data).head.push(name, value);
+            hooks.push_field(name, value);
         }
     }
     0
@@ -99,22 +108,23 @@ unsafe extern "C" fn on_frame(
         let sys::nghttp2_frame_hd { type_: frame_type, flags, stream_id, .. } = header(frame);
         let is_message = [sys::NGHTTP2_HEADERS as u8, sys::NGHTTP2_DATA as u8].contains(&frame_type);
         let ends_stream = is_message && flags & sys::NGHTTP2_FLAG_END_STREAM as u8 != 0;
-        if is_request(frame) {
-            hooks(user_data).end_head(stream_id as u32, ends_stream);
+        let hooks = hooks(user_data);
+        if is_kept(frame, hooks) {
+            hooks.end_head(stream_id as u32, ends_stream);
         } else if ends_stream {
-            hooks(user_data).end_body(stream_id as u32);
+            hooks.end_body(stream_id as u32);
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
             let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
-            if let Some(update) = update.as_ref() {
-                hooks(user_data).events.push_back(Event::Priority { stream: update.stream_id as u32 });
+            if let (Some(update), Side::Server(requests)) = (update.as_ref(), &mut hooks.side) {
+                requests.events.push_back(Event::Priority { stream: update.stream_id as u32 });
             }
         }
     }
     0
 }
 
-/// Part of the body of a request. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read, or at
-/// once where nobody reads it, until the response is whole.
+/// Part of a body. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read, or at once where nobody
+/// reads that of a request, until the response is whole.
 unsafe extern "C" fn on_chunk(
     session: *mut sys::nghttp2_session,
     _flags: u8,
@@ -139,11 +149,11 @@ unsafe extern "C" fn on_chunk(
 unsafe extern "C" fn on_close(
     _session: *mut sys::nghttp2_session,
     stream: i32,
-    _code: u32,
+    code: u32,
     user_data: *mut c_void,
 ) -> c_int {
     // SAFETY: called by the library with what the session was made with.
-    unsafe { hooks(user_data) }.close(stream as u32);
+    unsafe { hooks(user_data) }.close(stream as u32, code);
     0
 }
 
@@ -164,8 +174,8 @@ unsafe extern "C" fn on_sent(
     };
     match (frame_type, code) {
         (_, sys::NGHTTP2_NO_ERROR) => {}
-        // A file that failed is not the client's mistake, and a stream too many costs nothing.
-        (sys::NGHTTP2_RST_STREAM, sys::NGHTTP2_REFUSED_STREAM | sys::NGHTTP2_INTERNAL_ERROR) => {}
+        // A file that failed is not the peer's mistake, nor a response that is not wanted; a stream too many costs nothing.
+        (sys::NGHTTP2_RST_STREAM, sys::NGHTTP2_REFUSED_STREAM | sys::NGHTTP2_INTERNAL_ERROR | sys::NGHTTP2_CANCEL) => {}
         (sys::NGHTTP2_RST_STREAM, _) => hooks.provoked += 1,
         // SAFETY: a frame of type GOAWAY has that member, and a text of that length or none.
         _ => hooks.trouble = Some(unsafe { reason(&(*frame).goaway) }),
@@ -173,7 +183,7 @@ unsafe extern "C" fn on_sent(
     0
 }
 
-/// What we tell a client about its mistake.
+/// What we tell a peer about its mistake.
 ///
 /// # Safety
 /// The frame's text is as long as it says, or null.
@@ -206,14 +216,15 @@ pub unsafe extern "C" fn on_read(
         return 0;
     };
     // SAFETY: the turn's source is borrowed by the call to the engine that we are in.
-    let (bytes, supply) = hooks.read(unsafe { &mut *source }, room);
+    let source = unsafe { &mut *source };
+    let (bytes, supply) = hooks.read(source, room);
     let turn = hooks.turn.as_mut().expect("it has its turn");
     turn.bytes += bytes as u64;
     turn.stop = (supply != Supply::More).then_some(supply);
     match supply {
         Supply::Failed => return sys::NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE as sys::nghttp2_ssize,
-        // SAFETY: the library gives a place to write to.
-        Supply::End => unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_EOF },
+        // SAFETY: a session that is alive, and the library gives a place to write to.
+        Supply::End => unsafe { *data_flags |= end(session, stream, source) },
         // SAFETY: as above, and a session that is alive.
         _ if bytes == 0 || hooks.room(stream as u32, 1) == 0 || bytes >= unsafe { window(session, stream) } => unsafe {
             *data_flags |= TURN_OVER;
@@ -223,6 +234,16 @@ pub unsafe extern "C" fn on_read(
     // SAFETY: as above.
     unsafe { *data_flags |= sys::NGHTTP2_DATA_FLAG_NO_COPY };
     bytes as sys::nghttp2_ssize
+}
+
+/// What ends a body: its stream, or the fields behind it.
+///
+/// # Safety
+/// The session is alive.
+unsafe fn end(session: *mut sys::nghttp2_session, stream: i32, source: &mut dyn Source) -> u32 {
+    // SAFETY: as the caller promises; the library's callback for a body may call it.
+    let has_trailers = source.trailers().is_some_and(|trailers| unsafe { submit_trailers(session, stream, &trailers) });
+    if has_trailers { TURN_OVER } else { sys::NGHTTP2_DATA_FLAG_EOF }
 }
 
 /// What may be sent on a stream before this frame.

@@ -11,11 +11,14 @@ use std::ffi::CStr;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
-use http::ResponseHead;
+use http::gateway::RequestHead;
+use http::{ResponseHead, Trailers};
 use libnghttp2_sys as sys;
 
-pub use hooks::{Hooks, Turn};
+pub use hooks::{Hooks, Requests, Side, Turn};
 
+use crate::client::{ClientSettings, WINDOW_BYTES};
+use crate::responses::Responses;
 use crate::session::{Priority, Source, Supply};
 use crate::{FRAME_HEADER_BYTES, Settings};
 
@@ -34,13 +37,25 @@ const DEFLATE_TABLE_BYTES: usize = 4096;
 /// What all sessions have in common.
 struct Shared {
     callbacks: NonNull<sys::nghttp2_session_callbacks>,
-    option: NonNull<sys::nghttp2_option>,
+    server_option: NonNull<sys::nghttp2_option>,
+    client_option: NonNull<sys::nghttp2_option>,
 }
 
-// SAFETY: both are written by the thread that makes them and only read afterwards: a new session copies what it needs.
+// SAFETY: all are written by the thread that makes them and only read afterwards: a new session copies what it needs.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
+
+/// Of a stream that is opened.
+const NEW_STREAM: i32 = -1;
+
+/// The library's way to make a session.
+type Make = unsafe extern "C" fn(
+    *mut *mut sys::nghttp2_session,
+    *const sys::nghttp2_session_callbacks,
+    *mut std::ffi::c_void,
+    *const sys::nghttp2_option,
+) -> std::ffi::c_int;
 
 /// What became of a turn.
 pub struct Turned {
@@ -52,11 +67,11 @@ pub struct Turned {
     pub error: Option<String>,
 }
 
-/// A session of nghttp2 as a server.
+/// A session of nghttp2.
 pub struct Engine {
     session: NonNull<sys::nghttp2_session>,
     hooks: NonNull<Hooks>,
-    /// Fields of a response while it is begun, in memory that is kept.
+    /// Fields of a message while it is begun, in memory that is kept.
     pairs: Vec<sys::nghttp2_nv>,
 }
 
@@ -64,32 +79,43 @@ pub struct Engine {
 unsafe impl Send for Engine {}
 
 impl Engine {
-    pub fn new(settings: &Settings) -> Engine {
-        let shared = shared();
-        let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(settings.request))));
-        let mut session = null_mut();
-        // SAFETY: the callbacks and options are alive for ever, and the hooks as long as the session, which `drop` deletes first.
-        let failed = unsafe {
-            sys::nghttp2_session_server_new2(
-                &mut session,
-                shared.callbacks.as_ptr(),
-                hooks.as_ptr().cast(),
-                shared.option.as_ptr(),
-            )
-        };
-        assert_eq!(failed, 0, "no memory for a session of HTTP/2");
-        let mut engine = Engine { session: NonNull::new(session).expect("it was made"), hooks, pairs: Vec::new() };
-        engine.announce(settings);
-        engine
-    }
-
-    fn announce(&mut self, settings: &Settings) {
-        let entries = [
+    pub fn server(settings: &Settings) -> Engine {
+        let side = Side::Server(Requests::new(settings.request));
+        let mut engine = Engine::new(side, sys::nghttp2_session_server_new2);
+        engine.announce(&[
             (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),
             (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.request.head_bytes_max as u32),
             (sys::NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1),
-        ];
-        let entries = entries.map(|(id, value)| sys::nghttp2_settings_entry { settings_id: id as i32, value });
+        ]);
+        engine
+    }
+
+    pub fn client(settings: &ClientSettings) -> Engine {
+        let side = Side::Client(Responses::new(settings.response));
+        let mut engine = Engine::new(side, sys::nghttp2_session_client_new2);
+        engine.announce(&[
+            (sys::NGHTTP2_SETTINGS_ENABLE_PUSH, 0),
+            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.response.head_bytes_max as u32),
+        ]);
+        // SAFETY: a session that is alive. Its only error is that of memory; the window then stays as it is.
+        unsafe { sys::nghttp2_session_set_local_window_size(engine.session.as_ptr(), 0, 0, WINDOW_BYTES) };
+        engine
+    }
+
+    fn new(side: Side, make: Make) -> Engine {
+        let Shared { callbacks, server_option, client_option } = shared();
+        let option = if matches!(side, Side::Client(_)) { client_option } else { server_option };
+        let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(side))));
+        let mut session = null_mut();
+        // SAFETY: the callbacks and options are alive for ever, and the hooks as long as the session, which `drop` deletes first.
+        let failed = unsafe { make(&mut session, callbacks.as_ptr(), hooks.as_ptr().cast(), option.as_ptr()) };
+        assert_eq!(failed, 0, "no memory for a session of HTTP/2");
+        Engine { session: NonNull::new(session).expect("it was made"), hooks, pairs: Vec::new() }
+    }
+
+    fn announce(&mut self, entries: &[(u32, u32)]) {
+        let entry = |(id, value): &(u32, u32)| sys::nghttp2_settings_entry { settings_id: *id as i32, value: *value };
+        let entries: Vec<_> = entries.iter().map(entry).collect();
         // SAFETY: the entries are copied.
         let failed = unsafe { sys::nghttp2_submit_settings(self.session.as_ptr(), 0, entries.as_ptr(), entries.len()) };
         assert_eq!(failed, 0, "settings that are allowed");
@@ -168,19 +194,39 @@ impl Engine {
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let status = head.status().digits();
         let pseudo = (&b":status"[..], &status[..]);
+        self.submit(stream as i32, std::iter::once(pseudo).chain(head.fields()), has_body) == 0
+    }
+
+    /// Puts the head of a request in the queue, on a new stream, which is opened when it is made: its number. `None`: there is none any more.
+    pub fn request(&mut self, head: &RequestHead, has_body: bool) -> Option<u32> {
+        let stream = self.submit(NEW_STREAM, head.fields(), has_body);
+        u32::try_from(stream).ok().filter(|stream| *stream > 0)
+    }
+
+    fn submit<'h>(&mut self, stream: i32, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>, has_body: bool) -> i32 {
         self.pairs.clear();
-        self.pairs.extend(std::iter::once(pseudo).chain(head.fields()).map(pair));
+        self.pairs.extend(fields.map(pair));
         let pairs = &self.pairs;
         let flags = if has_body { sys::NGHTTP2_FLAG_NONE } else { sys::NGHTTP2_FLAG_END_STREAM } as u8;
         let session = self.session.as_ptr();
         // SAFETY: names and values are copied during the call.
-        let failed = unsafe {
-            sys::nghttp2_submit_headers(session, flags, stream as i32, null(), pairs.as_ptr(), pairs.len(), null_mut())
-        };
-        failed == 0
+        unsafe { sys::nghttp2_submit_headers(session, flags, stream, null(), pairs.as_ptr(), pairs.len(), null_mut()) }
     }
 
-    /// So many bytes of a request's body were read: its stream's window opens when that is worth a frame.
+    /// No request on it was refused yet, and there are numbers for more streams.
+    pub fn may_request(&mut self) -> bool {
+        // SAFETY: a session that is alive.
+        unsafe { sys::nghttp2_session_check_request_allowed(self.session.as_ptr()) != 0 }
+    }
+
+    /// Streams that the server lets us have open at once.
+    pub fn streams_max(&mut self) -> u32 {
+        let id = sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS;
+        // SAFETY: a session that is alive.
+        unsafe { sys::nghttp2_session_get_remote_settings(self.session.as_ptr(), id) }
+    }
+
+    /// So many bytes of a body were read: its stream's window opens when that is worth a frame.
     pub fn open_window(&mut self, stream: u32, bytes: usize) {
         // SAFETY: a session that is alive. Its only error is that of memory; the window then stays shut.
         unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
@@ -269,6 +315,16 @@ impl Drop for Engine {
     }
 }
 
+/// Has the fields behind a body follow it, and the stream end. False: there is no memory for them.
+///
+/// # Safety
+/// The session is alive.
+unsafe fn submit_trailers(session: *mut sys::nghttp2_session, stream: i32, trailers: &Trailers) -> bool {
+    let pairs: Vec<_> = trailers.fields().map(pair).collect();
+    // SAFETY: names and values are copied during the call.
+    unsafe { sys::nghttp2_submit_trailer(session, stream, pairs.as_ptr(), pairs.len()) == 0 }
+}
+
 /// A field for the library, which copies it and writes its name in lower case.
 fn pair((name, value): (&[u8], &[u8])) -> sys::nghttp2_nv {
     sys::nghttp2_nv {
@@ -288,16 +344,22 @@ fn error_text(code: isize) -> String {
 
 fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
-    SHARED.get_or_init(|| Shared { callbacks: callbacks::table(), option: option() })
+    SHARED.get_or_init(|| Shared {
+        callbacks: callbacks::table(),
+        server_option: option(true),
+        client_option: option(false),
+    })
 }
 
-fn option() -> NonNull<sys::nghttp2_option> {
+/// For a malformed message the library ends the connection; of a response that is found by [`Responses`], which ends its stream alone.
+fn option(finds_malformed: bool) -> NonNull<sys::nghttp2_option> {
     let mut option = null_mut();
     // SAFETY: the library makes one, which is filled here and never deleted.
     unsafe {
         assert_eq!(sys::nghttp2_option_new(&mut option), 0, "no memory for options");
         sys::nghttp2_option_set_builtin_recv_extension_type(option, sys::NGHTTP2_PRIORITY_UPDATE as u8);
         sys::nghttp2_option_set_no_auto_window_update(option, 1);
+        sys::nghttp2_option_set_no_http_messaging(option, i32::from(!finds_malformed));
         sys::nghttp2_option_set_stream_reset_rate_limit(option, RESETS.0, RESETS.1);
         sys::nghttp2_option_set_glitch_rate_limit(option, GLITCHES.0, GLITCHES.1);
         sys::nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);

@@ -38,7 +38,7 @@ pub fn pipe_of(framing: Framing) -> Option<Pipe> {
     let length = match framing {
         Framing::None => return None,
         Framing::Length(bytes) => Length::Known(bytes),
-        Framing::Chunked | Framing::Close | Framing::Upgraded => Length::Unknown,
+        Framing::Chunked | Framing::Close | Framing::Stream | Framing::Upgraded => Length::Unknown,
     };
     Some(Pipe::new(length))
 }

@@ -475,7 +475,7 @@ fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
     match framing {
         Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
         Framing::Upgraded => Some(SizeFrom::Nothing),
-        Framing::Chunked | Framing::Close => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
+        Framing::Chunked | Framing::Close | Framing::Stream => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
     }
 }
 
@@ -490,7 +490,7 @@ fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
 
 /// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told.
 fn responding(head: UpstreamHead, pipe: Option<Pipe>, is_whole: bool) -> Response<Body> {
-    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close);
+    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close | Framing::Stream);
     let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
     let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
     if let Some(length) = length { response.of_length(length) } else { response }

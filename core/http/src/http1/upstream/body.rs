@@ -2,6 +2,7 @@
 
 use super::{Framing, UpstreamFault};
 use crate::http1::{Chunked, Taken};
+use crate::trailers::Trailers;
 
 /// Where in the body of a response the bytes have got to.
 #[derive(Debug, Clone)]
@@ -11,7 +12,8 @@ pub struct UpstreamBody(State);
 enum State {
     /// So many bytes are left.
     Length(u64),
-    Chunked(Chunked),
+    /// And its trailer section, as far as it has come: no more than [`Chunked`] lets through.
+    Chunked(Chunked, Vec<u8>),
     /// All that comes.
     Close,
 }
@@ -21,8 +23,8 @@ impl UpstreamBody {
         UpstreamBody(match framing {
             Framing::None => State::Length(0),
             Framing::Length(bytes) => State::Length(bytes),
-            Framing::Chunked => State::Chunked(Chunked::new()),
-            Framing::Close | Framing::Upgraded => State::Close,
+            Framing::Chunked => State::Chunked(Chunked::new(), Vec::new()),
+            Framing::Close | Framing::Upgraded | Framing::Stream => State::Close,
         })
     }
 
@@ -35,7 +37,12 @@ impl UpstreamBody {
                 *left -= consumed as u64;
                 Ok(Taken { consumed, data: &bytes[..consumed], is_done: *left == 0 })
             }
-            State::Chunked(chunked) => chunked.take(bytes).map_err(|reject| UpstreamFault(reject.reason)),
+            State::Chunked(chunked, section) => {
+                let is_trailer = chunked.is_in_trailers();
+                let taken = chunked.take(bytes).map_err(|reject| UpstreamFault(reject.reason))?;
+                section.extend_from_slice(if is_trailer { &bytes[..taken.consumed] } else { &[] });
+                Ok(taken)
+            }
             State::Close => Ok(Taken { consumed: bytes.len(), data: bytes, is_done: false }),
         }
     }
@@ -44,8 +51,17 @@ impl UpstreamBody {
     pub fn is_done(&self) -> bool {
         match &self.0 {
             State::Length(left) => *left == 0,
-            State::Chunked(chunked) => chunked.is_done(),
+            State::Chunked(chunked, _) => chunked.is_done(),
             State::Close => false,
+        }
+    }
+
+    /// The fields behind a body that is done, once.
+    pub fn trailers(&mut self) -> Result<Option<Box<Trailers>>, UpstreamFault> {
+        match &mut self.0 {
+            // Most have none.
+            State::Chunked(_, section) if section.len() > "\r\n".len() => Trailers::of_lines(&std::mem::take(section)),
+            _ => Ok(None),
         }
     }
 
@@ -61,7 +77,7 @@ impl UpstreamBody {
     pub fn left_bytes(&self) -> Option<u64> {
         match &self.0 {
             State::Length(left) => Some(*left),
-            State::Chunked(chunked) => chunked.is_done().then_some(0),
+            State::Chunked(chunked, _) => chunked.is_done().then_some(0),
             State::Close => None,
         }
     }

@@ -102,7 +102,7 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
 }
 
 /// Several equal ones are one (RFC 9112 section 6.3).
-fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>, UpstreamFault> {
+pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>, UpstreamFault> {
     let mut length = None;
     for value in values {
         for member in value.split(|&b| b == b',') {

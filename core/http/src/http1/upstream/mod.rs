@@ -13,7 +13,9 @@ use crate::Status;
 use crate::fields::FieldList;
 
 pub use body::UpstreamBody;
+pub(crate) use head::content_length;
 pub use head::parse_response;
+pub(crate) use response::is_for_us;
 
 /// Most fields that any [`ResponseLimits`] can allow: the parser's array, 4 KiB of stack.
 pub const RESPONSE_FIELDS_MAX: usize = 128;
@@ -40,6 +42,11 @@ impl Default for ResponseLimits {
 #[error("{0}")]
 pub struct UpstreamFault(pub &'static str);
 
+impl UpstreamFault {
+    /// Of a body on a stream, which ends by itself.
+    pub const TOO_FEW: UpstreamFault = UpstreamFault("fewer bytes than the length that was said");
+}
+
 /// What ends a body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
@@ -51,6 +58,8 @@ pub enum Framing {
     Chunked,
     /// The end of the connection.
     Close,
+    /// That of its stream, of HTTP/2.
+    Stream,
     /// The connection speaks another protocol from here on.
     Upgraded,
 }
@@ -63,10 +72,10 @@ pub struct UpstreamHead {
     /// Whether the connection can carry another request after the body.
     pub is_kept_alive: bool,
     /// As said, also where no body follows.
-    content_length: Option<u64>,
-    /// Of HTTP/1: 0 or 1.
-    minor_version: u8,
-    list: FieldList,
+    pub(crate) content_length: Option<u64>,
+    /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
+    pub(crate) minor_version: u8,
+    pub(crate) list: FieldList,
 }
 
 impl UpstreamHead {

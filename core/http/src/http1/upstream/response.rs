@@ -13,13 +13,18 @@ impl UpstreamHead {
         let mut response = Response::new(self.status, body);
         response.is_forwarded = true;
         let hop = Hop::of(|| self.list.iter());
-        for (name, value) in self.fields().filter(|(name, _)| hop.is_passed(name) && !is_ours(name)) {
+        for (name, value) in self.fields().filter(|(name, _)| hop.is_passed(name) && !is_written(name)) {
             response.own.push_clean(name, value);
         }
-        response = response.with("Via", if self.minor_version == 0 { b"1.0 weir" } else { b"1.1 weir" });
+        let via: &[u8] = match self.minor_version {
+            0 => b"1.0 weir",
+            2 => b"2 weir",
+            _ => b"1.1 weir",
+        };
+        response = response.with("Via", via);
         match (self.framing, self.content_length) {
             (Framing::Upgraded, _) => self.with_upgrade(response),
-            (Framing::Chunked | Framing::Close, _) => response.of_length(Length::Unknown),
+            (Framing::Chunked | Framing::Close | Framing::Stream, _) => response.of_length(Length::Unknown),
             // RFC 9110 section 8.6: neither 1xx nor 204 has one.
             (_, Some(bytes)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(bytes),
             _ => response,
@@ -33,7 +38,12 @@ impl UpstreamHead {
 }
 
 /// Written anew, or meant for us.
-fn is_ours(name: &[u8]) -> bool {
+fn is_written(name: &[u8]) -> bool {
+    is_any(name, &["content-length"]) || is_for_us(name)
+}
+
+/// Meant for us, and for no client.
+pub(crate) fn is_for_us(name: &[u8]) -> bool {
     let start = name.get(.."x-accel-".len()).unwrap_or_default();
-    is_any(name, &["content-length", "x-sendfile"]) || start.eq_ignore_ascii_case(b"x-accel-")
+    is_any(name, &["x-sendfile"]) || start.eq_ignore_ascii_case(b"x-accel-")
 }

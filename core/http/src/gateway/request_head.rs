@@ -1,0 +1,50 @@
+//! The head of a request for an upstream that speaks HTTP/2.
+
+use super::{Gateway, content_length, fields};
+use crate::fields::FieldList;
+use crate::list::members;
+use crate::{BodyLength, Request};
+
+/// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine makes the names lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHead(FieldList);
+
+impl RequestHead {
+    /// The same head as [`encode_request`](super::encode_request) writes for HTTP/1.1. `scheme` is that of the connection to the upstream. That
+    /// the client takes trailers is passed on: gRPC asks for it.
+    pub fn new(request: &Request, gateway: &Gateway, body: BodyLength, scheme: &str) -> RequestHead {
+        let mut list = FieldList::default();
+        list.push(b":method", request.method.token().as_bytes());
+        list.push(b":scheme", scheme.as_bytes());
+        if let Some(host) = gateway.host.or(request.fields.host).filter(|host| !host.is_empty()) {
+            list.push(b":authority", host);
+        }
+        match request.query {
+            None => list.push(b":path", request.path),
+            Some(query) => list.push(b":path", &[request.path, b"?", query].concat()),
+        };
+        fields(&mut list, request, gateway);
+        if takes_trailers(request) {
+            list.push(b"te", b"trailers");
+        }
+        if let Some(bytes) = content_length(request.method, body) {
+            list.push(b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
+        }
+        RequestHead(list)
+    }
+
+    /// Name and value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter()
+    }
+
+    /// Memory of it.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes().len()
+    }
+}
+
+/// The client takes fields behind the body of the response (RFC 9110 section 10.1.4).
+pub fn takes_trailers(request: &Request) -> bool {
+    request.values("te").flat_map(members).any(|member| member.eq_ignore_ascii_case(b"trailers"))
+}

@@ -1,0 +1,70 @@
+//! Fields behind a body (RFC 9110 section 6.5), as an intermediary passes them on: as trailers or not at all, and never among the fields of a
+//! head, where they could mean something else.
+
+use crate::fields::FieldList;
+use crate::gateway::hop::{Hop, is_any};
+use crate::http1::upstream::{UpstreamFault, is_for_us};
+use crate::{lines, request::is_token_byte};
+
+/// Bytes of names and values at most.
+pub const TRAILERS_BYTES_MAX: usize = 8 << 10;
+
+/// At least one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trailers(FieldList);
+
+/// What would frame the message, say whose it is or what its body means (RFC 9110 section 6.5.1).
+const NEVER: [&str; 9] = [
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "host",
+    "location",
+    "set-cookie",
+];
+
+impl Trailers {
+    /// Those of these that may be passed on; `None` where there are none.
+    pub fn of<'f>(
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
+    ) -> Result<Option<Box<Trailers>>, UpstreamFault> {
+        let (mut list, mut bytes) = (FieldList::default(), 0);
+        let hop = Hop::of(|| fields.clone());
+        let is_passed = |name: &[u8]| {
+            let is_name = !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte));
+            is_name && hop.is_passed(name) && !is_for_us(name) && !is_any(name, &NEVER)
+        };
+        for (name, value) in fields.clone().filter(|(name, _)| is_passed(name)) {
+            bytes += name.len() + value.len();
+            if bytes > TRAILERS_BYTES_MAX {
+                return Err(UpstreamFault("trailers over the limit"));
+            }
+            list.push_clean(name, value);
+        }
+        Ok((bytes > 0).then(|| Box::new(Trailers(list))))
+    }
+
+    /// Those of a trailer section of HTTP/1.1 (RFC 9112 section 7.1.2), whose lines all end. One that is no field is left out.
+    pub(crate) fn of_lines(section: &[u8]) -> Result<Option<Box<Trailers>>, UpstreamFault> {
+        let lines = section.split(|&byte| byte == b'\n');
+        Trailers::of(lines.filter_map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        }))
+    }
+
+    /// Name and value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter()
+    }
+
+    /// Appends what ends a chunked body with these.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"0\r\n");
+        self.fields().for_each(|(name, value)| lines::line(out, name, value));
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,125 @@
+//! What both ends of a connection do alike: bytes in, frames out, within bounds.
+
+use units::Nanos;
+
+use crate::FRAME_HEADER_BYTES;
+use crate::budget::{Budget, Flood};
+use crate::ffi::{Engine, Hooks};
+use crate::session::{Broken, Source, Stop, Supply, Written};
+use crate::streams::Mistake;
+use crate::walker::{Frame, Walker};
+
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// Whose the end of a connection is.
+pub enum End {
+    /// The engine's, which has said so.
+    Engines(String),
+    /// Ours, with the code that says why.
+    Ours(u32, Broken),
+}
+
+impl From<Flood> for End {
+    fn from(flood: Flood) -> End {
+        End::Ours(ENHANCE_YOUR_CALM, flood.into())
+    }
+}
+
+impl From<Mistake> for End {
+    fn from(mistake: Mistake) -> End {
+        End::Ours(mistake.code, Broken::Protocol(mistake.why.to_string()))
+    }
+}
+
+impl From<End> for Broken {
+    fn from(end: End) -> Broken {
+        match end {
+            End::Engines(why) => Broken::Protocol(why),
+            End::Ours(_, broken) => broken,
+        }
+    }
+}
+
+/// One end of a connection.
+pub struct Framer {
+    pub engine: Engine,
+    pub walker: Walker,
+    pub budget: Budget,
+    pub is_broken: bool,
+}
+
+impl Framer {
+    /// Of a connection whose peer begins with so many bytes that are no frame.
+    pub fn new(engine: Engine, preface_bytes: usize, budget: Budget) -> Framer {
+        Framer { engine, walker: Walker::new(preface_bytes), budget, is_broken: false }
+    }
+
+    /// Goes on to where the next frame is known, which is within bounds, or to the end: how many bytes that is.
+    pub fn next_frame(&mut self, now: Nanos, bytes: &[u8]) -> Result<(usize, Option<Frame>), Flood> {
+        let (taken, frame) = self.walker.next(bytes);
+        frame.iter().try_for_each(|frame| self.budget.on_frame(now, frame))?;
+        Ok((taken, frame))
+    }
+
+    /// Gives the engine bytes whose frames are known, and appends what it answers.
+    pub fn feed(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), End> {
+        let taken = self.engine.receive(bytes);
+        self.control(out);
+        taken.map_err(End::Engines)?;
+        let Hooks { provoked, trouble, .. } = self.engine.hooks();
+        let (provoked, trouble) = (std::mem::take(provoked), trouble.take());
+        (0..provoked).try_for_each(|_| self.budget.on_provoked(now))?;
+        match trouble {
+            // Mistakes that end a stream alone are no news; a peer that just leaves has made none.
+            Some(trouble) if !self.engine.wants_read() => Err(End::Engines(trouble)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What came was taken, or ends the connection, which the peer is told then.
+    pub fn conclude(&mut self, taken: Result<(), End>, out: &mut Vec<u8>) -> Result<(), Broken> {
+        let taken = taken.map_err(|end| {
+            if let End::Ours(code, _) = &end {
+                self.engine.terminate(*code);
+                self.control(out);
+            }
+            end.into()
+        });
+        self.is_broken |= taken.is_err();
+        taken
+    }
+
+    /// Appends what it has to say for itself: settings, answers, resets, windows.
+    pub fn control(&mut self, out: &mut Vec<u8>) {
+        self.is_broken |= self.engine.make(out).is_some();
+    }
+
+    /// Makes frames of the body of a stream, of so many bytes with their headers.
+    pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Written {
+        let begin = out.len();
+        let turned = self.engine.turn(stream, room, source, out);
+        self.is_broken |= turned.error.is_some();
+        let stop = match turned.stop {
+            Some(Supply::End) => Stop::End,
+            Some(Supply::Failed) => Stop::Failed,
+            Some(Supply::Later) => Stop::Source,
+            Some(Supply::More) | None => self.obstacle(stream, (begin + room).saturating_sub(out.len())),
+        };
+        self.budget.on_sent(out.len() - begin);
+        Written { bytes: turned.bytes, stop }
+    }
+
+    fn obstacle(&mut self, stream: u32, room_left: usize) -> Stop {
+        match self.engine.stream_window(stream) {
+            None => Stop::Closed,
+            _ if room_left <= FRAME_HEADER_BYTES => Stop::Room,
+            _ if self.engine.window() == 0 => Stop::Window,
+            Some(_) => Stop::StreamWindow,
+        }
+    }
+
+    /// Nothing is taken or said any more.
+    pub fn has_ended(&mut self) -> bool {
+        self.is_broken || (!self.engine.wants_read() && !self.engine.wants_write())
+    }
+}

@@ -1,0 +1,195 @@
+//! Responses as far as they have come on the streams that we opened. A stream that is closed stays until its response was taken.
+//!
+//! What makes a response malformed (RFC 9113 section 8.1.1) is found here: the engine would end the connection for it, and all other responses
+//! with it.
+
+use std::collections::VecDeque;
+
+use http::gateway::ResponseBuilder;
+use http::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead};
+use http::{Method, Trailers};
+
+/// On one stream.
+#[derive(Debug)]
+struct Response {
+    method: Method,
+    /// Heads that were not taken, interim ones before the final one; what is wrong with one is the last.
+    heads: VecDeque<Result<UpstreamHead, UpstreamFault>>,
+    interim: u32,
+    /// The final head has come.
+    has_head: bool,
+    is_malformed: bool,
+    /// Bytes of the body that are to come, where the head tells.
+    left_bytes: Option<u64>,
+    trailers: Option<Box<Trailers>>,
+    /// The code of the end of the stream (RFC 9113 section 7).
+    closed: Option<u32>,
+    /// The caller knows of it, and has not looked.
+    is_told: bool,
+}
+
+#[derive(Debug)]
+pub struct Responses {
+    /// By stream, in their order.
+    open: Vec<(u32, Response)>,
+    /// The head being received: header blocks are not interleaved.
+    pub head: ResponseBuilder,
+    /// Streams that the caller has to look at: each once.
+    news: VecDeque<u32>,
+    /// Those whose response is malformed, to be reset: at most once each.
+    wrong: Vec<u32>,
+    interim_max: u32,
+}
+
+impl Response {
+    fn take_head(&mut self, head: UpstreamHead, ends_stream: bool, interim_max: u32) -> Result<(), UpstreamFault> {
+        if head.is_interim() && self.interim == interim_max {
+            return Err(UpstreamFault("interim responses without end"));
+        }
+        self.interim += u32::from(head.is_interim());
+        self.has_head = !head.is_interim();
+        self.left_bytes = if let Framing::Length(bytes) = head.framing { Some(bytes) } else { None };
+        self.heads.push_back(Ok(head));
+        if ends_stream { self.end() } else { Ok(()) }
+    }
+
+    fn on_body(&mut self, bytes: u64, ends_stream: bool) -> Result<(), UpstreamFault> {
+        if !self.has_head {
+            return Err(UpstreamFault("a body before the head"));
+        }
+        if let Some(left) = &mut self.left_bytes {
+            *left = left.checked_sub(bytes).ok_or(UpstreamFault("more bytes than the length that was said"))?;
+        }
+        if ends_stream { self.end() } else { Ok(()) }
+    }
+
+    /// The stream ends.
+    fn end(&self) -> Result<(), UpstreamFault> {
+        match self.left_bytes {
+            _ if !self.has_head => Err(UpstreamFault("an end before the head")),
+            Some(1..) => Err(UpstreamFault::TOO_FEW),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Responses {
+    pub fn new(limits: ResponseLimits) -> Responses {
+        let (open, news, wrong) = (Vec::new(), VecDeque::new(), Vec::new());
+        Responses { open, head: ResponseBuilder::new(limits), news, wrong, interim_max: limits.interim_max }
+    }
+
+    /// A request of this method was sent.
+    pub fn begin(&mut self, stream: u32, method: Method) {
+        let response = Response {
+            method,
+            heads: VecDeque::new(),
+            interim: 0,
+            has_head: false,
+            is_malformed: false,
+            left_bytes: None,
+            trailers: None,
+            closed: None,
+            is_told: false,
+        };
+        // Their numbers grow.
+        self.open.push((stream, response));
+    }
+
+    fn place(&self, stream: u32) -> Option<usize> {
+        self.open.binary_search_by_key(&stream, |(of, _)| *of).ok()
+    }
+
+    fn get_mut(&mut self, stream: u32) -> Option<&mut Response> {
+        self.place(stream).map(|at| &mut self.open[at].1)
+    }
+
+    /// Something has come on this stream.
+    pub fn tell(&mut self, stream: u32) {
+        if let Some(response) = self.get_mut(stream)
+            && !std::mem::replace(&mut response.is_told, true)
+        {
+            self.news.push_back(stream);
+        }
+    }
+
+    /// A stream on which something has come since it was last given.
+    pub fn next_news(&mut self) -> Option<u32> {
+        while let Some(stream) = self.news.pop_front() {
+            if let Some(response) = self.get_mut(stream) {
+                response.is_told = false;
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// The fields of a head have come, or those behind the body. False: the response is malformed.
+    pub fn end_head(&mut self, stream: u32, ends_stream: bool) -> bool {
+        let Some(at) = self.place(stream) else { return true };
+        let response = &mut self.open[at].1;
+        let taken = match response.has_head {
+            true if !ends_stream => Err(UpstreamFault("a second head")),
+            true => self.head.finish_trailers().and_then(|trailers| {
+                response.trailers = trailers;
+                response.end()
+            }),
+            false => {
+                let head = self.head.finish(response.method, ends_stream);
+                head.and_then(|head| response.take_head(head, ends_stream, self.interim_max))
+            }
+        };
+        self.note(stream, taken)
+    }
+
+    /// Bytes of a body have come, or its end. False: the response is malformed.
+    pub fn on_body(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
+        let Some(response) = self.get_mut(stream) else { return true };
+        let taken = response.on_body(bytes as u64, ends_stream);
+        self.note(stream, taken)
+    }
+
+    fn note(&mut self, stream: u32, taken: Result<(), UpstreamFault>) -> bool {
+        self.tell(stream);
+        let (Err(fault), Some(response)) = (taken, self.get_mut(stream)) else { return true };
+        if !std::mem::replace(&mut response.is_malformed, true) {
+            response.heads.push_back(Err(fault));
+            self.wrong.push(stream);
+        }
+        false
+    }
+
+    /// The stream has ended, with this code.
+    pub fn close(&mut self, stream: u32, code: u32) {
+        if let Some(response) = self.get_mut(stream) {
+            response.closed = Some(code);
+            self.tell(stream);
+        }
+    }
+
+    /// One that is to be reset.
+    pub fn next_wrong(&mut self) -> Option<u32> {
+        self.wrong.pop()
+    }
+
+    /// The next head that has come, or what is wrong with the response.
+    pub fn take_head(&mut self, stream: u32) -> Option<Result<UpstreamHead, UpstreamFault>> {
+        self.get_mut(stream)?.heads.pop_front()
+    }
+
+    pub fn take_trailers(&mut self, stream: u32) -> Option<Box<Trailers>> {
+        self.get_mut(stream)?.trailers.take()
+    }
+
+    /// Why the stream has ended; `None`: it has not.
+    pub fn closed(&self, stream: u32) -> Option<u32> {
+        self.place(stream).and_then(|at| self.open[at].1.closed)
+    }
+
+    /// Nobody wants anything more of it.
+    pub fn remove(&mut self, stream: u32) {
+        if let Some(at) = self.place(stream) {
+            self.open.remove(at);
+        }
+    }
+}
