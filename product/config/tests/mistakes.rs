@@ -108,10 +108,22 @@ fn a_value_that_is_gone_names_another() {
 fn proxies_of_a_site() {
     let cases = [
         ("to=['app']", "f:3:5: site.proxy.to `app`: expected an upstream, for example 127.0.0.1:3000"),
+        (
+            "to=['h2c://app']",
+            "f:3:5: site.proxy.to `h2c://app`: expected h2c://HOST:PORT or h2c:unix:/PATH, for example",
+        ),
+        (
+            "to=['grpc://a:1']",
+            "f:3:5: site.proxy.to `grpc://a:1`: expected h2c:// for gRPC, for example h2c://127.0.0.1:50051",
+        ),
+        (
+            "to=['h2c://a:1', 'a:2']",
+            "f:3:18: site.proxy.to has `a:2` beside `h2c://a:1`: expected upstreams of one version, all with h2c://",
+        ),
         ("to=['https://app:1/x']", "f:3:5: site.proxy.to `https://app:1/x`: expected an upstream, for example"),
         (
             "to=['app:1']\nca='ca.pem'\ntls_name='a'",
-            "f:4:4: site.proxy.ca without an upstream over TLS: expected https:// before one",
+            "f:4:4: site.proxy.ca without an upstream over TLS: expected https:// or h2:// before one",
         ),
         ("to=['https://app']\ntls_name='a:1'", "f:4:10: site.proxy.tls_name `a:1`: expected a host name"),
         ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),

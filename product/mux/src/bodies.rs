@@ -126,6 +126,11 @@ impl Bodies {
         if body.has_ended { 0 } else { body.bytes.len() }
     }
 
+    /// Memory of what is kept of one.
+    pub fn kept_bytes(&self, stream: u32) -> usize {
+        self.place(stream).map_or(0, |at| self.0[at].1.bytes.capacity())
+    }
+
     /// Memory of what is kept.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|(_, body)| body.bytes.capacity()).sum()

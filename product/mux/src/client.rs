@@ -7,7 +7,7 @@ use units::Nanos;
 
 use crate::STREAMS_MAX;
 use crate::bodies::BodyRead;
-use crate::budget::{Budget, Flood};
+use crate::budget::Budget;
 use crate::ffi::Engine;
 use crate::framer::{End, Framer};
 use crate::responses::Responses;
@@ -174,14 +174,14 @@ impl ClientSession {
         self.framer.has_ended()
     }
 
+    /// Memory of what was not read of one body.
+    pub fn kept_bytes(&self, stream: u32) -> usize {
+        self.framer.engine.seen().bodies.kept_bytes(stream)
+    }
+
     /// Memory of bodies that were not read: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
     pub fn body_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.bytes()
-    }
-
-    /// What waits unread makes the session keep answers: the caller sees them grow, and gives up.
-    pub fn unread() -> Broken {
-        Flood::Unread.into()
     }
 
     fn responses(&mut self) -> &mut Responses {

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::poll::{Poll, Ready};
 use crate::transmit::{Stream, TcpSocket};
 use crate::udp::{DatagramSocket, Udp};
-use crate::upstream::{Endpoint, TlsEndpoint};
+use crate::upstream::{Endpoint, EndpointAddress, TlsEndpoint};
 use crate::wake::Wake;
 
 /// All that a worker asks of its surroundings. Nothing in it blocks but [`Net::wait`].
@@ -143,15 +143,15 @@ impl Net for Os {
     fn connect(&self, to: &Endpoint) -> io::Result<TcpSocket> {
         let socket =
             |family| socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None);
-        let (socket, connecting) = match to {
-            Endpoint::Tcp(address) | Endpoint::Tls(TlsEndpoint { address, .. }) => {
+        let (socket, connecting) = match &to.address {
+            EndpointAddress::Tcp(address) | EndpointAddress::Tls(TlsEndpoint { address, .. }) => {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
                 // A request leaves as it comes.
                 sockopt::set_tcp_nodelay(&socket, true)?;
                 let connecting = rustix::net::connect(&socket, address);
                 (socket, connecting)
             }
-            Endpoint::Unix(path) => {
+            EndpointAddress::Unix(path) => {
                 let socket = socket(AddressFamily::UNIX)?;
                 let connecting = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
                 (socket, connecting)

@@ -13,7 +13,7 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
 use thiserror::Error;
 
 use crate::ReadFile;
-use crate::acceptor::provider;
+use crate::acceptor::{HTTP_2, provider};
 use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX, hand_down};
 
 /// Where distributions keep the authorities that they trust, as Go's crypto/x509 looks for them.
@@ -69,22 +69,33 @@ impl fmt::Debug for Roots {
 
 /// Cheap to clone; remembers sessions, so that a later connection resumes an earlier one. Equal to its clones alone.
 #[derive(Clone)]
-pub struct Connector(pub(crate) Arc<ClientConfig>);
+pub struct Connector {
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
+}
 
 impl Connector {
-    /// To servers that one of these vouches for, over HTTP/1.1.
+    /// To servers that one of these vouches for.
     pub fn new(roots: Roots) -> Connector {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both");
-        let mut config = builder.with_root_certificates(roots.0).with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Connector(Arc::new(config))
+        Connector::of(builder.with_root_certificates(roots.0).with_no_client_auth())
+    }
+
+    /// Either version is offered alone (RFC 7301): which one the connection speaks is known before.
+    pub(crate) fn of(config: ClientConfig) -> Connector {
+        let offering = |protocol: &[u8]| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![protocol.to_vec()];
+            Arc::new(config)
+        };
+        Connector { http1: offering(b"http/1.1"), http2: offering(HTTP_2) }
     }
 }
 
 impl PartialEq for Connector {
     fn eq(&self, other: &Connector) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.http1, &other.http1)
     }
 }
 
@@ -106,10 +117,19 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// To a server of this name, a host name or an address; `None` where it is neither.
+    /// To a server of this name, a host name or an address, over HTTP/1.1; `None` where it is neither.
     pub fn new(connector: &Connector, name: &str) -> Option<ClientSession> {
+        ClientSession::of(&connector.http1, name)
+    }
+
+    /// The same over HTTP/2: [`ClientSession::speaks_http2`] tells whether the server speaks it too.
+    pub fn over_http2(connector: &Connector, name: &str) -> Option<ClientSession> {
+        ClientSession::of(&connector.http2, name)
+    }
+
+    fn of(config: &Arc<ClientConfig>, name: &str) -> Option<ClientSession> {
         let name = ServerName::try_from(name.to_string()).ok()?;
-        let mut tls = ClientConnection::new(Arc::clone(&connector.0), name).ok()?;
+        let mut tls = ClientConnection::new(Arc::clone(config), name).ok()?;
         // The caller seals a record at a time.
         tls.set_buffer_limit(None);
         Some(ClientSession { tls, plain: Vec::new(), at: 0 })
@@ -149,6 +169,11 @@ impl ClientSession {
 
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
+    }
+
+    /// Both sides have agreed on HTTP/2.
+    pub fn speaks_http2(&self) -> bool {
+        self.tls.alpn_protocol() == Some(HTTP_2)
     }
 
     /// The keys come from an earlier connection.
@@ -255,7 +280,7 @@ mod tests {
             let mut server = Session::new(&acceptor);
             assert!(client.is_handshaking() && talk(&mut client, &mut server).unwrap().is_empty());
             assert_eq!((client.is_handshaking(), client.is_resumed()), (false, is_resumed));
-            assert!(!server.speaks_http2());
+            assert!(!server.speaks_http2() && !client.speaks_http2());
             let long = vec![7; RECORD_BYTES_MAX + 1];
             assert_eq!(client.seal(&long), RECORD_BYTES_MAX);
             assert_eq!(talk(&mut client, &mut server).unwrap(), long[1..]);
@@ -268,6 +293,17 @@ mod tests {
             talk(&mut client, &mut server).unwrap();
             assert!(client.has_peer_ended());
         }
+    }
+
+    /// A server takes the first of its own that it is offered.
+    #[test]
+    fn http2_is_spoken_where_it_is_asked_for() {
+        let (roots, identity) = authority(2100);
+        let (connector, acceptor) = (Connector::new(roots), acceptor(identity));
+        let mut client = ClientSession::over_http2(&connector, "a.test").unwrap();
+        let mut server = Session::new(&acceptor);
+        talk(&mut client, &mut server).unwrap();
+        assert!(client.speaks_http2() && server.speaks_http2());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub fn client_config(versions: &[&'static SupportedProtocolVersion]) -> ClientCo
 
 /// To any server.
 pub fn connector() -> crate::Connector {
-    crate::Connector(Arc::new(client_config(&[&rustls::version::TLS13])))
+    crate::Connector::of(client_config(&[&rustls::version::TLS13]))
 }
 
 /// Of a client of QUIC that offers this protocol.

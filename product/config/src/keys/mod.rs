@@ -146,7 +146,7 @@ impl Form {
             }
             Form::Target => "a path from a slash or an address with http:// or https://, with one `*` at most",
             Form::Upstream => {
-                "an upstream, for example 127.0.0.1:3000, https://app.internal:8443 or unix:/run/app.sock"
+                "an upstream, for example 127.0.0.1:3000, https://app.internal:8443, h2c://127.0.0.1:50051 or unix:/run/app.sock"
             }
             Form::FieldName => "the name of a header field, for example X-Frame-Options",
             Form::FieldValue => "the value of a header field, on one line of visible characters",

@@ -376,7 +376,7 @@ pub static KEYS: &[Key] = &[
         "site.proxy.to",
         Kind::Texts(Form::Upstream),
         Required,
-        "Upstreams; each request goes to the one with the fewest under way.",
+        "Upstreams; each request goes to the one with the fewest under way. With h2c:// and h2:// they speak HTTP/2, gRPC too.",
         r#"["127.0.0.1:3000", "unix:/run/app.sock", "https://app.internal:8443"]"#,
     ),
     key(

@@ -39,9 +39,24 @@ pub struct Proxy {
     pub files: Option<PathBuf>,
 }
 
+/// An upstream: where it listens, and what it speaks there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UpstreamAddress {
+    pub version: UpstreamVersion,
+    pub socket: UpstreamSocket,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UpstreamVersion {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, without having asked for it (RFC 9113 section 3.3) or over TLS.
+    Http2,
+}
+
 /// Where an upstream listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum UpstreamAddress {
+pub enum UpstreamSocket {
     /// A host name or an address, without brackets, and a port.
     Tcp(String, u16),
     /// The same over TLS.
@@ -74,7 +89,12 @@ impl Proxy {
 
     /// Any of its upstreams speaks TLS.
     pub fn speaks_tls(&self) -> bool {
-        self.to.iter().any(|address| matches!(address, UpstreamAddress::Tls(..)))
+        self.to.iter().any(UpstreamAddress::speaks_tls)
+    }
+
+    /// Of all its upstreams.
+    pub fn version(&self) -> UpstreamVersion {
+        self.to.first().map_or(UpstreamVersion::Http1, |address| address.version)
     }
 
     pub(crate) fn read(table: &Section<'_, '_>) -> Option<Proxy> {
@@ -82,9 +102,19 @@ impl Proxy {
         let to = table.texts::<UpstreamAddress>("to");
         let host = table.text::<HostOnly>("host");
         let (ca, tls_name) = (table.text::<PathBuf>("ca"), table.text::<HostName>("tls_name"));
-        if !to.iter().any(|address| matches!(address.value, UpstreamAddress::Tls(..))) {
+        if let [first, others @ ..] = &to[..]
+            && let Some(other) = others.iter().find(|other| other.value.version != first.value.version)
+        {
+            let said = format!(
+                "site.proxy.to has `{}` beside `{}`: expected upstreams of one version, all with h2c:// or h2:// or none",
+                other.value, first.value
+            );
+            table.book.mistake(other.at, said);
+        }
+        if !to.iter().any(|address| address.value.speaks_tls()) {
             for name in ["ca", "tls_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
-                let said = format!("site.proxy.{name} without an upstream over TLS: expected https:// before one");
+                let said =
+                    format!("site.proxy.{name} without an upstream over TLS: expected https:// or h2:// before one");
                 table.book.mistake(table.place_of(name), said);
             }
         }
@@ -144,36 +174,59 @@ impl FromText for HostOnly {
     }
 }
 
+/// Schemes of which each has another here.
+const OTHER_SCHEMES: [(&str, &str); 3] = [
+    ("grpc://", "h2c:// for gRPC, for example h2c://127.0.0.1:50051"),
+    ("grpcs://", "h2:// for gRPC over TLS, for example h2://app.internal:443"),
+    ("h2c:/", "h2c://HOST:PORT or h2c:unix:/PATH, for example h2c://127.0.0.1:50051"),
+];
+
 impl UpstreamAddress {
     /// Its host is a name, whose addresses have to be asked for.
     pub fn is_named(&self) -> bool {
-        match self {
-            UpstreamAddress::Tcp(host, _) | UpstreamAddress::Tls(host, _) => host.parse::<IpAddr>().is_err(),
-            UpstreamAddress::Unix(_) => false,
+        match &self.socket {
+            UpstreamSocket::Tcp(host, _) | UpstreamSocket::Tls(host, _) => host.parse::<IpAddr>().is_err(),
+            UpstreamSocket::Unix(_) => false,
         }
     }
 
-    /// A port, a host and a port, or `unix:` and the path of a socket; `http://` may stand before it.
-    pub fn new(text: &str) -> Option<UpstreamAddress> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            let is_path = path.starts_with('/') && path.len() <= UNIX_BYTES_MAX && !path.chars().any(char::is_control);
-            return is_path.then(|| UpstreamAddress::Unix(path.into()));
-        }
-        if let Some(authority) = text.strip_prefix("https://") {
-            let authority = authority.strip_suffix('/').unwrap_or(authority);
-            return Some(match host_and_port(authority) {
-                Some((host, port)) => UpstreamAddress::Tls(host, port),
-                None => UpstreamAddress::Tls(host_of(authority)?, HTTPS_PORT),
-            });
-        }
-        let authority = text.strip_prefix("http://").unwrap_or(text);
-        let authority = authority.strip_suffix('/').unwrap_or(authority);
-        if let Some(port) = port_of(authority.strip_prefix(':').unwrap_or(authority)) {
-            return Some(UpstreamAddress::Tcp("127.0.0.1".into(), port));
-        }
-        let (host, port) = host_and_port(authority)?;
-        Some(UpstreamAddress::Tcp(host, port))
+    pub fn speaks_tls(&self) -> bool {
+        matches!(self.socket, UpstreamSocket::Tls(..))
     }
+
+    /// A port, a host and a port, or `unix:` and the path of a socket; `http://` may stand before it, `https://` for TLS, `h2c://` for HTTP/2
+    /// (`h2c:unix:` at a socket), or `h2://` for both.
+    pub fn new(text: &str) -> Option<UpstreamAddress> {
+        let (version, socket) = match text.split_once(':') {
+            Some(("h2", rest)) => (UpstreamVersion::Http2, over_tls(rest.strip_prefix("//")?)?),
+            Some(("h2c", rest)) if rest.starts_with("unix:") => (UpstreamVersion::Http2, socket(rest)?),
+            Some(("h2c", rest)) => (UpstreamVersion::Http2, socket(rest.strip_prefix("//")?)?),
+            Some(("https", rest)) if rest.starts_with("//") => (UpstreamVersion::Http1, over_tls(&rest[2..])?),
+            _ => (UpstreamVersion::Http1, socket(text.strip_prefix("http://").unwrap_or(text))?),
+        };
+        Some(UpstreamAddress { version, socket })
+    }
+}
+
+fn socket(text: &str) -> Option<UpstreamSocket> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let is_path = path.starts_with('/') && path.len() <= UNIX_BYTES_MAX && !path.chars().any(char::is_control);
+        return is_path.then(|| UpstreamSocket::Unix(path.into()));
+    }
+    let authority = text.strip_suffix('/').unwrap_or(text);
+    if let Some(port) = port_of(authority.strip_prefix(':').unwrap_or(authority)) {
+        return Some(UpstreamSocket::Tcp("127.0.0.1".into(), port));
+    }
+    let (host, port) = host_and_port(authority)?;
+    Some(UpstreamSocket::Tcp(host, port))
+}
+
+fn over_tls(authority: &str) -> Option<UpstreamSocket> {
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    Some(match host_and_port(authority) {
+        Some((host, port)) => UpstreamSocket::Tls(host, port),
+        None => UpstreamSocket::Tls(host_of(authority)?, HTTPS_PORT),
+    })
 }
 
 fn host_and_port(authority: &str) -> Option<(String, u16)> {
@@ -196,16 +249,22 @@ impl FromText for UpstreamAddress {
     const FORM: Form = Form::Upstream;
 
     fn from_text(text: &str) -> Result<UpstreamAddress, Wrong> {
-        UpstreamAddress::new(text).ok_or(Wrong::Form)
+        UpstreamAddress::new(text).ok_or_else(|| {
+            let other = OTHER_SCHEMES.iter().find(|(scheme, _)| text.starts_with(scheme));
+            other.map_or(Wrong::Form, |(_, expected)| Wrong::Expected((*expected).into()))
+        })
     }
 }
 
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, host, port) = match self {
-            UpstreamAddress::Tcp(host, port) => ("", host, port),
-            UpstreamAddress::Tls(host, port) => ("https://", host, port),
-            UpstreamAddress::Unix(path) => return write!(f, "unix:{}", path.display()),
+        let is_http2 = self.version == UpstreamVersion::Http2;
+        let (scheme, host, port) = match &self.socket {
+            UpstreamSocket::Tcp(host, port) => (if is_http2 { "h2c://" } else { "" }, host, port),
+            UpstreamSocket::Tls(host, port) => (if is_http2 { "h2://" } else { "https://" }, host, port),
+            UpstreamSocket::Unix(path) => {
+                return write!(f, "{}unix:{}", if is_http2 { "h2c:" } else { "" }, path.display());
+            }
         };
         match host.contains(':') {
             true => write!(f, "{scheme}[{host}]:{port}"),
@@ -232,6 +291,11 @@ mod tests {
             ("https://app.internal:8443/", "https://app.internal:8443"),
             ("https://app.internal", "https://app.internal:443"),
             ("https://[::1]", "https://[::1]:443"),
+            ("h2c://:50051", "h2c://127.0.0.1:50051"),
+            ("h2c://[::1]:50051/", "h2c://[::1]:50051"),
+            ("h2c:unix:/run/app.sock", "h2c:unix:/run/app.sock"),
+            ("h2://app.internal", "h2://app.internal:443"),
+            ("h2://app.internal:8443", "h2://app.internal:8443"),
         ] {
             assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
         }
@@ -254,6 +318,14 @@ mod tests {
             "https://a:0",
             "https://a b",
             "+1",
+            "h2c://app",
+            "h2c://",
+            "h2c:app:1",
+            "h2c:unix:app",
+            "h2://",
+            "h2:app:1",
+            "h2://unix:/run/app.sock",
+            "grpc://app:1",
         ] {
             assert_eq!(UpstreamAddress::new(wrong), None, "{wrong}");
         }
@@ -262,7 +334,7 @@ mod tests {
     /// A proxy of a flag is that of a table with nothing but its upstreams.
     #[test]
     fn the_defaults_are_those_of_the_keys() {
-        let proxy = Proxy::of_all(vec![UpstreamAddress::Tcp("a".into(), 1)]);
+        let proxy = Proxy::of_all(vec![UpstreamAddress::new("a:1").unwrap()]);
         let default = |name: &str| match Key::of(&format!("site.proxy.{name}")).unwrap().default {
             crate::keys::Unset::Is(text) => text,
             other => panic!("{other:?}"),

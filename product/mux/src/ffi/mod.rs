@@ -126,6 +126,11 @@ impl Engine {
         unsafe { self.hooks.as_mut() }
     }
 
+    pub fn seen(&self) -> &Hooks {
+        // SAFETY: as above.
+        unsafe { self.hooks.as_ref() }
+    }
+
     /// Takes what has come. An error is the end of the connection.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         // SAFETY: the bytes are read during the call alone.

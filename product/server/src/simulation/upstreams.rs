@@ -11,7 +11,7 @@ use super::client::Client;
 use super::datagrams::Datagrams;
 use super::wire::{Far, Link, Wire};
 use super::world::{Event, World};
-use crate::upstream::Endpoint;
+use crate::upstream::{Endpoint, EndpointAddress};
 
 /// Of the first application; the others follow.
 pub const PORT: u16 = 9_000;
@@ -34,7 +34,7 @@ impl World {
     pub fn open_upstream(&mut self, to: &Endpoint) -> io::Result<usize> {
         self.enter();
         let plan = self.plan.upstreams.ok_or(Errno::NETUNREACH)?;
-        let Endpoint::Tcp(address) = to else { return Err(Errno::NOENT.into()) };
+        let EndpointAddress::Tcp(address) = &to.address else { return Err(Errno::NOENT.into()) };
         let is_refused = self.random.below(1_000) < plan.refused_permille;
         if is_refused && self.random.once_in(3) {
             return Err(Errno::CONNREFUSED.into());

@@ -17,6 +17,12 @@ pub enum Fault {
     Tls(String),
     /// Its response is none.
     Wrong(UpstreamFault),
+    /// It has done nothing with the request, and says so.
+    Refused,
+    /// It has reset the stream, with this code of HTTP/2.
+    Reset(u32),
+    /// What it says is not HTTP/2.
+    Http2(String),
     /// No connection, or no byte, for too long.
     TooSlow(&'static str),
     /// As many requests wait for it as may.
@@ -31,9 +37,28 @@ impl Fault {
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
                 Status::BAD_GATEWAY
             }
+            Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
             Fault::Busy => Status::SERVICE_UNAVAILABLE,
             Fault::Client => Status::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// The same for another transfer on the connection.
+    pub fn again(&self) -> Fault {
+        let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        match self {
+            Fault::Unreachable(why) => Fault::Unreachable(error(why)),
+            Fault::Broken(why) => Fault::Broken(error(why)),
+            Fault::Closed => Fault::Closed,
+            Fault::Tls(why) => Fault::Tls(why.clone()),
+            Fault::Wrong(fault) => Fault::Wrong(*fault),
+            Fault::Refused => Fault::Refused,
+            Fault::Reset(code) => Fault::Reset(*code),
+            Fault::Http2(why) => Fault::Http2(why.clone()),
+            Fault::TooSlow(why) => Fault::TooSlow(why),
+            Fault::Busy => Fault::Busy,
+            Fault::Client => Fault::Client,
         }
     }
 }
@@ -46,6 +71,9 @@ impl fmt::Display for Fault {
             Fault::Closed => f.write_str("closed before the response was whole"),
             Fault::Tls(why) => write!(f, "TLS: {why}"),
             Fault::Wrong(fault) => fault.fmt(f),
+            Fault::Refused => f.write_str("refused the request"),
+            Fault::Reset(code) => write!(f, "reset the stream with error {code} of HTTP/2 (RFC 9113 section 7)"),
+            Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it"),
             Fault::Client => f.write_str("its client sends the body too slowly"),

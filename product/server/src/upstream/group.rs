@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Proxy, UpstreamAddress};
+use config::{Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
 use http::Request;
 use sched::routes::Route;
 use thiserror::Error;
@@ -22,7 +22,7 @@ use crate::storage::Room;
 pub struct Group {
     /// The site that they are of, for what is learned of its responses.
     pub site: String,
-    /// At least one; a name with several addresses is as many.
+    /// At least one, all of one version; a name with several addresses is as many.
     pub endpoints: Vec<Endpoint>,
     /// The host that they are told, in place of the client's.
     pub host: Option<String>,
@@ -37,9 +37,15 @@ pub struct Group {
     pub files: Option<NamedFiles>,
 }
 
-/// An address at which an upstream listens.
+/// An address at which an upstream listens, and what it speaks there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub struct Endpoint {
+    pub version: UpstreamVersion,
+    pub address: EndpointAddress,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum EndpointAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
     Tls(TlsEndpoint),
@@ -82,6 +88,17 @@ impl Group {
         Route { site, method, path: request.path, ..Route::default() }
     }
 
+    /// Its upstreams speak HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        self.endpoints.first().is_some_and(Endpoint::is_http2)
+    }
+
+    /// That of the connections to its upstreams.
+    pub fn scheme(&self) -> &'static str {
+        let speaks_tls = |endpoint: &Endpoint| matches!(endpoint.address, EndpointAddress::Tls(_));
+        if self.endpoints.first().is_some_and(speaks_tls) { "https" } else { "http" }
+    }
+
     /// Asks the resolver, and waits for it; without files. The room on disk is a part of this one.
     pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>, trust: &Trust) -> Result<Group, GroupError> {
         let connector = proxy.speaks_tls().then(|| trust(proxy.ca.as_deref())).transpose()?;
@@ -105,40 +122,61 @@ impl Group {
 
 impl Endpoint {
     fn resolve(
-        address: &UpstreamAddress,
+        upstream: &UpstreamAddress,
         tls_name: Option<&str>,
         connector: Option<&Connector>,
     ) -> io::Result<Vec<Endpoint>> {
-        let (host, port, connector) = match address {
-            UpstreamAddress::Unix(path) => return Ok(vec![Endpoint::Unix(path.clone())]),
-            UpstreamAddress::Tcp(host, port) => (host, port, None),
-            UpstreamAddress::Tls(host, port) => (host, port, connector),
+        let version = upstream.version;
+        let (host, port, connector) = match &upstream.socket {
+            UpstreamSocket::Unix(path) => {
+                return Ok(vec![Endpoint { version, address: EndpointAddress::Unix(path.clone()) }]);
+            }
+            UpstreamSocket::Tcp(host, port) => (host, port, None),
+            UpstreamSocket::Tls(host, port) => (host, port, connector),
         };
         let name = tls_name.unwrap_or(host).trim_matches(['[', ']']);
-        let endpoint = |address| match connector {
-            None => Endpoint::Tcp(address),
-            Some(connector) => Endpoint::Tls(TlsEndpoint { address, name: name.into(), connector: connector.clone() }),
+        let endpoint = |address| Endpoint {
+            version,
+            address: match connector {
+                None => EndpointAddress::Tcp(address),
+                Some(connector) => {
+                    EndpointAddress::Tls(TlsEndpoint { address, name: name.into(), connector: connector.clone() })
+                }
+            },
         };
         let found = (host.as_str(), *port).to_socket_addrs()?;
         let found: Vec<_> = found.take(ADDRESSES_MAX).map(endpoint).collect();
         if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
     }
 
+    pub fn is_http2(&self) -> bool {
+        self.version == UpstreamVersion::Http2
+    }
+
     /// For a connection to it, where it speaks TLS.
     pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
-        let Endpoint::Tls(TlsEndpoint { name, connector, .. }) = self else { return Ok(None) };
-        let session = ClientSession::new(connector, name);
+        let EndpointAddress::Tls(TlsEndpoint { name, connector, .. }) = &self.address else { return Ok(None) };
+        let session = match self.version {
+            UpstreamVersion::Http1 => ClientSession::new(connector, name),
+            UpstreamVersion::Http2 => ClientSession::over_http2(connector, name),
+        };
         session.map(|session| Some(Box::new(session))).ok_or_else(|| io::Error::other("no name for its certificate"))
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Endpoint::Tcp(address) => address.fmt(f),
-            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
-            Endpoint::Tls(to) if to.name == to.address.ip().to_string() => write!(f, "https://{}", to.address),
-            Endpoint::Tls(to) => write!(f, "https://{}:{} ({})", to.name, to.address.port(), to.address.ip()),
+        let is_http2 = self.is_http2();
+        let tls = if is_http2 { "h2" } else { "https" };
+        match &self.address {
+            EndpointAddress::Tcp(address) => write!(f, "{}{address}", if is_http2 { "h2c://" } else { "" }),
+            EndpointAddress::Unix(path) => {
+                write!(f, "{}unix:{}", if is_http2 { "h2c:" } else { "" }, path.display())
+            }
+            EndpointAddress::Tls(to) if to.name == to.address.ip().to_string() => write!(f, "{tls}://{}", to.address),
+            EndpointAddress::Tls(to) => {
+                write!(f, "{tls}://{}:{} ({})", to.name, to.address.port(), to.address.ip())
+            }
         }
     }
 }
@@ -162,6 +200,10 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!(shown, ["127.0.0.1:1", "unix:/a", "[::1]:2"]);
+        let proxy = Proxy::of_all(["h2c://:1", "h2c:unix:/a"].map(address).into());
+        let group = Group::resolve("a", &proxy, &Room::new(1), &no_trust).unwrap();
+        let shown: Vec<String> = group.endpoints.iter().map(ToString::to_string).collect();
+        assert_eq!((shown, group.is_http2()), (vec!["h2c://127.0.0.1:1".into(), "h2c:unix:/a".into()], true));
         let none = address("no-such-name.invalid:80");
         let error = Group::resolve("a", &Proxy::of_all(vec![none]), &Room::new(1), &no_trust).unwrap_err();
         assert!(error.to_string().starts_with("cannot find upstream no-such-name.invalid:80: "), "{error}");

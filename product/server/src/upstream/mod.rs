@@ -1,12 +1,15 @@
-//! Requests that other servers answer: connections to upstreams over HTTP/1.1, and what goes through them.
+//! Requests that other servers answer: connections to upstreams, and what goes through them.
 //!
-//! A [`Transfer`] is a request and its response. It has a connection of its own, an idle one or a new one, or waits for its turn where as many
-//! are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
+//! A [`Transfer`] is a request and its response. Over HTTP/1.1 it has a connection of its own, an idle one or a new one, over HTTP/2 a stream; or it
+//! waits for its turn where as many are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
 
+mod connection;
 mod fault;
 mod group;
 mod held;
+mod multiplexed;
 mod named;
+mod on_stream;
 mod outbound;
 mod peer;
 mod sink;
@@ -16,42 +19,32 @@ mod transfer;
 mod wire;
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use sched::routes::{Curve, Route, Routes, ServiceTimes};
 use sched::waiting::Turn;
 use slab::Slab;
-use tls::ClientSession;
 use units::Nanos;
 
+pub use connection::connection_of;
+use connection::{Told, UpstreamConnections};
 pub use fault::Fault;
-pub use group::{Endpoint, Group, GroupError, TlsEndpoint, Trust};
+pub use group::{Endpoint, EndpointAddress, Group, GroupError, TlsEndpoint, Trust};
 pub use named::NamedFiles;
-use peer::{IDLE_FOR, Peer};
+pub use outbound::Head;
+use peer::Peer;
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
 pub use transfer::{Step, Times, Transfer};
 
-use crate::net::{Net, Source};
-use wire::{Readiness, Received, Wire};
-
-/// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
-const TOKENS: u64 = (u32::MAX as u64) << 32;
-/// Bytes read from a socket at once.
-const READ_BYTES: usize = 64 << 10;
-/// An upstream may hold the first bytes of a body back until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4), as it
-/// does where it writes them one after the other; behind a whole segment it does not.
-const HELD_BACK_BYTES_MAX: u64 = 1460;
-/// Connections to upstreams of one worker.
-const CONNECTIONS_MAX: usize = 1 << 20;
+use crate::net::Net;
 
 pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
     /// By the exchange that they are for.
     by_owner: HashMap<u64, usize>,
-    connections: Slab<Connection<N>>,
+    connections: UpstreamConnections<N>,
     peers: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
     /// Sizes of responses that have come.
@@ -60,31 +53,8 @@ pub struct Upstreams<N: Net> {
     services: ServiceTimes,
     /// Owners of transfers that may begin, since others have ended.
     released: Vec<u64>,
-    /// What a socket has received; nothing before it is needed.
-    scratch: Box<[u8]>,
-}
-
-struct Connection<N: Net> {
-    socket: N::Tcp,
-    /// Where the upstream speaks it.
-    tls: Option<Box<ClientSession>>,
-    peer: usize,
-    /// `None` where it waits for a request.
-    transfer: Option<usize>,
-    /// A response was read from it before.
-    was_idle: bool,
-    idle_since: Nanos,
-    ready: Readiness,
-}
-
-fn wire<N: Net>(own: &mut Connection<N>) -> Wire<'_, N::Tcp> {
-    Wire::new(&own.socket, &mut own.ready, own.tls.as_deref_mut())
-}
-
-/// The connection of this token, where it is one to an upstream.
-pub fn connection_of(token: u64) -> Option<usize> {
-    let at = (token & u64::from(u32::MAX)) as usize;
-    (token >= TOKENS && at < CONNECTIONS_MAX).then_some(at)
+    /// Of those that may go on, since something has happened to a connection that they share.
+    stirred: Vec<u64>,
 }
 
 impl<N: Net> Default for Upstreams<N> {
@@ -92,13 +62,13 @@ impl<N: Net> Default for Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
             by_owner: HashMap::new(),
-            connections: Slab::new(),
+            connections: UpstreamConnections::default(),
             peers: Slab::new(),
             by_endpoint: HashMap::new(),
             routes: Routes::new(),
             services: ServiceTimes::default(),
             released: Vec::new(),
-            scratch: Box::default(),
+            stirred: Vec::new(),
         }
     }
 }
@@ -107,9 +77,6 @@ impl<N: Net> Upstreams<N> {
     /// Begins a transfer, or has it wait.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
         transfer.queued.turn.since = now;
-        if self.scratch.is_empty() {
-            self.scratch = vec![0; READ_BYTES].into();
-        }
         let owner = transfer.owner;
         let at = self.transfers.insert(transfer);
         self.by_owner.insert(owner, at);
@@ -164,71 +131,76 @@ impl<N: Net> Upstreams<N> {
         if waits { Ok(()) } else { Err(Fault::Busy) }
     }
 
-    /// Gives a transfer that is under way a connection: an idle one, or a new one.
+    /// Gives a transfer that is under way a connection: one that has room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let peer = self.transfers[at].peer;
+        if self.peers[peer].endpoint.is_http2() {
+            return self.share(net, now, at);
+        }
         while let Some(connection) = self.peers[peer].take_idle() {
-            let own = &mut self.connections[connection];
-            if now - own.idle_since < IDLE_FOR {
-                own.transfer = Some(at);
-                own.ready.is_writable = true;
+            let own = self.connections.get_mut(connection).expect("it is kept");
+            if !own.is_old(now) {
+                own.take(at);
                 self.transfers[at].connect(connection, true, now);
                 return Ok(());
             }
-            self.drop_connection(net, connection);
+            self.connections.close(net, connection);
         }
-        let opened = self.open(net, peer).map_err(Fault::Unreachable);
-        let connection = opened.inspect_err(|_| self.peers[peer].on_unreachable(now))?;
-        self.connections[connection].transfer = Some(at);
+        let connection = self.open(net, now, peer)?;
+        self.connections.get_mut(connection).expect("it was opened").take_new(at);
         self.transfers[at].connect(connection, false, now);
         Ok(())
     }
 
-    fn open(&mut self, net: &N, peer: usize) -> io::Result<usize> {
-        let tls = self.peers[peer].endpoint.session()?;
-        let socket = net.connect(&self.peers[peer].endpoint)?;
-        let entry = self.connections.vacant_entry();
-        let at = entry.key();
-        if at >= CONNECTIONS_MAX {
-            return Err(io::Error::other("too many connections to upstreams"));
-        }
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
-        let (ready, idle_since) = (Readiness::default(), Nanos::ZERO);
-        let (transfer, was_idle) = (None, false);
-        entry.insert(Connection { socket, tls, peer, transfer, was_idle, idle_since, ready });
-        Ok(at)
+    /// The same of HTTP/2: a new connection only where there is no room on others.
+    fn share(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        let peer = self.transfers[at].peer;
+        let connections = &mut self.connections;
+        let mut several = self.peers[peer].shared().iter().copied();
+        let found = several.find(|connection| connections.multiplexed(*connection).is_some_and(|one| one.has_room()));
+        let connection = match found {
+            Some(connection) => connection,
+            None => {
+                let connection = self.open(net, now, peer)?;
+                self.peers[peer].share(connection);
+                connection
+            }
+        };
+        let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
+        multiplexed.carry(at, now);
+        let has_begun = multiplexed.has_begun();
+        self.transfers[at].connect(connection, has_begun, now);
+        Ok(())
     }
 
-    fn drop_connection(&mut self, net: &N, at: usize) {
-        let mut connection = self.connections.remove(at);
-        wire(&mut connection).end();
-        let _ = net.remove(Source::Tcp(&connection.socket));
+    fn open(&mut self, net: &N, now: Nanos, peer: usize) -> Result<usize, Fault> {
+        let opened = self.connections.open(net, now, peer, &self.peers[peer].endpoint);
+        opened.map_err(Fault::Unreachable).inspect_err(|_| self.peers[peer].on_unreachable(now))
     }
 
-    /// The kernel has something to tell of a connection; gives the transfer that goes on.
-    pub fn on_ready(&mut self, net: &N, at: usize, flags: EventFlags) -> Option<usize> {
-        let connection = self.connections.get_mut(at)?;
-        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        let has_come = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
-        connection.ready.is_readable |= has_come;
-        connection.ready.is_writable |= is_broken || flags.contains(EventFlags::OUT);
-        connection.ready.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
-        if connection.transfer.is_none()
-            && has_come
-            && wire(connection).receive(&mut [0]).is_ok_and(|come| come == Received::Nothing)
-        {
-            // Tickets of TLS for later connections.
-            return None;
+    fn close(&mut self, net: &N, connection: usize) {
+        if let Some(own) = self.connections.get(connection) {
+            self.peers[own.peer].forget(connection);
+            self.connections.close(net, connection);
         }
-        if connection.transfer.is_none() && has_come {
-            // It ended, or said something that nobody had asked for.
-            let peer = connection.peer;
-            self.peers[peer].forget(at);
-            self.drop_connection(net, at);
-            return None;
+    }
+
+    /// The kernel has something to tell of a connection; gives the transfer that goes on. Others are [`Upstreams::release`]'s.
+    pub fn on_ready(&mut self, net: &N, now: Nanos, connection: usize, flags: EventFlags) -> Option<usize> {
+        match self.connections.on_ready(now, connection, flags) {
+            Told::Nothing => {}
+            Told::GoesOn(transfer) => return Some(transfer),
+            Told::Several => self.stir(connection),
+            Told::Over => self.close(net, connection),
         }
-        connection.transfer
+        None
+    }
+
+    /// Something has happened to a connection of several transfers.
+    fn stir(&mut self, connection: usize) {
+        let transfers = &self.transfers;
+        let stirred = self.connections.stirred(connection, |at| transfers[at].has_unsent());
+        self.stirred.extend(stirred.into_iter().map(|at| transfers[at].owner));
     }
 
     /// The transfer for an exchange, as long as something is to come.
@@ -244,15 +216,9 @@ impl<N: Net> Upstreams<N> {
     /// Goes on with a transfer until its head has come, or it has to wait.
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
         let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
-        let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
-        let mut wire = wire(own);
-        let sent = wire.go_on().and_then(|()| transfer.send(&mut wire, now));
-        if transfer.is_answered() {
-            return Step::Wait;
-        }
-        let fault = match sent.and_then(|()| transfer.read_head(&mut wire, &mut self.scratch, now)) {
+        let fault = match self.connections.step(transfer, at, now) {
             Ok(Some(head)) => {
-                self.peers[own.peer].on_reached();
+                self.peers[transfer.peer].on_reached();
                 return Step::Head(head);
             }
             Ok(None) => return Step::Wait,
@@ -266,17 +232,15 @@ impl<N: Net> Upstreams<N> {
 
     /// Over another connection, where that does no harm.
     fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
-        let transfer = &mut self.transfers[at];
-        let own = transfer.connection.expect("it was under way");
-        let (was_idle, peer) = (self.connections[own].was_idle, self.connections[own].peer);
-        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_)) && !was_idle {
+        let transfer = &self.transfers[at];
+        let (is_new, peer) = (transfer.times.is_new, transfer.peer);
+        if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_)) && is_new {
             self.peers[peer].on_unreachable(now);
         }
-        if !transfer.may_repeat(&fault, was_idle) {
+        if !transfer.may_repeat(&fault) {
             return Err(fault);
         }
-        transfer.connection = None;
-        self.drop_connection(net, own);
+        self.disconnect(net, now, at, false);
         let group = self.transfers[at].group.clone();
         let next = self.choose(&group, now);
         if next != peer {
@@ -284,9 +248,27 @@ impl<N: Net> Upstreams<N> {
             self.transfers[at].peer = next;
             return self.begin_at(net, now, at);
         }
-        // The same once more only where the connection was an old one.
-        let connected = if was_idle { self.connect(net, now, at) } else { Err(fault) };
+        // The same once more only where the connection was an old one, or the upstream lives.
+        let may_be_reached = !is_new || matches!(fault, Fault::Refused);
+        let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
         connected.inspect_err(|_| self.end_under_way(peer))
+    }
+
+    /// A transfer has its connection no more, which is kept where it may be used again.
+    fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
+        let transfer = &mut self.transfers[at];
+        let is_kept = self.connections.leave(transfer, at, now, is_whole);
+        let Some(connection) = transfer.connection.take() else { return };
+        let peer = transfer.peer;
+        if !is_kept {
+            return self.close(net, connection);
+        }
+        if self.peers[peer].endpoint.is_http2() {
+            return self.stir(connection);
+        }
+        if let Some(oldest) = self.peers[peer].keep(connection) {
+            self.connections.close(net, oldest);
+        }
     }
 
     /// Goes on with a response's body.
@@ -294,13 +276,9 @@ impl<N: Net> Upstreams<N> {
         let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else {
             return Step::Wait;
         };
-        let Some(own) = transfer.connection.and_then(|own| self.connections.get_mut(own)) else { return Step::Wait };
         let was_held = transfer.is_held();
-        let step = transfer.read_body(sink, &mut wire(own), &mut self.scratch, now);
+        let step = self.connections.read_body(transfer, at, now, sink);
         self.peers[transfer.peer].on_held(was_held, transfer.is_held());
-        if matches!(step, Step::Wait) && transfer.body_bytes() < HELD_BACK_BYTES_MAX {
-            wire(own).acknowledge();
-        }
         step
     }
 
@@ -316,12 +294,13 @@ impl<N: Net> Upstreams<N> {
         self.routes.curve(self.transfers.get(at)?.route?)
     }
 
-    /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it.
+    /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
-        let Some(transfer) = self.transfers.try_remove(at) else { return };
-        self.by_owner.remove(&transfer.owner);
+        let Some(transfer) = self.transfers.get(at) else { return };
+        let (owner, peer, is_under_way) = (transfer.owner, transfer.peer, transfer.connection.is_some());
+        self.by_owner.remove(&owner);
         if transfer.is_held() {
-            self.peers[transfer.peer].on_held(true, false);
+            self.peers[peer].on_held(true, false);
         }
         match transfer.route {
             Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
@@ -331,19 +310,13 @@ impl<N: Net> Upstreams<N> {
         if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
             self.services.note(route, took);
         }
-        let Some(own) = transfer.connection else {
-            return self.peers[transfer.peer].leave(at);
-        };
-        self.end_under_way(transfer.peer);
-        let connection = &mut self.connections[own];
-        let is_used_up = connection.ready.has_ended || connection.tls.as_ref().is_some_and(|tls| tls.has_plain());
-        if !is_whole || is_used_up || !transfer.keeps_connection() {
-            return self.drop_connection(net, own);
+        if is_under_way {
+            self.disconnect(net, now, at, is_whole);
+            self.end_under_way(peer);
+        } else {
+            self.peers[peer].leave(at);
         }
-        (connection.transfer, connection.was_idle, connection.idle_since) = (None, true, now);
-        if let Some(oldest) = self.peers[transfer.peer].keep(own) {
-            self.drop_connection(net, oldest);
-        }
+        self.transfers.remove(at);
     }
 
     fn end_under_way(&mut self, peer: usize) {
@@ -351,8 +324,13 @@ impl<N: Net> Upstreams<N> {
         self.released.extend(next.map(|at| self.transfers[at].owner));
     }
 
-    /// Begins those that waited; gives one that began, or failed to.
+    /// Begins those that waited; gives one that began, or failed to, or may go on.
     pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
+        while let Some(owner) = self.stirred.pop() {
+            if let Some(at) = self.of(owner).filter(|at| self.transfers[*at].connection.is_some()) {
+                return Some((at, Ok(())));
+            }
+        }
         while let Some(owner) = self.released.pop() {
             // Its client may have left.
             if let Some(at) = self.of(owner) {
@@ -364,12 +342,8 @@ impl<N: Net> Upstreams<N> {
 
     /// Those whose upstream has let them wait too long. Idle connections past their time are closed.
     pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
-        let is_old = |own: &Connection<N>| own.transfer.is_none() && now - own.idle_since >= IDLE_FOR;
-        let old: Vec<usize> = self.connections.iter().filter(|(_, own)| is_old(own)).map(|(at, _)| at).collect();
-        for at in old {
-            self.peers[self.connections[at].peer].forget(at);
-            self.drop_connection(net, at);
-        }
+        let old: Vec<usize> = self.connections.iter().filter(|(_, own)| own.is_old(now)).map(|(at, _)| at).collect();
+        old.into_iter().for_each(|connection| self.close(net, connection));
         let unused: Vec<usize> = self.peers.iter().filter(|(_, peer)| peer.is_unused(now)).map(|(at, _)| at).collect();
         let is_wanted: Vec<usize> = self.transfers.iter().map(|(_, transfer)| transfer.peer).collect();
         for at in unused.into_iter().filter(|at| !is_wanted.contains(at)) {
@@ -381,7 +355,9 @@ impl<N: Net> Upstreams<N> {
 
     /// Memory of a transfer.
     pub fn memory_bytes(&self, at: usize) -> usize {
-        self.transfers.get(at).map_or(0, Transfer::memory_bytes)
+        self.transfers
+            .get(at)
+            .map_or(0, |transfer| transfer.memory_bytes() + self.connections.memory_bytes(transfer, at))
     }
 
     /// The upstream of a transfer, for the log.
@@ -411,10 +387,10 @@ impl<N: Net> Upstreams<N> {
     }
 
     pub fn connections_in_use(&self) -> usize {
-        self.connections.len() - self.idle_connections()
+        self.connections.iter().count() - self.idle_connections()
     }
 
     pub fn idle_connections(&self) -> usize {
-        self.connections.iter().filter(|(_, connection)| connection.transfer.is_none()).count()
+        self.connections.iter().filter(|(_, connection)| connection.is_idle()).count()
     }
 }

@@ -1,7 +1,9 @@
 //! A request on its way to an upstream.
 
+use http::gateway::RequestHead;
 use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
+use mux::{Source, Supply};
 use units::Nanos;
 
 use crate::upload::{Upload, UploadLimits};
@@ -9,17 +11,47 @@ use crate::upload::{Upload, UploadLimits};
 /// Of a request body so much waits at most until the upstream takes it.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
 
+/// The head, as its upstreams read it.
+#[derive(Debug)]
+pub enum Head {
+    /// Lines of HTTP/1.1.
+    Lines(Vec<u8>),
+    /// For HTTP/2.
+    Fields(RequestHead),
+}
+
+impl From<Vec<u8>> for Head {
+    fn from(lines: Vec<u8>) -> Head {
+        Head::Lines(lines)
+    }
+}
+
+/// What a request over HTTP/2 has besides.
+#[derive(Debug)]
+pub struct OfStream {
+    pub head: RequestHead,
+    pub has_body: bool,
+    /// The head has left.
+    pub is_begun: bool,
+    /// And the end of the body.
+    pub is_ended: bool,
+    /// The upstream may still say that it has done nothing with the request: what was sent of it is kept.
+    pub is_refusable: bool,
+}
+
 /// The request.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The head and what came of the body; from the first byte on, as long as it may be sent again.
+    /// The head, but over HTTP/2, and what came of the body; from the first byte on, as long as it may be sent again.
     pub bytes: Vec<u8>,
     /// How many of them are sent.
     pub at: usize,
     /// The method may be repeated (RFC 9110 section 9.2.2), and no body has gone.
     pub is_repeatable: bool,
-    pub is_chunked: bool,
+    is_chunked: bool,
     pub is_whole: bool,
+    /// Over HTTP/2.
+    pub of_stream: Option<Box<OfStream>>,
     /// Bytes that were sent are not kept any more.
     pub has_sent: bool,
     /// The upstream takes no more of it.
@@ -33,15 +65,23 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    pub fn new(head: Vec<u8>, method: Method, body: BodyLength) -> Outbound {
+    pub fn new(head: Head, method: Method, body: BodyLength) -> Outbound {
         let has_body = body != BodyLength::None;
         let is_idempotent = is_idempotent(method);
+        let (bytes, of_stream) = match head {
+            Head::Lines(lines) => (lines, None),
+            Head::Fields(head) => {
+                let of_stream = OfStream { head, has_body, is_begun: false, is_ended: !has_body, is_refusable: true };
+                (Vec::new(), Some(Box::new(of_stream)))
+            }
+        };
         Outbound {
-            bytes: head,
+            bytes,
             at: 0,
             is_repeatable: is_idempotent && !has_body,
-            is_chunked: body == BodyLength::Unknown,
+            is_chunked: body == BodyLength::Unknown && of_stream.is_none(),
             is_whole: !has_body,
+            of_stream,
             has_sent: false,
             is_refused: false,
             sent_at: Nanos::ZERO,
@@ -72,16 +112,44 @@ impl Outbound {
         self.is_whole |= is_last;
     }
 
+    /// Begins anew, from the first byte.
+    pub fn rewind(&mut self) {
+        self.at = 0;
+        if let Some(of_stream) = &mut self.of_stream {
+            (of_stream.is_begun, of_stream.is_ended) = (false, !of_stream.has_body);
+        }
+    }
+
+    /// Its upstream can know nothing of it.
+    pub fn is_unsent(&self) -> bool {
+        let is_begun = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_begun);
+        self.at == 0 && !self.has_sent && !is_begun
+    }
+
     /// What cannot be sent again is not kept, however long the upstream lags behind its client.
     pub fn forget_sent(&mut self) {
         let is_sent = self.is_sent();
-        if !self.is_repeatable && (is_sent || self.at >= REQUEST_BODY_BYTES_MAX) {
+        let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
+        if !self.is_repeatable && (is_sent && !is_refusable || self.at >= REQUEST_BODY_BYTES_MAX) {
             self.has_sent |= self.at > 0;
             self.bytes.drain(..std::mem::take(&mut self.at));
-            if is_sent {
+            if self.bytes.is_empty() {
                 self.bytes = Vec::new();
             }
         }
+    }
+
+    /// The response has begun: no other upstream is asked.
+    pub fn on_answered(&mut self) {
+        self.is_repeatable = false;
+        self.of_stream.iter_mut().for_each(|of_stream| of_stream.is_refusable = false);
+        self.forget_sent();
+    }
+
+    /// Over HTTP/2: bytes of the body are to be sent, or its end.
+    pub fn has_unsent(&self) -> bool {
+        let is_ended = self.of_stream.as_ref().is_none_or(|of_stream| of_stream.is_ended);
+        !self.is_refused && (!self.is_sent() || self.is_whole && !is_ended)
     }
 
     /// All that came of it has left, and more is to come.
@@ -92,6 +160,24 @@ impl Outbound {
     /// All that there is of it has left.
     pub fn is_sent(&self) -> bool {
         self.at == self.bytes.len()
+    }
+}
+
+/// The body, for frames.
+impl Source for Outbound {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        let rest = &self.bytes[self.at..];
+        let part = &rest[..rest.len().min(bytes_max)];
+        into.extend_from_slice(part);
+        match part.len() == rest.len() {
+            true if self.is_whole => Supply::End,
+            true => Supply::Later,
+            false => Supply::More,
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.at += bytes;
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Peer {
     pub endpoint: Endpoint,
     /// Slots of connections that wait for a request; the one used last comes first.
     idle: Vec<usize>,
+    /// Slots of connections of HTTP/2, those used first before others, so that those at the end may become idle.
+    shared: Vec<usize>,
     under_way: u32,
     /// Of them, those whose responses wait for their clients.
     held: u32,
@@ -28,7 +30,15 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(endpoint: Endpoint) -> Peer {
-        Peer { endpoint, idle: Vec::new(), under_way: 0, held: 0, waiting: Waiting::default(), down_until: Nanos::ZERO }
+        Peer {
+            endpoint,
+            idle: Vec::new(),
+            shared: Vec::new(),
+            under_way: 0,
+            held: 0,
+            waiting: Waiting::default(),
+            down_until: Nanos::ZERO,
+        }
     }
 
     /// The load that it has; one that could not be reached comes behind all others.
@@ -79,9 +89,20 @@ impl Peer {
         (self.idle.len() > IDLE_MAX).then(|| self.idle.remove(0))
     }
 
+    /// Those of HTTP/2, in the order in which they are to be used.
+    pub fn shared(&self) -> &[usize] {
+        &self.shared
+    }
+
+    /// Another one.
+    pub fn share(&mut self, connection: usize) {
+        self.shared.push(connection);
+    }
+
     /// The connection is closed.
     pub fn forget(&mut self, connection: usize) {
         self.idle.retain(|idle| *idle != connection);
+        self.shared.retain(|shared| *shared != connection);
     }
 
     pub fn on_unreachable(&mut self, now: Nanos) {
@@ -94,16 +115,24 @@ impl Peer {
 
     /// Nothing is known of it that is worth keeping.
     pub fn is_unused(&self, now: Nanos) -> bool {
-        self.idle.is_empty() && self.under_way == 0 && self.waiting.is_empty() && now >= self.down_until
+        self.idle.is_empty()
+            && self.shared.is_empty()
+            && self.under_way == 0
+            && self.waiting.is_empty()
+            && now >= self.down_until
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use config::UpstreamVersion;
+
     use super::*;
+    use crate::upstream::EndpointAddress;
 
     fn peer() -> Peer {
-        Peer::new(Endpoint::Unix("/a".into()))
+        let (version, address) = (UpstreamVersion::Http1, EndpointAddress::Unix("/a".into()));
+        Peer::new(Endpoint { version, address })
     }
 
     #[test]

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use units::Nanos;
 
+use super::wire::Readiness;
 use super::*;
 use crate::transmit::{Pipe, Sink, Status, Stream};
 use crate::upload::UploadLimits;
@@ -225,17 +226,18 @@ fn a_request_waits_for_room_and_is_sent_in_chunks() {
 #[test]
 fn what_may_have_been_done_is_not_asked_twice() {
     let fault = || Fault::Closed;
-    let sent = |method, body| {
+    let sent = |method, body, was_idle| {
         let (mut transfer, mut ready) = (transfer(method, body), READY);
+        transfer.connect(0, was_idle, Nanos::ZERO);
         transfer.send(&mut over(&Wire::of(b"", &[]), &mut ready), Nanos::ZERO).unwrap();
         transfer
     };
-    let get = sent(Method::Get, BodyLength::None);
-    assert!(get.may_repeat(&fault(), true) && !get.may_repeat(&fault(), false));
-    assert!(!sent(Method::Post, BodyLength::None).may_repeat(&fault(), true));
-    assert!(!sent(Method::Put, BodyLength::Known(1)).may_repeat(&fault(), true));
-    assert!(transfer(Method::Post, BodyLength::None).may_repeat(&fault(), false), "nothing of it was sent");
-    assert!(!get.may_repeat(&Fault::TooSlow("x"), true));
+    let get = |was_idle| sent(Method::Get, BodyLength::None, was_idle);
+    assert!(get(true).may_repeat(&fault()) && !get(false).may_repeat(&fault()));
+    assert!(!sent(Method::Post, BodyLength::None, true).may_repeat(&fault()));
+    assert!(!sent(Method::Put, BodyLength::Known(1), true).may_repeat(&fault()));
+    assert!(transfer(Method::Post, BodyLength::None).may_repeat(&fault()), "nothing of it was sent");
+    assert!(!get(true).may_repeat(&Fault::TooSlow("x")));
 }
 
 /// An upstream that takes no more may have answered before.

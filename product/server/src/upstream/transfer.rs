@@ -11,7 +11,7 @@ use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
-use super::outbound::{Outbound, REQUEST_BODY_BYTES_MAX};
+use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
 use super::wire::{Received, Wire};
 use super::{BodySink, Fault, Group};
 #[cfg(test)]
@@ -49,8 +49,8 @@ pub struct Transfer {
     pub peer: usize,
     /// Of its connection; without one it waits.
     pub connection: Option<usize>,
-    outbound: Outbound,
-    inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) inbound: Inbound,
     tries: u32,
     /// The upstream is waited for until then.
     pub deadline: Nanos,
@@ -76,48 +76,52 @@ pub struct Times {
     pub connected_at: Option<Nanos>,
     /// When the first byte of the response came.
     pub first_byte_at: Option<Nanos>,
-    is_new: bool,
+    /// The connection was made for it.
+    pub(super) is_new: bool,
 }
 
 /// The response.
 #[derive(Debug)]
-struct Inbound {
-    method: Method,
+pub(super) struct Inbound {
+    pub method: Method,
     /// Received and not taken yet.
     kept: Vec<u8>,
-    has_come: bool,
+    pub has_come: bool,
+    /// The final head has come.
+    is_answered: bool,
     interim: u32,
     is_kept_alive: bool,
     /// The request asks for another protocol.
     may_be_tunnel: bool,
     /// It is of another protocol now.
     is_tunnel: bool,
-    /// Behind the head.
+    /// Behind the head, of HTTP/1.1.
     body: Option<UpstreamBody>,
     /// Of it, bytes that went on.
-    body_bytes: u64,
+    pub body_bytes: u64,
     /// How many there will be, where the head tells; else 0.
     announced_bytes: u64,
     /// When the client was first waited for.
     held_at: Option<Nanos>,
     /// It holds its upstream while its client takes the response.
-    is_held: bool,
+    pub is_held: bool,
 }
 
 impl Transfer {
     /// Of a request whose head is encoded.
-    pub fn new(owner: u64, group: Arc<Group>, method: Method, head: Vec<u8>, body: BodyLength) -> Transfer {
+    pub fn new(owner: u64, group: Arc<Group>, method: Method, head: impl Into<Head>, body: BodyLength) -> Transfer {
         Transfer {
             owner,
             job: None,
             group,
             peer: usize::MAX,
             connection: None,
-            outbound: Outbound::new(head, method, body),
+            outbound: Outbound::new(head.into(), method, body),
             inbound: Inbound {
                 method,
                 kept: Vec::new(),
                 has_come: false,
+                is_answered: false,
                 interim: 0,
                 is_kept_alive: false,
                 may_be_tunnel: false,
@@ -159,23 +163,28 @@ impl Transfer {
     /// Begins on a connection, from the first byte.
     pub fn connect(&mut self, connection: usize, is_idle: bool, now: Nanos) {
         self.connection = Some(connection);
-        self.outbound.at = 0;
+        self.outbound.rewind();
         self.tries += 1;
         self.times = Times { begun_at: Some(now), is_new: !is_idle, ..Times::default() };
         self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
     }
 
-    /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent; an
-    /// idle connection may have been closed before the request came.
-    pub fn may_repeat(&self, fault: &Fault, was_idle: bool) -> bool {
-        let is_broken = matches!(fault, Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_));
-        let is_unsent = self.outbound.at == 0 && !self.outbound.has_sent;
+    /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent, or its
+    /// upstream says so; an idle connection may have been closed before the request came.
+    pub fn may_repeat(&self, fault: &Fault) -> bool {
         let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
-        is_broken && is_unheard && self.tries < TRIES_MAX && (is_unsent || (was_idle && self.outbound.is_repeatable))
+        let may_do_no_harm = match fault {
+            Fault::Refused => !self.outbound.has_sent,
+            Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
+                self.outbound.is_unsent() || (!self.times.is_new && self.outbound.is_repeatable)
+            }
+            _ => false,
+        };
+        is_unheard && may_do_no_harm && self.tries < TRIES_MAX
     }
 
     /// How long it may be silent.
-    fn patience(&self) -> Nanos {
+    pub(super) fn patience(&self) -> Nanos {
         if self.inbound.is_tunnel { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
     }
 
@@ -197,17 +206,19 @@ impl Transfer {
         self.outbound.push(bytes, is_last);
     }
 
+    /// Over HTTP/2: something of the request's body is to be sent.
+    pub fn has_unsent(&self) -> bool {
+        self.outbound.has_unsent()
+    }
+
     /// Sends what there is of the request.
     pub fn send(&mut self, wire: &mut Wire<impl Stream>, now: Nanos) -> Result<(), Fault> {
-        let patience = self.patience();
-        let out = &mut self.outbound;
-        while out.at < out.bytes.len() {
+        while self.outbound.at < self.outbound.bytes.len() {
+            let out = &mut self.outbound;
             match wire.send(&out.bytes[out.at..]) {
                 Ok(sent) => {
                     out.at += sent;
-                    self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
-                    out.sent_at = now;
-                    self.deadline = now + patience;
+                    self.note_sent(now);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -220,15 +231,29 @@ impl Transfer {
                 }
             }
         }
-        out.forget_sent();
+        self.outbound.forget_sent();
         self.set_deadline(now);
         Ok(())
     }
 
+    /// Something of the request has left.
+    pub(super) fn note_sent(&mut self, now: Nanos) {
+        self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
+        self.outbound.sent_at = now;
+        self.deadline = now + self.patience();
+    }
+
+    /// Something of the response has come.
+    pub(super) fn note_came(&mut self, now: Nanos) {
+        self.inbound.has_come = true;
+        self.times.first_byte_at = self.times.first_byte_at.or(Some(now));
+        self.deadline = now + self.patience();
+    }
+
     /// The client is waited for, or the upstream.
-    fn set_deadline(&mut self, now: Nanos) {
+    pub(super) fn set_deadline(&mut self, now: Nanos) {
         let waits_for_client = self.outbound.waits_for_client();
-        let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
+        let upload = self.outbound.upload.as_mut().filter(|_| !self.inbound.is_answered);
         if waits_for_client {
             let has_grown = std::mem::take(&mut self.outbound.has_grown);
             let Some((upload, limits)) = upload else {
@@ -273,10 +298,8 @@ impl Transfer {
             }
             match wire.receive(scratch)? {
                 Received::Bytes(bytes) => {
-                    self.inbound.has_come = true;
-                    self.times.first_byte_at = self.times.first_byte_at.or(Some(now));
+                    self.note_came(now);
                     self.inbound.kept.extend_from_slice(&scratch[..bytes]);
-                    self.deadline = now + self.patience();
                 }
                 Received::Nothing => return Ok(None),
                 Received::End => return Err(Fault::Closed),
@@ -284,8 +307,9 @@ impl Transfer {
         }
     }
 
-    fn begin_body(&mut self, head: &UpstreamHead) {
-        self.outbound.is_repeatable = false;
+    pub(super) fn begin_body(&mut self, head: &UpstreamHead) {
+        self.outbound.on_answered();
+        self.inbound.is_answered = true;
         // Both sides speak on.
         self.outbound.is_whole &= head.framing != Framing::Upgraded;
         self.inbound.is_tunnel = head.framing == Framing::Upgraded;
@@ -296,7 +320,7 @@ impl Transfer {
 
     /// The head has come.
     pub fn is_answered(&self) -> bool {
-        self.inbound.body.is_some()
+        self.inbound.is_answered
     }
 
     /// Goes on with the body, as far as the sink takes it.
@@ -309,7 +333,7 @@ impl Transfer {
     ) -> Step {
         self.inbound.is_held = false;
         loop {
-            match self.take_kept(sink) {
+            match self.inbound.take_kept(sink) {
                 Ok(None) => {}
                 Ok(Some(step)) => return step,
                 Err(fault) => return Step::Failed(fault),
@@ -323,58 +347,17 @@ impl Transfer {
             match wire.receive(&mut scratch[..bytes_max]) {
                 Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,
-                Ok(Received::End) => return self.end_body(sink),
+                Ok(Received::End) => return self.inbound.end_body(sink),
                 Err(fault) => return Step::Failed(fault),
             }
         }
     }
 
-    /// The connection has ended, and the body with it where nothing else ends that.
-    fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
-        let is_whole = self.inbound.body.as_mut().expect("the head has come").end().is_ok();
-        #[cfg(test)]
-        let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
-        if !is_whole {
-            return Step::Failed(Fault::Closed);
-        }
-        sink.finish();
-        Step::Done
-    }
-
-    fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
+    pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
         self.inbound.held_at.get_or_insert(now);
         self.deadline = Nanos::MAX;
         self.inbound.is_held = !self.inbound.is_tunnel && !sink.waits_for_disk();
         Step::Wait
-    }
-
-    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
-    fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
-        let Inbound { kept, body, body_bytes, .. } = &mut self.inbound;
-        let body = body.as_mut().expect("the head has come");
-        let mut at = 0;
-        let step = loop {
-            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
-            let rest = &kept[at..kept.len().min(at + room)];
-            let taken = body.take(rest).map_err(Fault::Wrong)?;
-            at += taken.consumed;
-            *body_bytes += taken.data.len() as u64;
-            if !taken.data.is_empty() && !sink.push(taken.data) {
-                break Some(Step::Unwanted);
-            }
-            if taken.is_done {
-                sink.finish();
-                break Some(Step::Done);
-            }
-            if at == kept.len() || room == 0 {
-                break None;
-            }
-        };
-        kept.drain(..at);
-        if kept.is_empty() {
-            *kept = Vec::new();
-        }
-        Ok(step)
     }
 
     /// Behind a whole response the connection may be used again.
@@ -390,7 +373,7 @@ impl Transfer {
         }
         Fault::TooSlow(match () {
             () if self.connection.is_none() => "no connection became free in time",
-            () if self.outbound.at == 0 && !self.outbound.has_sent => "no connection in time",
+            () if self.outbound.is_unsent() => "no connection in time",
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",
         })
@@ -432,5 +415,48 @@ impl Transfer {
     /// Bytes that it keeps.
     pub fn memory_bytes(&self) -> usize {
         self.outbound.bytes.capacity() + self.inbound.kept.capacity()
+    }
+}
+
+impl Inbound {
+    /// The connection has ended, and the body with it where nothing else ends that.
+    fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
+        let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
+        #[cfg(test)]
+        let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
+        if !is_whole {
+            return Step::Failed(Fault::Closed);
+        }
+        sink.finish();
+        Step::Done
+    }
+
+    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
+    fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
+        let Inbound { kept, body, body_bytes, .. } = self;
+        let body = body.as_mut().expect("the head has come");
+        let mut at = 0;
+        let step = loop {
+            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
+            let rest = &kept[at..kept.len().min(at + room)];
+            let taken = body.take(rest).map_err(Fault::Wrong)?;
+            at += taken.consumed;
+            *body_bytes += taken.data.len() as u64;
+            if !taken.data.is_empty() && !sink.push(taken.data) {
+                break Some(Step::Unwanted);
+            }
+            if taken.is_done {
+                sink.finish();
+                break Some(Step::Done);
+            }
+            if at == kept.len() || room == 0 {
+                break None;
+            }
+        };
+        kept.drain(..at);
+        if kept.is_empty() {
+            *kept = Vec::new();
+        }
+        Ok(step)
     }
 }

@@ -66,6 +66,11 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
+    /// It is agreed on with the upstream, where it speaks TLS and the handshake is over.
+    pub fn speaks_http2(&self) -> bool {
+        self.tls.as_deref().is_none_or(|tls| tls.is_handshaking() || tls.speaks_http2())
+    }
+
     /// Sends the first of these bytes; how many. It would block as long as there is no room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.ready.is_writable {

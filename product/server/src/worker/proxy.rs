@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use http::gateway::{Gateway, encode_request, upgrade_of};
+use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
 use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
 use http::{BodyLength, Length, OwnedRequest, Request, Response, Status};
@@ -29,7 +29,7 @@ use crate::handler::{Reply, To};
 use crate::logging::SizeFrom;
 use crate::net::Net;
 use crate::transmit::{Body, Pipe, Producer, Socket};
-use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
+use crate::upstream::{self, BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -112,13 +112,12 @@ impl<N: Net> Proxy<N> {
         let to = with.service.replies.to(&with.conns[id.at], request);
         let gateway = gateway(&with.conns[id.at], &group, request, head);
         let is_upgrading = gateway.upgrade.is_some();
-        let mut out = Vec::new();
-        encode_request(&mut out, request, &gateway, request.body);
+        let encoded = encode(&group, request, &gateway);
         let owner = with.conns.exchange(id).owner;
         let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, request);
         let priority = with.service.replies.handler().priority(class);
         let route = ServiceRoute::of(&group.route(request));
-        let transfer = Transfer::new(owner, group, request.method, out, request.body).queued(priority, route);
+        let transfer = Transfer::new(owner, group, request.method, encoded, request.body).queued(priority, route);
         let mut transfer = transfer.upgrading(is_upgrading);
         if with.conns[id.at].is_multiplexed() && request.body != BodyLength::None {
             transfer = transfer.uploading(with.timers.now(), with.limits.upload());
@@ -209,9 +208,10 @@ impl<N: Net> Proxy<N> {
 
     /// The kernel has something to tell of a connection to an upstream.
     pub fn on_upstream(&mut self, with: &mut ProxyContext<N>, connection: usize, flags: EventFlags) {
-        if let Some(transfer) = self.upstreams.on_ready(with.net, connection, flags) {
-            self.go_on_with(with, transfer);
+        if let Some(transfer) = self.upstreams.on_ready(with.net, with.timers.now(), connection, flags) {
+            return self.go_on_with(with, transfer);
         }
+        self.release(with);
     }
 
     /// Goes on with a transfer as far as it can.
@@ -456,8 +456,18 @@ fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option
             (1, minor) => minor,
             (major, _) => major,
         },
-        upgrade: upgrade_of(request).filter(|_| is_upgradable),
+        upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
     }
+}
+
+/// The head of a request, as its upstreams read it.
+fn encode(group: &Group, request: &Request, gateway: &Gateway) -> upstream::Head {
+    if group.is_http2() {
+        return upstream::Head::Fields(RequestHead::new(request, gateway, request.body, group.scheme()));
+    }
+    let mut lines = Vec::new();
+    encode_request(&mut lines, request, gateway, request.body);
+    lines.into()
 }
 
 fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {

@@ -5,19 +5,21 @@ use config::{Answers, Proxy, UpstreamAddress};
 use server::{SiteConfig, files};
 
 const AFTER_HELP: &str = "\
-Upstreams speak HTTP/1.1. Several share the requests. More in a file: paths, files beside
-them, several sites (docs/proxy.md). --help-all lists the other options.
+Upstreams speak HTTP/1.1, or HTTP/2 with h2c:// or h2://. Several share the requests. More in
+a file: paths, files beside them, several sites (docs/proxy.md). --help-all lists the other
+options.
 
 Examples:
   weir proxy :3000
   weir proxy :3000 --uplink 10mbit --listen [::]:80
+  weir proxy h2c://:50051
   weir proxy unix:/run/app.sock --listen [::]:443 --cert fullchain.pem --key privkey.pem";
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
 pub struct Args {
     /// Server that answers: a port, a host and a port, https:// and a host, or unix: and the
-    /// path of a socket
+    /// path of a socket; HTTP/2 with h2c:// before a host and a port, h2:// for TLS
     #[arg(required = true, value_name = "UPSTREAM", value_parser = upstream)]
     to: Vec<UpstreamAddress>,
     #[command(flatten)]
@@ -26,7 +28,7 @@ pub struct Args {
 
 fn upstream(text: &str) -> Result<UpstreamAddress, String> {
     UpstreamAddress::new(text)
-        .ok_or_else(|| "expected a port, a host and a port, https://HOST, or unix:/PATH, for example :3000".to_string())
+        .ok_or_else(|| "expected a port, a host and a port, https://HOST, h2c://HOST:PORT, h2://HOST or unix:/PATH, for example :3000".to_string())
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {

@@ -1,0 +1,286 @@
+//! Connections to upstreams, each with what is on it.
+
+use std::io;
+
+use http::http1::upstream::UpstreamHead;
+use rustix::event::epoll::EventFlags;
+use slab::Slab;
+use tls::ClientSession;
+use units::Nanos;
+
+use super::multiplexed::Multiplexed;
+use super::peer::IDLE_FOR;
+use super::transfer::{Step, Transfer};
+use super::wire::{Readiness, Received, Wire};
+use super::{BodySink, Endpoint, Fault};
+use crate::net::{Net, Source};
+
+/// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
+const TOKENS: u64 = (u32::MAX as u64) << 32;
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Connections to upstreams of one worker.
+const CONNECTIONS_MAX: usize = 1 << 20;
+
+/// The connection of this token, where it is one to an upstream.
+pub fn connection_of(token: u64) -> Option<usize> {
+    let at = (token & u64::from(u32::MAX)) as usize;
+    (token >= TOKENS && at < CONNECTIONS_MAX).then_some(at)
+}
+
+pub struct UpstreamConnection<N: Net> {
+    socket: N::Tcp,
+    /// Where the upstream speaks it.
+    tls: Option<Box<ClientSession>>,
+    pub peer: usize,
+    idle_since: Nanos,
+    ready: Readiness,
+    load: Load,
+}
+
+/// What is on a connection.
+pub enum Load {
+    /// Of HTTP/1.1: one transfer, or none where it waits for a request.
+    Single(Option<usize>),
+    /// Of HTTP/2.
+    Several(Box<Multiplexed>),
+}
+
+/// What the kernel has told of a connection.
+pub enum Told {
+    /// Nothing that matters to a transfer.
+    Nothing,
+    /// This one goes on.
+    GoesOn(usize),
+    /// Those that are on it may go on.
+    Several,
+    /// It is of no use any more.
+    Over,
+}
+
+/// All of them.
+pub struct UpstreamConnections<N: Net> {
+    all: Slab<UpstreamConnection<N>>,
+    buffers: Buffers,
+}
+
+/// Memory for what comes, of which nothing is needed later; most servers have no upstream, and take none.
+#[derive(Default)]
+struct Buffers {
+    /// From a socket.
+    received: Box<[u8]>,
+    /// Of a stream.
+    read: Vec<u8>,
+}
+
+impl<N: Net> UpstreamConnection<N> {
+    fn parts(&mut self) -> (Wire<'_, N::Tcp>, &mut Load) {
+        (Wire::new(&self.socket, &mut self.ready, self.tls.as_deref_mut()), &mut self.load)
+    }
+
+    fn wire(&mut self) -> Wire<'_, N::Tcp> {
+        self.parts().0
+    }
+
+    pub fn is_idle(&self) -> bool {
+        match &self.load {
+            Load::Single(transfer) => transfer.is_none(),
+            Load::Several(several) => several.is_idle(),
+        }
+    }
+
+    /// It waits for a request since so long that its upstream may close it.
+    pub fn is_old(&self, now: Nanos) -> bool {
+        self.is_idle() && now - self.idle_since >= IDLE_FOR
+    }
+
+    /// An idle one of HTTP/1.1 is used again.
+    pub fn take(&mut self, transfer: usize) {
+        self.load = Load::Single(Some(transfer));
+        self.ready.is_writable = true;
+    }
+
+    /// The same of one that was made for this transfer.
+    pub fn take_new(&mut self, transfer: usize) {
+        self.load = Load::Single(Some(transfer));
+    }
+
+    /// The kernel has something to tell of it.
+    fn on_ready(&mut self, scratch: &mut [u8], now: Nanos, flags: EventFlags) -> Told {
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let has_come = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        self.ready.is_readable |= has_come;
+        self.ready.is_writable |= is_broken || flags.contains(EventFlags::OUT);
+        self.ready.has_ended |= is_broken || flags.contains(EventFlags::RDHUP);
+        let (mut wire, load) = self.parts();
+        match load {
+            Load::Single(Some(transfer)) => Told::GoesOn(*transfer),
+            Load::Single(None) if !has_come => Told::Nothing,
+            // Tickets of TLS for later connections.
+            Load::Single(None) if wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing) => Told::Nothing,
+            // It ended, or said something that nobody had asked for.
+            Load::Single(None) => Told::Over,
+            Load::Several(several) => {
+                several.on_ready(&mut wire, scratch, now);
+                if several.is_idle() && several.is_used_up() { Told::Over } else { Told::Several }
+            }
+        }
+    }
+
+    /// Goes on with a transfer until its head has come, or it has to wait.
+    fn step(
+        &mut self,
+        transfer: &mut Transfer,
+        number: usize,
+        scratch: &mut [u8],
+        now: Nanos,
+    ) -> Result<Option<UpstreamHead>, Fault> {
+        let (mut wire, load) = self.parts();
+        if let Load::Several(several) = load {
+            return several.step(&mut wire, transfer, number, now);
+        }
+        let sent = wire.go_on().and_then(|()| transfer.send(&mut wire, now));
+        if transfer.is_answered() {
+            return Ok(None);
+        }
+        sent.and_then(|()| transfer.read_head(&mut wire, scratch, now))
+    }
+
+    /// Goes on with the body of a response.
+    fn read_body(
+        &mut self,
+        transfer: &mut Transfer,
+        number: usize,
+        buffers: &mut Buffers,
+        now: Nanos,
+        sink: &mut impl BodySink,
+    ) -> Step {
+        let (mut wire, load) = self.parts();
+        let Load::Several(several) = load else {
+            return transfer.read_body(sink, &mut wire, &mut buffers.received, now);
+        };
+        let Some(mut on_stream) = several.stream_of(number) else { return Step::Failed(Fault::Closed) };
+        let step = on_stream.read_body(transfer, sink, &mut buffers.read, now);
+        several.open_windows(&mut wire);
+        match (step, several.fault()) {
+            (Step::Wait, Some(fault)) if !transfer.is_held() => Step::Failed(fault),
+            (step, _) => step,
+        }
+    }
+}
+
+impl<N: Net> Default for UpstreamConnections<N> {
+    fn default() -> UpstreamConnections<N> {
+        UpstreamConnections { all: Slab::new(), buffers: Buffers::default() }
+    }
+}
+
+impl<N: Net> UpstreamConnections<N> {
+    /// A new connection, which may be still to come.
+    pub fn open(&mut self, net: &N, now: Nanos, peer: usize, to: &Endpoint) -> io::Result<usize> {
+        if self.buffers.received.is_empty() {
+            self.buffers.received = vec![0; READ_BYTES].into();
+        }
+        let tls = to.session()?;
+        let socket = net.connect(to)?;
+        let entry = self.all.vacant_entry();
+        let at = entry.key();
+        if at >= CONNECTIONS_MAX {
+            return Err(io::Error::other("too many connections to upstreams"));
+        }
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
+        let load = if to.is_http2() { Load::Several(Box::new(Multiplexed::new(now))) } else { Load::Single(None) };
+        entry.insert(UpstreamConnection { socket, tls, peer, idle_since: now, ready: Readiness::default(), load });
+        Ok(at)
+    }
+
+    pub fn close(&mut self, net: &N, at: usize) {
+        let mut connection = self.all.remove(at);
+        let (mut wire, load) = connection.parts();
+        if let Load::Several(several) = load {
+            several.end(&mut wire);
+        }
+        wire.end();
+        let _ = net.remove(Source::Tcp(&connection.socket));
+    }
+
+    pub fn get(&self, at: usize) -> Option<&UpstreamConnection<N>> {
+        self.all.get(at)
+    }
+
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut UpstreamConnection<N>> {
+        self.all.get_mut(at)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &UpstreamConnection<N>)> {
+        self.all.iter()
+    }
+
+    /// The kernel has something to tell of a connection.
+    pub fn on_ready(&mut self, now: Nanos, at: usize, flags: EventFlags) -> Told {
+        let scratch = &mut self.buffers.received;
+        self.all.get_mut(at).map_or(Told::Nothing, |own| own.on_ready(scratch, now, flags))
+    }
+
+    /// Goes on with a transfer until its head has come, or it has to wait.
+    pub fn step(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
+        let scratch = &mut self.buffers.received;
+        let own = transfer.connection.and_then(|own| self.all.get_mut(own));
+        own.map_or(Ok(None), |own| own.step(transfer, number, scratch, now))
+    }
+
+    /// Goes on with the body of a response; says so to an upstream that may hold back the rest of it until then.
+    pub fn read_body(&mut self, transfer: &mut Transfer, number: usize, now: Nanos, sink: &mut impl BodySink) -> Step {
+        let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return Step::Wait };
+        let step = own.read_body(transfer, number, &mut self.buffers, now, sink);
+        if matches!(step, Step::Wait) && transfer.body_bytes() < HELD_BACK_BYTES_MAX {
+            own.wire().acknowledge();
+        }
+        step
+    }
+
+    /// A transfer has ended, whose response was whole or was not. False: its connection is of no further use.
+    pub fn leave(&mut self, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
+        let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
+        own.idle_since = now;
+        let has_ended = own.ready.has_ended || own.tls.as_ref().is_some_and(|tls| tls.has_plain());
+        let (mut wire, load) = own.parts();
+        match load {
+            Load::Single(on_it) => {
+                *on_it = None;
+                is_whole && !has_ended && transfer.keeps_connection()
+            }
+            Load::Several(several) => {
+                let patience = if is_whole { Nanos::MAX } else { transfer.group.read_timeout };
+                several.leave(&mut wire, number, now, patience);
+                !several.is_idle() || !several.is_used_up()
+            }
+        }
+    }
+
+    /// One of HTTP/2.
+    pub fn multiplexed(&mut self, at: usize) -> Option<&mut Multiplexed> {
+        match &mut self.all.get_mut(at)?.load {
+            Load::Single(_) => None,
+            Load::Several(several) => Some(several),
+        }
+    }
+
+    /// Transfers on a connection of HTTP/2 that may go on.
+    pub fn stirred(&mut self, at: usize, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
+        self.multiplexed(at).map_or_else(Vec::new, |several| several.stirred(wants_room))
+    }
+
+    /// Memory of what has come for a transfer on a stream.
+    pub fn memory_bytes(&self, transfer: &Transfer, number: usize) -> usize {
+        match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
+            Some(Load::Several(several)) => several.memory_bytes(number),
+            _ => 0,
+        }
+    }
+}
+
+/// An upstream may hold the first bytes of a body back until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4), as it
+/// does where it writes them one after the other; behind a whole segment it does not.
+const HELD_BACK_BYTES_MAX: u64 = 1460;

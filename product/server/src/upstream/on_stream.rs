@@ -1,0 +1,125 @@
+//! A transfer on a stream of HTTP/2: what differs from one that has a connection of HTTP/1.1 for itself.
+
+use http::http1::upstream::{UpstreamFault, UpstreamHead};
+use mux::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
+use units::Nanos;
+
+use super::multiplexed::FRAMES_BYTES_MAX;
+use super::transfer::{Step, Transfer};
+use super::{BodySink, Fault};
+
+/// A stream, and what is made for it.
+pub struct OnStream<'c> {
+    pub session: &'c mut ClientSession,
+    pub stream: u32,
+    pub out: &'c mut Vec<u8>,
+}
+
+/// Sends the head of the request on a stream of its own. `None`: there is none.
+pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<u8>, now: Nanos) -> Option<u32> {
+    let of_stream = transfer.outbound.of_stream.as_mut().expect("its upstreams speak HTTP/2");
+    let stream = session.request(transfer.inbound.method, &of_stream.head, of_stream.has_body, out)?;
+    of_stream.is_begun = true;
+    transfer.note_sent(now);
+    Some(stream)
+}
+
+impl OnStream<'_> {
+    /// Sends what there is of the request's body.
+    pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) {
+        while transfer.outbound.has_unsent() {
+            let room = FRAMES_BYTES_MAX.saturating_sub(self.out.len());
+            if room <= FRAME_HEADER_BYTES {
+                break;
+            }
+            let written = self.session.write(self.stream, room, &mut transfer.outbound, self.out);
+            if written.bytes > 0 || written.stop == Stop::End {
+                transfer.note_sent(now);
+            }
+            match written.stop {
+                Stop::End => {
+                    transfer.outbound.of_stream.iter_mut().for_each(|of_stream| of_stream.is_ended = true);
+                }
+                Stop::Room | Stop::Source | Stop::Window | Stop::StreamWindow => break,
+                // It may have answered before.
+                Stop::Closed | Stop::Failed => transfer.outbound.is_refused = true,
+            }
+        }
+        transfer.outbound.forget_sent();
+        transfer.set_deadline(now);
+    }
+
+    /// Goes on until the head of the response has come.
+    pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
+        while let Some(head) = self.session.take_head(self.stream) {
+            transfer.note_came(now);
+            let head = head.map_err(Fault::Wrong)?;
+            if !head.is_interim() {
+                transfer.begin_body(&head);
+                return Ok(Some(head));
+            }
+        }
+        match self.session.closed(self.stream) {
+            None => Ok(None),
+            Some(Closed::Whole) => Err(Fault::Wrong(UpstreamFault("an end before the head"))),
+            Some(closed) => Err(fault(closed)),
+        }
+    }
+
+    /// Goes on with the body, as far as the sink takes it.
+    pub fn read_body(
+        &mut self,
+        transfer: &mut Transfer,
+        sink: &mut impl BodySink,
+        scratch: &mut Vec<u8>,
+        now: Nanos,
+    ) -> Step {
+        transfer.inbound.is_held = false;
+        loop {
+            let Some(room) = sink.room() else { return Step::Unwanted };
+            scratch.clear();
+            let read = self.session.read_body(self.stream, scratch, room.min(READ_BYTES_MAX));
+            if !scratch.is_empty() {
+                transfer.deadline = now + transfer.patience();
+                transfer.inbound.body_bytes += scratch.len() as u64;
+                if !sink.push(scratch) {
+                    return Step::Unwanted;
+                }
+            }
+            match read {
+                BodyRead::More if sink.room() == Some(0) => return transfer.wait_for_client(sink, now),
+                BodyRead::More => {}
+                BodyRead::Later => {
+                    if transfer.deadline == Nanos::MAX {
+                        transfer.deadline = now + transfer.patience();
+                    }
+                    return Step::Wait;
+                }
+                BodyRead::End => {
+                    sink.finish();
+                    return Step::Done;
+                }
+                BodyRead::Cut => return Step::Failed(self.cut()),
+            }
+        }
+    }
+
+    /// Why a body is not whole.
+    fn cut(&mut self) -> Fault {
+        match self.session.take_head(self.stream) {
+            Some(Err(malformed)) => Fault::Wrong(malformed),
+            _ => self.session.closed(self.stream).map_or(Fault::Closed, fault),
+        }
+    }
+}
+
+/// Of a body so much is taken at once.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+fn fault(closed: Closed) -> Fault {
+    match closed {
+        Closed::Whole => Fault::Closed,
+        Closed::Refused => Fault::Refused,
+        Closed::Reset(code) => Fault::Reset(code),
+    }
+}
