@@ -102,15 +102,8 @@ impl Proxy {
         let to = table.texts::<UpstreamAddress>("to");
         let host = table.text::<HostOnly>("host");
         let (ca, tls_name) = (table.text::<PathBuf>("ca"), table.text::<HostName>("tls_name"));
-        if let [first, others @ ..] = &to[..]
-            && let Some(other) = others.iter().find(|other| other.value.version != first.value.version)
-        {
-            let said = format!(
-                "site.proxy.to has `{}` beside `{}`: expected upstreams of one version, all with h2c:// or h2:// or none",
-                other.value, first.value
-            );
-            table.book.mistake(other.at, said);
-        }
+        let mixed = to.iter().find(|other| other.value.version != to[0].value.version);
+        mixed.into_iter().for_each(|other| table.book.mistake(other.at, not_alike(&other.value, &to[0].value)));
         if !to.iter().any(|address| address.value.speaks_tls()) {
             for name in ["ca", "tls_name"].iter().filter(|name| table.is_given(name) && !to.is_empty()) {
                 let said =
@@ -139,6 +132,12 @@ impl Proxy {
             files: files.map(|files| files.value),
         })
     }
+}
+
+fn not_alike(other: &UpstreamAddress, first: &UpstreamAddress) -> String {
+    format!(
+        "site.proxy.to has `{other}` beside `{first}`: expected upstreams of one version, all with h2c:// or h2:// or none"
+    )
 }
 
 /// The defaults of the keys.
@@ -299,6 +298,10 @@ mod tests {
         ] {
             assert_eq!(UpstreamAddress::new(text).map(|to| to.to_string()).as_deref(), Some(shown), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_upstream_is_refused() {
         for wrong in [
             "",
             ":",

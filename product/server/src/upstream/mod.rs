@@ -12,6 +12,7 @@ mod named;
 mod on_stream;
 mod outbound;
 mod peer;
+mod peers;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ pub use fault::Fault;
 pub use group::{Endpoint, EndpointAddress, Group, GroupError, TlsEndpoint, Trust};
 pub use named::NamedFiles;
 pub use outbound::Head;
-use peer::Peer;
+use peers::Peers;
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
 pub use transfer::{Step, Times, Transfer};
@@ -45,8 +46,7 @@ pub struct Upstreams<N: Net> {
     /// By the exchange that they are for.
     by_owner: HashMap<u64, usize>,
     connections: UpstreamConnections<N>,
-    peers: Slab<Peer>,
-    by_endpoint: HashMap<Endpoint, usize>,
+    peers: Peers,
     /// Sizes of responses that have come.
     routes: Routes,
     /// How long requests took.
@@ -63,8 +63,7 @@ impl<N: Net> Default for Upstreams<N> {
             transfers: Slab::new(),
             by_owner: HashMap::new(),
             connections: UpstreamConnections::default(),
-            peers: Slab::new(),
-            by_endpoint: HashMap::new(),
+            peers: Peers::default(),
             routes: Routes::new(),
             services: ServiceTimes::default(),
             released: Vec::new(),
@@ -93,28 +92,13 @@ impl<N: Net> Upstreams<N> {
         let group = Arc::clone(&self.transfers[at].group);
         let mut begun = Err(Fault::Busy);
         for _ in 0..group.endpoints.len() {
-            self.transfers[at].peer = self.choose(&group, now);
+            self.transfers[at].peer = self.peers.choose(&group, now);
             begun = self.begin_at(net, now, at);
             if !matches!(begun, Err(Fault::Unreachable(_))) {
                 break;
             }
         }
         begun
-    }
-
-    /// The upstream with the fewest requests, those that cannot be reached last.
-    fn choose(&mut self, group: &Group, now: Nanos) -> usize {
-        let peers: Vec<usize> = group.endpoints.iter().map(|endpoint| self.peer(endpoint)).collect();
-        peers.into_iter().min_by_key(|at| self.peers[*at].load(now)).expect("a group has an upstream")
-    }
-
-    fn peer(&mut self, endpoint: &Endpoint) -> usize {
-        if let Some(at) = self.by_endpoint.get(endpoint) {
-            return *at;
-        }
-        let at = self.peers.insert(Peer::new(endpoint.clone()));
-        self.by_endpoint.insert(endpoint.clone(), at);
-        at
     }
 
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
@@ -135,7 +119,11 @@ impl<N: Net> Upstreams<N> {
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let peer = self.transfers[at].peer;
         if self.peers[peer].endpoint.is_http2() {
-            return self.share(net, now, at);
+            let connection = self.peers.shared(net, now, peer, &mut self.connections)?;
+            let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
+            multiplexed.carry(at, now);
+            self.transfers[at].connect(connection, multiplexed.has_begun(), now);
+            return Ok(());
         }
         while let Some(connection) = self.peers[peer].take_idle() {
             let own = self.connections.get_mut(connection).expect("it is kept");
@@ -146,43 +134,10 @@ impl<N: Net> Upstreams<N> {
             }
             self.connections.close(net, connection);
         }
-        let connection = self.open(net, now, peer)?;
+        let connection = self.peers.open(net, now, peer, &mut self.connections)?;
         self.connections.get_mut(connection).expect("it was opened").take_new(at);
         self.transfers[at].connect(connection, false, now);
         Ok(())
-    }
-
-    /// The same of HTTP/2: a new connection only where there is no room on others.
-    fn share(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
-        let peer = self.transfers[at].peer;
-        let connections = &mut self.connections;
-        let mut several = self.peers[peer].shared().iter().copied();
-        let found = several.find(|connection| connections.multiplexed(*connection).is_some_and(|one| one.has_room()));
-        let connection = match found {
-            Some(connection) => connection,
-            None => {
-                let connection = self.open(net, now, peer)?;
-                self.peers[peer].share(connection);
-                connection
-            }
-        };
-        let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
-        multiplexed.carry(at, now);
-        let has_begun = multiplexed.has_begun();
-        self.transfers[at].connect(connection, has_begun, now);
-        Ok(())
-    }
-
-    fn open(&mut self, net: &N, now: Nanos, peer: usize) -> Result<usize, Fault> {
-        let opened = self.connections.open(net, now, peer, &self.peers[peer].endpoint);
-        opened.map_err(Fault::Unreachable).inspect_err(|_| self.peers[peer].on_unreachable(now))
-    }
-
-    fn close(&mut self, net: &N, connection: usize) {
-        if let Some(own) = self.connections.get(connection) {
-            self.peers[own.peer].forget(connection);
-            self.connections.close(net, connection);
-        }
     }
 
     /// The kernel has something to tell of a connection; gives the transfer that goes on. Others are [`Upstreams::release`]'s.
@@ -191,7 +146,7 @@ impl<N: Net> Upstreams<N> {
             Told::Nothing => {}
             Told::GoesOn(transfer) => return Some(transfer),
             Told::Several => self.stir(connection),
-            Told::Over => self.close(net, connection),
+            Told::Over => self.peers.close(net, connection, &mut self.connections),
         }
         None
     }
@@ -242,7 +197,7 @@ impl<N: Net> Upstreams<N> {
         }
         self.disconnect(net, now, at, false);
         let group = self.transfers[at].group.clone();
-        let next = self.choose(&group, now);
+        let next = self.peers.choose(&group, now);
         if next != peer {
             self.end_under_way(peer);
             self.transfers[at].peer = next;
@@ -261,7 +216,7 @@ impl<N: Net> Upstreams<N> {
         let Some(connection) = transfer.connection.take() else { return };
         let peer = transfer.peer;
         if !is_kept {
-            return self.close(net, connection);
+            return self.peers.close(net, connection, &mut self.connections);
         }
         if self.peers[peer].endpoint.is_http2() {
             return self.stir(connection);
@@ -343,13 +298,9 @@ impl<N: Net> Upstreams<N> {
     /// Those whose upstream has let them wait too long. Idle connections past their time are closed.
     pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
         let old: Vec<usize> = self.connections.iter().filter(|(_, own)| own.is_old(now)).map(|(at, _)| at).collect();
-        old.into_iter().for_each(|connection| self.close(net, connection));
-        let unused: Vec<usize> = self.peers.iter().filter(|(_, peer)| peer.is_unused(now)).map(|(at, _)| at).collect();
-        let is_wanted: Vec<usize> = self.transfers.iter().map(|(_, transfer)| transfer.peer).collect();
-        for at in unused.into_iter().filter(|at| !is_wanted.contains(at)) {
-            let peer = self.peers.remove(at);
-            self.by_endpoint.remove(&peer.endpoint);
-        }
+        old.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
+        let is_wanted = |peer| self.transfers.iter().any(|(_, transfer)| transfer.peer == peer);
+        self.peers.forget_unused(now, is_wanted);
         self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
     }
 
@@ -383,7 +334,7 @@ impl<N: Net> Upstreams<N> {
 
     /// As upstreams count them.
     pub fn requests(&self) -> usize {
-        self.peers.iter().map(|(_, peer)| peer.load(Nanos::ZERO).1).sum()
+        self.peers.iter().map(|peer| peer.load(Nanos::ZERO).1).sum()
     }
 
     pub fn connections_in_use(&self) -> usize {

@@ -87,15 +87,13 @@ pub(super) struct Inbound {
     /// Received and not taken yet.
     kept: Vec<u8>,
     pub has_come: bool,
-    /// The final head has come.
-    is_answered: bool,
     interim: u32,
     is_kept_alive: bool,
     /// The request asks for another protocol.
     may_be_tunnel: bool,
     /// It is of another protocol now.
     is_tunnel: bool,
-    /// Behind the head, of HTTP/1.1.
+    /// Behind the head; what is in it frames HTTP/1.1 alone.
     body: Option<UpstreamBody>,
     /// Of it, bytes that went on.
     pub body_bytes: u64,
@@ -121,7 +119,6 @@ impl Transfer {
                 method,
                 kept: Vec::new(),
                 has_come: false,
-                is_answered: false,
                 interim: 0,
                 is_kept_alive: false,
                 may_be_tunnel: false,
@@ -253,7 +250,7 @@ impl Transfer {
     /// The client is waited for, or the upstream.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         let waits_for_client = self.outbound.waits_for_client();
-        let upload = self.outbound.upload.as_mut().filter(|_| !self.inbound.is_answered);
+        let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
         if waits_for_client {
             let has_grown = std::mem::take(&mut self.outbound.has_grown);
             let Some((upload, limits)) = upload else {
@@ -309,7 +306,6 @@ impl Transfer {
 
     pub(super) fn begin_body(&mut self, head: &UpstreamHead) {
         self.outbound.on_answered();
-        self.inbound.is_answered = true;
         // Both sides speak on.
         self.outbound.is_whole &= head.framing != Framing::Upgraded;
         self.inbound.is_tunnel = head.framing == Framing::Upgraded;
@@ -320,7 +316,7 @@ impl Transfer {
 
     /// The head has come.
     pub fn is_answered(&self) -> bool {
-        self.inbound.is_answered
+        self.inbound.body.is_some()
     }
 
     /// Goes on with the body, as far as the sink takes it.
