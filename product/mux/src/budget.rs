@@ -7,8 +7,10 @@ use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDAT
 /// Frames that ask for an answer or change something, or are of no use: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and tiny DATA,
 /// unknown types.
 pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
-/// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent.
+/// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent or [`UPDATES_PER_WRITE`] for each part of a body, however small: some
+/// programs open both windows for each message of gRPC.
 pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
+pub const UPDATES_PER_WRITE: u64 = 2;
 pub const BYTES_PER_UPDATE: u64 = 256;
 /// RST_STREAM: a browser that leaves a page cancels up to 100 streams at once (CVE-2023-44487).
 pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
@@ -26,7 +28,9 @@ pub const DATA_BYTES_MIN: u32 = 64;
 pub enum Flood {
     #[error("more than 1000 control frames (SETTINGS, PING, PRIORITY_UPDATE, tiny DATA) in a second")]
     Control,
-    #[error("more WINDOW_UPDATE frames than 1000 in a second and one for each 256 bytes sent")]
+    #[error(
+        "more WINDOW_UPDATE frames than 1000 in a second and one for each 256 bytes or two for each part of a body sent"
+    )]
     Updates,
     #[error("more cancelled streams (RST_STREAM) than 200 at once and 20 in a second")]
     Resets,
@@ -101,6 +105,11 @@ impl Budget {
         self.sent_bytes += bytes as u64;
         self.updates.give_back(self.sent_bytes / BYTES_PER_UPDATE);
         self.sent_bytes %= BYTES_PER_UPDATE;
+    }
+
+    /// Some bytes of a body were.
+    pub fn on_written(&mut self) {
+        self.updates.give_back(UPDATES_PER_WRITE);
     }
 
     fn data_bytes_min(&self) -> u32 {
@@ -191,6 +200,10 @@ mod tests {
         for _ in 0..5000 {
             budget.on_sent(300);
             budget.on_frame(Nanos(0), &frame(WINDOW_UPDATE, 4)).unwrap();
+        }
+        for _ in 0..5000 {
+            budget.on_written();
+            (0..2).for_each(|_| budget.on_frame(Nanos(0), &frame(WINDOW_UPDATE, 4)).unwrap());
         }
     }
 }

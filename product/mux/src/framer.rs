@@ -106,6 +106,9 @@ impl Framer {
             Some(Supply::More) | None => self.obstacle(stream, (begin + room).saturating_sub(out.len())),
         };
         self.budget.on_sent(out.len() - begin);
+        if turned.bytes > 0 {
+            self.budget.on_written();
+        }
         Written { bytes: turned.bytes, stop }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use http::ResponseHead;
+use http::{ResponseHead, Trailers};
 use mux::{Event, Priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 
@@ -51,6 +51,17 @@ impl Reply {
 
     pub fn is_begun(&self) -> bool {
         self.is_begun
+    }
+
+    /// The source is at its end, with these fields behind it.
+    pub fn end(&mut self, trailers: Option<Box<Trailers>>) {
+        if let Some(trailers) = trailers {
+            let mut block = Vec::new();
+            qpack::encode(trailers.fields(), &mut block);
+            frames::head(frames::HEADERS, block.len() as u64, &mut self.heads);
+            self.heads.extend(block);
+        }
+        self.is_read = true;
     }
 
     /// The next byte is of a frame's head.

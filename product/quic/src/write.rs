@@ -211,7 +211,9 @@ fn give_content(
         return Err(Obstacle::Shut);
     }
     *ahead = (*ahead * 2).min(AHEAD_BYTES_MAX);
-    reply.is_read = supply == Supply::End;
+    if supply == Supply::End {
+        reply.end(source.trailers());
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use http::Trailers;
 use http::http1::Delimiter;
 
 use super::Failure;
@@ -19,6 +20,8 @@ pub struct Body {
     /// Only of one with more; without it 8 bytes and not 32, a hundred times for a client that reads nothing.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Piece>>>,
+    /// Fields behind it, once they have come, for frames.
+    pub(super) trailers: Option<Box<Trailers>>,
 }
 
 #[derive(Debug)]
@@ -97,8 +100,9 @@ impl From<Piece> for Body {
 }
 
 impl From<Pipe> for Body {
-    fn from(pipe: Pipe) -> Body {
-        Piece::Pipe(Box::new(pipe)).into()
+    fn from(mut pipe: Pipe) -> Body {
+        let trailers = pipe.take_trailers();
+        Body { trailers, ..Piece::Pipe(Box::new(pipe)).into() }
     }
 }
 
@@ -180,6 +184,17 @@ impl Body {
             Some(Piece::Pipe(pipe)) => Some(pipe),
             _ => None,
         }
+    }
+
+    /// Its pipe is finished, and is no piece any more where nothing is queued.
+    pub fn on_finished(&mut self) {
+        self.trailers = self.pipe_mut().and_then(Pipe::take_trailers);
+        self.advance(0);
+    }
+
+    /// Nothing is left or comes, nor fields behind it.
+    pub fn is_nothing(&self) -> bool {
+        self.is_empty() && self.trailers.is_none()
     }
 
     /// The same as HTTP/1.1 writes it: what a length ends, and a file always, is as it is.

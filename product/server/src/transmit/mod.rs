@@ -49,7 +49,7 @@ pub use link::Link;
 pub use mark::{Bands, Marker};
 pub use notice::{Notice, in_words, mbit};
 pub use outgoing::{End, Failure, Outgoing, Sent};
-pub use pipe::{PIPE_BYTES_MAX, Pipe};
+pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
 pub use producing::Producer;
 pub use reads::Reads;
 pub use secure::Down;

@@ -1,8 +1,8 @@
 //! A body whose bytes come later: what its producer has pushed and its connection has not taken yet. Both are on the same event loop, and the
 //! body owns what is queued: it ends with its response, and nothing is left to be freed.
 
-use http::Length;
 use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
+use http::{Length, Trailers};
 
 /// Bytes that wait in a pipe at most. What is more stays with the producer.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
@@ -18,9 +18,23 @@ pub struct Pipe {
     /// Bytes to be pushed yet, where the producer has said how many there are.
     to_come: Option<u64>,
     delimiter: Delimiter,
+    trailing: Trailing,
+    /// Fields behind the body, until they are written or given to it.
+    trailers: Option<Box<Trailers>>,
     is_finished: bool,
     was_full: bool,
     write: FileWrite,
+}
+
+/// How a client takes fields behind a body (RFC 9110 section 6.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trailing {
+    /// It does not.
+    Never,
+    /// Behind the last chunk, where there are chunks.
+    InChunks,
+    /// As the frames of HTTP/2 and HTTP/3 have them.
+    InFrames,
 }
 
 /// Whether what is queued may go to a file.
@@ -42,6 +56,8 @@ impl Pipe {
                 Length::Unknown => None,
             },
             delimiter: Delimiter::Length,
+            trailing: Trailing::InFrames,
+            trailers: None,
             is_finished: false,
             was_full: false,
             write: FileWrite::None,
@@ -61,10 +77,27 @@ impl Pipe {
         Some(taken)
     }
 
-    /// No more comes. False where the producer has said that more would.
-    pub fn finish(&mut self) -> bool {
-        if !self.is_finished && self.delimiter == Delimiter::LastChunk {
-            self.bytes.extend_from_slice(LAST_CHUNK);
+    /// The same for a client that takes the fields behind the body so; others are dropped.
+    pub fn trailing(mut self, trailing: Trailing) -> Pipe {
+        self.trailing = trailing;
+        self.trailers = self.trailers.filter(|_| trailing != Trailing::Never);
+        self
+    }
+
+    pub fn has_trailers(&self) -> bool {
+        self.trailers.is_some()
+    }
+
+    /// Those that are told in frames, once.
+    pub fn take_trailers(&mut self) -> Option<Box<Trailers>> {
+        self.trailers.take().filter(|_| self.trailing == Trailing::InFrames)
+    }
+
+    /// No more comes but these fields. False where the producer has said that more would.
+    pub fn finish(&mut self, trailers: Option<Box<Trailers>>) -> bool {
+        if !self.is_finished {
+            self.trailers = trailers.filter(|_| self.trailing != Trailing::Never);
+            self.end_chunks();
         }
         self.is_finished = true;
         self.to_come.is_none_or(|left| left == 0)
@@ -83,8 +116,19 @@ impl Pipe {
             let (queued, at) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.at));
             self.put(&queued[at..]);
             if self.is_finished {
-                self.bytes.extend_from_slice(LAST_CHUNK);
+                self.end_chunks();
             }
+        }
+    }
+
+    /// Queues what ends the chunks, where there are some.
+    fn end_chunks(&mut self) {
+        if self.delimiter != Delimiter::LastChunk {
+            return;
+        }
+        match self.trailers.take() {
+            Some(trailers) => trailers.encode(&mut self.bytes),
+            None => self.bytes.extend_from_slice(LAST_CHUNK),
         }
     }
 
@@ -204,7 +248,7 @@ mod tests {
                 came.extend(take(&mut pipe, portion));
             }
             let is_delimited = pipe.delimiter == delimiter;
-            prop_assert!(pipe.finish() && pipe.finish() && !pipe.is_awaited() && !pipe.is_open_ended());
+            prop_assert!(pipe.finish(None) && pipe.finish(None) && !pipe.is_awaited() && !pipe.is_open_ended());
             prop_assert!(pipe.queued().len() <= PIPE_BYTES_MAX);
             prop_assert_eq!(pipe.push(&[7]), None);
             came.extend(take(&mut pipe, usize::MAX));
@@ -228,10 +272,35 @@ mod tests {
         assert_eq!(pipe.left_bytes(), 7);
         assert_eq!(pipe.push(&[7; 7]), None, "more than is to come");
         assert_eq!(pipe.push(&[7; 6]), Some(6));
-        assert!(!pipe.is_awaited() && pipe.push(&[]) == Some(0) && pipe.finish());
+        assert!(!pipe.is_awaited() && pipe.push(&[]) == Some(0) && pipe.finish(None));
         let mut short = Pipe::new(Length::Known(10));
         short.push(&[7; 9]);
-        assert!(!short.finish());
+        assert!(!short.finish(None));
+    }
+
+    #[test]
+    fn trailers_go_as_their_client_takes_them() {
+        let trailers = || Trailers::of([(&b"a"[..], &b"b"[..])].into_iter()).unwrap();
+        for (trailing, delimiter, queued, is_framed) in [
+            (Trailing::InFrames, Delimiter::Length, &b"7"[..], true),
+            (Trailing::InChunks, Delimiter::LastChunk, b"1\r\n7\r\n0\r\na: b\r\n\r\n", false),
+            (Trailing::InChunks, Delimiter::Length, b"7", false),
+            (Trailing::Never, Delimiter::LastChunk, b"1\r\n7\r\n0\r\n\r\n", false),
+        ] {
+            for is_finished_first in [false, true] {
+                let mut pipe = Pipe::new(Length::Unknown);
+                pipe.push(b"7");
+                if is_finished_first {
+                    pipe.finish(trailers());
+                }
+                let mut pipe = pipe.trailing(trailing);
+                pipe.delimit(delimiter);
+                pipe.finish(trailers());
+                assert_eq!(pipe.queued(), queued, "{trailing:?}");
+                assert_eq!(pipe.take_trailers().is_some(), is_framed, "{trailing:?}");
+                assert!(pipe.take_trailers().is_none(), "once");
+            }
+        }
     }
 
     #[test]
@@ -246,7 +315,7 @@ mod tests {
         assert!(pipe.has_room_again() && !pipe.has_room_again(), "of {taken} bytes");
         // Nobody wants to know it of a body that is whole.
         pipe.push(&[7; PIPE_BYTES_MAX]);
-        pipe.finish();
+        pipe.finish(None);
         take(&mut pipe, PIPE_BYTES_MAX);
         assert!(!pipe.has_room_again());
     }

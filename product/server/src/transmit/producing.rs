@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use http::Trailers;
 use sched::routes::Curve;
 use sched::{JobId, Scheduler, Size, Why};
 use units::Nanos;
@@ -57,11 +58,11 @@ impl<S: Socket> Producer<'_, S> {
         Some((self.transmitter.connections[sending.connection()].owner, sending.stream))
     }
 
-    /// The body is whole.
-    pub fn finish(&mut self, now: Nanos) {
-        let Some(is_right) = self.pipe().map(Pipe::finish) else { return };
+    /// The body is whole, with these fields behind it.
+    pub fn finish(&mut self, now: Nanos, trailers: Option<Box<Trailers>>) {
+        let Some(is_right) = self.pipe().map(|pipe| pipe.finish(trailers)) else { return };
         if is_right {
-            self.transmitter.sendings[self.job].outgoing.body().advance(0);
+            self.transmitter.sendings[self.job].outgoing.body().on_finished();
             self.on_produced(now);
         } else {
             self.transmitter.abort(now, self.job, TOO_LITTLE);

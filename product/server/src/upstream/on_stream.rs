@@ -96,7 +96,7 @@ impl OnStream<'_> {
                     return Step::Wait;
                 }
                 BodyRead::End => {
-                    sink.finish();
+                    sink.finish(self.session.take_trailers(self.stream));
                     return Step::Done;
                 }
                 BodyRead::Cut => return Step::Failed(self.cut()),

@@ -1,7 +1,7 @@
 //! Where the body of a response goes: to the pipe of a response that has not begun, or to one that is being sent.
 
-use http::Length;
 use http::http1::upstream::Framing;
+use http::{Length, Trailers};
 
 use crate::transmit::{PIPE_BYTES_MAX, Pipe};
 
@@ -11,8 +11,8 @@ pub trait BodySink {
     fn room(&mut self) -> Option<usize>;
     /// No more than there is room for. False where nobody wants them any more.
     fn push(&mut self, bytes: &[u8]) -> bool;
-    /// The body is whole.
-    fn finish(&mut self);
+    /// The body is whole, with these fields behind it.
+    fn finish(&mut self, trailers: Option<Box<Trailers>>);
     /// Room comes as soon as a disk has taken what there is.
     fn waits_for_disk(&mut self) -> bool {
         false
@@ -28,8 +28,8 @@ impl BodySink for Pipe {
         Pipe::push(self, bytes) == Some(bytes.len())
     }
 
-    fn finish(&mut self) {
-        Pipe::finish(self);
+    fn finish(&mut self, trailers: Option<Box<Trailers>>) {
+        Pipe::finish(self, trailers);
     }
 }
 

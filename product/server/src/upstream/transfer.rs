@@ -423,7 +423,7 @@ impl Inbound {
         if !is_whole {
             return Step::Failed(Fault::Closed);
         }
-        sink.finish();
+        sink.finish(None);
         Step::Done
     }
 
@@ -442,7 +442,7 @@ impl Inbound {
                 break Some(Step::Unwanted);
             }
             if taken.is_done {
-                sink.finish();
+                sink.finish(body.trailers().map_err(Fault::Wrong)?);
                 break Some(Step::Done);
             }
             if at == kept.len() || room == 0 {

@@ -33,6 +33,7 @@ mod line;
 mod lookup;
 mod measured;
 mod memory;
+mod messages;
 mod named;
 mod origin;
 mod output;

@@ -3,21 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
+use http::gateway::takes_trailers;
 use http::http1::Head;
-use http::http1::upstream::{Framing, UpstreamHead};
-use http::{BodyLength, Length, OwnedRequest, Request, Response, Status};
+use http::http1::upstream::UpstreamHead;
+use http::{BodyLength, OwnedRequest, Request, Response, Status, Trailers};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
 use sched::routes::{Route, ServiceRoute};
 use units::Nanos;
 
-use super::conn::Conn;
 use super::connections::Connections;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::line::Line;
+use super::messages::{encode, gateway, responding, size_from, upload_limits};
 use super::passed_on::PassedOnLine;
 use super::replies::Replies;
 use super::sender::Sender;
@@ -26,10 +26,9 @@ use super::spool;
 use super::timers::Timers;
 use crate::config::Limits;
 use crate::handler::{Reply, To};
-use crate::logging::SizeFrom;
 use crate::net::Net;
-use crate::transmit::{Body, Pipe, Producer, Socket};
-use crate::upstream::{self, BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
+use crate::transmit::{Producer, Socket, Trailing};
+use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -43,8 +42,8 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
         self.0.push(self.1, bytes) == Some(bytes.len())
     }
 
-    fn finish(&mut self) {
-        self.0.finish(self.1);
+    fn finish(&mut self, trailers: Option<Box<Trailers>>) {
+        self.0.finish(self.1, trailers);
     }
 
     fn waits_for_disk(&mut self) -> bool {
@@ -120,7 +119,8 @@ impl<N: Net> Proxy<N> {
         let transfer = Transfer::new(owner, group, request.method, encoded, request.body).queued(priority, route);
         let mut transfer = transfer.upgrading(is_upgrading);
         if with.conns[id.at].is_multiplexed() && request.body != BodyLength::None {
-            transfer = transfer.uploading(with.timers.now(), with.limits.upload());
+            let limits = upload_limits(with.limits, &transfer.group, request);
+            transfer = transfer.uploading(with.timers.now(), limits);
         }
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
@@ -268,10 +268,16 @@ impl<N: Net> Proxy<N> {
         self.note_route(with, transfer, id, &head);
         let size_from = size_from(head.framing, &step);
         self.note_line(with, transfer, |line| line.answered(now, size_from));
-        let response = responding(head, pipe, matches!(step, Step::Done));
+        let is_multiplexed = with.conns[id.at].is_multiplexed();
         let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
         };
+        let trailing = match is_multiplexed {
+            true => Trailing::InFrames,
+            false if takes_trailers(&request.view()) => Trailing::InChunks,
+            false => Trailing::Never,
+        };
+        let response = responding(head, pipe, trailing, matches!(step, Step::Done));
         self.push_reply(with, id, &request, Some(step), |replies, to, request| {
             replies.handler().passed_on(to, request, response)
         });
@@ -443,33 +449,6 @@ impl<N: Net> Proxy<N> {
     }
 }
 
-/// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1.
-fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option<&Head>) -> Gateway<'r> {
-    let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
-    Gateway {
-        client: conn.address,
-        client_port: Some(conn.port),
-        is_secure: conn.channel.is_secure(),
-        is_trusted: conn.is_trusted(),
-        host: group.host.as_deref().map(str::as_bytes),
-        minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
-            (1, minor) => minor,
-            (major, _) => major,
-        },
-        upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
-    }
-}
-
-/// The head of a request, as its upstreams read it.
-fn encode(group: &Group, request: &Request, gateway: &Gateway) -> upstream::Head {
-    if group.is_http2() {
-        return upstream::Head::Fields(RequestHead::new(request, gateway, request.body, group.scheme()));
-    }
-    let mut lines = Vec::new();
-    encode_request(&mut lines, request, gateway, request.body);
-    lines.into()
-}
-
 fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
     with.service.journal.fail(with.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
 }
@@ -480,15 +459,6 @@ fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
     conns.exchange(id).line.as_deref_mut()
 }
 
-/// How the size of a response is known that is framed so and has come this far; `None` where that is the order's guess.
-fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
-    match framing {
-        Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
-        Framing::Upgraded => Some(SizeFrom::Nothing),
-        Framing::Chunked | Framing::Close | Framing::Stream => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
-    }
-}
-
 /// The response of an exchange, where it is being sent.
 fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
     let id = conns.exchange_id(owner)?;
@@ -496,12 +466,4 @@ fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
         Task::Sending(job) => Some(job),
         _ => None,
     }
-}
-
-/// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told.
-fn responding(head: UpstreamHead, pipe: Option<Pipe>, is_whole: bool) -> Response<Body> {
-    let is_measured = is_whole && matches!(head.framing, Framing::Chunked | Framing::Close | Framing::Stream);
-    let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
-    let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
-    if let Some(length) = length { response.of_length(length) } else { response }
 }

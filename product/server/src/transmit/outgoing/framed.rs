@@ -1,5 +1,6 @@
 //! A response on a stream of HTTP/2 or HTTP/3: what is granted becomes frames, and no more is made than that.
 
+use http::Trailers;
 use mux::{Session, Source, Stop, Supply};
 
 use super::{Failure, Outgoing, Sent};
@@ -33,6 +34,10 @@ impl Source for FromBody<'_> {
 
     fn advance(&mut self, bytes: usize) {
         self.body.advance(bytes as u64);
+    }
+
+    fn trailers(&mut self) -> Option<Box<Trailers>> {
+        self.body.trailers.take()
     }
 }
 
@@ -72,7 +77,7 @@ impl Outgoing {
         let begin = out.len();
         let head = self.fields.take();
         // Without a body the stream ends behind its head.
-        let is_bare = head.is_some() && self.body.is_empty();
+        let is_bare = head.is_some() && self.body.is_nothing();
         if head.as_ref().is_some_and(|head| !session.respond(stream, head, !is_bare)) {
             self.fields = head;
             return Sent::stopped(0, 0, Stop::Closed, None);
@@ -88,7 +93,7 @@ impl Outgoing {
 
     fn give_http3(&mut self, session: &mut quic::Session, stream: u32, storage: &mut dyn Storage, room: usize) -> Sent {
         if let Some(head) = &self.fields {
-            if !session.respond(stream, head, !self.body.is_empty()) {
+            if !session.respond(stream, head, !self.body.is_nothing()) {
                 return Sent::stopped(0, 0, Stop::Closed, None);
             }
             self.sealed = u32::try_from(head.bytes()).unwrap_or(u32::MAX);

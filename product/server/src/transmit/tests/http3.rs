@@ -494,7 +494,7 @@ fn a_body_that_comes_later_is_sent_as_it_comes() {
             assert!(response.body == pushed && !response.is_whole, "{} bytes", response.body.len());
         }
         assert!(net.ended().is_empty());
-        Producer::of(&mut net.bench.transmitter, job).finish(net.bench.now.get());
+        Producer::of(&mut net.bench.transmitter, job).finish(net.bench.now.get(), None);
         net.run();
         let response = net.peers[at].client.response(stream);
         assert!(response.body == pushed && response.is_whole && response.field("content-length").is_none());

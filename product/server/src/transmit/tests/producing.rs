@@ -124,7 +124,7 @@ impl Produced {
 
     pub fn finish(&mut self) {
         let now = self.now();
-        self.producer().finish(now);
+        self.producer().finish(now, None);
     }
 
     pub fn fail(&mut self) {
@@ -557,7 +557,7 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     bench.drive();
     let mut producer = Producer::of(&mut bench.transmitter, job);
     producer.push(bench.now.get(), b"late").unwrap();
-    producer.finish(bench.now.get());
+    producer.finish(bench.now.get(), None);
     bench.drive();
     assert_eq!(*socket.received.borrow(), b"head5\r\nearly\r\n4\r\nlate\r\n0\r\n\r\n");
     assert_eq!(bench.ended(), [(job, socket.received.borrow().len() as u64, true)]);

@@ -27,7 +27,7 @@ impl Bench {
 
     fn finish(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
-        Producer::of(&mut self.worker.responder.sender.transmitter, job).finish(now);
+        Producer::of(&mut self.worker.responder.sender.transmitter, job).finish(now, None);
     }
 
     fn fail(&mut self, job: JobId) {

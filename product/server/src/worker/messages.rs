@@ -1,0 +1,69 @@
+//! What goes on of a request to its upstream, and of the response to its client.
+
+use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
+use http::http1::Head;
+use http::http1::upstream::{Framing, UpstreamHead};
+use http::{Length, Request, Response};
+
+use super::conn::Conn;
+use crate::config::Limits;
+use crate::logging::SizeFrom;
+use crate::transmit::{Body, Pipe, Trailing};
+use crate::upload::UploadLimits;
+use crate::upstream::{self, Group, Step};
+
+/// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1.
+pub(super) fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option<&Head>) -> Gateway<'r> {
+    let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
+    Gateway {
+        client: conn.address,
+        client_port: Some(conn.port),
+        is_secure: conn.channel.is_secure(),
+        is_trusted: conn.is_trusted(),
+        host: group.host.as_deref().map(str::as_bytes),
+        minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
+            (1, minor) => minor,
+            (major, _) => major,
+        },
+        upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
+    }
+}
+
+/// What a client has to keep to that sends a body. One of gRPC has messages to send from time to time, and may be silent for as long as its
+/// upstream.
+pub(super) fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
+    let is_grpc =
+        group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"));
+    if is_grpc { UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 } } else { limits.upload() }
+}
+
+/// The head of a request, as its upstreams read it.
+pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway) -> upstream::Head {
+    if group.is_http2() {
+        return upstream::Head::Fields(RequestHead::new(request, gateway, request.body, group.scheme()));
+    }
+    let mut lines = Vec::new();
+    encode_request(&mut lines, request, gateway, request.body);
+    lines.into()
+}
+
+/// How the size of a response is known that is framed so and has come this far; `None` where that is the order's guess.
+pub(super) fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
+    match framing {
+        Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
+        Framing::Upgraded => Some(SizeFrom::Nothing),
+        Framing::Chunked | Framing::Close | Framing::Stream => matches!(step, Step::Done).then_some(SizeFrom::Buffer),
+    }
+}
+
+/// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told, unless chunks bring the fields
+/// behind it.
+pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trailing, is_whole: bool) -> Response<Body> {
+    let pipe = pipe.map(|pipe| pipe.trailing(trailing));
+    let is_chunked = trailing == Trailing::InChunks && pipe.as_ref().is_some_and(Pipe::has_trailers);
+    let is_measured =
+        is_whole && !is_chunked && matches!(head.framing, Framing::Chunked | Framing::Close | Framing::Stream);
+    let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
+    let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
+    if let Some(length) = length { response.of_length(length) } else { response }
+}
