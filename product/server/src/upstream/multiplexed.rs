@@ -13,7 +13,7 @@ use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use crate::transmit::Stream;
 
-/// Frames that wait for room in the socket: of bodies none are made beyond that.
+/// Frames that wait for room in the socket: beyond that none are made of requests and their bodies.
 pub const FRAMES_BYTES_MAX: usize = 64 << 10;
 /// And answers that an upstream makes us keep, since it does not read.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
@@ -50,7 +50,7 @@ impl Multiplexed {
     /// Another transfer may be on it.
     pub fn has_room(&mut self) -> bool {
         let is_taking = self.fault.is_none() && !self.is_doubtful;
-        is_taking && self.carried.len() < self.session.streams_max() as usize
+        is_taking && self.out.len() < FRAMES_BYTES_MAX && self.carried.len() < self.session.streams_max() as usize
     }
 
     /// It was connected to before.
@@ -182,8 +182,8 @@ impl Multiplexed {
     fn begin(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Option<OnStream<'_>> {
         let at = self.carried.iter().position(|carried| carried.transfer == number)?;
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
-        let may_open = self.has_begun && self.fault.is_none() && open < self.session.streams_max() as usize;
-        if self.carried[at].stream.is_none() && may_open {
+        let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
+        if self.carried[at].stream.is_none() && may_open && open < self.session.streams_max() as usize {
             self.carried[at].stream = on_stream::open(transfer, &mut self.session, &mut self.out, now);
         }
         let stream = self.carried[at].stream?;

@@ -1,5 +1,7 @@
 //! Transfers over a socket of the test's own: every split of what an upstream sends, and every order of room.
 
+mod http2;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;

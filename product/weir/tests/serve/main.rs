@@ -26,6 +26,7 @@ mod passed;
 mod paths;
 mod privileges;
 mod proxy;
+mod proxy_http2;
 mod proxy_log;
 mod proxy_protocol;
 mod proxy_tls;

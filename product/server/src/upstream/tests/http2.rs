@@ -1,0 +1,646 @@
+//! Transfers that share connections, against servers of HTTP/2 behind sockets of the test's own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use http::gateway::{Gateway, RequestHead, takes_trailers};
+use http::http1::parse_request;
+use http::http1::upstream::UpstreamHead;
+use http::{HttpDate, Response, ResponseHead, Status as HttpStatus, Trailers};
+use mux::{BodyRead, Event, Session, Settings, Source as BodySource, Supply};
+use rustix::event::epoll::EventFlags;
+
+use super::*;
+use crate::net::{Net, Source};
+use crate::poll::Ready;
+use crate::transmit::PIPE_BYTES_MAX;
+use crate::udp::Udp;
+
+/// The upstream's end of a connection.
+struct Far {
+    session: RefCell<Session>,
+    /// What it has said and nobody has received.
+    said: RefCell<Vec<u8>>,
+    /// Requests that have come, and their bodies.
+    asked: RefCell<Vec<u32>>,
+    bodies: RefCell<HashMap<u32, Vec<u8>>>,
+    /// It takes and says nothing.
+    is_silent: Cell<bool>,
+    has_ended: Cell<bool>,
+    /// Nobody could connect to it.
+    is_refused: bool,
+    closed: RefCell<Vec<u32>>,
+}
+
+impl std::fmt::Debug for Far {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a server of HTTP/2")
+    }
+}
+
+/// Bytes, and fields behind them.
+struct Content(Vec<u8>, Option<Box<Trailers>>);
+
+impl BodySource for Content {
+    fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
+        let bytes = self.0.len().min(bytes_max);
+        into.extend_from_slice(&self.0[..bytes]);
+        if bytes == self.0.len() { Supply::End } else { Supply::More }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.0.drain(..bytes);
+    }
+
+    fn trailers(&mut self) -> Option<Box<Trailers>> {
+        self.1.take()
+    }
+}
+
+impl Far {
+    fn new(streams_max: u32, is_refused: bool) -> Far {
+        Far {
+            session: RefCell::new(Session::new(&Settings { streams_max, ..Settings::default() })),
+            said: RefCell::default(),
+            asked: RefCell::default(),
+            bodies: RefCell::default(),
+            is_silent: Cell::new(false),
+            has_ended: Cell::new(false),
+            is_refused,
+            closed: RefCell::default(),
+        }
+    }
+
+    /// Takes bytes, and notes what they say.
+    fn hear(&self, bytes: &[u8]) {
+        let (mut session, mut said) = (self.session.borrow_mut(), self.said.borrow_mut());
+        session.receive(Nanos::ZERO, bytes, &mut said).expect("a client as it should be");
+        while let Some(event) = session.event() {
+            match event {
+                Event::Request { stream, request } => {
+                    assert!(request.is_ok_and(|request| request.view().path == b"/a"));
+                    session.want_body(stream);
+                    self.asked.borrow_mut().push(stream);
+                }
+                Event::Body { stream } => {
+                    let mut bodies = self.bodies.borrow_mut();
+                    let body = bodies.entry(stream).or_default();
+                    while session.read_body(stream, body, 5000) == BodyRead::More {}
+                }
+                Event::Closed { stream } => self.closed.borrow_mut().push(stream),
+                Event::Priority { .. } => {}
+            }
+        }
+        session.control(&mut said);
+    }
+
+    fn answer(&self, stream: u32, status: HttpStatus, content: &mut Content) {
+        let (mut session, mut said) = (self.session.borrow_mut(), self.said.borrow_mut());
+        assert!(session.respond(stream, &head(status), true));
+        session.write(stream, 1 << 20, content, &mut said);
+    }
+
+    /// Says something more of a body.
+    fn go_on(&self, stream: u32, content: &mut Content) {
+        self.session.borrow_mut().write(stream, 1 << 20, content, &mut self.said.borrow_mut());
+    }
+
+    /// Says a frame that its session would not.
+    fn say(&self, kind: u8, stream: u32, payload: &[u8]) {
+        self.said.borrow_mut().extend(mux::testing::frame(kind, 0, stream, payload));
+    }
+}
+
+fn head(status: HttpStatus) -> ResponseHead {
+    Response::new(status, ()).into_head(&HttpDate::new(SystemTime::UNIX_EPOCH)).0
+}
+
+#[derive(Debug, Clone)]
+struct Near(Rc<Far>);
+
+impl Sink for Near {
+    fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+        if self.0.is_refused {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        if self.0.has_ended.get() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        // In parts that no frame knows of.
+        let part = &bytes[..bytes.len().min(7001)];
+        if !self.0.is_silent.get() {
+            self.0.hear(part);
+        }
+        Ok(part.len())
+    }
+
+    fn send_slices(&self, _: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
+        unreachable!("frames are in one piece")
+    }
+
+    fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
+        unreachable!("frames are in memory")
+    }
+
+    fn cork(&self, _: bool) {}
+    fn finish(&self) {}
+    fn reset(&self) {}
+}
+
+impl Stream for Near {
+    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut said = self.0.said.borrow_mut();
+        let bytes = said.len().min(into.len());
+        if bytes == 0 {
+            return if self.0.has_ended.get() { Ok(0) } else { Err(Errno::AGAIN) };
+        }
+        into[..bytes].copy_from_slice(&said[..bytes]);
+        said.drain(..bytes);
+        Ok(bytes)
+    }
+
+    fn acknowledge(&self) {}
+    fn segments(&self) -> Option<(u32, bool)> {
+        None
+    }
+    fn status(&self) -> Status {
+        Status::default()
+    }
+    fn has_room(&self) -> bool {
+        true
+    }
+    fn queued_below_bytes(&self) -> Option<u64> {
+        None
+    }
+    fn set_priority(&self, _: u32) {}
+}
+
+/// Where connections come from.
+#[derive(Debug, Default)]
+struct Network {
+    all: RefCell<Vec<Rc<Far>>>,
+    streams_max: Cell<u32>,
+    is_refusing: Cell<bool>,
+}
+
+impl Net for Network {
+    type Listener = ();
+    type Tcp = Near;
+    type Udp = Udp;
+
+    fn now(&self) -> Nanos {
+        unreachable!("time is an argument")
+    }
+    fn date(&self) -> SystemTime {
+        unreachable!("nobody asks")
+    }
+    fn add(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
+        Ok(())
+    }
+    fn modify(&self, _: Source<'_, Self>, _: u64, _: EventFlags) -> io::Result<()> {
+        Ok(())
+    }
+    fn remove(&self, _: Source<'_, Self>) -> io::Result<()> {
+        Ok(())
+    }
+    fn wait(&mut self, _: Option<Nanos>) -> io::Result<()> {
+        unreachable!("the test goes on by itself")
+    }
+    fn left(&self) -> usize {
+        0
+    }
+    fn is_left(&self, _: u64) -> bool {
+        false
+    }
+    fn take(&mut self) -> Option<Ready> {
+        None
+    }
+    fn accept(&self, (): &()) -> Result<(Near, Option<SocketAddr>), Errno> {
+        unreachable!("nobody listens")
+    }
+    fn is_client_waiting<'a>(&self, _: impl Iterator<Item = &'a ()>) -> bool
+    where
+        Self: 'a,
+    {
+        false
+    }
+    fn refuse(&self, (): &()) {}
+    fn connect(&self, to: &Endpoint) -> io::Result<Near> {
+        assert!(to.is_http2());
+        let far = Rc::new(Far::new(self.streams_max.get(), self.is_refusing.get()));
+        self.all.borrow_mut().push(Rc::clone(&far));
+        Ok(Near(far))
+    }
+}
+
+/// A worker's upstreams, and the clients of its requests.
+struct Bench {
+    net: Network,
+    upstreams: Upstreams<Network>,
+    group: Arc<Group>,
+    now: Nanos,
+    /// By owner: what has come of the response.
+    came: HashMap<u64, Came>,
+}
+
+#[derive(Default)]
+struct Came {
+    head: Option<UpstreamHead>,
+    pipe: Option<Pipe>,
+    body: Vec<u8>,
+    /// The client takes so much at a time; it takes all where this is not given.
+    portion: Option<usize>,
+    end: Option<Step>,
+}
+
+const REQUESTS_MAX: u32 = 50;
+
+impl Bench {
+    fn new(streams_max: u32) -> Bench {
+        let mut proxy = Proxy::of_all(vec![UpstreamAddress::new("h2c://:1").expect("an upstream")]);
+        proxy.requests = REQUESTS_MAX;
+        let room = crate::storage::Room::new(1);
+        let group = Group::resolve("a", &proxy, &room, &|_| unreachable!()).expect("an address");
+        let (upstreams, came) = (Upstreams::default(), HashMap::new());
+        let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
+        Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came }
+    }
+
+    fn far(&self, nth: usize) -> Rc<Far> {
+        Rc::clone(&self.net.all.borrow()[nth])
+    }
+
+    fn connections(&self) -> usize {
+        self.net.all.borrow().len()
+    }
+
+    /// A request, and as much as happens at once.
+    fn ask(&mut self, owner: u64, method: &str, body: BodyLength) {
+        let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+        let parsed = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
+        assert!(takes_trailers(&parsed.request));
+        let gateway = Gateway {
+            client: [127, 0, 0, 1].into(),
+            client_port: None,
+            is_secure: false,
+            is_trusted: false,
+            host: None,
+            minor_version: 1,
+            upgrade: None,
+        };
+        let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
+        let transfer = Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body);
+        self.came.insert(owner, Came::default());
+        let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
+        self.step(at);
+        self.turn();
+    }
+
+    fn push(&mut self, owner: u64, bytes: &[u8], is_last: bool) {
+        let at = self.upstreams.of(owner).expect("it is under way");
+        self.upstreams.get(at).unwrap().push_request(bytes, is_last);
+        self.step(at);
+        self.turn();
+    }
+
+    /// Goes on with a transfer, as a worker does.
+    fn step(&mut self, at: usize) {
+        let Some(owner) = self.upstreams.get(at).map(|transfer| transfer.owner) else { return };
+        let mut step = self.upstreams.step(&self.net, self.now, at);
+        let came = self.came.get_mut(&owner).expect("it was asked for");
+        if let Step::Head(head) = step {
+            came.pipe = pipe_of(head.framing);
+            step = if came.pipe.is_none() { Step::Done } else { Step::Wait };
+            came.head = Some(head);
+        }
+        if matches!(step, Step::Wait)
+            && let Some(pipe) = &mut came.pipe
+        {
+            step = self.upstreams.read_body(self.now, at, pipe);
+            let taken = came.portion.unwrap_or(usize::MAX).min(pipe.queued().len());
+            came.body.extend_from_slice(&pipe.queued()[..taken]);
+            pipe.advance(taken);
+            if matches!(step, Step::Wait) && taken > 0 {
+                return self.step(at);
+            }
+        }
+        match step {
+            Step::Wait => {}
+            step => {
+                self.upstreams.end(&self.net, self.now, at, matches!(step, Step::Done));
+                self.came.get_mut(&owner).unwrap().end = Some(step);
+            }
+        }
+    }
+
+    /// Until nothing happens any more.
+    fn turn(&mut self) {
+        for _ in 0..20 {
+            let open: Vec<usize> = self.upstreams.connections.iter().map(|(at, _)| at).collect();
+            for at in open {
+                let flags = EventFlags::IN | EventFlags::OUT;
+                let goes_on = self.upstreams.on_ready(&self.net, self.now, at, flags);
+                assert!(goes_on.is_none(), "others do too");
+                while let Some((at, begun)) = self.upstreams.release(&self.net, self.now) {
+                    begun.expect("there is room");
+                    self.step(at);
+                }
+            }
+        }
+    }
+
+    fn end(&self, owner: u64) -> &Step {
+        self.came[&owner].end.as_ref().expect("it has ended")
+    }
+
+    fn is_under_way(&self, owner: u64) -> bool {
+        self.came[&owner].end.is_none()
+    }
+
+    fn assert_whole(&self, owner: u64, body: &[u8]) {
+        assert!(matches!(self.end(owner), Step::Done), "{:?}", self.end(owner));
+        assert!(self.came[&owner].body == body, "{} bytes", self.came[&owner].body.len());
+    }
+
+    fn status_of_failure(&self, owner: u64) -> u16 {
+        let Step::Failed(fault) = self.end(owner) else { panic!("{:?}", self.end(owner)) };
+        fault.status().0
+    }
+}
+
+fn content(bytes: usize) -> Content {
+    Content((0..bytes).map(|at| (at * 31 % 251) as u8).collect(), None)
+}
+
+const NONE: BodyLength = BodyLength::None;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+
+#[test]
+fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
+    let mut bench = Bench::new(3);
+    (0..7).for_each(|owner| bench.ask(owner, "GET", NONE));
+    assert_eq!(bench.connections(), 3);
+    let asked: Vec<usize> = (0..3).map(|nth| bench.far(nth).asked.borrow().len()).collect();
+    assert_eq!(asked, [3, 3, 1]);
+    let body = content(100_000).0;
+    for nth in 0..3 {
+        let far = bench.far(nth);
+        let streams = far.asked.borrow().clone();
+        for stream in streams {
+            let mut left = Content(body.clone(), None);
+            far.answer(stream, HttpStatus::OK, &mut left);
+            while !left.0.is_empty() {
+                bench.turn();
+                far.go_on(stream, &mut left);
+            }
+            bench.turn();
+        }
+    }
+    (0..7).for_each(|owner| bench.assert_whole(owner, &body));
+    assert_eq!((bench.upstreams.transfers(), bench.upstreams.idle_connections()), (0, 3));
+    // The first is used again, and the others end after a while.
+    bench.now = bench.now + Nanos::from_secs(20);
+    bench.ask(7, "GET", NONE);
+    assert_eq!((bench.connections(), bench.far(0).asked.borrow().len()), (3, 4));
+    bench.now = bench.now + Nanos::from_secs(20);
+    assert!(bench.upstreams.late(&bench.net, bench.now).is_empty());
+    assert_eq!((bench.upstreams.connections_in_use(), bench.upstreams.idle_connections()), (1, 0));
+    assert!(bench.far(1).session.borrow_mut().has_ended(), "it was told so");
+}
+
+#[test]
+fn more_requests_than_may_be_under_way_wait() {
+    let mut bench = Bench::new(100);
+    (0..u64::from(REQUESTS_MAX) + 1).for_each(|owner| bench.ask(owner, "GET", NONE));
+    assert_eq!((bench.connections(), bench.far(0).asked.borrow().len()), (1, REQUESTS_MAX as usize));
+    bench.far(0).answer(1, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    assert_eq!(bench.far(0).asked.borrow().len(), REQUESTS_MAX as usize + 1);
+}
+
+#[test]
+fn trailers_follow_a_body() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "GET", NONE);
+    let trailers = Trailers::of([(&b"grpc-status"[..], &b"0"[..])].into_iter()).unwrap();
+    bench.far(0).answer(1, HttpStatus::OK, &mut Content(b"hello".to_vec(), trailers.clone()));
+    bench.turn();
+    bench.assert_whole(1, b"hello");
+    let pipe = bench.came.get_mut(&1).unwrap().pipe.as_mut().unwrap();
+    assert_eq!(pipe.take_trailers(), trailers);
+}
+
+#[test]
+fn one_whose_client_has_left_is_cancelled_and_others_go_on() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "GET", NONE);
+    bench.ask(2, "GET", NONE);
+    let at = bench.upstreams.of(1).unwrap();
+    bench.upstreams.end(&bench.net, bench.now, at, false);
+    bench.turn();
+    assert_eq!(*bench.far(0).closed.borrow(), [1]);
+    bench.far(0).answer(3, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    bench.assert_whole(2, &content(10).0);
+    assert_eq!((bench.connections(), bench.upstreams.idle_connections()), (1, 1));
+}
+
+#[test]
+fn what_was_refused_is_asked_again_whatever_its_method() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", BodyLength::Unknown);
+    bench.push(1, b"hello ", false);
+    bench.far(0).say(RST_STREAM, 1, &REFUSED_STREAM);
+    bench.turn();
+    bench.push(1, b"world", true);
+    assert_eq!((bench.connections(), bench.far(0).bodies.borrow()[&3].as_slice()), (1, &b"hello world"[..]));
+    bench.far(0).answer(3, HttpStatus::OK, &mut content(5));
+    bench.turn();
+    bench.assert_whole(1, &content(5).0);
+    // Not without end.
+    bench.ask(2, "GET", NONE);
+    for stream in [5, 7, 9] {
+        bench.far(0).say(RST_STREAM, stream, &REFUSED_STREAM);
+        bench.turn();
+    }
+    assert_eq!(bench.status_of_failure(2), 502);
+    // Nor where a part of the body is kept no more.
+    bench.ask(3, "POST", BodyLength::Unknown);
+    (0..3).for_each(|_| bench.push(3, &[7; 40_000], false));
+    bench.far(0).say(RST_STREAM, 11, &REFUSED_STREAM);
+    bench.turn();
+    assert_eq!(bench.status_of_failure(3), 502);
+}
+
+#[test]
+fn an_upstream_that_leaves_ends_what_it_has_begun_and_others_are_asked_elsewhere() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", NONE);
+    bench.ask(2, "POST", NONE);
+    // It will answer the first alone.
+    bench.far(0).say(GOAWAY, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+    bench.turn();
+    assert_eq!((bench.connections(), bench.far(1).asked.borrow().len()), (2, 1));
+    bench.ask(3, "GET", NONE);
+    assert_eq!((bench.connections(), bench.far(1).asked.borrow().len()), (2, 2));
+    bench.far(0).answer(1, HttpStatus::OK, &mut content(10));
+    bench.far(1).answer(1, HttpStatus::OK, &mut content(20));
+    bench.turn();
+    bench.assert_whole(1, &content(10).0);
+    bench.assert_whole(2, &content(20).0);
+    assert_eq!(bench.upstreams.connections.iter().count(), 1, "the first is of no use any more");
+}
+
+#[test]
+fn a_connection_that_ends_is_a_cut_for_all_that_is_not_whole() {
+    let mut bench = Bench::new(100);
+    for (owner, method) in [(1, "GET"), (2, "GET"), (3, "POST"), (4, "GET")] {
+        bench.ask(owner, method, NONE);
+    }
+    let mut long = content(100_000);
+    bench.far(0).answer(1, HttpStatus::OK, &mut long);
+    bench.far(0).answer(7, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    bench.assert_whole(4, &content(10).0);
+    bench.far(0).has_ended.set(true);
+    bench.turn();
+    assert_eq!([1, 3].map(|owner| bench.status_of_failure(owner)), [502, 502]);
+    // One that the connection was not made for, and that may be repeated, is asked over another.
+    assert!(bench.is_under_way(2));
+    bench.far(1).answer(1, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    bench.assert_whole(2, &content(10).0);
+    // An old one may have ended before the request came.
+    bench.ask(6, "GET", NONE);
+    bench.ask(7, "POST", NONE);
+    assert_eq!(bench.connections(), 2);
+    bench.far(1).has_ended.set(true);
+    bench.turn();
+    assert!(bench.is_under_way(6) && bench.status_of_failure(7) == 502);
+    bench.far(2).answer(1, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    bench.assert_whole(6, &content(10).0);
+}
+
+#[test]
+fn a_malformed_response_harms_no_other() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "GET", NONE);
+    bench.ask(2, "GET", NONE);
+    let block = mux::testing::block(&[(":status", "200"), ("content-length", "5")]);
+    bench.far(0).said.borrow_mut().extend(mux::testing::frame(1, 4, 1, &block));
+    bench.far(0).said.borrow_mut().extend(mux::testing::frame(0, 1, 1, b"four"));
+    bench.far(0).answer(3, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    let Step::Failed(fault) = bench.end(1) else { panic!("{:?}", bench.end(1)) };
+    assert_eq!(fault.to_string(), "fewer bytes than the length that was said");
+    bench.assert_whole(2, &content(10).0);
+}
+
+#[test]
+fn one_that_cannot_be_connected_to_is_told_of_to_all() {
+    let mut bench = Bench::new(100);
+    bench.net.is_refusing.set(true);
+    let owners = [1, 2, 3];
+    owners.into_iter().for_each(|owner| bench.ask(owner, "POST", NONE));
+    bench.turn();
+    assert_eq!(owners.map(|owner| bench.status_of_failure(owner)), [502; 3]);
+    assert_eq!(bench.upstreams.connections.iter().count(), 0);
+}
+
+#[test]
+fn a_silent_upstream_has_its_time_and_is_connected_to_anew() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "GET", NONE);
+    bench.far(0).answer(1, HttpStatus::OK, &mut content(10));
+    bench.turn();
+    bench.far(0).is_silent.set(true);
+    bench.ask(2, "GET", NONE);
+    bench.now = bench.now + bench.group.read_timeout;
+    let late = bench.upstreams.late(&bench.net, bench.now);
+    assert_eq!(late.len(), 1);
+    let fault = bench.upstreams.get(late[0]).unwrap().timed_out();
+    assert_eq!(fault.status().0, 504);
+    bench.upstreams.end(&bench.net, bench.now, late[0], false);
+    bench.ask(3, "GET", NONE);
+    assert_eq!(bench.connections(), 2);
+}
+
+#[test]
+fn a_client_that_takes_nothing_holds_its_stream_alone() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "GET", NONE);
+    bench.came.get_mut(&1).unwrap().portion = Some(0);
+    bench.ask(2, "GET", NONE);
+    let mut long = content(1 << 20);
+    bench.far(0).answer(1, HttpStatus::OK, &mut long);
+    bench.turn();
+    bench.far(0).go_on(1, &mut long);
+    bench.turn();
+    let at = bench.upstreams.of(1).unwrap();
+    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.memory_bytes(at) <= 2 * PIPE_BYTES_MAX);
+    assert!(long.0.len() >= (1 << 20) - 3 * PIPE_BYTES_MAX, "{} bytes are left", long.0.len());
+    bench.now = bench.now + bench.group.read_timeout + bench.group.read_timeout;
+    assert!(
+        bench.upstreams.late(&bench.net, bench.now).iter().all(|late| *late != at),
+        "nobody waits for its upstream"
+    );
+    bench.far(0).answer(3, HttpStatus::OK, &mut content(100));
+    bench.turn();
+    bench.assert_whole(2, &content(100).0);
+    bench.came.get_mut(&1).unwrap().portion = None;
+    while bench.is_under_way(1) {
+        bench.step(at);
+        bench.turn();
+        bench.far(0).go_on(1, &mut long);
+        bench.turn();
+    }
+    bench.assert_whole(1, &content(1 << 20).0);
+}
+
+/// Both sides speak at once, and the response may be over first.
+#[test]
+fn a_response_may_begin_before_the_request_has_ended() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", BodyLength::Unknown);
+    bench.push(1, b"one", false);
+    let far = bench.far(0);
+    assert!(far.session.borrow_mut().respond(1, &head(HttpStatus::OK), true));
+    far.session.borrow_mut().control(&mut far.said.borrow_mut());
+    bench.turn();
+    assert!(bench.came[&1].head.is_some());
+    bench.push(1, b"two", false);
+    assert_eq!(far.bodies.borrow()[&1], b"onetwo");
+    far.go_on(1, &mut content(10));
+    bench.turn();
+    bench.assert_whole(1, &content(10).0);
+    assert_eq!(*far.closed.borrow(), [1]);
+    assert_eq!(bench.upstreams.idle_connections(), 1);
+}
+
+/// What an upstream does not take waits with the client, and goes on when there is room.
+#[test]
+fn a_request_is_held_by_its_upstream() {
+    let mut bench = Bench::new(100);
+    bench.ask(1, "POST", BodyLength::Unknown);
+    bench.far(0).is_silent.set(true);
+    let body = content(500_000).0;
+    let (mut pushed, at) = (0, bench.upstreams.of(1).unwrap());
+    let push_all = |bench: &mut Bench, pushed: &mut usize| loop {
+        let room = bench.upstreams.get(at).unwrap().room().min(9000).min(body.len() - *pushed);
+        if room == 0 {
+            return;
+        }
+        let part = body[*pushed..*pushed + room].to_vec();
+        *pushed += room;
+        bench.push(1, &part, *pushed == body.len());
+    };
+    push_all(&mut bench, &mut pushed);
+    assert!(pushed < 250_000, "{pushed} bytes");
+    assert!(bench.upstreams.memory_bytes(at) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.memory_bytes(at));
+}
