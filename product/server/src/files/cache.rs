@@ -16,14 +16,13 @@
 //! it that a file put there is served at once: the folder is watched, from before its names were read; after that the path has to lead to
 //! the same folder; and [`REVALIDATE_AFTER`] the last comparison it is compared again. A folder that cannot be watched is not remembered.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use slab::Slab;
 use units::Nanos;
 
 use super::absent::{Absent, Folder};
+use super::entries::{Entries, Slot};
 use super::entry::{Closer, State};
 use super::key;
 use super::listings::{LISTING_BYTES_MAX, Listings};
@@ -79,30 +78,13 @@ pub struct Cache {
     roots_before: Option<Roots>,
     inotify: Inotify,
     closer: Option<Closer>,
-    limits: CacheLimits,
-    slots: Slab<Slot>,
-    by_key: HashMap<Key, usize>,
+    entries: Entries,
     watch: Watch,
     listings: Listings,
     absent: Absent,
-    files_open: usize,
-    body_bytes: usize,
-    /// Where the search for an entry to evict goes on.
-    hand: usize,
     /// Of the last lookup, kept for their memory.
     wanted: Vec<u8>,
     decoded: String,
-}
-
-#[derive(Debug)]
-struct Slot {
-    key: Key,
-    entry: Arc<Entry>,
-    state: State,
-    watch: Option<WatchId>,
-    compared_at: Nanos,
-    /// Used since the hand last came by.
-    used: bool,
 }
 
 /// What a cache knows of a path.
@@ -123,14 +105,9 @@ impl Cache {
             roots_before: None,
             inotify,
             closer: None,
-            limits,
-            slots: Slab::new(),
-            by_key: HashMap::new(),
+            entries: Entries::new(limits),
             listings: Listings::new(limits.listing_bytes),
             absent: Absent::default(),
-            files_open: 0,
-            body_bytes: 0,
-            hand: 0,
             wanted: Vec::new(),
             decoded: String::new(),
         }
@@ -154,7 +131,7 @@ impl Cache {
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         let mut wanted = std::mem::take(&mut self.wanted);
         Key::write(site, raw_path, &mut wanted);
-        let hit = self.by_key.get(wanted.as_slice()).copied().and_then(|at| self.hit(at, now));
+        let hit = self.entries.at(wanted.as_slice()).and_then(|at| self.entries.hit(at, now));
         let found = match hit {
             Some(entry) => CacheAnswer::Ready(Ok(Found::File(entry))),
             None => self.look(&wanted, raw_path, site, now),
@@ -239,20 +216,10 @@ impl Cache {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        let files = self.slots.iter().map(|(at, _)| at);
-        let all: Vec<usize> = files.chain(self.listings.slots()).chain(self.absent.slots()).collect();
+        let all = self.entries.slots().into_iter().chain(self.listings.slots()).chain(self.absent.slots());
+        let all: Vec<usize> = all.collect();
         all.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
-    }
-
-    /// The entry, if it need not be looked at again.
-    fn hit(&mut self, at: usize, now: Nanos) -> Option<Arc<Entry>> {
-        let slot = &mut self.slots[at];
-        if slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER {
-            return None;
-        }
-        slot.used = true;
-        Some(slot.entry.clone())
     }
 
     fn find(&mut self, key: &Key, path: &str, now: Nanos) -> CacheAnswer {
@@ -282,7 +249,7 @@ impl Cache {
     }
 
     fn known(&self, key: &Key, path: &str, now: Nanos) -> Known {
-        if let Some(slot) = self.by_key.get(key).map(|&at| &self.slots[at]) {
+        if let Some(slot) = self.entries.of(key) {
             return Known::File(slot.entry.clone(), slot.state);
         }
         let is_folder = path.is_empty() || path.ends_with('/');
@@ -301,7 +268,7 @@ impl Cache {
     ) -> Result<Found, Missing> {
         let Outcome { loaded, added } = outcome;
         if !matches!(loaded, Ok(Loaded::Known))
-            && let Some(&at) = self.by_key.get(key)
+            && let Some(at) = self.entries.at(key)
         {
             self.forget(at);
         }
@@ -339,13 +306,7 @@ impl Cache {
     fn keep_known(&mut self, key: &Key, known: &Known, now: Nanos) -> Found {
         match known {
             Known::File(entry, _) => {
-                if let Some(&at) = self.by_key.get(key)
-                    && let slot = &mut self.slots[at]
-                    && Arc::ptr_eq(&slot.entry, entry)
-                {
-                    slot.compared_at = slot.compared_at.max(now);
-                    slot.used = true;
-                }
+                self.entries.confirm(key, entry, now);
                 Found::File(entry.clone())
             }
             Known::Page(page, _) => Found::Listing(page.clone()),
@@ -372,56 +333,32 @@ impl Cache {
 
     /// Lets go of the files kept open; false if there is none.
     fn close_files(&mut self) -> bool {
-        let has_some = self.files_open > 0;
-        while self.evict(|slot| slot.entry.is_open()) {}
+        let mut has_some = false;
+        while let Some(at) = self.entries.next_open() {
+            self.forget(at);
+            has_some = true;
+        }
         has_some
     }
 
     fn insert(&mut self, key: &Key, entry: &Arc<Entry>, state: State, watch: Option<WatchId>, now: Nanos) {
-        if key.raw_path().len() > KEY_BYTES_MAX || !self.make_room(entry) {
+        if key.raw_path().len() > KEY_BYTES_MAX || !self.entries.may_hold(entry) {
             return;
         }
-        self.files_open += usize::from(entry.is_open());
-        self.body_bytes += entry.held_bytes();
-        let entry = entry.clone();
-        let at = self.slots.insert(Slot { key: key.clone(), entry, state, watch, compared_at: now, used: false });
+        while let Some(at) = self.entries.displaced_by(entry) {
+            self.forget(at);
+        }
+        let at = self.entries.insert(Slot {
+            key: key.clone(),
+            entry: Arc::clone(entry),
+            state,
+            watch,
+            compared_at: now,
+            used: false,
+        });
         if let Some(id) = watch {
             self.watch.attach(id, at);
         }
-        self.by_key.insert(key.clone(), at);
-    }
-
-    /// Evicts until this entry fits; false if it never will.
-    fn make_room(&mut self, entry: &Entry) -> bool {
-        let (open, held) = (usize::from(entry.is_open()), entry.held_bytes());
-        let limits = self.limits;
-        if limits.entries == 0 || open > limits.files_open || held > limits.body_bytes {
-            return false;
-        }
-        while self.slots.len() >= limits.entries && self.evict(|_| true) {}
-        while self.files_open + open > limits.files_open && self.evict(|slot| slot.entry.is_open()) {}
-        while self.body_bytes + held > limits.body_bytes && self.evict(|slot| slot.entry.held_bytes() > 0) {}
-        true
-    }
-
-    /// Forgets one entry of this kind, the next one not used since the hand last came by (second chance); false if
-    /// there is none.
-    fn evict(&mut self, kind: impl Fn(&Slot) -> bool) -> bool {
-        let places = self.slots.capacity();
-        // Once around to take away the chances, once more to find one without.
-        for _ in 0..2 * places {
-            let at = self.hand;
-            self.hand = (at + 1) % places;
-            match self.slots.get_mut(at) {
-                Some(slot) if kind(slot) && slot.used => slot.used = false,
-                Some(slot) if kind(slot) => {
-                    self.forget(at);
-                    return true;
-                }
-                _ => {}
-            }
-        }
-        false
     }
 
     /// Does nothing for an entry forgotten already.
@@ -438,11 +375,7 @@ impl Cache {
             }
             return;
         }
-        let Some(slot) = self.slots.try_remove(at) else { return };
-        self.files_open -= usize::from(slot.entry.is_open());
-        self.body_bytes -= slot.entry.held_bytes();
-        self.by_key.remove(&slot.key);
-        if let Some(id) = slot.watch {
+        if let Some(id) = self.entries.remove(at).and_then(|slot| slot.watch) {
             self.watch.detach(id, at);
         }
     }
@@ -468,7 +401,7 @@ impl Cache {
 
     #[cfg(test)]
     pub(super) fn set_limits(&mut self, limits: CacheLimits) {
-        self.limits = limits;
+        self.entries.set_limits(limits);
     }
 
     #[cfg(test)]
@@ -484,7 +417,7 @@ impl Cache {
     /// Entries, files kept open, bytes held.
     #[cfg(test)]
     pub(super) fn usage(&self) -> (usize, usize, usize) {
-        (self.by_key.len(), self.files_open, self.body_bytes)
+        self.entries.usage()
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod absent;
 mod cache;
+mod entries;
 mod entry;
 #[cfg(test)]
 pub(crate) mod fake_disk;

@@ -225,7 +225,9 @@ mod tests {
         let owner = conns[at].owner;
         conns.queue(at);
         assert_eq!((conns.slot(owner), conns.exchange_id(owner)), (Some(at), Some(at.into())));
+        assert!(!conns.take_ended());
         conns.remove(at);
+        assert!(conns.take_ended() && !conns.take_ended());
         assert_eq!(add(&mut conns, 1), at, "the slot is used again");
         assert_eq!((conns.slot(owner), conns.exchange_id(owner), conns.unqueue()), (None, None, None));
     }

@@ -1,0 +1,178 @@
+//! The entries that a cache holds, within its bounds: the next not used since the search last came by goes first (second chance).
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use slab::Slab;
+use units::Nanos;
+
+use super::cache::{CacheLimits, REVALIDATE_AFTER};
+use super::entry::{Entry, State};
+use super::key::Key;
+use super::watch::WatchId;
+
+#[derive(Debug)]
+pub(super) struct Entries {
+    slots: Slab<Slot>,
+    by_key: HashMap<Key, usize>,
+    limits: CacheLimits,
+    files_open: usize,
+    body_bytes: usize,
+    /// Where the search for an entry to evict goes on.
+    hand: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub key: Key,
+    pub entry: Arc<Entry>,
+    pub state: State,
+    pub watch: Option<WatchId>,
+    pub compared_at: Nanos,
+    /// Used since the hand last came by.
+    pub used: bool,
+}
+
+impl Entries {
+    pub fn new(limits: CacheLimits) -> Entries {
+        Entries { slots: Slab::new(), by_key: HashMap::new(), limits, files_open: 0, body_bytes: 0, hand: 0 }
+    }
+
+    /// Where the entry of a key is.
+    pub fn at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
+    where
+        Key: Borrow<Q>,
+    {
+        self.by_key.get(key).copied()
+    }
+
+    pub fn of(&self, key: &Key) -> Option<&Slot> {
+        self.at(key).map(|at| &self.slots[at])
+    }
+
+    /// All that are held.
+    pub fn slots(&self) -> Vec<usize> {
+        self.slots.iter().map(|(at, _)| at).collect()
+    }
+
+    /// The entry, if it need not be looked at again.
+    pub fn hit(&mut self, at: usize, now: Nanos) -> Option<Arc<Entry>> {
+        let slot = &mut self.slots[at];
+        if slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER {
+            return None;
+        }
+        slot.used = true;
+        Some(slot.entry.clone())
+    }
+
+    /// It was found to be so still.
+    pub fn confirm(&mut self, key: &Key, entry: &Arc<Entry>, now: Nanos) {
+        if let Some(at) = self.at(key)
+            && let slot = &mut self.slots[at]
+            && Arc::ptr_eq(&slot.entry, entry)
+        {
+            slot.compared_at = slot.compared_at.max(now);
+            slot.used = true;
+        }
+    }
+
+    /// False where this entry never fits.
+    pub fn may_hold(&self, entry: &Entry) -> bool {
+        let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
+        entries > 0 && usize::from(entry.is_open()) <= files_open && entry.held_bytes() <= body_bytes
+    }
+
+    /// One that has to go before this entry fits.
+    pub fn displaced_by(&mut self, entry: &Entry) -> Option<usize> {
+        let (open, held) = (usize::from(entry.is_open()), entry.held_bytes());
+        let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
+        let any = if self.slots.len() >= entries { self.next(|_| true) } else { None };
+        any.or_else(|| if self.files_open + open > files_open { self.next_open() } else { None }).or_else(|| {
+            let is_full = self.body_bytes + held > body_bytes;
+            if is_full { self.next(|slot| slot.entry.held_bytes() > 0) } else { None }
+        })
+    }
+
+    /// One whose file is kept open.
+    pub fn next_open(&mut self) -> Option<usize> {
+        self.next(|slot| slot.entry.is_open())
+    }
+
+    /// One of this kind.
+    fn next(&mut self, kind: impl Fn(&Slot) -> bool) -> Option<usize> {
+        let places = self.slots.capacity();
+        // Once around to take away the chances, once more to find one without.
+        for _ in 0..2 * places {
+            let at = self.hand;
+            self.hand = (at + 1) % places;
+            match self.slots.get_mut(at) {
+                Some(slot) if kind(slot) && slot.used => slot.used = false,
+                Some(slot) if kind(slot) => return Some(at),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// For an entry that fits.
+    pub fn insert(&mut self, slot: Slot) -> usize {
+        self.files_open += usize::from(slot.entry.is_open());
+        self.body_bytes += slot.entry.held_bytes();
+        let key = slot.key.clone();
+        let at = self.slots.insert(slot);
+        self.by_key.insert(key, at);
+        at
+    }
+
+    /// `None` where it has gone already.
+    pub fn remove(&mut self, at: usize) -> Option<Slot> {
+        let slot = self.slots.try_remove(at)?;
+        self.files_open -= usize::from(slot.entry.is_open());
+        self.body_bytes -= slot.entry.held_bytes();
+        self.by_key.remove(&slot.key);
+        Some(slot)
+    }
+
+    #[cfg(test)]
+    pub fn set_limits(&mut self, limits: CacheLimits) {
+        self.limits = limits;
+    }
+
+    /// Entries, files kept open, bytes held.
+    #[cfg(test)]
+    pub fn usage(&self) -> (usize, usize, usize) {
+        (self.by_key.len(), self.files_open, self.body_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::temporary::Folder;
+    use super::*;
+
+    const NOW: Nanos = Nanos::from_secs(5);
+
+    fn slot(key: &[u8], entry: Arc<Entry>) -> Slot {
+        let state = State::of(&std::env::temp_dir().metadata().unwrap());
+        Slot { key: Key::from(key), entry, state, watch: None, compared_at: NOW, used: false }
+    }
+
+    #[test]
+    fn the_next_that_was_not_used_goes_first() {
+        let folder = Folder::new();
+        folder.put("a", "12345");
+        let entry = folder.entry("a");
+        let limits = CacheLimits { entries: 2, ..CacheLimits::per_worker(1) };
+        let mut entries = Entries::new(limits);
+        assert!(entries.may_hold(&entry) && entries.displaced_by(&entry).is_none());
+        let [first, second] = [b"0000a", b"0000b"].map(|key| entries.insert(slot(key, Arc::clone(&entry))));
+        assert_eq!((entries.at(&b"0000a"[..]), entries.usage()), (Some(first), (2, 0, 10)));
+        entries.confirm(&Key::from(&b"0000a"[..]), &entry, NOW);
+        assert_eq!(entries.displaced_by(&entry), Some(second), "the other was used");
+        assert!(entries.remove(second).is_some() && entries.remove(second).is_none());
+        assert_eq!((entries.displaced_by(&entry), entries.usage()), (None, (1, 0, 5)));
+        assert!(!Entries::new(CacheLimits { entries: 0, ..limits }).may_hold(&entry));
+    }
+}
