@@ -44,7 +44,9 @@ pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightErr
 pub use config::{Config, Limits, Listen, WORKERS_MAX};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
-pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Status, UnderWay};
+pub use objectives::{
+    ClassStatus, Counts, ObjectiveStatus, Question, RouteStatus, RoutesStatus, Status, StatusChannel, UnderWay,
+};
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};

@@ -20,7 +20,7 @@ use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
-use crate::objectives::{Status, StatusChannel};
+use crate::objectives::{Question, StatusChannel};
 use crate::places::Places;
 use crate::sandbox;
 use crate::service::PrivilegeError;
@@ -280,9 +280,9 @@ impl Server {
         self.keeping.keep(self.status_channel.found(), |line| self.tell(line));
     }
 
-    /// What each class of a file has had; `None` where the event loop that knows does not answer in time.
-    pub fn status(&self) -> Option<Status> {
-        self.status_channel.ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
+    /// What the first event loop knows, as with one order it is the only one; `None` where it does not answer in time.
+    pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
+        question(&self.status_channel).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
     }
 
     /// Finishes what is being sent, then ends all threads.

@@ -1,37 +1,45 @@
-//! `weir status`: what a running server knows of its uplink, the counts of each class, and how it keeps its objective.
+//! `weir status`: what a running server knows of its uplink, the counts of each class, and how it keeps its objective; or what it has learned
+//! of the responses of upstreams.
 
 use cli::Failure;
 use serde_json::Value;
 
 use crate::running::Which;
-use crate::serve::control::STATUS_NAME;
+use crate::serve::control::{ROUTES_NAME, STATUS_NAME};
 use crate::uplink::print;
 
 const AFTER_HELP: &str = "\
 Examples:
   weir status
   weir status --pid 1234 --json
+  weir status --routes
 
 met: share of an objective's responses that are within its time; burn: share of misses over the share that the
-objective allows, above 1 it is missed. Servers of the same user can be asked, all of them as root.";
+objective allows, above 1 it is missed. below median, below p99: share of the sizes that were predicted for a route
+and came out below these, 50 and 99 where the prediction is right. Servers of the same user can be asked, all of them as root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
     which: Which,
+    /// Print what was learned of the responses of upstreams
+    #[arg(long)]
+    routes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let (pid, answer) = args.which.ask(STATUS_NAME, "status")?;
+    let (name, command) = if args.routes { (ROUTES_NAME, "status --routes") } else { (STATUS_NAME, "status") };
+    let (pid, answer) = args.which.ask(name, command)?;
     let told = read(pid, &answer)?;
     if args.json {
         return print(&format!("{answer}\n"));
     }
-    print(&said(pid, &told).iter().map(|line| format!("{line}\n")).collect::<String>())
+    let lines = if args.routes { routes_said(pid, &told) } else { said(pid, &told) };
+    print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
 fn said(pid: u32, told: &Value) -> Vec<String> {
@@ -43,6 +51,43 @@ fn said(pid: u32, told: &Value) -> Vec<String> {
     }
     let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
     [vec![uplink], aligned(&rows)].concat()
+}
+
+fn routes_said(pid: u32, told: &Value) -> Vec<String> {
+    let routes = told["routes"].as_array().map_or(&[][..], Vec::as_slice);
+    if routes.is_empty() {
+        return vec![format!(
+            "server {pid} has passed no requests on: a proxy, with [[site.proxy]] or `weir proxy`, learns"
+        )];
+    }
+    let rows = [vec![ROUTE_HEADER.map(String::from)], routes.iter().map(route_row).collect()].concat();
+    let mut lines = aligned(&rows);
+    let known = told["known"].as_u64().unwrap_or(0);
+    if known > routes.len() as u64 {
+        lines.push(format!("{} of {known} routes", routes.len()));
+    }
+    lines
+}
+
+const ROUTE_HEADER: [&str; 9] =
+    ["responses", "aborted", "median", "p99", "predicted", "below median", "below p99", "service", "route"];
+
+fn route_row(route: &Value) -> [String; 9] {
+    let none = || "-".to_string();
+    let number = |name: &str| route[name].as_u64().map_or_else(none, |number| number.to_string());
+    let percent = |name: &str| route[name].as_f64().map_or_else(none, |percent| format!("{percent:.1} %"));
+    let service = route["service_ms"].as_f64().map_or_else(none, |ms| format!("{ms:.1} ms"));
+    [
+        number("finished"),
+        number("aborted"),
+        number("median_bytes"),
+        number("p99_bytes"),
+        number("predicted"),
+        percent("below_median_percent"),
+        percent("below_p99_percent"),
+        service,
+        route["route"].as_str().unwrap_or_default().to_string(),
+    ]
 }
 
 /// What a server has answered.
@@ -100,7 +145,7 @@ fn met(counts: &Value) -> Option<String> {
 }
 
 /// Columns as wide as their widest, two blanks apart.
-fn aligned(rows: &[[String; COLUMNS]]) -> Vec<String> {
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let line = |row: &[String; COLUMNS]| {
@@ -121,6 +166,24 @@ mod tests {
         assert!(
             said.starts_with("an answer of 12 bytes is no JSON (EOF ") && said.contains("run `weir status` again"),
             "{said}"
+        );
+    }
+
+    #[test]
+    fn a_route_is_a_row() {
+        let told = serde_json::json!({ "known": 300, "routes": [
+            { "route": "a GET /x 2xx text/html -", "finished": 40, "aborted": 2, "median_bytes": 2000, "p99_bytes": 9000,
+              "predicted": 24, "below_median_percent": 51.26, "below_p99_percent": 100.0, "service_ms": 12.34 },
+            { "route": "a GET /y 2xx - -", "finished": 0, "aborted": 1, "median_bytes": null, "p99_bytes": null,
+              "predicted": 0, "below_median_percent": null, "below_p99_percent": null, "service_ms": null },
+        ]});
+        let lines = routes_said(1, &told);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(&lines[1]), "40 2 2000 9000 24 51.3 % 100.0 % 12.3 ms a GET /x 2xx text/html -");
+        assert_eq!(words(&lines[2]), "0 1 - - 0 - - - a GET /y 2xx - -");
+        assert_eq!(lines[3], "2 of 300 routes");
+        assert!(
+            routes_said(1, &serde_json::json!({ "known": 0, "routes": [] }))[0].contains("has passed no requests on")
         );
     }
 

@@ -53,9 +53,32 @@ const USES_MAX: u8 = 7;
 /// Parts of the distribution in which true sizes are counted.
 pub const DECILES: usize = 10;
 
-/// How often a size fell into each tenth of the distribution that was predicted for it: alike, if the prediction is right. Where the
-/// sizes of a route are closer together than a bucket is wide, they fall into the same one.
-pub type Calibration = [u64; DECILES];
+/// How true sizes lie in the distributions that were predicted for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Calibration {
+    /// How often a size fell into each tenth: alike, if the prediction is right. Where the sizes of a route are closer together than a
+    /// bucket is wide, they fall into the same one.
+    pub deciles: [u64; DECILES],
+    /// How often it was below the 99th percentile.
+    pub below_p99: u64,
+}
+
+impl Calibration {
+    /// Sizes that were predicted.
+    pub fn predicted(&self) -> u64 {
+        self.deciles.iter().sum()
+    }
+
+    /// Of them, those below the median.
+    pub fn below_median(&self) -> u64 {
+        self.deciles[..DECILES / 2].iter().sum()
+    }
+
+    fn note(&mut self, share: f64) {
+        self.deciles[decile(share)] += 1;
+        self.below_p99 += u64::from(share < 0.99);
+    }
+}
 
 /// The routes of a site or of all, at most [`ROUTES_MAX`].
 #[derive(Debug)]
@@ -75,6 +98,8 @@ struct Entry {
     key: u64,
     /// The route of all paths with the same site, method, status, type and coding.
     broad: RouteKey,
+    /// What it is among times of service.
+    service: ServiceRoute,
     words: String,
     uses: u8,
     histogram: Histogram,
@@ -99,6 +124,8 @@ pub struct Row {
     pub median: u64,
     pub p99: u64,
     pub calibration: Calibration,
+    /// For [`ServiceTimes::known`].
+    pub service: ServiceRoute,
 }
 
 impl Routes {
@@ -129,7 +156,7 @@ impl Routes {
             entry.uses = (entry.uses + 1).min(USES_MAX);
             return key;
         }
-        let entry = Entry::new(key.0, broad, route.words());
+        let entry = Entry::new(key.0, broad, route);
         let place = self.make_room();
         if place == self.entries.len() {
             self.entries.push(entry);
@@ -165,9 +192,7 @@ impl Routes {
         if let Some(broad) = self.at(broad).filter(|_| broad != key) {
             broad.note(bytes);
         }
-        if let Some(share) = share {
-            self.calibration[decile(share)] += 1;
-        }
+        share.into_iter().for_each(|share| self.calibration.note(share));
         share
     }
 
@@ -208,6 +233,13 @@ impl Routes {
         self.entries.iter().map(Entry::row)
     }
 
+    /// What is known of those with the most samples, at most so many, the most first; of equal ones by name.
+    pub fn top_rows(&self, count: usize) -> Vec<Row> {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_unstable_by(|a, b| (b.samples(), &a.words).cmp(&(a.samples(), &b.words)));
+        entries.into_iter().take(count).map(Entry::row).collect()
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -228,11 +260,12 @@ impl Default for Routes {
 }
 
 impl Entry {
-    fn new(key: u64, broad: RouteKey, words: String) -> Entry {
+    fn new(key: u64, broad: RouteKey, route: &Route) -> Entry {
         Entry {
             key,
             broad,
-            words,
+            service: ServiceRoute::of(route),
+            words: route.words(),
             uses: 0,
             histogram: Histogram::default(),
             since_curve: 0,
@@ -249,9 +282,7 @@ impl Entry {
 
     fn note(&mut self, bytes: u64) -> Option<f64> {
         let share = self.is_known().then(|| share_below(&self.histogram.survival(LARGER), bytes));
-        if let Some(share) = share {
-            self.calibration[decile(share)] += 1;
-        }
+        share.into_iter().for_each(|share| self.calibration.note(share));
         self.histogram.note(bytes);
         self.finished += 1;
         self.since_curve += 1;
@@ -276,6 +307,10 @@ impl Entry {
         self.curve.clone()
     }
 
+    fn samples(&self) -> u64 {
+        self.finished + self.censored
+    }
+
     fn row(&self) -> Row {
         Row {
             route: self.words.clone(),
@@ -284,6 +319,7 @@ impl Entry {
             median: self.histogram.quantile(0.5),
             p99: self.histogram.quantile(0.99),
             calibration: self.calibration,
+            service: self.service,
         }
     }
 }

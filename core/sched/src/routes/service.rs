@@ -62,6 +62,12 @@ impl ServiceTimes {
         mean.map_or(Nanos::ZERO, |mean| Nanos(mean.nanos as u64))
     }
 
+    /// How long a request of this route took, the mean; `None` while too little is known of it itself.
+    pub fn known(&self, route: ServiceRoute) -> Option<Nanos> {
+        let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
+        own.map(|mean| Nanos(mean.nanos as u64))
+    }
+
     fn find(&self, key: RouteKey) -> Option<Mean> {
         self.lately.get(&key).or_else(|| self.before.get(&key)).copied()
     }
@@ -93,10 +99,12 @@ mod tests {
         assert_eq!(times.expected(route("/a")), Nanos::ZERO);
         (0..3).for_each(|_| times.note(route("/a/1"), Nanos::from_millis(30)));
         assert_eq!([expected_ms(&times, "/a/2"), expected_ms(&times, "/b")], [30, 30]);
+        assert_eq!([times.known(route("/a/2")), times.known(route("/b"))], [None; 2]);
         (0..9).for_each(|_| times.note(route("/b"), Nanos::from_millis(10)));
         assert_eq!([expected_ms(&times, "/b"), expected_ms(&times, "/a/2")], [10, 15]);
         times.note(route("/a/3"), Nanos::from_millis(70));
         assert_eq!(expected_ms(&times, "/a/2"), 40);
+        assert_eq!(times.known(route("/a/2")), Some(Nanos::from_millis(40)));
     }
 
     #[test]

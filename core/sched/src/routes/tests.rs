@@ -126,8 +126,31 @@ fn rows_say_what_was_seen() {
     assert_eq!((all.route.as_str(), all.finished, all.censored), ("site GET /** 2xx - -", 100, 1));
     assert_eq!((row.route.as_str(), row.finished, row.censored), ("site GET /items/* 2xx - -", 100, 1));
     assert!((2000..=2100).contains(&row.median) && (8000..=8192).contains(&row.p99), "{row:?}");
-    assert_eq!(row.calibration.iter().sum::<u64>(), 100 - u64::from(SAMPLES_MIN));
+    assert_eq!(row.calibration.predicted(), 100 - u64::from(SAMPLES_MIN));
+    // The first of the larger half were above all that was predicted.
+    let (below_median, below_p99) = (row.calibration.below_median(), row.calibration.below_p99);
+    assert!(below_p99 < row.calibration.predicted() && below_median < below_p99, "{:?}", row.calibration);
     assert_eq!(routes.calibration(), row.calibration);
+}
+
+#[test]
+fn the_rows_with_the_most_samples_come_first() {
+    let mut routes = Routes::new();
+    for (path, samples) in [("/few", 1), ("/many", 5), ("/none", 0), ("/also", 1)] {
+        let key = routes.enter(&route(path));
+        finish(&mut routes, key, samples, 1000);
+    }
+    let often = routes.enter(&route("/aborted"));
+    (0..3).for_each(|_| routes.note_censored(often, 10));
+    let rows = routes.top_rows(5);
+    let names: Vec<&str> = rows.iter().map(|row| row.route.split(' ').nth(2).unwrap()).collect();
+    assert_eq!(names, ["/**", "/many", "/aborted", "/also", "/few"]);
+    assert_eq!(routes.top_rows(100).len(), 6);
+    // Each leads to its time of service.
+    let mut services = ServiceTimes::default();
+    (0..4).for_each(|_| services.note(ServiceRoute::of(&route("/many")), units::Nanos(70)));
+    let known: Vec<_> = rows.iter().map(|row| services.known(row.service)).collect();
+    assert_eq!(known, [Some(units::Nanos(70)), Some(units::Nanos(70)), None, None, None]);
 }
 
 /// What is predicted right falls into each tenth as often.
@@ -143,5 +166,7 @@ fn predictions_of_independent_sizes_are_calibrated() {
         routes.note(key, (1024.0 * (uniform * 1024f64.ln()).exp()) as u64);
     }
     let counts = routes.calibration();
-    assert!(counts.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+    assert!(counts.deciles.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+    let percent = 100.0 * counts.below_p99 as f64 / counts.predicted() as f64;
+    assert!((98.5..99.5).contains(&percent), "{percent} % below the 99th percentile");
 }

@@ -1,10 +1,11 @@
-//! Where another thread asks the event loop for what it knows of the classes.
+//! Where another thread asks the event loop for what it knows of the classes, and of the routes of proxies.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use config::Objective;
+use sched::routes::Row;
 use units::{Nanos, Rate};
 
 use super::{Counts, UnderWay};
@@ -47,27 +48,64 @@ pub struct Found {
     pub at: Nanos,
 }
 
-/// One question at a time; and what the loop leaves there without being asked.
-#[derive(Debug, Default)]
-pub struct StatusChannel {
-    asker: Mutex<Option<SyncSender<Status>>>,
-    found: Mutex<Option<Found>>,
+/// What is known of the responses of upstreams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutesStatus {
+    /// Those with the most samples, at most [`ROUTES_TOLD_MAX`], the most first.
+    pub top: Vec<RouteStatus>,
+    /// How many are known in all.
+    pub count: usize,
 }
 
-impl StatusChannel {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteStatus {
+    /// Sizes of its responses.
+    pub sizes: Row,
+    /// How long its requests took, the mean; `None` while too little is known.
+    pub service: Option<Nanos>,
+}
+
+/// Routes in one answer, which is below 128 KB as JSON.
+pub const ROUTES_TOLD_MAX: usize = 256;
+
+/// Asked by one thread at a time.
+#[derive(Debug)]
+pub struct Question<T>(Mutex<Option<SyncSender<T>>>);
+
+impl<T> Default for Question<T> {
+    fn default() -> Question<T> {
+        Question(Mutex::new(None))
+    }
+}
+
+impl<T> Question<T> {
     /// `wake` has the loop look; `None` where it has not answered for so long.
-    pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<Status> {
+    pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<T> {
         let (answer, answered) = sync_channel(1);
-        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         wake();
         answered.recv_timeout(wait).ok()
     }
 
-    /// Where an answer goes, if somebody asks.
-    pub fn asked(&self) -> Option<SyncSender<Status>> {
-        self.asker.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The loop answers, if somebody asks.
+    pub fn answer(&self, answer: impl FnOnce() -> T) {
+        let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(asker) = asker {
+            // One that waits no longer need not know.
+            let _ = asker.try_send(answer());
+        }
     }
+}
 
+/// The questions, and what the loop leaves there without being asked.
+#[derive(Debug, Default)]
+pub struct StatusChannel {
+    pub status: Question<Status>,
+    pub routes: Question<RoutesStatus>,
+    found: Mutex<Option<Found>>,
+}
+
+impl StatusChannel {
     /// The line's rate is known to be this.
     pub fn leave(&self, found: Found) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
@@ -85,12 +123,10 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once() {
-        let status_channel = StatusChannel::default();
-        assert!(status_channel.asked().is_none());
-        let status = Status { classes: vec![], line: None };
-        let answer = || status_channel.asked().expect("somebody asks").send(status.clone()).unwrap();
-        assert_eq!(status_channel.ask(answer, Duration::from_secs(60)), Some(status.clone()));
-        assert!(status_channel.asked().is_none());
-        assert_eq!(status_channel.ask(|| (), Duration::ZERO), None);
+        let question = Question::default();
+        question.answer(|| unreachable!("nobody asks"));
+        assert_eq!(question.ask(|| question.answer(|| 7), Duration::from_secs(60)), Some(7));
+        question.answer(|| unreachable!("it is answered"));
+        assert_eq!(question.ask(|| (), Duration::ZERO), None);
     }
 }

@@ -7,6 +7,7 @@ mod connection;
 mod fault;
 mod group;
 mod held;
+mod learned;
 mod multiplexed;
 mod named;
 mod on_stream;
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use sched::routes::{Curve, Route, Routes, ServiceTimes};
+use sched::routes::{Curve, Route};
 use sched::waiting::Turn;
 use slab::Slab;
 use units::Nanos;
@@ -32,6 +33,7 @@ pub use connection::connection_of;
 use connection::{Told, UpstreamConnections};
 pub use fault::Fault;
 pub use group::{Endpoint, EndpointAddress, Group, GroupError, TlsEndpoint, Trust};
+use learned::Learned;
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
@@ -47,10 +49,7 @@ pub struct Upstreams<N: Net> {
     by_owner: HashMap<u64, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
-    /// Sizes of responses that have come.
-    routes: Routes,
-    /// How long requests took.
-    services: ServiceTimes,
+    pub learned: Learned,
     /// Owners of transfers that may begin, since others have ended.
     released: Vec<u64>,
     /// Of those that may go on, since something has happened to a connection that they share.
@@ -64,8 +63,7 @@ impl<N: Net> Default for Upstreams<N> {
             by_owner: HashMap::new(),
             connections: UpstreamConnections::default(),
             peers: Peers::default(),
-            routes: Routes::new(),
-            services: ServiceTimes::default(),
+            learned: Learned::default(),
             released: Vec::new(),
             stirred: Vec::new(),
         }
@@ -109,7 +107,7 @@ impl<N: Net> Upstreams<N> {
             return connected.inspect_err(|_| self.end_under_way(peer));
         }
         let Queued { turn, route } = &self.transfers[at].queued;
-        let service = route.map_or(Nanos::ZERO, |route| self.services.expected(route));
+        let service = route.map_or(Nanos::ZERO, |route| self.learned.services.expected(route));
         let waits = self.peers[peer].wait(Turn { service, ..*turn }, at);
         self.transfers[at].deadline = now + waits_for;
         if waits { Ok(()) } else { Err(Fault::Busy) }
@@ -240,13 +238,13 @@ impl<N: Net> Upstreams<N> {
     /// The head of a response has come, which is of this route.
     pub fn on_route(&mut self, at: usize, route: &Route) {
         if let Some(transfer) = self.transfers.get_mut(at) {
-            transfer.route = Some(self.routes.enter(route));
+            transfer.route = Some(self.learned.routes.enter(route));
         }
     }
 
     /// What the sizes of like responses say of one whose size is not known.
     pub fn curve(&mut self, at: usize) -> Option<Arc<Curve>> {
-        self.routes.curve(self.transfers.get(at)?.route?)
+        self.learned.routes.curve(self.transfers.get(at)?.route?)
     }
 
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
@@ -257,14 +255,7 @@ impl<N: Net> Upstreams<N> {
         if transfer.is_held() {
             self.peers[peer].on_held(true, false);
         }
-        match transfer.route {
-            Some(route) if is_whole => drop(self.routes.note(route, transfer.body_bytes())),
-            Some(route) => self.routes.note_censored(route, transfer.body_bytes()),
-            None => {}
-        }
-        if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
-            self.services.note(route, took);
-        }
+        self.learned.note(transfer, now, is_whole);
         if is_under_way {
             self.disconnect(net, now, at, is_whole);
             self.end_under_way(peer);

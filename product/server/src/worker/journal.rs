@@ -14,7 +14,7 @@ use super::line::Line;
 use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
-use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
+use crate::objectives::{Book, Ended, Found, RoutesStatus, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
 
 pub struct Journal {
@@ -148,6 +148,11 @@ impl Journal {
         self.status_channel.leave(found);
     }
 
+    /// Answers the thread that asks for what is known of routes, if one does.
+    pub(super) fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
+        self.status_channel.routes.answer(routes);
+    }
+
     /// Answers the thread that asks for the classes and the line, if one does.
     pub(super) fn answer_status(
         &mut self,
@@ -155,11 +160,12 @@ impl Journal {
         line: Option<Uplink>,
         under_way: impl FnOnce() -> BTreeMap<u16, UnderWay>,
     ) {
-        let Some(answer) = self.status_channel.asked() else { return };
-        let none = Status { classes: vec![], line: None };
-        let status = self.objectives.as_mut().map_or(none, |objectives| objectives.status(now, &under_way()));
-        // One that waits no longer need not know.
-        let _ = answer.try_send(Status { line, ..status });
+        let objectives = self.objectives.as_mut();
+        self.status_channel.status.answer(|| {
+            let none = Status { classes: vec![], line: None };
+            let status = objectives.map_or(none, |objectives| objectives.status(now, &under_way()));
+            Status { line, ..status }
+        });
     }
 }
 
@@ -194,7 +200,7 @@ mod tests {
 
     fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
         let answer = || journal.answer_status(Nanos::from_secs(1), None, BTreeMap::new);
-        status_channel.ask(answer, Duration::from_secs(60)).unwrap()
+        status_channel.status.ask(answer, Duration::from_secs(60)).unwrap()
     }
 
     #[test]

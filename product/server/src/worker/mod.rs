@@ -317,6 +317,7 @@ impl<N: Net> Worker<N> {
         if with.setup.number == 0 {
             with.service.log_busiest(now, link.scheduler());
             with.service.answer_status(now, &with.conns, link);
+            with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
         if served.is_some() {
             with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));

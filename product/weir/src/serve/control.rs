@@ -1,7 +1,8 @@
-//! Where `weir reload` and `weir status` ask: sockets with the abstract names `weir-control-PID` and `weir-status-PID`, which need no folder
-//! to write to, are listed by the kernel, and are gone with their process. Root and the server's own user may ask.
+//! Where `weir reload`, `weir status` and `weir status --routes` ask: sockets with the abstract names `weir-control-PID`, `weir-status-PID` and
+//! `weir-routes-PID`, which need no folder to write to, are listed by the kernel, and are gone with their process. Root and the server's own
+//! user may ask.
 //!
-//! A connection gets one answer, and is closed: on the first `used` or `unused` and lines for the operator, on the second an object of JSON.
+//! A connection gets one answer, and is closed: on the first `used` or `unused` and lines for the operator, on the others an object of JSON.
 //! Nothing is read of an asker, so nobody waits for one, and to ask for the status is never to reload.
 
 use std::io::{ErrorKind, Write};
@@ -14,12 +15,13 @@ use rustix::net::sockopt::socket_peercred;
 /// What names begin with; the process follows.
 pub const NAME: &str = "weir-control-";
 pub const STATUS_NAME: &str = "weir-status-";
+pub const ROUTES_NAME: &str = "weir-routes-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
 /// Answers in one go; who still waits is asked for in the next.
 const ANSWERS_MAX: usize = 16;
-/// How long an asker may take to read an answer, which fits in its socket.
+/// How long an asker may take to read an answer, which fits in its socket unless there are thousands of classes.
 const WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// Without a descriptor for an asker.

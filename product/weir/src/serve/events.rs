@@ -13,7 +13,7 @@ use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use super::control::{Control, NAME, STATUS_NAME, UNUSED, USED};
+use super::control::{Control, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
 use super::{Hosted, Source, status};
 
 /// How often what is found of the uplink is kept.
@@ -25,14 +25,17 @@ pub struct Events {
     signals: SignalDelivery<UnixStream, SignalOnly>,
     control: Option<Control>,
     status: Option<Control>,
+    routes: Option<Control>,
     /// A line for each of them that is not there.
     unasked: Vec<String>,
 }
 
 /// Those with something to do.
+#[derive(Default)]
 struct Asked {
     reload: bool,
     status: bool,
+    routes: bool,
 }
 
 /// What became of a reload, and lines about it.
@@ -62,7 +65,8 @@ impl Events {
             opened.map_err(|error| unasked.push(said(error))).ok()
         };
         let (control, status) = (open(NAME, "reload", "; SIGHUP does"), open(STATUS_NAME, "status", ""));
-        Ok(Events { signals, control, status, unasked })
+        let routes = open(ROUTES_NAME, "status --routes", "");
+        Ok(Events { signals, control, status, routes, unasked })
     }
 
     /// Ends [`Events::handle`], from any thread.
@@ -86,7 +90,7 @@ impl Events {
             notifier.ready(&format!("{status}{failure}"));
             outcome
         };
-        let mut asked = Asked { reload: false, status: false };
+        let mut asked = Asked::default();
         let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
@@ -103,6 +107,9 @@ impl Events {
             if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
                 control.answer(|| status::answer(server));
             }
+            if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
+                control.answer(|| status::routes(server));
+            }
             if server.keeps_rate() && kept_at.elapsed() >= KEEP_EVERY {
                 server.keep_rate();
                 kept_at = Instant::now();
@@ -113,7 +120,7 @@ impl Events {
 
     /// For a signal, the end, somebody who asks, or the time to keep what is found.
     fn wait(&self, keeps: bool) -> Asked {
-        let control = [&self.control, &self.status].map(|control| control.iter());
+        let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let mut sources: Vec<_> = [signals].into_iter().chain(control).collect();
@@ -122,14 +129,14 @@ impl Events {
             Ok(_) => {
                 let mut is_ready = sources[1..].iter().map(|source| !source.revents().is_empty());
                 let mut of = |control: &Option<Control>| control.is_some() && is_ready.next().unwrap_or(false);
-                Asked { reload: of(&self.control), status: of(&self.status) }
+                Asked { reload: of(&self.control), status: of(&self.status), routes: of(&self.routes) }
             }
             // As good as a signal: a look that finds none costs nothing.
-            Err(Errno::INTR) => Asked { reload: false, status: false },
+            Err(Errno::INTR) => Asked::default(),
             // Refused by a filter, or short of memory: a look now and then.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
-                Asked { reload: true, status: true }
+                Asked { reload: true, status: true, routes: true }
             }
         }
     }

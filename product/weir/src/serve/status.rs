@@ -1,11 +1,11 @@
-//! The answer to `weir status`: an object of JSON.
+//! The answers to `weir status` and `weir status --routes`: each an object of JSON.
 
 use serde_json::{Value, json};
 use server::transmit::Line;
-use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, STATUS_WAIT_MAX, Server};
+use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 
 pub fn answer(server: &Server) -> String {
-    let told = match server.status() {
+    let told = match server.ask(|channel| &channel.status) {
         Some(status) => json!({
             "classes": status.classes.iter().map(class).collect::<Vec<_>>(),
             "uplink": status.line.as_ref().map(uplink),
@@ -13,6 +13,35 @@ pub fn answer(server: &Server) -> String {
         None => json!({ "error": no_answer() }),
     };
     told.to_string()
+}
+
+pub fn routes(server: &Server) -> String {
+    let told = match server.ask(|channel| &channel.routes) {
+        Some(routes) => json!({
+            "routes": routes.top.iter().map(route).collect::<Vec<_>>(),
+            "known": routes.count,
+        }),
+        None => json!({ "error": no_answer() }),
+    };
+    told.to_string()
+}
+
+fn route(route: &RouteStatus) -> Value {
+    let sizes = &route.sizes;
+    let calibration = &sizes.calibration;
+    let percent =
+        |count: u64| (calibration.predicted() > 0).then(|| 100.0 * count as f64 / calibration.predicted() as f64);
+    json!({
+        "route": sizes.route,
+        "finished": sizes.finished,
+        "aborted": sizes.censored,
+        "median_bytes": (sizes.finished > 0).then_some(sizes.median),
+        "p99_bytes": (sizes.finished > 0).then_some(sizes.p99),
+        "predicted": calibration.predicted(),
+        "below_median_percent": percent(calibration.below_median()),
+        "below_p99_percent": percent(calibration.below_p99),
+        "service_ms": route.service.map(|mean| mean.0 as f64 / 1e6),
+    })
 }
 
 fn no_answer() -> String {

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until, weir_under};
+use crate::common::{Client, Server, Site, Upstream, answer, content, get, run_to_end, wait_until, weir_under};
 
 const SMALL: usize = 1 << 10;
 /// More than two sockets hold.
@@ -140,6 +140,40 @@ fn the_uplink_of_a_server_is_watched_until_it_ends() {
     assert!(lines.all(|line| line.is_ok()) && watching.wait().unwrap().success());
     let output = run_to_end(&["uplink", "watch", &pid]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn what_was_learned_of_the_responses_of_upstreams() {
+    let upstream = Upstream::start(|asked, socket| {
+        let bytes = if asked.path() == "/last" { 5 } else { 3000 };
+        answer(socket, &[format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").as_bytes(), &content(bytes)])
+    });
+    let mut command = weir_under(&[]);
+    command.args(["proxy", &upstream.address.to_string(), "--listen", "127.0.0.1:0"]);
+    let server = Server::spawn(command);
+    let said = status(&server, &["--routes"]);
+    assert!(said.contains("has passed no requests on") && said.lines().count() == 1, "{said}");
+    let mut client = server.connect();
+    for number in 0..20 {
+        client.send(get(&format!("/items/{number}")));
+        assert!(client.response().body == content(3000));
+    }
+    client.send(get("/last"));
+    assert!(client.response().body == content(5));
+    let told: Value = serde_json::from_str(&status(&server, &["--routes", "--json"])).unwrap();
+    let [all, items, last] = &told["routes"].as_array().unwrap()[..] else { panic!("three routes: {told}") };
+    assert_eq!((&all["finished"], &items["finished"], &last["finished"]), (&21.into(), &20.into(), &1.into()));
+    assert_eq!((&items["aborted"], &items["predicted"], &told["known"]), (&0.into(), &4.into(), &3.into()));
+    assert!(items["route"].as_str().unwrap().ends_with(" GET /items/* 2xx - -"), "{items}");
+    let median = items["median_bytes"].as_u64().unwrap();
+    assert!((2048..4096).contains(&median) && items["p99_bytes"].as_u64().unwrap() >= median, "{items}");
+    assert_eq!(items["below_p99_percent"], 100.0);
+    assert!(items["service_ms"].is_number() && last["service_ms"].is_null(), "{told}");
+    let table = status(&server, &["--routes"]);
+    assert!(
+        table.lines().nth(2).is_some_and(|line| line.starts_with("20 ") && line.contains(" GET /items/* ")),
+        "{table}"
+    );
 }
 
 /// The minute has to pass: in virtual time it takes none.
