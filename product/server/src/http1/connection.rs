@@ -335,6 +335,16 @@ impl Http1 {
         self.frame.has_body.then_some(delimiter)
     }
 
+    /// Makes an interim response to the request that was taken last; `None` for one of HTTP/1.0, which has none (RFC 9110 section 15.2).
+    pub fn interim(&self, response: &Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
+        let minor_version = self.frame.minor_version;
+        (self.answer == Answer::Owed && minor_version > 0).then(|| {
+            let mut out = Vec::new();
+            http1::encode(&mut out, response, date, Connection::KeepAlive, minor_version);
+            out
+        })
+    }
+
     /// The response is made and leaves with those behind it, so the next request is looked at.
     pub fn on_gathered(&mut self) {
         if !self.closes {

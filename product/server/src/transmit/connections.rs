@@ -1,18 +1,19 @@
 //! The open connections of the write path, and which of them have something to say that no response takes along.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::ops::{Index, IndexMut};
 
 use sched::Scheduler;
 use sched::grow::grow_to;
-use tls::Session;
+use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
 use super::connection::{Connection, Load};
 use super::engine::Engine;
 use super::framed::{Framed, framed};
 use super::sendings::Sendings;
-use super::{Link, Opening, Socket, http3};
+use super::{Link, Opening, Sink, Socket, http3};
 
 /// By the numbers that their opener gave them.
 pub struct OpenConnections<S> {
@@ -124,6 +125,26 @@ impl<S: Socket> OpenConnections<S> {
         let Some(bytes) = connection.send_sealed() else { return 0 };
         link.correct(now, connection.on_sent(bytes as u64));
         bytes
+    }
+
+    /// Hands down bytes between responses, as [`OpenConnections::send_sealed`] does; gives how many were taken. Those of a client that speaks TLS are
+    /// sealed, and what of them has no room leaves before anything else; behind the end of its TLS nothing leaves.
+    pub fn send_aside(&mut self, now: Nanos, at: usize, bytes: &[u8], link: &mut Link) -> usize {
+        let connection = &mut self[at];
+        if let Some(session) = &mut connection.session {
+            if !session.can_seal() {
+                return bytes.len();
+            }
+            bytes.chunks(RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
+            self.send_sealed(now, at, link);
+            return bytes.len();
+        }
+        // What fails but for want of room fails again where the connection is read.
+        let sent = connection.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
+        if sent > 0 {
+            link.correct(now, connection.on_sent(sent as u64));
+        }
+        sent
     }
 
     /// Owners of the connections to which time has happened since this was last called.

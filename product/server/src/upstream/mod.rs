@@ -166,10 +166,11 @@ impl<N: Net> Upstreams<N> {
         self.transfers.get_mut(at)
     }
 
-    /// Goes on with a transfer until its head has come, or it has to wait.
+    /// Goes on with a transfer until a head has come, or it has to wait.
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
         let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
         let fault = match self.connections.step(transfer, at, now) {
+            Ok(Some(head)) if head.is_interim() => return Step::Interim(head),
             Ok(Some(head)) => {
                 self.peers[transfer.peer].on_reached();
                 return Step::Head(head);

@@ -49,13 +49,17 @@ impl OnStream<'_> {
         transfer.set_deadline(now);
     }
 
-    /// Goes on until the head of the response has come.
+    /// Goes on until the head of the response has come, or that of an interim one for the client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         while let Some(head) = self.session.take_head(self.stream) {
             transfer.note_came(now);
             let head = head.map_err(Fault::Wrong)?;
             if !head.is_interim() {
                 transfer.begin_body(&head);
+                return Ok(Some(head));
+            }
+            let bytes = head.fields().map(|(name, value)| name.len() + value.len()).sum();
+            if transfer.inbound.passes_on(&head, bytes) {
                 return Ok(Some(head));
             }
         }

@@ -308,3 +308,19 @@ fn a_client_that_stops_on_a_stream_is_not_waited_for() {
     transfer.send(&mut over(&wire, &mut ready), second(316)).unwrap();
     assert_eq!(transfer.deadline, second(336));
 }
+
+#[test]
+fn interim_responses_are_passed_on_but_for_leave_and_those_past_the_bound() {
+    let hint = |bytes: usize| format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(bytes));
+    let text =
+        ["HTTP/1.1 100 Continue\r\n\r\n", &hint(10_000), &hint(10_000), &hint(10), "HTTP/1.1 204 No Content\r\n\r\n"];
+    let wire = Wire::of(text.concat().as_bytes(), &[7, 12_000]);
+    let (mut transfer, mut ready, mut scratch) = (transfer(Method::Get, BodyLength::None), READY, [0; 1000]);
+    let mut came = Vec::new();
+    while !transfer.is_answered() {
+        let head = transfer.read_head(&mut over(&wire, &mut ready), &mut scratch, Nanos::ZERO).unwrap();
+        came.extend(head.map(|head| (head.status.0, head.values("link").map(<[u8]>::len).sum())));
+        ready = READY;
+    }
+    assert_eq!(came, [(103, 10_000), (103, 10), (204, 0)]);
+}

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
-use http::{BodyLength, Method};
+use http::{BodyLength, Method, Status};
 use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
@@ -23,6 +23,8 @@ use crate::upload::{Upload, UploadLimits};
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
 const TRIES_MAX: u32 = 3;
+/// Bytes of interim responses that are passed on for one request; the rest is dropped, since no client depends on them.
+const INTERIM_BYTES_MAX: usize = 16 << 10;
 
 /// What a transfer has come to.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub enum Step {
     Wait,
     /// The head of the response; its body is [`Transfer::read_body`]'s.
     Head(UpstreamHead),
+    /// An interim response for the client; another step tells what follows.
+    Interim(UpstreamHead),
     /// The response is whole.
     Done,
     /// Nobody wants the rest of the body.
@@ -88,6 +92,8 @@ pub(super) struct Inbound {
     kept: Vec<u8>,
     pub has_come: bool,
     interim: u32,
+    /// Of those that were passed on.
+    interim_bytes: usize,
     is_kept_alive: bool,
     /// The request asks for another protocol.
     may_be_tunnel: bool,
@@ -105,6 +111,15 @@ pub(super) struct Inbound {
     pub is_held: bool,
 }
 
+impl Inbound {
+    /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
+    pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
+        let passes = head.status != Status::CONTINUE && self.interim_bytes + bytes <= INTERIM_BYTES_MAX;
+        self.interim_bytes += if passes { bytes } else { 0 };
+        passes
+    }
+}
+
 impl Transfer {
     /// Of a request whose head is encoded.
     pub fn new(owner: u64, group: Arc<Group>, method: Method, head: impl Into<Head>, body: BodyLength) -> Transfer {
@@ -120,6 +135,7 @@ impl Transfer {
                 kept: Vec::new(),
                 has_come: false,
                 interim: 0,
+                interim_bytes: 0,
                 is_kept_alive: false,
                 may_be_tunnel: false,
                 is_tunnel: false,
@@ -268,7 +284,7 @@ impl Transfer {
         }
     }
 
-    /// Goes on until the head of the response has come.
+    /// Goes on until the head of the response has come, or that of an interim one for the client.
     pub fn read_head(
         &mut self,
         wire: &mut Wire<impl Stream>,
@@ -291,6 +307,9 @@ impl Transfer {
                 self.inbound.interim += 1;
                 if self.inbound.interim > limits.interim_max {
                     return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
+                }
+                if self.inbound.passes_on(&head, bytes) {
+                    return Ok(Some(head));
                 }
             }
             match wire.receive(scratch)? {

@@ -1,6 +1,6 @@
 //! Requests that upstreams answer: from a request to a transfer, and from its response to the write path.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use http::gateway::takes_trailers;
@@ -54,8 +54,10 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 /// Requests that upstreams answer, and the replies that have come of them.
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
-    /// At most one for each transfer.
+    /// Of each transfer one at most, behind its interim ones.
     replies: VecDeque<ProxyReply>,
+    /// By the exchange over HTTP/1.1, what its socket has not taken of interim responses: it leaves with what is sent next.
+    pub(super) put_off: HashMap<u64, Vec<u8>>,
 }
 
 /// The event loop's own, as far as upstreams touch it.
@@ -68,18 +70,26 @@ pub(super) struct ProxyContext<'w, N: Net> {
     pub sender: &'w mut Sender<N>,
 }
 
-/// A reply for the loop to send: an upstream's, or one of our own in its place.
+/// For the loop to send on an exchange.
 pub(super) struct ProxyReply {
-    /// The name of its exchange.
+    /// The name of the exchange.
     pub owner: u64,
-    pub reply: Reply,
-    /// How far its body has come where it is an upstream's: for [`Proxy::on_sent`], once it is sent or a job.
-    pub rest: Option<Step>,
+    pub what: ToSend,
+}
+
+pub(super) enum ToSend {
+    Interim(Response<()>),
+    /// An upstream's reply, or one of our own in its place.
+    Reply {
+        reply: Box<Reply>,
+        /// How far its body has come where it is an upstream's: for [`Proxy::on_sent`], once it is sent or a job.
+        rest: Option<Step>,
+    },
 }
 
 impl<N: Net> Default for Proxy<N> {
     fn default() -> Proxy<N> {
-        Proxy { upstreams: Upstreams::default(), replies: VecDeque::new() }
+        Proxy { upstreams: Upstreams::default(), replies: VecDeque::new(), put_off: HashMap::new() }
     }
 }
 
@@ -220,7 +230,13 @@ impl<N: Net> Proxy<N> {
         self.go_on_reading(with, transfer);
     }
 
-    fn take_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, step: Step) {
+    fn take_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, mut step: Step) {
+        while let Step::Interim(head) = step {
+            if let Some(owner) = self.upstreams.get(transfer).map(|transfer| transfer.owner) {
+                self.replies.push_back(ProxyReply { owner, what: ToSend::Interim(head.into_response(())) });
+            }
+            step = self.upstreams.step(with.net, with.timers.now(), transfer);
+        }
         let step = match step {
             Step::Head(head) => self.begin_response(with, transfer, head),
             Step::Wait => self.pass_body(with, transfer),
@@ -232,7 +248,7 @@ impl<N: Net> Proxy<N> {
     fn on_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, step: Step) {
         match step {
             Step::Wait => self.relieve(with, transfer),
-            Step::Head(_) => {}
+            Step::Head(_) | Step::Interim(_) => {}
             Step::Done => self.end_transfer(with, transfer, true),
             Step::Unwanted => self.end_transfer(with, transfer, false),
             Step::Failed(fault) => self.fail_transfer(with, transfer, fault),
@@ -299,7 +315,8 @@ impl<N: Net> Proxy<N> {
         let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
         let exchange = with.conns.exchange(id);
         exchange.class = class;
-        self.replies.push_back(ProxyReply { owner: exchange.owner, reply, rest });
+        let what = ToSend::Reply { reply: Box::new(reply), rest };
+        self.replies.push_back(ProxyReply { owner: exchange.owner, what });
     }
 
     /// A reply that the loop was given is sent, or a job.

@@ -111,8 +111,43 @@ fn responses_without_a_body_have_none() {
         let mut client = server.connect();
         client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(client.response_to_head().field("Content-Length"), Some("1000"));
-        assert_eq!([client.get("/304").status, client.get("/204").status], [304, 204]);
+        assert_eq!(client.get("/304").status, 304);
+        // Behind an interim response.
+        assert_eq!([client.get("/204").status, client.response().status], [103, 204]);
     });
+}
+
+#[test]
+fn hints_are_passed_on_to_those_who_know_them() {
+    let upstream = Upstream::start(|_, socket| {
+        let hints =
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X-A\r\nX-A: 1\r\n\r\n\
+            HTTP/1.1 102 Processing\r\n\r\n";
+        answer(socket, &[hints, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"])
+    });
+    on_every_path(&upstream, |server| {
+        let mut client = server.connect();
+        for _ in 0..2 {
+            let hints = client.get("/");
+            let fields = [hints.field("Link"), hints.field("X-A"), hints.field("Content-Length")];
+            assert_eq!((hints.status, fields), (103, [Some("</a>"), None, None]));
+            assert_eq!([client.response().status, client.response().status], [102, 200]);
+        }
+        client.send("GET / HTTP/1.0\r\n\r\n");
+        assert_eq!(client.response().status, 200, "HTTP/1.0 has none");
+    });
+    let server = proxy(&upstream, &["--tls-dev"]);
+    let url = format!("https://localhost:{}/", server.address.port());
+    for how in ["--http1.1", "--http2"] {
+        let curl = Command::new("curl").args(["-skSi", "--max-time", "60", how, &url]).output().unwrap();
+        let said = String::from_utf8_lossy(&curl.stdout).into_owned();
+        let statuses: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("HTTP/"))
+            .map(|line| &line[line.find(' ').unwrap() + 1..][..3])
+            .collect();
+        assert!(statuses == ["103", "102", "200"] && said.ends_with("hi"), "{how}: {said}");
+    }
 }
 
 /// Answers with the length of the request's body and whether it is the one that was sent.

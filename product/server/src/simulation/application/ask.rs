@@ -26,7 +26,7 @@ pub struct Ask {
     /// So many of them.
     pub tunnel_bytes: usize,
     /// Interim responses before the response.
-    interim: u64,
+    pub interim: u64,
     pub thinks: Nanos,
     /// The response is sent in so many pieces, with this pause between two.
     pub pieces: usize,
@@ -211,7 +211,8 @@ impl Ask {
 
     /// The bytes of the response, and what becomes of the connection behind them.
     pub fn response(&self, site: &Site) -> (Vec<u8>, After) {
-        let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
+        let hint =
+            b"HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\nLink: </style.css>; rel=preload\r\n\r\n";
         let mut out = hint.repeat(self.interim as usize);
         let keeps = if self.closes || self.framing == Framing::Close { After::Close } else { After::Keep };
         let keeps = if self.takes == Takes::Never { After::Close } else { keeps };

@@ -19,6 +19,8 @@ pub struct Http1 {
     may_ask_at: Nanos,
     /// A part of a head, or nothing.
     head: Vec<u8>,
+    /// Interim responses before the one that is coming.
+    hints: u64,
     /// Of the response that is coming.
     body: Option<Body>,
     /// Requests so far.
@@ -78,6 +80,7 @@ impl Http1 {
             think,
             may_ask_at: Nanos::ZERO,
             head: Vec::new(),
+            hints: 0,
             body: None,
             asked_count: 0,
             is_closing: false,
@@ -182,10 +185,17 @@ impl Http1 {
         self.head.clear();
         let (request, _) = self.asked.front().ok_or_else(|| format!("a response that nobody asked for: {head}"))?;
         let status: u16 = head.get(9..12).and_then(|status| status.parse().ok()).ok_or("no status")?;
-        if matches!(status, 100 | 103) {
+        if status == 100 {
             return Ok(rest);
         }
-        let came = request.judge(Some(status)).map_err(|why| format!("{why}: {head}"))?;
+        if status == 103 {
+            self.hints += 1;
+            let lower = head.to_ascii_lowercase();
+            let is_right = lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop");
+            return if is_right { Ok(rest) } else { Err(format!("a hint: {head}")) };
+        }
+        let came =
+            request.judge(Some(status), std::mem::take(&mut self.hints)).map_err(|why| format!("{why}: {head}"))?;
         let field = |name: &str| {
             let lines = head.lines().filter_map(|line| line.split_once(": "));
             lines.filter(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_string()).next()

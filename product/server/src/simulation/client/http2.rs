@@ -63,6 +63,9 @@ pub struct Habits {
 #[derive(Debug)]
 struct Stream {
     request: Request,
+    /// Interim or not: that is known with what follows.
+    head: Option<Vec<u8>>,
+    hints: u64,
     has_head: bool,
     came: usize,
     /// Of the window that the server was not told of yet.
@@ -76,6 +79,19 @@ struct Stream {
     window: i64,
     /// The reason why there is no answer comes in its place.
     is_reason: bool,
+}
+
+impl Stream {
+    /// The last head is that of the response.
+    fn judge_head(&mut self) -> Result<(), String> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        // Behind updates of the table's size, its first field is the status (RFC 7541 appendix A).
+        let first = head.iter().find(|byte| **byte & 0xe0 != 0x20);
+        let status = first.and_then(|byte| [200, 204, 206, 304, 400, 404, 500].get(byte.wrapping_sub(0x88) as usize));
+        self.is_reason = self.request.judge(status.copied(), self.hints)? == Meaning::Reason;
+        self.has_head = true;
+        Ok(())
+    }
 }
 
 impl Habits {
@@ -162,6 +178,8 @@ impl Http2 {
             let stream = Stream {
                 upload_at: upload.map(|_| 0),
                 request,
+                head: None,
+                hints: 0,
                 has_head: false,
                 came: 0,
                 read_bytes: 0,
@@ -268,14 +286,10 @@ impl Http2 {
                 Err(format!("a head on stream {number}"))
             };
         };
-        // Behind updates of the table's size, its first field is the status (RFC 7541 appendix A).
-        let first = payload.iter().find(|byte| **byte & 0xe0 != 0x20);
-        let status = first.and_then(|byte| [200, 204, 206, 304, 400, 404, 500].get(byte.wrapping_sub(0x88) as usize));
         if stream.has_head {
-            return Err(format!("two heads for {stream:?}"));
+            return Err(format!("a head behind content of {stream:?}"));
         }
-        stream.is_reason = stream.request.judge(status.copied())? == Meaning::Reason;
-        stream.has_head = true;
+        stream.hints += u64::from(stream.head.replace(payload.to_vec()).is_some());
         Ok(())
     }
 
@@ -289,6 +303,7 @@ impl Http2 {
         let Some(stream) = self.asked.get_mut(&number) else {
             return if self.habits.cancels.is_some() { Ok(()) } else { Err(format!("content on stream {number}")) };
         };
+        stream.judge_head()?;
         let (from, to) = (stream.came, stream.came + payload.len());
         if !stream.is_reason && stream.request.body(site).is_some_and(|body| body.get(from..to) != Some(payload)) {
             return Err(format!("wrong bytes from {from} to {to} of {stream:?}"));
@@ -303,7 +318,8 @@ impl Http2 {
     }
 
     fn on_stream_end(&mut self, number: u32, now: Nanos, site: &Site) -> Result<(), String> {
-        let Some(stream) = self.asked.remove(&number) else { return Ok(()) };
+        let Some(mut stream) = self.asked.remove(&number) else { return Ok(()) };
+        stream.judge_head()?;
         self.ended += 1;
         self.may_ask_at = now + self.think;
         if stream.upload_at.is_some() {

@@ -84,6 +84,8 @@ struct Control {
 struct Stream {
     request: Request,
     has_head: bool,
+    /// Interim responses.
+    hints: u64,
     /// Of a frame that is not whole.
     rest: Vec<u8>,
     /// Bytes that are left of a DATA frame.
@@ -369,6 +371,7 @@ impl Stream {
             came: 0,
             cancel_at,
             written: Some(to_write),
+            hints: 0,
             is_reason: false,
         }
     }
@@ -410,11 +413,12 @@ impl Stream {
             let status = if kind == HEADERS { Some(status(payload)?) } else { None };
             self.rest.drain(..end);
             // Others follow an interim one.
+            self.hints += u64::from(status == Some(103));
             if let Some(status) = status.filter(|status| *status >= 200) {
                 if std::mem::replace(&mut self.has_head, true) {
                     return Err(format!("two heads for {:?}", self.request));
                 }
-                self.is_reason = self.request.judge(Some(status))? == Meaning::Reason;
+                self.is_reason = self.request.judge(Some(status), self.hints)? == Meaning::Reason;
             }
         }
     }

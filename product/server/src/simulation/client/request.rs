@@ -118,17 +118,22 @@ impl Request {
         }
     }
 
-    /// What a response of this status is; `None` for one of a status that cannot be told here.
-    pub fn judge(&self, status: Option<u16>) -> Result<Meaning, String> {
+    /// What a response of this status is, behind so many interim ones; `None` for one of a status that cannot be told here.
+    pub fn judge(&self, status: Option<u16>, hints: u64) -> Result<Meaning, String> {
         let (is_answered, may_fail) = match &self.kind {
             Kind::Passed(_, expected) => (expected.is_answered, expected.may_fail),
             _ => (true, false),
         };
         match status {
-            Some(status) if status == self.status() && is_answered => Ok(Meaning::Answer),
-            None | Some(502..=504) if may_fail => Ok(Meaning::Reason),
-            _ => Err(format!("status {status:?} for {self:?}")),
+            Some(status) if status == self.status() && is_answered && hints == self.hints() => Ok(Meaning::Answer),
+            None | Some(502..=504) if may_fail && hints <= self.hints() => Ok(Meaning::Reason),
+            _ => Err(format!("status {status:?} behind {hints} hints for {self:?}")),
         }
+    }
+
+    /// Interim responses that are passed on.
+    fn hints(&self) -> u64 {
+        if let Kind::Passed(ask, _) = &self.kind { ask.interim } else { 0 }
     }
 
     /// The response may end before it is whole.

@@ -21,6 +21,8 @@ pub struct Tunnel {
     /// Of the bytes that are to come back.
     said: usize,
     heard: usize,
+    /// Interim responses before the tunnel.
+    hints: u64,
     next_at: Nanos,
     /// What it has written to the end of the request.
     end: u64,
@@ -50,6 +52,7 @@ impl Tunnel {
             state: State::New,
             head: Vec::new(),
             said: 0,
+            hints: 0,
             heard: 0,
             next_at: Nanos::ZERO,
             end: UNWRITTEN,
@@ -113,6 +116,10 @@ impl Tunnel {
             let head = String::from_utf8_lossy(&self.head[..end]).into_owned();
             self.head.drain(..end + 4);
             match head.get(9..12) {
+                Some("103") if self.hints < self.ask.interim => {
+                    self.hints += 1;
+                    return self.receive(&[], site);
+                }
                 Some("101") if self.expected.is_answered => self.state = State::Open,
                 Some("502" | "503" | "504") if self.expected.may_fail => {
                     self.state = State::Refused;
