@@ -292,11 +292,24 @@ impl Scheduler {
         }
     }
 
+    /// The source of the job has no more for now: it waits for that as by [`Scheduler::on_wait`], and where its size is not known and the wait
+    /// lasts for [`crate::SOURCE_PAUSE`], it ranks as if it began then.
+    pub fn on_dry(&mut self, now: Nanos, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(id).filter(|job| !job.waits_for(Why::Source)) {
+            job.waits_since = now;
+        }
+        self.on_wait(id, Why::Source);
+    }
+
     /// The reason is gone, and with the last of them it is ready. Calling twice, or late, changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         match who.into() {
             Waiter::Job(id) => {
-                if self.jobs.get_mut(id).is_some_and(|job| job.waits.remove(why)) {
+                let Some(job) = self.jobs.get_mut(id) else { return };
+                if why == Why::Source {
+                    job.on_source(now);
+                }
+                if job.waits.remove(why) {
                     on_ready(&mut self.order, &mut self.pacer, now);
                     self.jobs.at_mut(id.slot).waits_since = now;
                     self.jobs.begin_wait(now, id.slot);

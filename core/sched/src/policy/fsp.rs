@@ -43,7 +43,7 @@ impl Policy for Fsp {
     fn enqueue(&mut self, slot: u32, job: &Job) {
         let rank = match job.size {
             Size::Known(_) => self.tags[slot as usize],
-            Size::AtLeast(_) => self.tags[slot as usize].saturating_add(job.attained.saturating_mul(UNITS)),
+            Size::AtLeast(_) => self.tags[slot as usize].saturating_add(job.attained_anew().saturating_mul(UNITS)),
         };
         self.queue.set(slot, Key { rank, number: job.number });
     }

@@ -14,6 +14,6 @@ impl Rank for Las {
     const NAME: &'static str = "las";
 
     fn rank(&self, job: &Job, _path: &Path) -> u64 {
-        job.attained
+        job.attained_anew()
     }
 }

@@ -150,11 +150,12 @@ pub trait Policy: Send {
 /// with x (a decreasing hazard rate), so ordering such jobs by attained service is the best that can be done blind (Nuyens &
 /// Wierman, "The foreground-background queue: a survey", 2008).
 ///
-/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left.
+/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left. What was sent before a pause of
+/// its source does not count.
 fn unknown_rank(job: &Job) -> u64 {
-    let seen = job.attained + job.remaining();
+    let seen = job.attained_anew() + job.remaining();
     let beyond = job.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
-    beyond.saturating_add(seen - job.attained)
+    beyond.saturating_add(job.remaining())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl QuickFix {
     fn is_large(&self, job: &Job) -> bool {
         match job.size {
             Size::Known(bytes) => bytes.max(job.attained) > self.cut,
-            Size::AtLeast(_) => job.attained > self.cut,
+            Size::AtLeast(_) => job.attained_anew() > self.cut,
         }
     }
 }
@@ -52,7 +52,7 @@ impl Policy for QuickFix {
     }
 
     fn within(&self, _slot: u32, job: &Job) -> u64 {
-        job.attained | if self.is_large(job) { LARGE } else { 0 }
+        job.attained_anew() | if self.is_large(job) { LARGE } else { 0 }
     }
 
     fn enqueue(&mut self, slot: u32, job: &Job) {

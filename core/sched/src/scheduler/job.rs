@@ -13,6 +13,10 @@ pub(crate) const OWN_RANK: u64 = u64::MAX;
 /// In place of a connection's slot.
 pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 
+/// A response of unknown size whose source has had nothing for so long begins anew in the order: what comes then is another message of a
+/// stream of events, a tunnel or a log that is followed, and what was sent before says nothing of its size.
+pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
+
 /// How many bytes a response has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
@@ -70,6 +74,8 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
+    /// Of them, those from before its source last paused ([`SOURCE_PAUSE`]); 0 where it has not.
+    pub(crate) before_pause: u64,
     pub(crate) framing: Packed,
     pub class: u16,
     pub client: u32,
@@ -81,7 +87,7 @@ pub struct Job {
     pub(crate) connection: u32,
     /// The rank of what it stands for on its connection, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
-    /// Since when it has been ready without a byte.
+    /// Since when it has been ready without a byte, or waits for its source.
     pub(crate) waits_since: Nanos,
 }
 
@@ -130,6 +136,7 @@ impl Job {
             arrived_at,
             size,
             attained: 0,
+            before_pause: 0,
             framing,
             class: 0,
             client: 0,
@@ -145,6 +152,18 @@ impl Job {
     pub fn remaining(&self) -> u64 {
         match self.size {
             Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
+        }
+    }
+
+    /// Bytes sent since its source last paused: what an order by attained service looks at.
+    pub(crate) fn attained_anew(&self) -> u64 {
+        self.attained - self.before_pause
+    }
+
+    /// Its source has something again, after a wait since `waits_since`.
+    pub(crate) fn on_source(&mut self, now: Nanos) {
+        if self.waits_for(Why::Source) && self.known().is_none() && now - self.waits_since >= SOURCE_PAUSE {
+            self.before_pause = self.attained;
         }
     }
 

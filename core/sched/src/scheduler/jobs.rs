@@ -104,6 +104,7 @@ impl Jobs {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
+            before_pause: 0,
             framing: framing.into(),
             class: arrival.class,
             client: arrival.client,

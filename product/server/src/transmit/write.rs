@@ -1,7 +1,7 @@
 //! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
 //! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
 
-use sched::{Grant, JobId, Progress, Scheduler, Why};
+use sched::{Grant, JobId, Progress, Scheduler};
 use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
@@ -177,7 +177,7 @@ impl<S: Socket> Transmitter<S> {
                 let begun = self.reads.begin(&self.sendings[id], client, &mut self.link.scheduler);
                 begun.err().into_iter().for_each(|failure| self.abort(now, id, failure));
             }
-            Some(Failure::Pending) => self.link.scheduler.on_wait(id, Why::Source),
+            Some(Failure::Pending) => self.link.scheduler.on_dry(now, id),
             Some(Failure::Shut) => framed(&mut self.connections[at]).on_shut(id, &mut self.link.scheduler),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),

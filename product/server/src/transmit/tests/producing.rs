@@ -562,3 +562,32 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     assert_eq!(*socket.received.borrow(), b"head5\r\nearly\r\n4\r\nlate\r\n0\r\n\r\n");
     assert_eq!(bench.ended(), [(job, socket.received.borrow().len() as u64, true)]);
 }
+
+/// Beside a download without a length, an event is first where its stream was silent for a second before: it used to wait behind all that the
+/// stream had sent, for ever.
+#[test]
+fn an_event_after_a_pause_goes_before_a_download() {
+    for (pause, order) in [(Nanos::from_millis(900), "DE"), (Nanos::from_secs(1), "ED")] {
+        let mut bench = Bench::new("srpt", Some("10mbit"));
+        let [events, download] = ['E', 'D'].map(|name| bench.socket(name, u64::MAX));
+        let mut open =
+            |socket| bench.dispatch_outgoing(socket, Outgoing::new(HEAD.to_vec(), Way::Chunks.body(), End::Open));
+        let [stream, other] = [&events, &download].map(&mut open);
+        let push = |bench: &mut Bench, job, bytes: usize| {
+            let now = bench.now.get();
+            assert_eq!(Producer::of(&mut bench.transmitter, job).push(now, &vec![b'x'; bytes]), Some(bytes));
+        };
+        push(&mut bench, stream, 50_000);
+        bench.drive();
+        push(&mut bench, other, 20_000);
+        bench.drive();
+        // It has had nothing to send since then.
+        let silent_since = bench.now.get();
+        bench.now.set(silent_since + pause);
+        bench.journal.borrow_mut().clear();
+        push(&mut bench, other, 1_000);
+        push(&mut bench, stream, 1_000);
+        bench.drive();
+        assert_eq!(bench.order(), order, "after {pause:?}");
+    }
+}
