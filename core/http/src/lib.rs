@@ -39,6 +39,7 @@ mod request;
 mod response;
 mod status;
 mod trailers;
+pub mod websocket;
 
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;

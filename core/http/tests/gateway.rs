@@ -11,7 +11,17 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
 fn gateway() -> Gateway<'static> {
     let (client, client_port) = (CLIENT, Some(4711));
-    Gateway { client, client_port, is_secure: true, is_trusted: false, host: None, minor_version: 1, upgrade: None }
+    let (upgrade, websocket_key) = (None, None);
+    Gateway {
+        client,
+        client_port,
+        is_secure: true,
+        is_trusted: false,
+        host: None,
+        minor_version: 1,
+        upgrade,
+        websocket_key,
+    }
 }
 
 fn encoded(request: &Request, gateway: &Gateway) -> String {
@@ -194,6 +204,50 @@ fn cookies_are_one_line() {
     pushed.iter().for_each(|(name, value)| builder.push(name, value));
     let head = encoded(&builder.finish().unwrap().view(), &Gateway { minor_version: 2, ..gateway() });
     assert!(head.starts_with("GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1; b=2\r\nx: y\r\nX-Forwarded-For"), "{head}");
+}
+
+fn connect(protocol: &[u8], more: &[(&[u8], &[u8])]) -> Result<Box<http::OwnedRequest>, Box<http::Refused>> {
+    let mut builder = RequestBuilder::new(Limits::default());
+    builder.begin();
+    builder.push(b":method", b"CONNECT");
+    builder.push(b":protocol", protocol);
+    for (name, value) in [(&b":scheme"[..], &b"https"[..]), (b":authority", b"a"), (b":path", b"/chat?x")] {
+        builder.push(name, value);
+    }
+    more.iter().for_each(|(name, value)| builder.push(name, value));
+    builder.finish()
+}
+
+#[test]
+fn connect_for_websocket_is_an_upgrade_and_others_are_refused() {
+    let more: [(&[u8], &[u8]); 3] = [
+        (b"sec-websocket-key", b"the client's own"),
+        (b"sec-websocket-protocol", b"chat"),
+        (b"sec-websocket-version", b"13"),
+    ];
+    for (more, version) in [(&more[..], "13"), (&more[..2], "13")] {
+        let mut request = connect(b"WebSocket", more).unwrap();
+        // The stream goes on.
+        request.set_unended();
+        let upgrade = upgrade_of(&request.view());
+        assert_eq!((request.view().method, upgrade), (http::Method::Connect, Some(&b"websocket"[..])));
+        let gateway = Gateway { upgrade, websocket_key: Some(b"KEY"), minor_version: 2, ..gateway() };
+        let mut out = Vec::new();
+        encode_request(&mut out, &request.view(), &gateway, BodyLength::None);
+        let head = String::from_utf8(out).unwrap();
+        assert!(head.starts_with("GET /chat?x HTTP/1.1\r\nHost: a\r\n"), "{head}");
+        assert_eq!([values(&head, "upgrade"), values(&head, "connection")], [["websocket"], ["upgrade"]]);
+        assert_eq!([values(&head, "sec-websocket-key"), values(&head, "sec-websocket-version")], [["KEY"], [version]]);
+        assert_eq!(values(&head, "sec-websocket-protocol"), ["chat"]);
+        assert!(values(&head, "transfer-encoding").is_empty() && values(&head, "content-length").is_empty(), "{head}");
+    }
+    let refused = connect(b"connect-udp", &[]).unwrap_err();
+    assert_eq!((refused.reject.status.0, refused.shown.target.as_ref()), (501, &b"/chat?x"[..]));
+    let mut plain = RequestBuilder::new(Limits::default());
+    plain.begin();
+    plain.push(b":method", b"CONNECT");
+    plain.push(b":authority", b"a:443");
+    assert_eq!(plain.finish().unwrap_err().reject.reason, "connect is for proxies");
 }
 
 #[test]

@@ -15,6 +15,7 @@ const GATEWAY: Gateway = Gateway {
     host: None,
     minor_version: 2,
     upgrade: None,
+    websocket_key: None,
 };
 
 fn text(fields: impl Iterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<String> {

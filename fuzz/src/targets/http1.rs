@@ -134,7 +134,17 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let host = request.fields.host.or(Some(b"upstream"));
         let minor_version = head.minor_version;
-        let gateway = Gateway { client, client_port: None, is_secure: false, is_trusted, host, minor_version, upgrade };
+        let websocket_key = None;
+        let gateway = Gateway {
+            client,
+            client_port: None,
+            is_secure: false,
+            is_trusted,
+            host,
+            minor_version,
+            upgrade,
+            websocket_key,
+        };
         let mut out = Vec::new();
         encode_request(&mut out, &request, &gateway, request.body);
         let limits = Limits { head_bytes_max: 2 * out.len(), target_bytes_max: out.len(), fields_max: FIELDS_MAX };

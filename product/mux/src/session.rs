@@ -37,11 +37,13 @@ pub struct Settings {
     pub request: Limits,
     /// Streams that the client may have open at once.
     pub streams_max: u32,
+    /// It may ask for WebSocket (RFC 8441 section 3): [`http::Method::Connect`]. Else such a request is a mistake of its own.
+    pub has_tunnels: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { request: Limits::default(), streams_max: STREAMS_MAX }
+        Settings { request: Limits::default(), streams_max: STREAMS_MAX, has_tunnels: false }
     }
 }
 

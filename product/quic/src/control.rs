@@ -2,7 +2,9 @@
 
 use quinn_proto::{Connection, Dir, StreamId, WriteError};
 
-use crate::h3::control::{MAX_FIELD_SECTION_SIZE, QPACK_BLOCKED_STREAMS, QPACK_MAX_TABLE_CAPACITY};
+use crate::h3::control::{
+    ENABLE_CONNECT_PROTOCOL, MAX_FIELD_SECTION_SIZE, QPACK_BLOCKED_STREAMS, QPACK_MAX_TABLE_CAPACITY,
+};
 use crate::h3::{frames, uni, varint};
 
 #[derive(Debug)]
@@ -11,11 +13,12 @@ pub struct Control {
     to_say: Vec<u8>,
     /// Of a request, for SETTINGS.
     head_bytes_max: usize,
+    has_tunnels: bool,
 }
 
 impl Control {
-    pub fn new(head_bytes_max: usize) -> Control {
-        Control { id: None, to_say: Vec::new(), head_bytes_max }
+    pub fn new(head_bytes_max: usize, has_tunnels: bool) -> Control {
+        Control { id: None, to_say: Vec::new(), head_bytes_max, has_tunnels }
     }
 
     /// Says what is to be said, as far as the client lets it.
@@ -24,7 +27,7 @@ impl Control {
         if self.id.is_none() {
             self.id = connection.streams().open(Dir::Uni);
             if self.id.is_some() {
-                self.to_say.splice(0..0, greeting(self.head_bytes_max));
+                self.to_say.splice(0..0, greeting(self.head_bytes_max, self.has_tunnels));
             }
         }
         let Some(id) = self.id.filter(|_| !self.to_say.is_empty()) else { return };
@@ -46,11 +49,11 @@ impl Control {
 }
 
 /// What the stream begins with: its type, and SETTINGS (RFC 9114 section 7.2.4).
-fn greeting(head_bytes_max: usize) -> Vec<u8> {
+fn greeting(head_bytes_max: usize, has_tunnels: bool) -> Vec<u8> {
     let mut settings = Vec::new();
-    for (setting, value) in
-        [(QPACK_MAX_TABLE_CAPACITY, 0), (MAX_FIELD_SECTION_SIZE, head_bytes_max as u64), (QPACK_BLOCKED_STREAMS, 0)]
-    {
+    let all =
+        [(QPACK_MAX_TABLE_CAPACITY, 0), (MAX_FIELD_SECTION_SIZE, head_bytes_max as u64), (QPACK_BLOCKED_STREAMS, 0)];
+    for (setting, value) in all.into_iter().chain(has_tunnels.then_some((ENABLE_CONNECT_PROTOCOL, 1))) {
         varint::write(setting, &mut settings);
         varint::write(value, &mut settings);
     }

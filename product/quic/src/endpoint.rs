@@ -52,6 +52,7 @@ pub struct Settings {
     pub request: Limits,
     /// Requests that a client may have open at once.
     pub streams_max: u32,
+    pub has_tunnels: bool,
     /// Connections of this socket; more are refused.
     pub connections_max: usize,
     /// A connection on which nothing has come for so long ends.
@@ -67,10 +68,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        let mux::Settings { request, streams_max } = mux::Settings::default();
+        let mux::Settings { request, streams_max, has_tunnels } = mux::Settings::default();
         Settings {
             request,
             streams_max,
+            has_tunnels,
             connections_max: 10_000,
             idle_timeout: Nanos::from_secs(30),
             is_ipv6: false,

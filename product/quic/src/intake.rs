@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::Limits;
 use mux::Event;
 use quinn_proto::{Connection, ConnectionError, ConnectionStats, Dir, ReadError, StreamEvent, StreamId, VarInt};
 use units::Nanos;
 
 use crate::bodies::Body;
+use crate::endpoint::Settings;
 use crate::h3::budget::Budget;
 use crate::h3::control::Update;
 use crate::h3::fault::{
@@ -57,13 +57,13 @@ pub enum Pulled {
 }
 
 impl Intake {
-    pub fn new(request: Limits, streams_max: u32) -> Intake {
+    pub fn new(settings: &Settings) -> Intake {
         Intake {
-            shared: Shared::new(request),
+            shared: Shared::new(settings.request, settings.has_tunnels),
             budget: Budget::default(),
             seen: Seen::default(),
             unis: Vec::new(),
-            streams_max,
+            streams_max: settings.streams_max,
             refused_from: None,
             is_writable: false,
             is_lost: false,

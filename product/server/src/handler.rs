@@ -153,6 +153,11 @@ impl Handler {
         }
     }
 
+    /// Upstreams answer requests of some site.
+    pub fn has_proxies(&self) -> bool {
+        self.served.has_proxies()
+    }
+
     /// Upstreams answer this request for this site.
     pub fn is_passed_on(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
         self.sites().redirect(site, request, is_secure).is_none() && self.served.group(site, request).is_some()

@@ -21,3 +21,10 @@ pub use client::{ClientSession, Connector, Roots, RootsError};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};
+
+/// A number that nobody can guess.
+pub fn nonce() -> [u8; 16] {
+    let mut nonce = [0; 16];
+    acceptor::provider().secure_random.fill(&mut nonce).expect("the system has random numbers");
+    nonce
+}

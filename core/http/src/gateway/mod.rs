@@ -36,16 +36,21 @@ pub struct Gateway<'a> {
     pub minor_version: u8,
     /// The protocol to change to, as [`upgrade_of`] gives it. None: Upgrade is left out.
     pub upgrade: Option<&'a [u8]>,
+    /// Of CONNECT, in the place of the client's ([`crate::websocket::key`]).
+    pub websocket_key: Option<&'a [u8]>,
 }
 
 /// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty where neither the
 /// request nor the gateway has one (RFC 9112 section 3.2). `body` frames the message: a body of known length follows as it is, one of
 /// unknown length in chunks ([`crate::http1::begin_chunk`]).
 ///
+/// CONNECT becomes the GET that has the same meaning over HTTP/1.1 (RFC 8441 section 5); it has no body.
+///
 /// Left out are fields of the client's connection and those that its Connection lists, Expect, and names with other characters than
 /// letters, digits and `-`. Cookies are joined to one line.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
-    for part in [request.method.token().as_bytes(), b" ", request.path] {
+    let method = if request.method == Method::Connect { Method::Get } else { request.method };
+    for part in [method.token().as_bytes(), b" ", request.path] {
         out.extend_from_slice(part);
     }
     if let Some(query) = request.query {
@@ -59,7 +64,8 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
         out.extend_from_slice(b"Connection: upgrade\r\n");
         lines::line(out, b"Upgrade", protocol);
     }
-    frame(out, request.method, body);
+    gateway.websocket_key.into_iter().for_each(|key| websocket(out, request, key));
+    frame(out, method, body);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -85,7 +91,8 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     hop: &Hop<impl Fn() -> I>,
 ) {
     let is_kept = |name: &[u8]| {
-        hop.is_passed(name) && !is_ours(name) && !forwarded::is_ours(name, gateway.is_trusted) && is_plain(name)
+        let is_ours = is_ours(name) || (gateway.websocket_key.is_some() && is_any(name, &["sec-websocket-key"]));
+        hop.is_passed(name) && !is_ours && !forwarded::is_ours(name, gateway.is_trusted) && is_plain(name)
     };
     let mut has_cookie = false;
     for (name, value) in request.all().filter(|(name, _)| is_kept(name)) {
@@ -94,6 +101,14 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
         } else if !std::mem::replace(&mut has_cookie, true) {
             out.joined(b"Cookie", request.values("cookie"), b"; ");
         }
+    }
+}
+
+/// What a client of HTTP/2 or HTTP/3 leaves out; the version where it does.
+fn websocket(out: &mut Vec<u8>, request: &Request, key: &[u8]) {
+    lines::line(out, b"Sec-WebSocket-Key", key);
+    if request.values("sec-websocket-version").next().is_none() {
+        lines::line(out, b"Sec-WebSocket-Version", b"13");
     }
 }
 
@@ -126,8 +141,11 @@ fn content_length(method: Method, body: BodyLength) -> Option<u64> {
 
 /// The protocol that a request of HTTP/1.1 asks to change to (RFC 9110 section 7.8): the first one of its Upgrade, if Connection lists
 /// that, the method is GET and there is no body. Never another HTTP nor TLS: an upstream that spoke them would hide what follows from
-/// us. Not to be asked of a request of HTTP/1.0, whose Upgrade is ignored.
+/// us. Not to be asked of a request of HTTP/1.0, whose Upgrade is ignored. CONNECT asks for WebSocket.
 pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    if request.method == Method::Connect {
+        return Some(b"websocket");
+    }
     let is_listed =
         request.values("connection").flat_map(members).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     if !is_listed || request.method != Method::Get || request.body != BodyLength::None {

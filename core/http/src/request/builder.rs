@@ -4,8 +4,8 @@ use super::{
     Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_NAME, MALFORMED_VALUE, METHOD_TOO_LONG,
     MORE_THAN_ONE_HOST, OwnedRequest, Refused, Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
 };
-use crate::Reject;
 use crate::fields::{FieldList, Span};
+use crate::{Method, Reject, Status};
 
 /// The fields of a request, one by one, as HTTP/2 and HTTP/3 have them: pseudo-fields first, each once (RFC 9113 section 8.3), which is the
 /// engine's to see to. All else is checked here, and what is too much is not kept. The answer is that to the same request over HTTP/1.1.
@@ -17,6 +17,7 @@ pub struct RequestBuilder {
     method: Span,
     path: Span,
     authority: Span,
+    protocol: Span,
     has_line: bool,
     fields: usize,
     /// As HTTP/1.1 writes them.
@@ -42,6 +43,7 @@ impl RequestBuilder {
             method: Span::default(),
             path: Span::default(),
             authority: Span::default(),
+            protocol: Span::default(),
             has_line: false,
             fields: 0,
             bytes: 0,
@@ -66,6 +68,7 @@ impl RequestBuilder {
             b":authority" if value.is_empty() => {}
             b":authority" if self.has_authority() || self.has_line => self.misunderstood = Some(MORE_THAN_ONE_HOST),
             b":authority" => self.authority = self.list.push(b"host", trimmed(kept)),
+            b":protocol" => self.protocol = self.list.push(name, kept),
             [b':', ..] => {}
             // The authority says the same; where it says something else there are two, which no request may have.
             b"host" if self.has_authority() && self.list.value(self.authority).eq_ignore_ascii_case(value) => {}
@@ -148,6 +151,15 @@ impl RequestBuilder {
         })
     }
 
+    /// CONNECT with a protocol is not that of a proxy (RFC 8441 section 4); which those are that may have one is the engine's to see to.
+    fn method_meant(&self, token: &str) -> Result<Method, Reject> {
+        if token != Method::Connect.token() || self.protocol == Span::default() {
+            return method(token);
+        }
+        let is_known = self.list.value(self.protocol).eq_ignore_ascii_case(b"websocket");
+        if is_known { Ok(Method::Connect) } else { Err(OTHER_PROTOCOL) }
+    }
+
     /// The order is that of HTTP/1.1's parser.
     fn build(&mut self) -> Result<OwnedRequest, Reject> {
         if let Some(reject) = self.malformed {
@@ -162,7 +174,7 @@ impl RequestBuilder {
             return Err(TARGET_TOO_LONG);
         }
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| MALFORMED_LINE);
-        let method = method(text(self.list.value(self.method))?)?;
+        let method = self.method_meant(text(self.list.value(self.method))?)?;
         let form = target::parse(text(target)?, method)?;
         let (path, query) = parts(target, span, form.path, form.query);
         let authority = form.host.map(<[u8]>::to_vec);
@@ -176,6 +188,9 @@ impl RequestBuilder {
         Ok(OwnedRequest { list: std::mem::take(&mut self.list), method, target: span, path, query, fields, body })
     }
 }
+
+const OTHER_PROTOCOL: Reject =
+    Reject { status: Status::NOT_IMPLEMENTED, reason: "connect with another protocol than websocket" };
 
 /// What HTTP/1.1's tokenizer sees to.
 fn check(name: &[u8], value: &[u8]) -> Result<(), Reject> {

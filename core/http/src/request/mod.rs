@@ -112,7 +112,8 @@ pub struct Refused {
 macro_rules! methods {
     ($($name:ident $token:literal)*) => {
         /// A method that some server might know: those of IANA's registry (RFC 9110 section 16.1.1), and those by which caches are cleared. One
-        /// that is known but not allowed gets 405, one that is not recognised gets 501. Names are case-sensitive.
+        /// that is known but not allowed gets 405, one that is not recognised gets 501. Names are case-sensitive. CONNECT is that of a path and
+        /// a protocol, which is WebSocket (RFC 8441, RFC 9220): any other is refused.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Method {
             $($name,)*
@@ -150,6 +151,7 @@ methods! {
     Bind "BIND"
     Checkin "CHECKIN"
     Checkout "CHECKOUT"
+    Connect "CONNECT"
     Copy "COPY"
     Label "LABEL"
     Link "LINK"
@@ -219,9 +221,9 @@ impl<'a> Shown<'a> {
 /// What the token of a method means.
 pub(crate) fn method(token: &str) -> Result<Method, Reject> {
     match Method::from_token(token) {
+        // Its target is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).
+        Some(Method::Connect) => Err(Reject::bad("connect is for proxies")),
         Some(method) => Ok(method),
-        // Its target is an authority, which only a proxy can serve (RFC 9112 section 3.2.3).
-        None if token == "CONNECT" => Err(Reject::bad("connect is for proxies")),
         None => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "method not implemented" }),
     }
 }

@@ -82,11 +82,13 @@ impl Engine {
     pub fn server(settings: &Settings) -> Engine {
         let side = Side::Server(Requests::new(settings.request));
         let mut engine = Engine::new(side, sys::nghttp2_session_server_new2);
-        engine.announce(&[
+        let entries = [
             (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),
             (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.request.head_bytes_max as u32),
             (sys::NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1),
-        ]);
+            (sys::NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1),
+        ];
+        engine.announce(if settings.has_tunnels { &entries } else { &entries[..entries.len() - 1] });
         engine
     }
 

@@ -25,6 +25,7 @@ fn request_head(method: &str) -> (Method, RequestHead) {
         host: None,
         minor_version: 1,
         upgrade: None,
+        websocket_key: None,
     };
     (head.request.method, RequestHead::new(&head.request, &gateway, BodyLength::Unknown, "http"))
 }

@@ -16,6 +16,8 @@ const RESERVED_SETTINGS: [u64; 5] = [0, 2, 3, 4, 5];
 pub const MAX_FIELD_SECTION_SIZE: u64 = 6;
 pub const QPACK_MAX_TABLE_CAPACITY: u64 = 1;
 pub const QPACK_BLOCKED_STREAMS: u64 = 7;
+/// RFC 9220 section 5.
+pub const ENABLE_CONNECT_PROTOCOL: u64 = 8;
 
 /// A client's wish for one request, told on the control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,9 @@ pub struct Fields<'a> {
     has_scheme: bool,
     has_authority: bool,
     has_path: bool,
+    has_protocol: bool,
+    /// It may have one.
+    has_tunnels: bool,
     has_host: bool,
     is_past_pseudo: bool,
     is_malformed: bool,
@@ -39,7 +42,7 @@ pub struct Request {
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(request: &'a mut RequestBuilder) -> Fields<'a> {
+    pub fn new(request: &'a mut RequestBuilder, has_tunnels: bool) -> Fields<'a> {
         request.begin();
         Fields {
             request,
@@ -47,6 +50,8 @@ impl<'a> Fields<'a> {
             has_scheme: false,
             has_authority: false,
             has_path: false,
+            has_protocol: false,
+            has_tunnels,
             has_host: false,
             is_past_pseudo: false,
             is_malformed: false,
@@ -78,6 +83,7 @@ impl<'a> Fields<'a> {
             b":scheme" => std::mem::replace(&mut self.has_scheme, true) || value.is_empty(),
             b":authority" => std::mem::replace(&mut self.has_authority, true) || value.is_empty(),
             b":path" => std::mem::replace(&mut self.has_path, true) || value.is_empty(),
+            b":protocol" if self.has_tunnels => std::mem::replace(&mut self.has_protocol, true) || value.is_empty(),
             _ => true,
         };
         !was_there && !self.is_past_pseudo
@@ -113,8 +119,12 @@ impl<'a> Fields<'a> {
     /// The request; `None`: it is malformed (H3_MESSAGE_ERROR).
     pub fn finish(self) -> Option<Request> {
         let is_whole = match self.method? {
+            // RFC 9220 section 3, as RFC 8441 section 4 has it.
+            Method::Connect if self.has_protocol => self.has_authority && self.has_scheme && self.has_path,
             Method::Connect => self.has_authority && !self.has_scheme && !self.has_path,
-            Method::Other => self.has_scheme && self.has_path && (self.has_authority || self.has_host),
+            Method::Other => {
+                self.has_scheme && self.has_path && (self.has_authority || self.has_host) && !self.has_protocol
+            }
         };
         let Fields { content_bytes, priority, .. } = self;
         (is_whole && !self.is_malformed).then(|| Request { fields: self.request.finish(), content_bytes, priority })
@@ -141,7 +151,7 @@ mod tests {
 
     fn request(fields: &[(&str, &str)]) -> Option<Request> {
         let mut builder = RequestBuilder::new(Limits::default());
-        let mut collected = Fields::new(&mut builder);
+        let mut collected = Fields::new(&mut builder, true);
         let _ = fields.iter().all(|(name, value)| collected.push(name.as_bytes(), value.as_bytes()));
         collected.finish()
     }
@@ -183,6 +193,7 @@ mod tests {
             (":path", "/"),
             (":status", "200"),
             (":protocol", "websocket"),
+            (":other", "a"),
             ("content-length", "-1"),
             ("content-length", ""),
             ("content-length", "99999999999999999999"),
@@ -215,5 +226,13 @@ mod tests {
         assert_eq!(request(&[connect]), None);
         assert_eq!(request(&[connect, authority, path]), None);
         assert_eq!(request(&[connect, authority, scheme]), None);
+        // Nothing but a protocol.
+        let protocol = (":protocol", "websocket");
+        let tunnel = request(&[connect, authority, scheme, path, protocol]).unwrap();
+        assert_eq!(tunnel.fields.map(|fields| fields.view().method), Ok(http::Method::Connect));
+        assert_eq!(request(&[connect, authority, protocol]), None);
+        assert_eq!(request(&[connect, authority, scheme, path, protocol, protocol]), None);
+        let mut builder = RequestBuilder::new(Limits::default());
+        assert!(!Fields::new(&mut builder, false).push(b":protocol", b"websocket"), "not where it was not announced");
     }
 }

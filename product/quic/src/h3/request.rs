@@ -23,6 +23,7 @@ pub struct Shared {
     request: RequestBuilder,
     scratch: Vec<u8>,
     section_bytes_max: u64,
+    has_tunnels: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +48,13 @@ pub struct Incoming {
 }
 
 impl Shared {
-    pub fn new(request: Limits) -> Shared {
+    pub fn new(request: Limits, has_tunnels: bool) -> Shared {
         let section_bytes_max = (SECTION_PER_HEAD_MAX * request.head_bytes_max).min(SECTION_BYTES_MAX) as u64;
-        Shared { request: RequestBuilder::new(request), scratch: Vec::new(), section_bytes_max }
+        Shared { request: RequestBuilder::new(request), scratch: Vec::new(), section_bytes_max, has_tunnels }
     }
 
     fn decode(&mut self, section: &[u8]) -> Result<Request, Fault> {
-        let mut fields = Fields::new(&mut self.request);
+        let mut fields = Fields::new(&mut self.request, self.has_tunnels);
         qpack::decode(section, &mut self.scratch, |name, value| fields.push(name, value))
             .map_err(|_| Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded"))?;
         fields.finish().ok_or(Fault::Stream(MESSAGE_ERROR))

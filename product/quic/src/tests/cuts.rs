@@ -14,7 +14,7 @@ use crate::testing::*;
 fn request_of(pieces: &[&[u8]]) -> Result<(Vec<Request>, Vec<u8>), Fault> {
     let (mut incoming, mut shared, mut budget) = (
         Incoming::default(),
-        Shared::new(http::Limits { head_bytes_max: 1000, ..http::Limits::default() }),
+        Shared::new(http::Limits { head_bytes_max: 1000, ..http::Limits::default() }, true),
         Budget::default(),
     );
     let mut requests = Vec::new();

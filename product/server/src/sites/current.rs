@@ -96,6 +96,11 @@ impl Served {
         Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
     }
 
+    /// Others answer requests of some site.
+    pub fn has_proxies(&self) -> bool {
+        self.groups.iter().any(|groups| !groups.is_empty())
+    }
+
     /// Where a request for this site, or for none, is logged.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         let own = site.and_then(|site| self.logs.get(self.sites.place(site)));

@@ -43,7 +43,8 @@ impl NamedFiles {
 impl<N: Net> Upstreams<N> {
     /// The folder and path of the file that the response to a transfer names, where files may be named.
     pub fn named_file(&self, at: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
-        let files = self.transfers.get(at)?.group.files.as_ref()?;
+        let transfer = self.transfers.get(at).filter(|transfer| !transfer.wants_tunnel())?;
+        let files = transfer.group.files.as_ref()?;
         Some((files.number, files.path(head)?))
     }
 }

@@ -60,6 +60,8 @@ pub struct Outbound {
     pub sent_at: Nanos,
     /// Where its client sends on a stream; over HTTP/1.1 the connection sees to that.
     pub upload: Option<(Upload, UploadLimits)>,
+    /// The upstream was told that nothing follows, as far as a tunnel has an end of its own.
+    pub has_ended: bool,
     /// Something of it came since its deadline was set.
     pub has_grown: bool,
 }
@@ -86,6 +88,7 @@ impl Outbound {
             is_refused: false,
             sent_at: Nanos::ZERO,
             upload: None,
+            has_ended: false,
             has_grown: false,
         }
     }

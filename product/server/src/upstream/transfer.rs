@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
+use http::websocket::ACCEPT_BYTES;
 use http::{BodyLength, Method, Status};
 use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
@@ -97,6 +98,8 @@ pub(super) struct Inbound {
     is_kept_alive: bool,
     /// The request asks for another protocol.
     may_be_tunnel: bool,
+    /// Where that is WebSocket for a client that has said so with CONNECT: what a 101 has as its Sec-WebSocket-Accept.
+    accept: Option<[u8; ACCEPT_BYTES]>,
     /// It is of another protocol now.
     is_tunnel: bool,
     /// Behind the head; what is in it frames HTTP/1.1 alone.
@@ -112,6 +115,21 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
+    /// A change of protocol has to be one that was asked for; and where nothing else will do, there has to be one or a reason why not.
+    fn check_tunnel(&self, head: &UpstreamHead) -> Result<(), Fault> {
+        let is_tunnel = head.framing == Framing::Upgraded;
+        let is_accepted = || match &self.accept {
+            Some(accept) => head.values("sec-websocket-accept").eq([accept]),
+            None => true,
+        };
+        Err(Fault::Wrong(UpstreamFault(match () {
+            () if is_tunnel && !self.may_be_tunnel => "a change of protocol that was not asked for",
+            () if is_tunnel && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
+            () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
+            () => return Ok(()),
+        })))
+    }
+
     /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
         let passes = head.status != Status::CONTINUE && self.interim_bytes + bytes <= INTERIM_BYTES_MAX;
@@ -138,6 +156,7 @@ impl Transfer {
                 interim_bytes: 0,
                 is_kept_alive: false,
                 may_be_tunnel: false,
+                accept: None,
                 is_tunnel: false,
                 body: None,
                 body_bytes: 0,
@@ -173,6 +192,17 @@ impl Transfer {
         self
     }
 
+    /// The same, whose client takes WebSocket and nothing else: a 101 that accepts the key that was sent.
+    pub fn accepted_by(mut self, accept: [u8; ACCEPT_BYTES]) -> Transfer {
+        self.inbound.accept = Some(accept);
+        self
+    }
+
+    /// Its client takes nothing but a tunnel.
+    pub fn wants_tunnel(&self) -> bool {
+        self.inbound.accept.is_some()
+    }
+
     /// Begins on a connection, from the first byte.
     pub fn connect(&mut self, connection: usize, is_idle: bool, now: Nanos) {
         self.connection = Some(connection);
@@ -205,6 +235,10 @@ impl Transfer {
     pub fn room(&self) -> usize {
         if self.outbound.is_refused {
             return usize::MAX;
+        }
+        // What is said before the protocol has changed could be read as another request.
+        if self.inbound.may_be_tunnel && !self.inbound.is_tunnel {
+            return 0;
         }
         REQUEST_BODY_BYTES_MAX.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
@@ -245,6 +279,11 @@ impl Transfer {
             }
         }
         self.outbound.forget_sent();
+        let out = &mut self.outbound;
+        let ends = self.inbound.is_tunnel && out.is_whole && out.is_sent();
+        if ends && !std::mem::replace(&mut out.has_ended, true) {
+            wire.finish();
+        }
         self.set_deadline(now);
         Ok(())
     }
@@ -297,9 +336,7 @@ impl Transfer {
                 parse_response(&self.inbound.kept, self.inbound.method, &limits).map_err(Fault::Wrong)?
             {
                 self.inbound.kept.drain(..bytes);
-                if head.framing == Framing::Upgraded && !self.inbound.may_be_tunnel {
-                    return Err(Fault::Wrong(UpstreamFault("a change of protocol that was not asked for")));
-                }
+                self.inbound.check_tunnel(&head)?;
                 if !head.is_interim() {
                     self.begin_body(&head);
                     return Ok(Some(head));

@@ -139,6 +139,14 @@ impl<'c, S: Stream> Wire<'c, S> {
         Ok(received)
     }
 
+    /// Nothing more is said on it, and the other side may go on.
+    pub fn finish(&mut self) {
+        self.end();
+        if self.tls.is_none() {
+            self.socket.finish();
+        }
+    }
+
     /// Nothing more is said on it.
     pub fn end(&mut self) {
         if let Some(tls) = self.tls.as_mut().filter(|tls| !tls.is_handshaking()) {

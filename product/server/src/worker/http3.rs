@@ -34,6 +34,7 @@ impl<N: Net> UdpEndpoints<N> {
         let settings = Settings {
             request: with.setup.limits.request,
             streams_max: mux::STREAMS_MAX,
+            has_tunnels: with.service.replies.handler().has_proxies(),
             // Places are counted with those of TCP.
             connections_max: usize::MAX,
             idle_timeout: with.setup.limits.idle_timeout,

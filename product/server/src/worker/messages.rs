@@ -3,7 +3,7 @@
 use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
 use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
-use http::{Length, Request, Response};
+use http::{BodyLength, Length, Request, Response};
 
 use super::conn::Conn;
 use crate::config::Limits;
@@ -12,9 +12,14 @@ use crate::transmit::{Body, Pipe, Trailing};
 use crate::upload::UploadLimits;
 use crate::upstream::{self, Group, Step};
 
-/// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1.
-pub(super) fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, head: Option<&Head>) -> Gateway<'r> {
-    let is_upgradable = head.is_some_and(|head| head.minor_version > 0);
+/// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1, and the key that of CONNECT.
+pub(super) fn gateway<'r>(
+    conn: &Conn,
+    group: &'r Group,
+    request: &'r Request,
+    (head, websocket_key): (Option<&Head>, Option<&'r [u8]>),
+) -> Gateway<'r> {
+    let is_upgradable = websocket_key.is_some() || head.is_some_and(|head| head.minor_version > 0);
     Gateway {
         client: conn.address,
         client_port: Some(conn.port),
@@ -26,6 +31,7 @@ pub(super) fn gateway<'r>(conn: &Conn, group: &'r Group, request: &'r Request, h
             (major, _) => major,
         },
         upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
+        websocket_key,
     }
 }
 
@@ -37,13 +43,13 @@ pub(super) fn upload_limits(limits: &Limits, group: &Group, request: &Request) -
     if is_grpc { UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 } } else { limits.upload() }
 }
 
-/// The head of a request, as its upstreams read it.
-pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway) -> upstream::Head {
+/// The head of a request, as its upstreams read it, with such a body.
+pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> upstream::Head {
     if group.is_http2() {
-        return upstream::Head::Fields(RequestHead::new(request, gateway, request.body, group.scheme()));
+        return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme()));
     }
     let mut lines = Vec::new();
-    encode_request(&mut lines, request, gateway, request.body);
+    encode_request(&mut lines, request, gateway, body);
     lines.into()
 }
 
@@ -64,6 +70,9 @@ pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trail
     let is_measured =
         is_whole && !is_chunked && matches!(head.framing, Framing::Chunked | Framing::Close | Framing::Stream);
     let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
-    let response = head.into_response(pipe.map_or_else(Body::default, Body::from));
+    // On a stream a change of protocol answers a CONNECT.
+    let is_tunnel = trailing == Trailing::InFrames && head.framing == Framing::Upgraded;
+    let body = pipe.map_or_else(Body::default, Body::from);
+    let response = if is_tunnel { head.into_tunnel(body) } else { head.into_response(body) };
     if let Some(length) = length { response.of_length(length) } else { response }
 }

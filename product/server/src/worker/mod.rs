@@ -21,6 +21,7 @@ mod ending;
 mod exchange;
 mod failures;
 mod flight;
+mod forwarding;
 mod gathered;
 mod held;
 mod http3;

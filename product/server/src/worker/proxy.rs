@@ -6,18 +6,19 @@ use std::sync::Arc;
 use http::gateway::takes_trailers;
 use http::http1::Head;
 use http::http1::upstream::UpstreamHead;
-use http::{BodyLength, OwnedRequest, Request, Response, Status, Trailers};
+use http::{BodyLength, Method, OwnedRequest, Request, Response, Status, Trailers};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
-use sched::routes::{Route, ServiceRoute};
+use sched::routes::Route;
 use units::Nanos;
 
 use super::connections::Connections;
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::forwarding::transfer_of;
 use super::line::Line;
-use super::messages::{encode, gateway, responding, size_from, upload_limits};
+use super::messages::{responding, size_from};
 use super::passed_on::PassedOnLine;
 use super::replies::Replies;
 use super::sender::Sender;
@@ -28,7 +29,7 @@ use crate::config::Limits;
 use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::transmit::{Producer, Socket, Trailing};
-use crate::upstream::{BodySink, Fault, Group, Step, Transfer, Upstreams, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, Step, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -119,19 +120,11 @@ impl<N: Net> Proxy<N> {
         head: Option<&Head>,
     ) -> Result<usize, Box<Reply>> {
         let to = with.service.replies.to(&with.conns[id.at], request);
-        let gateway = gateway(&with.conns[id.at], &group, request, head);
-        let is_upgrading = gateway.upgrade.is_some();
-        let encoded = encode(&group, request, &gateway);
-        let owner = with.conns.exchange(id).owner;
-        let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, request);
-        let priority = with.service.replies.handler().priority(class);
-        let route = ServiceRoute::of(&group.route(request));
-        let transfer = Transfer::new(owner, group, request.method, encoded, request.body).queued(priority, route);
-        let mut transfer = transfer.upgrading(is_upgrading);
-        if with.conns[id.at].is_multiplexed() && request.body != BodyLength::None {
-            let limits = upload_limits(with.limits, &transfer.group, request);
-            transfer = transfer.uploading(with.timers.now(), limits);
+        if request.method == Method::Connect && group.is_http2() {
+            // Only the upgrade of HTTP/1.1 is known (RFC 9110 section 15.6.2).
+            return Err(Box::new(with.service.replies.handler().unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
+        let transfer = transfer_of(with, id, group, (request, head), to.site);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 self.want_body(with, id, request);

@@ -2,7 +2,7 @@
 
 use super::{Framing, UpstreamHead};
 use crate::gateway::hop::{Hop, is_any};
-use crate::{Length, Response};
+use crate::{Length, Response, Status};
 
 impl UpstreamHead {
     /// The same for a client, with this body: without the fields of the upstream's connection and those that are meant for us (X-Accel-*,
@@ -29,6 +29,13 @@ impl UpstreamHead {
             (_, Some(bytes)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(bytes),
             _ => response,
         }
+    }
+
+    /// The same of a 101, for a client whose CONNECT it answers (RFC 8441 section 5): 200, without what the two connections alone need.
+    pub fn into_tunnel<B>(self, body: B) -> Response<B> {
+        let response = self.into_response(body);
+        let response = ["connection", "upgrade", "sec-websocket-accept"].into_iter().fold(response, Response::without);
+        Response { status: Status::OK, ..response.of_length(Length::Unknown) }
     }
 
     fn with_upgrade<B>(&self, response: Response<B>) -> Response<B> {

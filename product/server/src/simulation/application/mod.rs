@@ -35,6 +35,8 @@ pub struct Application {
 struct Asked {
     ask: Ask,
     body: Incoming,
+    /// Of WebSocket.
+    key: Option<String>,
     came: usize,
     /// It is answered then, once that is known.
     answer_at: Option<Nanos>,
@@ -146,7 +148,10 @@ impl Application {
             asked.take_body(now, &mut self.received, site)?;
         }
         if asked.answer.is_none() && asked.answer_at.is_some_and(|at| now >= at) {
-            let (bytes, after) = asked.ask.response(site);
+            let (mut bytes, after) = asked.ask.response(site);
+            if let Some(key) = &asked.key {
+                accept(key, &mut bytes);
+            }
             asked.answer = Some(Answer { bytes, at: 0, piece: 0, next_at: now, after });
         }
         if let Some(answer) = &mut asked.answer {
@@ -193,7 +198,9 @@ impl Application {
         if values("host") != ["a"] {
             return Err(wrong());
         }
-        if ask.is_tunnel != (values("upgrade") == ["echo"] && values("connection") == ["upgrade"]) {
+        let key = values("sec-websocket-key").first().map(|key| key.to_string());
+        let is_upgrade = values("upgrade") == [if key.is_some() { "websocket" } else { "echo" }];
+        if ask.is_tunnel != (is_upgrade && values("connection") == ["upgrade"]) {
             return Err(wrong());
         }
         let times = seen.entry(ask.word).or_default();
@@ -202,9 +209,19 @@ impl Application {
         if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
             return Err(format!("{ask:?} comes {times} times"));
         }
-        self.asked = Some(Asked { ask, body, came: 0, answer_at: None, answer: None });
+        self.asked = Some(Asked { ask, body, key, came: 0, answer_at: None, answer: None });
         self.may_read_at = now;
         Ok(true)
+    }
+}
+
+/// A change of protocol is one to WebSocket, which accepts this key.
+fn accept(key: &str, response: &mut Vec<u8>) {
+    let change = b"Upgrade: echo\r\n";
+    if let Some(at) = response.windows(change.len()).position(|bytes| bytes == change) {
+        let accept = http::websocket::accept(key.as_bytes());
+        let fields = [b"Upgrade: websocket\r\nSec-WebSocket-Accept: ", &accept[..], b"\r\n"].concat();
+        response.splice(at..at + change.len(), fields);
     }
 }
 

@@ -15,11 +15,13 @@ use super::attacker::Attacker;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::tunnel::Tunnel;
+use super::websocket::WebSocket;
 
 pub enum Engine {
     Http1(Http1),
     Http2(Http2),
     Tunnel(Tunnel),
+    WebSocket(WebSocket),
     Attacker(Attacker),
 }
 
@@ -29,6 +31,7 @@ impl Engine {
             Engine::Http1(http1) => format!("HTTP/1.1, {}", http1.describe()),
             Engine::Http2(http2) => format!("HTTP/2, {}", http2.describe()),
             Engine::Tunnel(tunnel) => tunnel.describe(),
+            Engine::WebSocket(tunnel) => tunnel.describe(),
             Engine::Attacker(attacker) => attacker.describe(),
         }
     }
@@ -38,6 +41,7 @@ impl Engine {
             Engine::Http1(http1) => http1.is_done(),
             Engine::Http2(http2) => http2.is_done(),
             Engine::Tunnel(tunnel) => tunnel.is_done(),
+            Engine::WebSocket(tunnel) => tunnel.is_done(),
             Engine::Attacker(attacker) => attacker.is_done(),
         }
     }
@@ -47,6 +51,7 @@ impl Engine {
             Engine::Http1(http1) => http1.asked_count,
             Engine::Http2(http2) => http2.asked_count(),
             Engine::Tunnel(tunnel) => tunnel.asked_count(),
+            Engine::WebSocket(tunnel) => tunnel.asked_count(),
             Engine::Attacker(attacker) => attacker.asked_count,
         }
     }
@@ -56,6 +61,7 @@ impl Engine {
             Engine::Http1(http1) => http1.is_waiting(),
             Engine::Http2(http2) => http2.is_waiting(),
             Engine::Tunnel(tunnel) => tunnel.is_waiting(),
+            Engine::WebSocket(tunnel) => tunnel.is_waiting(),
             Engine::Attacker(_) => false,
         }
     }
@@ -65,6 +71,7 @@ impl Engine {
             Engine::Http1(http1) => http1.think_at(),
             Engine::Http2(http2) => http2.think_at(),
             Engine::Tunnel(tunnel) => tunnel.think_at(),
+            Engine::WebSocket(tunnel) => tunnel.think_at(),
             Engine::Attacker(attacker) => attacker.think_at(),
         }
     }
@@ -74,6 +81,7 @@ impl Engine {
             Engine::Http1(http1) => http1.note_written(bytes),
             Engine::Http2(http2) => http2.note_written(bytes),
             Engine::Tunnel(tunnel) => tunnel.note_written(bytes),
+            Engine::WebSocket(tunnel) => tunnel.note_written(bytes),
             Engine::Attacker(_) => {}
         }
     }
@@ -83,6 +91,7 @@ impl Engine {
             Engine::Http1(http1) => http1.say(now, into, site),
             Engine::Http2(http2) => http2.say(now, into, site, random),
             Engine::Tunnel(tunnel) => tunnel.say(now, into, site, random),
+            Engine::WebSocket(tunnel) => tunnel.say(now, into, site, random),
             Engine::Attacker(attacker) => attacker.say(now, into, random),
         }
     }
@@ -92,6 +101,7 @@ impl Engine {
             Engine::Http1(http1) => http1.receive(bytes, now, site),
             Engine::Http2(http2) => http2.receive(bytes, now, site),
             Engine::Tunnel(tunnel) => tunnel.receive(bytes, site),
+            Engine::WebSocket(tunnel) => tunnel.receive(bytes, site),
             Engine::Attacker(_) => Ok(0),
         }
     }
@@ -101,6 +111,7 @@ impl Engine {
             Engine::Http1(http1) => http1.judge_end(read_bytes, stop),
             Engine::Http2(http2) => http2.judge_end(read_bytes, stop),
             Engine::Tunnel(tunnel) => tunnel.judge_end(read_bytes, stop),
+            Engine::WebSocket(tunnel) => tunnel.judge_end(read_bytes, stop),
             Engine::Attacker(_) => Ok(()),
         }
     }
@@ -110,14 +121,14 @@ impl Engine {
         match self {
             Engine::Http1(http1) => http1.expect_refusal(),
             Engine::Http2(http2) => http2.stop(),
-            Engine::Attacker(_) | Engine::Tunnel(_) => {}
+            Engine::Attacker(_) | Engine::Tunnel(_) | Engine::WebSocket(_) => {}
         }
     }
 
     fn protocol(&self) -> &'static [u8] {
         match self {
             Engine::Http1(_) | Engine::Tunnel(_) => b"http/1.1",
-            Engine::Http2(_) => b"h2",
+            Engine::Http2(_) | Engine::WebSocket(_) => b"h2",
             Engine::Attacker(attacker) if attacker.speaks_http2() => b"h2",
             Engine::Attacker(_) => b"http/1.1",
         }

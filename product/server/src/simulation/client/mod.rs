@@ -7,6 +7,7 @@ mod http2;
 mod http3;
 mod request;
 mod tunnel;
+mod websocket;
 
 use std::rc::Rc;
 
@@ -23,6 +24,7 @@ use http2::{Habits, Http2};
 pub use http3::Http3;
 use request::Request;
 use tunnel::Tunnel;
+use websocket::WebSocket;
 
 /// Of one client.
 const REQUESTS_MAX: u64 = 12;
@@ -104,6 +106,9 @@ fn engine(
     if leaving == Leaving::AfterAttack {
         Engine::Attacker(Attacker::new(site.count(), random))
     } else if let Some(upstreams) = upstreams.filter(|_| random.once_in(8)) {
+        if plan.has_http2 && random.once_in(2) {
+            return Engine::WebSocket(WebSocket::new(upstreams, site, random));
+        }
         Engine::Tunnel(Tunnel::new(upstreams, site, random))
     } else if plan.has_http2 && leaving != Leaving::HalfAsked && random.once_in(2) {
         Engine::Http2(Http2::new(requests, depth, think, Habits::of(random), plan.may_cut()))

@@ -290,6 +290,7 @@ impl Bench {
             host: None,
             minor_version: 1,
             upgrade: None,
+            websocket_key: None,
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let transfer = Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body);

@@ -1,0 +1,43 @@
+//! A request as an upstream gets it.
+
+use std::sync::Arc;
+
+use http::http1::Head;
+use http::{BodyLength, Method, Request, websocket};
+use sched::routes::ServiceRoute;
+
+use super::exchange::ExchangeId;
+use super::messages::{encode, gateway, upload_limits};
+use super::proxy::ProxyContext;
+use crate::files::SiteNumber;
+use crate::net::Net;
+use crate::upstream::{Group, Transfer};
+
+/// The transfer of a request for this site; `head` is that of HTTP/1.1. CONNECT becomes the upgrade that it means (RFC 8441).
+pub(super) fn transfer_of<N: Net>(
+    with: &mut ProxyContext<N>,
+    id: ExchangeId,
+    group: Arc<Group>,
+    (request, head): (&Request, Option<&Head>),
+    site: Option<SiteNumber>,
+) -> Transfer {
+    let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
+    let gateway = gateway(&with.conns[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
+    let is_upgrading = gateway.upgrade.is_some();
+    // What follows a CONNECT is no body.
+    let (method, body) = if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
+    let encoded = encode(&group, request, &gateway, body);
+    let owner = with.conns.exchange(id).owner;
+    let class = with.service.replies.class_of(&with.conns[id.at], id.stream, site, request);
+    let priority = with.service.replies.handler().priority(class);
+    let route = ServiceRoute::of(&group.route(request));
+    let transfer = Transfer::new(owner, group, method, encoded, body).queued(priority, route).upgrading(is_upgrading);
+    match key {
+        Some(key) => transfer.accepted_by(websocket::accept(&key)),
+        None if with.conns[id.at].is_multiplexed() && body != BodyLength::None => {
+            let limits = upload_limits(with.limits, &transfer.group, request);
+            transfer.uploading(with.timers.now(), limits)
+        }
+        None => transfer,
+    }
+}
