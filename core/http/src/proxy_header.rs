@@ -24,6 +24,11 @@ pub struct ProxyHeaderFault(pub &'static str);
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// With version and command, family and transport, and the length of what follows.
 const FIXED_BYTES: usize = 16;
+/// Version 2 with its commands, and TCP over either family.
+const LOCAL: u8 = 0x20;
+const PROXY: u8 = 0x21;
+const OVER_IPV4: u8 = 0x11;
+const OVER_IPV6: u8 = 0x21;
 const LINE_BEGIN: &[u8] = b"PROXY ";
 /// With the two bytes that end it.
 const LINE_BYTES_MAX: usize = 107;
@@ -42,6 +47,22 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHead
     Err(NO_HEADER)
 }
 
+/// Appends a header of version 2 that tells this client, of the address family that it has; `None`: the connection is our own. At which address
+/// the client has reached us it does not tell: that is the unspecified one.
+pub fn encode_proxy_header(out: &mut Vec<u8>, client: Option<SocketAddr>) {
+    out.extend_from_slice(SIGNATURE);
+    let Some(client) = client else { return out.extend_from_slice(&[LOCAL, 0, 0, 0]) };
+    let (kind, addresses) = match client.ip().to_canonical() {
+        IpAddr::V4(source) => (OVER_IPV4, [source.octets(), [0; 4]].concat()),
+        IpAddr::V6(source) => (OVER_IPV6, [source.octets(), [0; 16]].concat()),
+    };
+    let [port_high, port_low] = client.port().to_be_bytes();
+    let ports = [port_high, port_low, 0, 0];
+    out.extend_from_slice(&[PROXY, kind, 0, (addresses.len() + ports.len()) as u8]);
+    out.extend(addresses);
+    out.extend(ports);
+}
+
 fn begins_alike(bytes: &[u8], known: &[u8]) -> bool {
     bytes.iter().zip(known).all(|(byte, known)| byte == known)
 }
@@ -56,11 +77,11 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
     }
     let Some(told) = bytes.get(FIXED_BYTES..end) else { return Ok(None) };
     let client = match (command, kind) {
-        (0x20, _) => None,
-        (0x21, 0x11) => Some(ends::<4>(told)?),
-        (0x21, 0x21) => Some(ends::<16>(told)?),
+        (LOCAL, _) => None,
+        (PROXY, OVER_IPV4) => Some(ends::<4>(told)?),
+        (PROXY, OVER_IPV6) => Some(ends::<16>(told)?),
         // No IP, or not known.
-        (0x21, 0x00 | 0x31 | 0x32) => None,
+        (PROXY, 0x00 | 0x31 | 0x32) => None,
         _ => return Err(WRONG),
     };
     Ok(Some(ProxyHeader { client, bytes: end }))
@@ -153,6 +174,20 @@ mod tests {
             for end in 0..bytes.len() {
                 assert_eq!(parse_proxy_header(&bytes[..end]), Ok(None), "{end} bytes of {bytes:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_read_back() {
+        for (told, expected) in [
+            (Some("192.0.2.1:4660"), Some("192.0.2.1:4660")),
+            (Some("[2001:db8::7]:99"), Some("[2001:db8::7]:99")),
+            (Some("[::ffff:192.0.2.1]:1"), Some("192.0.2.1:1")),
+            (None, None),
+        ] {
+            let mut out = Vec::new();
+            encode_proxy_header(&mut out, told.map(|told| told.parse().unwrap()));
+            assert_eq!(client(&out), Ok(expected.map(String::from)));
         }
     }
 

@@ -74,6 +74,20 @@ impl FromText for Size {
     }
 }
 
+/// Of a request, with or without a query.
+pub(crate) struct RequestPath(pub(crate) String);
+
+const REQUEST_PATH_BYTES_MAX: usize = 1024;
+
+impl FromText for RequestPath {
+    const FORM: Form = Form::RequestPath;
+
+    fn from_text(text: &str) -> Result<RequestPath, Wrong> {
+        let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        if is_path && text.len() <= REQUEST_PATH_BYTES_MAX { Ok(RequestPath(text.into())) } else { Err(Wrong::Form) }
+    }
+}
+
 impl FromText for Rate {
     const FORM: Form = Form::Rate;
 
@@ -236,6 +250,7 @@ pub(crate) fn check(form: Form, text: &str) -> Result<(), Wrong> {
         Form::FileName => as_read::<FileName>(text),
         Form::PathBelow => as_read::<PathBelow>(text),
         Form::Pattern => as_read::<Pattern>(text),
+        Form::RequestPath => as_read::<RequestPath>(text),
         Form::Target => as_read::<crate::site::Target>(text),
         Form::Upstream => as_read::<crate::site::UpstreamAddress>(text),
         Form::FieldName => as_read::<FieldName>(text),

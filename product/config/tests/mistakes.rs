@@ -129,6 +129,13 @@ fn proxies_of_a_site() {
         ("to=[]", "f:3:4: site.proxy.to `[]`: expected one or more in the brackets"),
         ("path='/a'", "f:2:1: site.proxy.to missing: expected a list in brackets, each an upstream"),
         ("to=['1']\nrequests=0", "f:4:10: site.proxy.requests `0`: expected a whole number from 1 to 65535"),
+        ("to=['1']\nhealth='up'", "f:4:8: site.proxy.health `up`: expected a path of a request in ASCII"),
+        ("to=['1']\nhealth='/a b'", "f:4:8: site.proxy.health `/a b`: expected a path of a request in ASCII"),
+        ("to=['1']\nhealth='/a'\nhealth_every='20ms'", "f:5:14: site.proxy.health_every below 1s: expected 1s or more"),
+        (
+            "to=['1']\nslow_start='9s'",
+            "f:4:12: site.proxy.slow_start without site.proxy.health: expected the path that is asked for",
+        ),
         ("to=['1']\nhost='*.a'", "f:4:6: site.proxy.host `*.a`: expected a host name"),
         (
             "to=['1']\n[[site.proxy]]\npath='/a'\nto=['2']",

@@ -158,6 +158,16 @@ impl Handler {
         self.served.has_proxies()
     }
 
+    /// Those of all sites.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.served.groups()
+    }
+
+    /// Some of them are asked how they are.
+    pub fn has_checks(&self) -> bool {
+        self.served.has_checks
+    }
+
     /// Upstreams answer this request for this site.
     pub fn is_passed_on(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
         self.sites().redirect(site, request, is_secure).is_none() && self.served.group(site, request).is_some()

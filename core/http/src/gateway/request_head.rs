@@ -3,6 +3,7 @@
 use super::{Gateway, content_length, fields};
 use crate::fields::FieldList;
 use crate::list::members;
+use crate::response::SERVER;
 use crate::{BodyLength, Request};
 
 /// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine makes the names lower case.
@@ -30,6 +31,16 @@ impl RequestHead {
         if let Some(bytes) = content_length(request.method, body) {
             list.push(b"content-length", itoa::Buffer::new().format(bytes).as_bytes());
         }
+        RequestHead(list)
+    }
+
+    /// Of a GET of our own.
+    pub fn of_get(scheme: &str, authority: &str, path: &str) -> RequestHead {
+        let mut list = FieldList::default();
+        for (name, value) in [(":method", "GET"), (":scheme", scheme), (":authority", authority), (":path", path)] {
+            list.push(name.as_bytes(), value.as_bytes());
+        }
+        list.push(b"user-agent", SERVER.as_bytes());
         RequestHead(list)
     }
 

@@ -223,6 +223,12 @@ impl Routes {
         entry.is_known().then(|| entry.histogram.quantile(share))
     }
 
+    /// Where in the distribution that is predicted for a route a size lies, from 0 to 1; `None` while too little is known.
+    pub fn share_below(&self, key: RouteKey, bytes: u64) -> Option<f64> {
+        let entry = &self.entries[*self.places.get(&key.0)? as usize];
+        entry.is_known().then(|| share_below(&entry.histogram.survival(LARGER), bytes))
+    }
+
     /// Of all routes since the start.
     pub fn calibration(&self) -> Calibration {
         self.calibration

@@ -29,10 +29,14 @@ fn too_little_is_known_of_fifteen() {
     let key = routes.enter(&route("/a"));
     for at in 0..SAMPLES_MIN {
         assert_eq!((routes.curve(key), routes.quantile(key, 0.5)), (None, None), "after {at}");
+        assert_eq!(routes.share_below(key, 1000), None);
         assert_eq!(routes.note(key, 1000), None);
         routes.note_censored(key, 1000);
     }
-    assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some() && routes.note(key, 1000).is_some());
+    assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some());
+    // What is told of a size is what is noted of it.
+    let share = routes.share_below(key, 700);
+    assert!(share.is_some() && share == routes.note(key, 700) && share < routes.share_below(key, 1000));
 }
 
 /// A new path ranks by what is known of all, until enough is known of itself.

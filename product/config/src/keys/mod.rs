@@ -44,6 +44,8 @@ pub enum Form {
     FileName,
     /// A path beneath the root of a site.
     PathBelow,
+    /// Of a request.
+    RequestPath,
     Pattern,
     Target,
     Upstream,
@@ -141,6 +143,7 @@ impl Form {
             Form::Path => "a path",
             Form::FileName => "a file name without a slash, for example index.html",
             Form::PathBelow => "a path beneath the root that begins with a slash, for example /404.html",
+            Form::RequestPath => "a path of a request in ASCII, for example /healthz",
             Form::Pattern => {
                 "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"
             }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::form::{FromText, Size, Wrong};
+use crate::form::{FromText, RequestPath, Size, Wrong};
 use crate::host::HostName;
 use crate::keys::Form;
 use crate::pattern::Pattern;
@@ -37,6 +37,19 @@ pub struct Proxy {
     pub spool_bytes: u64,
     /// Folder of the files that upstreams may name in the place of a body.
     pub files: Option<PathBuf>,
+    /// How upstreams are asked how they are, where they are.
+    pub health: Option<Health>,
+    /// Connections to upstreams begin with the address of the client, as the PROXY protocol has it.
+    pub proxy_protocol: bool,
+}
+
+/// A request to each upstream, every so often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    pub path: String,
+    pub every: Duration,
+    /// For an upstream that is well again to have its whole share.
+    pub slow_start: Duration,
 }
 
 /// An upstream: where it listens, and what it speaks there.
@@ -84,6 +97,8 @@ impl Proxy {
             read_timeout: READ_TIMEOUT,
             spool_bytes: SPOOL_BYTES,
             files: None,
+            health: None,
+            proxy_protocol: false,
         }
     }
 
@@ -115,6 +130,7 @@ impl Proxy {
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
         let (spool, files) = (table.text::<Size>("spool"), table.text::<PathBuf>("files"));
+        let (health, proxy_protocol) = (read_health(table), table.flag("proxy_protocol"));
         if to.is_empty() {
             return None;
         }
@@ -130,6 +146,8 @@ impl Proxy {
             read_timeout: read_timeout?.value,
             spool_bytes: spool?.value.0,
             files: files.map(|files| files.value),
+            health,
+            proxy_protocol,
         })
     }
 }
@@ -139,6 +157,28 @@ fn not_alike(other: &UpstreamAddress, first: &UpstreamAddress) -> String {
         "site.proxy.to has `{other}` beside `{first}`: expected upstreams of one version, all with h2c:// or h2:// or none"
     )
 }
+
+fn read_health(table: &Section<'_, '_>) -> Option<Health> {
+    let path = table.text::<RequestPath>("health");
+    if !table.is_given("health") {
+        for name in ["health_every", "slow_start"].iter().filter(|name| table.is_given(name)) {
+            let said = format!("site.proxy.{name} without site.proxy.health: expected the path that is asked for");
+            table.book.mistake(table.place_of(name), said);
+        }
+    }
+    let (every, slow_start) = (table.text::<Duration>("health_every"), table.text::<Duration>("slow_start"));
+    let every = every.filter(|every| {
+        let is_enough = every.value >= HEALTH_EVERY_MIN;
+        if !is_enough {
+            table.book.mistake(every.at, "site.proxy.health_every below 1s: expected 1s or more");
+        }
+        is_enough
+    });
+    Some(Health { path: path?.value.0, every: every?.value, slow_start: slow_start?.value })
+}
+
+/// Upstreams are looked after once a second.
+const HEALTH_EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The defaults of the keys.
 const REQUESTS: u32 = 256;

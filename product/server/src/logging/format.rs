@@ -69,6 +69,12 @@ pub struct PassedOn<'a> {
     /// From the response that was there to its first byte on the link.
     pub link: Option<Nanos>,
     pub size_from: Option<SizeFrom>,
+    /// The median of what its route has sent.
+    pub predicted_bytes: Option<u64>,
+    /// Where its size lies among those, from 0 to 1.
+    pub quantile: Option<f64>,
+    /// That went to a file.
+    pub spooled_bytes: u64,
 }
 
 /// How the order knew the size of a response when that began.
@@ -270,6 +276,14 @@ fn json_passed_on(out: &mut Vec<u8>, passed_on: &PassedOn<'_>) {
     }
     if let Some(from) = passed_on.size_from {
         json_text(out, "size_from", from.name().as_bytes());
+    }
+    passed_on.predicted_bytes.into_iter().for_each(|bytes| json_number(out, "size_predicted_bytes", bytes));
+    if let Some(quantile) = passed_on.quantile {
+        json_name(out, "size_quantile");
+        let _ = write!(out, "{quantile:.3}");
+    }
+    if passed_on.spooled_bytes > 0 {
+        json_number(out, "spooled_bytes", passed_on.spooled_bytes);
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Served {
     pub assigned: Option<Arc<Assigned>>,
     /// By the place of the site, those of its file.
     groups: Vec<Vec<Arc<Group>>>,
+    /// Some of them are asked how they are.
+    pub has_checks: bool,
     /// By the place of the site; its own, or that of the server.
     logs: Vec<Option<Arc<Log>>>,
     server_log: Option<Arc<Log>>,
@@ -79,7 +81,8 @@ impl Served {
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
         let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
         let groups = configs.iter().map(|site| resolve(site, spool, &trust, &mut open_files));
-        let groups = groups.collect::<Result<_, StartError>>()?;
+        let groups = groups.collect::<Result<Vec<Vec<Arc<Group>>>, StartError>>()?;
+        let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
         let secured = secure(configs, &sites, tickets, keys)?;
         let (acceptor, remarks) =
             secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
@@ -87,7 +90,17 @@ impl Served {
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
         let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
         let roots = Roots { first, folders: folders.into() };
-        Ok(Served { sites, roots, assigned: assigned.map(Arc::new), groups, logs, server_log, acceptor, remarks })
+        Ok(Served {
+            sites,
+            roots,
+            assigned: assigned.map(Arc::new),
+            groups,
+            has_checks,
+            logs,
+            server_log,
+            acceptor,
+            remarks,
+        })
     }
 
     /// The upstreams that answer a request for this site, if others do.
@@ -96,9 +109,14 @@ impl Served {
         Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
     }
 
+    /// The upstreams of all sites.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.groups.iter().flatten()
+    }
+
     /// Others answer requests of some site.
     pub fn has_proxies(&self) -> bool {
-        self.groups.iter().any(|groups| !groups.is_empty())
+        self.groups().next().is_some()
     }
 
     /// Where a request for this site, or for none, is logged.

@@ -47,6 +47,11 @@ impl<S: Socket> Producer<'_, S> {
         self.pipe().map(|pipe| pipe.room())
     }
 
+    /// Bytes that have come and not gone.
+    pub fn queued_bytes(&mut self) -> u64 {
+        self.pipe().map_or(0, |pipe| pipe.queued().len() as u64)
+    }
+
     /// Has the response, while its size is not known, ranked by those of its like.
     pub fn expect(&mut self, curve: Option<Arc<Curve>>) {
         self.transmitter.link.scheduler.on_curve(self.job, curve);

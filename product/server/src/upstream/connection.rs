@@ -12,11 +12,11 @@ use super::multiplexed::Multiplexed;
 use super::peer::IDLE_FOR;
 use super::transfer::{Step, Transfer};
 use super::wire::{Readiness, Received, Wire};
-use super::{BodySink, Endpoint, Fault};
+use super::{Announced, BodySink, Endpoint, Fault};
 use crate::net::{Net, Source};
 
 /// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
-const TOKENS: u64 = (u32::MAX as u64) << 32;
+pub(super) const TOKENS: u64 = (u32::MAX as u64) << 32;
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
 /// Connections to upstreams of one worker.
@@ -32,6 +32,9 @@ pub struct UpstreamConnection<N: Net> {
     socket: N::Tcp,
     /// Where the upstream speaks it.
     tls: Option<Box<ClientSession>>,
+    /// What it begins with, and what of that has not left.
+    pub announced: Announced,
+    preface: Vec<u8>,
     pub peer: usize,
     idle_since: Nanos,
     ready: Readiness,
@@ -75,7 +78,8 @@ struct Buffers {
 
 impl<N: Net> UpstreamConnection<N> {
     fn parts(&mut self) -> (Wire<'_, N::Tcp>, &mut Load) {
-        (Wire::new(&self.socket, &mut self.ready, self.tls.as_deref_mut()), &mut self.load)
+        let wire = Wire::new(&self.socket, &mut self.ready, self.tls.as_deref_mut());
+        (wire.behind(&mut self.preface), &mut self.load)
     }
 
     fn wire(&mut self) -> Wire<'_, N::Tcp> {
@@ -177,7 +181,13 @@ impl<N: Net> Default for UpstreamConnections<N> {
 
 impl<N: Net> UpstreamConnections<N> {
     /// A new connection, which may be still to come.
-    pub fn open(&mut self, net: &N, now: Nanos, peer: usize, to: &Endpoint) -> io::Result<usize> {
+    pub fn open(
+        &mut self,
+        net: &N,
+        now: Nanos,
+        (peer, to): (usize, &Endpoint),
+        announced: Announced,
+    ) -> io::Result<usize> {
         if self.buffers.received.is_empty() {
             self.buffers.received = vec![0; READ_BYTES].into();
         }
@@ -191,7 +201,8 @@ impl<N: Net> UpstreamConnections<N> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
         let load = if to.is_http2() { Load::Several(Box::new(Multiplexed::new(now))) } else { Load::Single(None) };
-        entry.insert(UpstreamConnection { socket, tls, peer, idle_since: now, ready: Readiness::default(), load });
+        let (ready, preface) = (Readiness::default(), announced.preface());
+        entry.insert(UpstreamConnection { socket, tls, announced, preface, peer, idle_since: now, ready, load });
         Ok(at)
     }
 

@@ -27,6 +27,8 @@ pub enum Fault {
     TooSlow(&'static str),
     /// As many requests wait for it as may.
     Busy,
+    /// It and all others of its proxy have failed when they were asked how they are.
+    Down,
     /// The client sends no more of the request's body, or too slowly.
     Client,
 }
@@ -39,7 +41,7 @@ impl Fault {
             }
             Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
-            Fault::Busy => Status::SERVICE_UNAVAILABLE,
+            Fault::Busy | Fault::Down => Status::SERVICE_UNAVAILABLE,
             Fault::Client => Status::REQUEST_TIMEOUT,
         }
     }
@@ -58,6 +60,7 @@ impl Fault {
             Fault::Http2(why) => Fault::Http2(why.clone()),
             Fault::TooSlow(why) => Fault::TooSlow(why),
             Fault::Busy => Fault::Busy,
+            Fault::Down => Fault::Down,
             Fault::Client => Fault::Client,
         }
     }
@@ -76,6 +79,7 @@ impl fmt::Display for Fault {
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),
             Fault::Busy => f.write_str("too many requests wait for it"),
+            Fault::Down => f.write_str("it is down, and so are the others"),
             Fault::Client => f.write_str("its client sends the body too slowly"),
         }
     }

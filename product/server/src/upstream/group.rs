@@ -14,7 +14,7 @@ use thiserror::Error;
 use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;
 
-use super::NamedFiles;
+use super::{HealthCheck, NamedFiles};
 use crate::storage::Room;
 
 /// Upstreams that answer the same requests.
@@ -35,6 +35,10 @@ pub struct Group {
     pub spool: Option<Arc<Room>>,
     /// Those that they may name in the place of a body.
     pub files: Option<NamedFiles>,
+    /// How those that are well are known; `None`: by the requests that they answer.
+    pub health: Option<HealthCheck>,
+    /// Their connections begin with the address of the client that they are for (PROXY protocol).
+    pub tells_client: bool,
 }
 
 /// An address at which an upstream listens, and what it speaks there.
@@ -116,7 +120,29 @@ impl Group {
             read_timeout: proxy.read_timeout.into(),
             spool: (proxy.spool_bytes > 0).then(|| spool.part(proxy.spool_bytes)),
             files: None,
+            health: proxy.health.as_ref().map(|health| HealthCheck {
+                path: health.path.clone(),
+                every: health.every.into(),
+                slow_start: health.slow_start.into(),
+            }),
+            tells_client: proxy.proxy_protocol,
         })
+    }
+
+    /// One upstream of these, to be asked how it is: that takes no place from others, and no longer than to connect.
+    pub fn probing(&self, endpoint: &Endpoint) -> Group {
+        Group {
+            site: self.site.clone(),
+            endpoints: vec![endpoint.clone()],
+            host: self.host.clone(),
+            requests_max: u32::MAX,
+            connect_timeout: self.connect_timeout,
+            read_timeout: self.connect_timeout,
+            spool: None,
+            files: None,
+            health: None,
+            tells_client: self.tells_client,
+        }
     }
 }
 

@@ -1,10 +1,35 @@
 //! What is learned of upstreams: the sizes of their responses, and how long they take to make them.
 
-use sched::routes::{Routes, ServiceTimes};
+use std::sync::Arc;
+
+use sched::routes::{Curve, Routes, ServiceTimes};
 use units::Nanos;
 
-use super::Transfer;
+use super::{Transfer, Upstreams};
+use crate::net::Net;
 use crate::objectives::{ROUTES_TOLD_MAX, RouteStatus, RoutesStatus};
+
+/// What a route says of the size of a response, where enough is known.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Prediction {
+    pub median_bytes: Option<u64>,
+    /// Of the size that came, from 0 to 1.
+    pub quantile: Option<f64>,
+}
+
+impl<N: Net> Upstreams<N> {
+    /// What the sizes of like responses say of one whose size is not known.
+    pub fn curve(&mut self, at: usize) -> Option<Arc<Curve>> {
+        self.learned.routes.curve(self.transfers.get(at)?.route?)
+    }
+
+    /// What is predicted of the response to a transfer; of one that is whole also where in that it lies.
+    pub fn prediction(&self, at: usize, is_whole: bool) -> Prediction {
+        let transfer = self.transfers.get(at);
+        let bytes = transfer.filter(|_| is_whole).map(Transfer::body_bytes);
+        transfer.map_or_else(Prediction::default, |transfer| self.learned.prediction(transfer, bytes))
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct Learned {
@@ -23,6 +48,13 @@ impl Learned {
         if let Some((route, took)) = transfer.service(now).filter(|_| is_whole) {
             self.services.note(route, took);
         }
+    }
+
+    /// What is predicted of a response, the median, and where in that its size lies.
+    fn prediction(&self, transfer: &Transfer, bytes: Option<u64>) -> Prediction {
+        let Some(route) = transfer.route else { return Prediction::default() };
+        let quantile = bytes.and_then(|bytes| self.routes.share_below(route, bytes));
+        Prediction { median_bytes: self.routes.quantile(route, 0.5), quantile }
     }
 
     /// For an operator.

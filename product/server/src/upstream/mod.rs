@@ -3,9 +3,11 @@
 //! A [`Transfer`] is a request and its response. Over HTTP/1.1 it has a connection of its own, an idle one or a new one, over HTTP/2 a stream; or it
 //! waits for its turn where as many are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
 
+mod announced;
 mod connection;
 mod fault;
 mod group;
+mod health;
 mod held;
 mod learned;
 mod multiplexed;
@@ -24,16 +26,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use sched::routes::{Curve, Route};
+use sched::routes::Route;
 use sched::waiting::Turn;
 use slab::Slab;
 use units::Nanos;
 
+pub use announced::Announced;
 pub use connection::connection_of;
 use connection::{Told, UpstreamConnections};
 pub use fault::Fault;
 pub use group::{Endpoint, EndpointAddress, Group, GroupError, TlsEndpoint, Trust};
-use learned::Learned;
+pub use health::{Checks, HealthCheck};
+pub use learned::{Learned, Prediction};
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
@@ -50,6 +54,7 @@ pub struct Upstreams<N: Net> {
     connections: UpstreamConnections<N>,
     peers: Peers,
     pub learned: Learned,
+    pub checks: Checks,
     /// Owners of transfers that may begin, since others have ended.
     released: Vec<u64>,
     /// Of those that may go on, since something has happened to a connection that they share.
@@ -64,6 +69,7 @@ impl<N: Net> Default for Upstreams<N> {
             connections: UpstreamConnections::default(),
             peers: Peers::default(),
             learned: Learned::default(),
+            checks: Checks::default(),
             released: Vec::new(),
             stirred: Vec::new(),
         }
@@ -90,8 +96,9 @@ impl<N: Net> Upstreams<N> {
         let group = Arc::clone(&self.transfers[at].group);
         let mut begun = Err(Fault::Busy);
         for _ in 0..group.endpoints.len() {
-            self.transfers[at].peer = self.peers.choose(&group, now);
-            begun = self.begin_at(net, now, at);
+            let chosen = self.peers.choose(&group, now, &self.checks);
+            self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&group.endpoints[0]));
+            begun = if chosen.is_some() { self.begin_at(net, now, at) } else { Err(Fault::Down) };
             if !matches!(begun, Err(Fault::Unreachable(_))) {
                 break;
             }
@@ -116,14 +123,15 @@ impl<N: Net> Upstreams<N> {
     /// Gives a transfer that is under way a connection: one that has room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let peer = self.transfers[at].peer;
+        let announced = self.transfers[at].announced;
         if self.peers[peer].endpoint.is_http2() {
-            let connection = self.peers.shared(net, now, peer, &mut self.connections)?;
+            let connection = self.peers.shared(net, now, peer, announced, &mut self.connections)?;
             let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
             multiplexed.carry(at, now);
             self.transfers[at].connect(connection, multiplexed.has_begun(), now);
             return Ok(());
         }
-        while let Some(connection) = self.peers[peer].take_idle() {
+        while let Some(connection) = self.peers.take_idle(peer, announced, &self.connections) {
             let own = self.connections.get_mut(connection).expect("it is kept");
             if !own.is_old(now) {
                 own.take(at);
@@ -132,7 +140,7 @@ impl<N: Net> Upstreams<N> {
             }
             self.connections.close(net, connection);
         }
-        let connection = self.peers.open(net, now, peer, &mut self.connections)?;
+        let connection = self.peers.open(net, now, peer, announced, &mut self.connections)?;
         self.connections.get_mut(connection).expect("it was opened").take_new(at);
         self.transfers[at].connect(connection, false, now);
         Ok(())
@@ -196,7 +204,7 @@ impl<N: Net> Upstreams<N> {
         }
         self.disconnect(net, now, at, false);
         let group = self.transfers[at].group.clone();
-        let next = self.peers.choose(&group, now);
+        let next = self.peers.choose(&group, now, &self.checks).unwrap_or(peer);
         if next != peer {
             self.end_under_way(peer);
             self.transfers[at].peer = next;
@@ -241,11 +249,6 @@ impl<N: Net> Upstreams<N> {
         if let Some(transfer) = self.transfers.get_mut(at) {
             transfer.route = Some(self.learned.routes.enter(route));
         }
-    }
-
-    /// What the sizes of like responses say of one whose size is not known.
-    pub fn curve(&mut self, at: usize) -> Option<Arc<Curve>> {
-        self.learned.routes.curve(self.transfers.get(at)?.route?)
     }
 
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.

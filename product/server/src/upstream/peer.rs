@@ -79,8 +79,10 @@ impl Peer {
         self.waiting.leave(transfer);
     }
 
-    pub fn take_idle(&mut self) -> Option<usize> {
-        self.idle.pop()
+    /// One that may serve for this.
+    pub fn take_idle(&mut self, may_serve: impl Fn(usize) -> bool) -> Option<usize> {
+        let at = self.idle.iter().rposition(|connection| may_serve(*connection))?;
+        Some(self.idle.remove(at))
     }
 
     /// Keeps a connection for later; gives one that is to be closed for it.
@@ -154,7 +156,8 @@ mod tests {
         assert!((0..IDLE_MAX).all(|connection| peer.keep(connection).is_none()));
         assert_eq!(peer.keep(100), Some(0));
         peer.forget(IDLE_MAX - 1);
-        assert_eq!([peer.take_idle(), peer.take_idle()], [Some(100), Some(IDLE_MAX - 2)]);
+        assert_eq!([peer.take_idle(|_| true), peer.take_idle(|_| true)], [Some(100), Some(IDLE_MAX - 2)]);
+        assert_eq!([peer.take_idle(|at| at == 7), peer.take_idle(|at| at == 7)], [Some(7), None]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use units::Nanos;
 
 use super::connection::UpstreamConnections;
 use super::peer::Peer;
-use super::{Endpoint, Fault, Group};
+use super::{Announced, Checks, Endpoint, Fault, Group};
 use crate::net::Net;
 
 /// By a number each.
@@ -33,13 +33,33 @@ impl IndexMut<usize> for Peers {
 }
 
 impl Peers {
-    /// The upstream with the fewest requests, those that cannot be reached last.
-    pub fn choose(&mut self, group: &Group, now: Nanos) -> usize {
-        let peers: Vec<usize> = group.endpoints.iter().map(|endpoint| self.at(endpoint)).collect();
-        peers.into_iter().min_by_key(|at| self.all[*at].load(now)).expect("a group has an upstream")
+    /// The upstream with the fewest requests for its share, those that cannot be reached last; `None` where all are down.
+    pub fn choose(&mut self, group: &Group, now: Nanos, checks: &Checks) -> Option<usize> {
+        let mut best = None;
+        for endpoint in &group.endpoints {
+            if group.health.is_some() && checks.is_down(endpoint) {
+                continue;
+            }
+            let at = self.at(endpoint);
+            let (is_unreachable, requests) = self.all[at].load(now);
+            let share = if group.health.is_some() { checks.share_permille(now, endpoint) } else { 1000 };
+            let load = (is_unreachable, (requests as u64 + 1) * 1000 / share);
+            best = best.filter(|(least, _)| *least <= load).or(Some((load, at)));
+        }
+        best.map(|(_, at)| at)
     }
 
-    fn at(&mut self, endpoint: &Endpoint) -> usize {
+    /// An idle connection to one that announces the same.
+    pub fn take_idle<N: Net>(
+        &mut self,
+        peer: usize,
+        announced: Announced,
+        connections: &UpstreamConnections<N>,
+    ) -> Option<usize> {
+        self.all[peer].take_idle(|idle| connections.get(idle).is_some_and(|own| own.announced == announced))
+    }
+
+    pub fn at(&mut self, endpoint: &Endpoint) -> usize {
         if let Some(at) = self.by_endpoint.get(endpoint) {
             return *at;
         }
@@ -59,9 +79,10 @@ impl Peers {
         net: &N,
         now: Nanos,
         peer: usize,
+        announced: Announced,
         connections: &mut UpstreamConnections<N>,
     ) -> Result<usize, Fault> {
-        let opened = connections.open(net, now, peer, &self.all[peer].endpoint);
+        let opened = connections.open(net, now, (peer, &self.all[peer].endpoint), announced);
         opened.map_err(Fault::Unreachable).inspect_err(|_| self.all[peer].on_unreachable(now))
     }
 
@@ -71,13 +92,17 @@ impl Peers {
         net: &N,
         now: Nanos,
         peer: usize,
+        announced: Announced,
         connections: &mut UpstreamConnections<N>,
     ) -> Result<usize, Fault> {
-        let mut has_room = |at: usize| connections.multiplexed(at).is_some_and(|several| several.has_room());
+        let mut has_room = |at: usize| {
+            let is_alike = connections.get(at).is_some_and(|own| own.announced == announced);
+            is_alike && connections.multiplexed(at).is_some_and(|several| several.has_room())
+        };
         if let Some(found) = self.all[peer].shared().iter().copied().find(|at| has_room(*at)) {
             return Ok(found);
         }
-        let opened = self.open(net, now, peer, connections)?;
+        let opened = self.open(net, now, peer, announced, connections)?;
         self.all[peer].share(opened);
         Ok(opened)
     }

@@ -12,9 +12,10 @@ use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
+use super::health::PROBES;
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
 use super::wire::{Received, Wire};
-use super::{BodySink, Fault, Group};
+use super::{Announced, BodySink, Fault, Group};
 #[cfg(test)]
 use crate::simulation::planted;
 use crate::transmit::Stream;
@@ -63,6 +64,7 @@ pub struct Transfer {
     pub route: Option<RouteKey>,
     pub times: Times,
     pub queued: Queued,
+    pub announced: Announced,
 }
 
 /// Where a transfer stands among those that wait for the same upstream.
@@ -169,6 +171,7 @@ impl Transfer {
             route: None,
             times: Times::default(),
             queued: Queued::default(),
+            announced: Announced::Nobody,
         }
     }
 
@@ -184,6 +187,11 @@ impl Transfer {
         upload.hold(now);
         self.outbound.upload = Some((upload, limits));
         self
+    }
+
+    /// It asks an upstream how it is, for nobody's sake.
+    pub fn is_probe(&self) -> bool {
+        self.owner >= PROBES
     }
 
     /// The same, whose request asks for another protocol or does not.

@@ -34,15 +34,39 @@ pub struct Wire<'c, S> {
     socket: &'c S,
     ready: &'c mut Readiness,
     tls: Option<&'c mut ClientSession>,
+    /// Goes before everything else, also before TLS.
+    preface: Option<&'c mut Vec<u8>>,
 }
 
 impl<'c, S: Stream> Wire<'c, S> {
     pub fn new(socket: &'c S, ready: &'c mut Readiness, tls: Option<&'c mut ClientSession>) -> Wire<'c, S> {
-        Wire { socket, ready, tls }
+        Wire { socket, ready, tls, preface: None }
+    }
+
+    /// The same, on which these bytes go first, as far as they have not gone.
+    pub fn behind(self, preface: &'c mut Vec<u8>) -> Wire<'c, S> {
+        Wire { preface: Some(preface), ..self }
+    }
+
+    /// Whether the preface has gone.
+    fn begin(&mut self) -> Result<bool, Fault> {
+        let Some(preface) = self.preface.as_deref_mut() else { return Ok(true) };
+        while !preface.is_empty() && self.ready.is_writable {
+            match self.socket.send(preface, true) {
+                Ok(sent) => drop(preface.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Fault::Unreachable(error)),
+            }
+        }
+        Ok(preface.is_empty())
     }
 
     /// Goes on with a handshake, and with records that the socket did not take.
     pub fn go_on(&mut self) -> Result<(), Fault> {
+        if !self.begin()? {
+            return Ok(());
+        }
         let Some(mut tls) = self.tls.as_deref_mut() else { return Ok(()) };
         if !tls.is_handshaking() {
             if hand_down(self.socket, self.ready, tls).is_err() {
@@ -73,7 +97,8 @@ impl<'c, S: Stream> Wire<'c, S> {
 
     /// Sends the first of these bytes; how many. It would block as long as there is no room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.ready.is_writable {
+        let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
+        if !self.ready.is_writable || is_behind {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let sent = match &mut self.tls {

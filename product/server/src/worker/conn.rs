@@ -197,6 +197,11 @@ impl Conn {
         self.origin(stream).map_or(self.address, |origin| origin.address)
     }
 
+    /// The same with its port, 0 where a proxy has not told that.
+    pub fn client_address(&self, stream: u32) -> SocketAddr {
+        self.origin(stream).map_or_else(|| self.peer(), |origin| SocketAddr::new(origin.address, 0))
+    }
+
     fn origin(&self, stream: u32) -> Option<Origin> {
         self.origins.as_ref()?.of(stream)
     }

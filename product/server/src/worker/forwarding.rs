@@ -11,7 +11,7 @@ use super::messages::{encode, gateway, upload_limits};
 use super::proxy::ProxyContext;
 use crate::files::SiteNumber;
 use crate::net::Net;
-use crate::upstream::{Group, Transfer};
+use crate::upstream::{Announced, Group, Transfer};
 
 /// The transfer of a request for this site; `head` is that of HTTP/1.1. CONNECT becomes the upgrade that it means (RFC 8441).
 pub(super) fn transfer_of<N: Net>(
@@ -31,7 +31,12 @@ pub(super) fn transfer_of<N: Net>(
     let class = with.service.replies.class_of(&with.conns[id.at], id.stream, site, request);
     let priority = with.service.replies.handler().priority(class);
     let route = ServiceRoute::of(&group.route(request));
-    let transfer = Transfer::new(owner, group, method, encoded, body).queued(priority, route).upgrading(is_upgrading);
+    let tells_client = group.tells_client;
+    let transfer = Transfer::new(owner, group, method, encoded, body).queued(priority, route);
+    let mut transfer = transfer.upgrading(is_upgrading);
+    if tells_client {
+        transfer.announced = Announced::Client(with.conns[id.at].client_address(id.stream));
+    }
     match key {
         Some(key) => transfer.accepted_by(websocket::accept(&key)),
         None if with.conns[id.at].is_multiplexed() && body != BodyLength::None => {

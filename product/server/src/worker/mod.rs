@@ -23,6 +23,7 @@ mod failures;
 mod flight;
 mod forwarding;
 mod gathered;
+mod health;
 mod held;
 mod http3;
 mod idle;
@@ -339,6 +340,7 @@ impl<N: Net> Worker<N> {
         let is_waiting = !self.acceptor.is_accepting()
             || !with.conns.is_empty()
             || with.timers.is_stopping()
+            || with.service.replies.handler().has_checks()
             || with.sender.has_memory_to_give(&with.conns);
         let memory_at = with.service.admission.shortage.look_at(with.conns.held().bytes());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());

@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use crate::logging::{PassedOn, SizeFrom};
-use crate::upstream::Times;
+use crate::upstream::{Prediction, Times};
 
 /// Kept with the line of a response.
 #[derive(Debug)]
@@ -13,17 +13,26 @@ pub struct PassedOnLine {
     /// When the response was there to be sent.
     answered_at: Option<Nanos>,
     size_from: Option<SizeFrom>,
+    prediction: Prediction,
+    /// Bytes that went to a file.
+    pub spooled_bytes: u64,
 }
 
 impl PassedOnLine {
     /// Of a request that has gone to this upstream.
     pub fn new(upstream: String, times: Times) -> PassedOnLine {
-        PassedOnLine { upstream, times, answered_at: None, size_from: None }
+        let (answered_at, size_from, prediction) = (None, None, Prediction::default());
+        PassedOnLine { upstream, times, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
     /// Its response is there, or as much of it that it can begin.
-    pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>) -> PassedOnLine {
-        PassedOnLine { answered_at: Some(now), size_from, ..self }
+    pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> PassedOnLine {
+        PassedOnLine { answered_at: Some(now), size_from, prediction, ..self }
+    }
+
+    /// The size that it has in the end lies there in what was predicted.
+    pub fn measure(&mut self, quantile: Option<f64>) {
+        self.prediction.quantile = self.prediction.quantile.or(quantile);
     }
 
     /// Nothing but its like tells of its size; or not even that.
@@ -42,6 +51,9 @@ impl PassedOnLine {
             first_byte: since(begun_at, first_byte_at),
             link: since(self.answered_at, first_byte.map(|after| arrived_at + after)),
             size_from: self.size_from,
+            predicted_bytes: self.prediction.median_bytes,
+            quantile: self.prediction.quantile,
+            spooled_bytes: self.spooled_bytes,
         }
     }
 }

@@ -230,6 +230,9 @@ impl<N: Net> Proxy<N> {
             }
             step = self.upstreams.step(with.net, with.timers.now(), transfer);
         }
+        if self.upstreams.get(transfer).is_some_and(|transfer| transfer.is_probe()) {
+            return self.take_probe(with, transfer, step);
+        }
         let step = match step {
             Step::Head(head) => self.begin_response(with, transfer, head),
             Step::Wait => self.pass_body(with, transfer),
@@ -276,7 +279,8 @@ impl<N: Net> Proxy<N> {
         }
         self.note_route(with, transfer, id, &head);
         let size_from = size_from(head.framing, &step);
-        self.note_line(with, transfer, |line| line.answered(now, size_from));
+        let prediction = self.upstreams.prediction(transfer, matches!(step, Step::Done));
+        self.note_line(with, transfer, |line| line.answered(now, size_from, prediction));
         let is_multiplexed = with.conns[id.at].is_multiplexed();
         let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
@@ -347,9 +351,11 @@ impl<N: Net> Proxy<N> {
 
     fn end_transfer(&mut self, with: &mut ProxyContext<N>, transfer: usize, is_whole: bool) {
         self.note_line(with, transfer, |line| line);
+        let prediction = self.upstreams.prediction(transfer, is_whole);
         let Some(ending) = self.upstreams.get(transfer) else { return };
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
         if let Some(line) = line_of(with.conns, owner) {
+            line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(prediction.quantile));
             // Its head may not have told.
             line.body_bytes = line.body_bytes.max(body_bytes);
         }
@@ -361,6 +367,9 @@ impl<N: Net> Proxy<N> {
         let Some((owner, job)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.job)) else {
             return;
         };
+        if self.upstreams.get(transfer).is_some_and(|transfer| transfer.is_probe()) {
+            return self.take_probe(with, transfer, Step::Failed(fault));
+        }
         let name = self.upstreams.name(transfer);
         if !matches!(fault, Fault::Client) {
             note_fault(with, &name, &fault);
@@ -439,8 +448,9 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Once a second: ends transfers whose upstream is too slow.
+    /// Once a second: ends transfers whose upstream is too slow, and asks upstreams how they are.
     pub fn look_after(&mut self, with: &mut ProxyContext<N>) {
+        self.check(with);
         for transfer in self.upstreams.late(with.net, with.timers.now()) {
             if let Some(fault) = self.upstreams.get(transfer).map(|transfer| transfer.timed_out()) {
                 self.fail_transfer(with, transfer, fault);
@@ -464,7 +474,7 @@ fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
 }
 
 /// What the log will say of an exchange.
-fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
+pub(super) fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
     let id = conns.exchange_id(owner)?;
     conns.exchange(id).line.as_deref_mut()
 }

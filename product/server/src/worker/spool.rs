@@ -1,7 +1,7 @@
 //! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the upstream is free for others.
 
 use super::failures::Kind;
-use super::proxy::{Proxy, ProxyContext};
+use super::proxy::{Proxy, ProxyContext, line_of};
 use crate::net::Net;
 use crate::transmit::Producer;
 
@@ -13,14 +13,23 @@ impl<N: Net> Proxy<N> {
         }
         for at in self.upstreams.held_with(transfer) {
             let Some((job, room)) = self.upstreams.spooling(at) else { continue };
-            if !Producer::of(&mut with.sender.transmitter, job).spool(&room) {
+            let mut producer = Producer::of(&mut with.sender.transmitter, job);
+            let bytes = producer.queued_bytes();
+            if !producer.spool(&room) {
                 continue;
             }
+            self.note_spooled(with, at, bytes);
             self.upstreams.let_go(at);
             if !self.upstreams.is_crowded(transfer) {
                 return;
             }
         }
+    }
+
+    fn note_spooled(&mut self, with: &mut ProxyContext<N>, transfer: usize, bytes: u64) {
+        let owner = self.upstreams.get(transfer).map(|transfer| transfer.owner);
+        let line = owner.and_then(|owner| line_of(with.conns, owner)).and_then(|line| line.passed_on.as_mut());
+        line.into_iter().for_each(|line| line.spooled_bytes += bytes);
     }
 
     /// Once a second: there may be room for a file again.
