@@ -6,7 +6,7 @@ use units::Nanos;
 use super::conn::Conn;
 use super::owner::slot_of;
 use super::replies::Replies;
-use super::sender::{CLOSING_PERIOD, Sender};
+use super::sender::Sender;
 use crate::config::Limits;
 use crate::http1::{Http1, Late};
 use crate::net::Net;
@@ -80,15 +80,14 @@ impl<N: Net> Sender<N> {
     /// Nothing more is said, but what was said may have been lost: it stays until its client has acknowledged that.
     fn end_http3(&mut self, conn: &mut Conn, with: &EndContext) -> Ending {
         let Some(streams) = conn.exchanges.streams_mut() else { return Ending::Stays };
-        let is_over = streams.ends_at.is_some_and(|ends_at| with.now >= ends_at);
-        if is_over
-            || conn.channel.is_handshaking
-            || self.transmitter.connections.engine(slot_of(conn.owner)).is_acknowledged()
-        {
+        let connections = &mut self.transmitter.connections;
+        let (at, rate) = (slot_of(conn.owner), with.limits.patience.rate_bytes_per_s_min);
+        let is_over = conn.channel.is_handshaking || connections.engine(at).is_acknowledged();
+        if is_over || !streams.waits_for(with.now, connections.socket(at).status().acked_bytes, rate) {
             return Ending::Closes { is_late: with.now >= streams.deadline };
         }
-        let ends_at = *streams.ends_at.get_or_insert(with.now + CLOSING_PERIOD);
-        (streams.is_leaving, streams.deadline) = (true, ends_at);
+        streams.is_leaving = true;
+        streams.deadline = streams.ends_at.unwrap_or(streams.deadline);
         Ending::Stays
     }
 

@@ -6,6 +6,7 @@ use sched::grow::reserve_one;
 use units::Nanos;
 
 use super::line::Line;
+use super::sender::CLOSING_PERIOD;
 use crate::config::Limits;
 use crate::files::Key;
 
@@ -64,6 +65,8 @@ pub struct Streams {
     pub is_leaving: bool,
     /// Of one that ends, whose client has not taken or acknowledged everything: it ends then at the latest.
     pub ends_at: Option<Nanos>,
+    /// What its client had acknowledged when that was decided on, over HTTP/3.
+    acked_bytes: u64,
 }
 
 /// Where an exchange is: the slot of its connection, and the number of its stream, 0 where there is none.
@@ -118,7 +121,13 @@ impl Exchanges {
     }
 
     pub fn several(deadline: Nanos) -> Exchanges {
-        Exchanges::Several(Box::new(Streams { open: Vec::new(), deadline, is_leaving: false, ends_at: None }))
+        Exchanges::Several(Box::new(Streams {
+            open: Vec::new(),
+            deadline,
+            is_leaving: false,
+            ends_at: None,
+            acked_bytes: 0,
+        }))
     }
 
     /// All that are under way or could be.
@@ -177,6 +186,19 @@ impl Streams {
         self.open.capacity()
     }
 
+    /// Whether a connection that ends waits for its client, which has acknowledged so much by now and not all: for a period, and as long
+    /// again while it takes what it was sent, at this rate at least. To a slower one it is over.
+    pub fn waits_for(&mut self, now: Nanos, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
+        let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
+        match self.ends_at {
+            Some(ends_at) if now < ends_at => return true,
+            Some(_) if acked_bytes.saturating_sub(self.acked_bytes) < period_bytes => return false,
+            _ => {}
+        }
+        (self.ends_at, self.acked_bytes) = (Some(now + CLOSING_PERIOD), acked_bytes);
+        true
+    }
+
     pub fn begin(&mut self, number: u32, owner: u64) {
         // Datagrams may overtake each other, and requests with them.
         let at = self.open.partition_point(|exchange| exchange.number < number);
@@ -201,6 +223,18 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two seconds were all that it had: a client behind a slow link lost the last bytes of its response when the server stopped.
+    #[test]
+    fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
+        let mut exchanges = Exchanges::several(Nanos::ZERO);
+        let streams = exchanges.streams_mut().unwrap();
+        let mut waits = |seconds, acked_bytes| streams.waits_for(Nanos::from_secs(seconds), acked_bytes, 500);
+        assert!(waits(10, 100_000), "it has a period");
+        assert!(waits(11, 100_900) && waits(12, 101_000), "it takes 500 bytes in a second");
+        assert!(waits(13, 101_000), "it has time until 14 s");
+        assert!(waits(14, 102_000) && !waits(16, 102_999), "and then was slower");
+    }
 
     /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
     #[test]
