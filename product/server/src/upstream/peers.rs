@@ -117,13 +117,11 @@ impl Peers {
 
     /// Forgets those of which nothing is known that is worth keeping, and that nobody wants.
     pub fn forget_unused(&mut self, now: Nanos, is_wanted: impl Fn(usize) -> bool) {
-        let by_endpoint = &mut self.by_endpoint;
-        self.all.retain(|at, peer| {
-            let is_kept = !peer.is_unused(now) || is_wanted(at);
-            if !is_kept {
-                by_endpoint.remove(&peer.endpoint);
-            }
-            is_kept
-        });
+        let is_over = |at: usize, peer: &Peer| peer.is_unused(now) && !is_wanted(at);
+        let over: Vec<usize> = self.all.iter().filter(|(at, peer)| is_over(*at, peer)).map(|(at, _)| at).collect();
+        for at in over {
+            let peer = self.all.remove(at);
+            self.by_endpoint.remove(&peer.endpoint);
+        }
     }
 }

@@ -185,6 +185,12 @@ impl Ask {
         format!("{PREFIX}{:x}", self.word)
     }
 
+    /// Fields follow the body of the response.
+    pub fn has_trailers(&self) -> bool {
+        let has_body = self.method != "HEAD" && !matches!(self.status, 204 | 304);
+        has_body && self.framing == Framing::Chunked && self.interim > 0
+    }
+
     /// Of the response, as a client is to get it.
     pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
         if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
@@ -287,6 +293,6 @@ impl Ask {
             out.extend(chunk);
             out.extend(b"\r\n");
         }
-        out.extend(if self.interim > 0 { &b"0\r\nSum: 1\r\n\r\n"[..] } else { b"0\r\n\r\n" });
+        out.extend(if self.has_trailers() { &b"0\r\nSum: 1\r\n\r\n"[..] } else { b"0\r\n\r\n" });
     }
 }

@@ -67,6 +67,7 @@ struct Stream {
     head: Option<Vec<u8>>,
     hints: u64,
     has_head: bool,
+    has_trailers: bool,
     came: usize,
     /// Of the window that the server was not told of yet.
     read_bytes: u32,
@@ -181,6 +182,7 @@ impl Http2 {
                 head: None,
                 hints: 0,
                 has_head: false,
+                has_trailers: false,
                 came: 0,
                 read_bytes: 0,
                 cancel_at,
@@ -257,7 +259,7 @@ impl Http2 {
             PING if flags & ACK == 0 => self.to_say.extend(frame(PING, ACK, 0, &payload)),
             PING => self.pings = self.pings.checked_sub(1).ok_or("an answer to no PING")?,
             GOAWAY => self.last = payload.first_chunk().map(|last| u32::from_be_bytes(*last)),
-            HEADERS => self.on_head(number, &payload)?,
+            HEADERS => self.on_head(number, &payload, flags & END_STREAM != 0)?,
             DATA => self.on_data(number, &payload, site)?,
             RST_STREAM if payload == REFUSED_STREAM => drop(self.asked.remove(&number)),
             RST_STREAM => {
@@ -277,7 +279,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn on_head(&mut self, number: u32, payload: &[u8]) -> Result<(), String> {
+    fn on_head(&mut self, number: u32, payload: &[u8], ends_stream: bool) -> Result<(), String> {
         let is_known = number < self.next && number % 2 == 1;
         let Some(stream) = self.asked.get_mut(&number) else {
             return if is_known && self.habits.cancels.is_some() {
@@ -286,6 +288,10 @@ impl Http2 {
                 Err(format!("a head on stream {number}"))
             };
         };
+        if ends_stream && stream.request.has_trailers() && (stream.has_head || stream.head.is_some()) {
+            stream.has_trailers = true;
+            return stream.judge_head();
+        }
         if stream.has_head {
             return Err(format!("a head behind content of {stream:?}"));
         }
@@ -327,6 +333,7 @@ impl Http2 {
         }
         match stream.request.body(site).filter(|_| !stream.is_reason) {
             Some(body) if body.len() != stream.came => Err(format!("the end of {stream:?}, of {} bytes", body.len())),
+            Some(_) if stream.has_trailers != stream.request.has_trailers() => Err(format!("trailers of {stream:?}")),
             _ => Ok(()),
         }
     }

@@ -86,6 +86,7 @@ struct Stream {
     has_head: bool,
     /// Interim responses.
     hints: u64,
+    has_trailers: bool,
     /// Of a frame that is not whole.
     rest: Vec<u8>,
     /// Bytes that are left of a DATA frame.
@@ -366,6 +367,7 @@ impl Stream {
         Stream {
             request,
             has_head: false,
+            has_trailers: false,
             rest: Vec::new(),
             data_left: 0,
             came: 0,
@@ -410,14 +412,19 @@ impl Stream {
                 continue;
             }
             let Some((_, payload, end)) = whole_frame(&self.rest) else { return Ok(()) };
+            if kind == HEADERS && self.has_head {
+                if std::mem::replace(&mut self.has_trailers, true) || !is_sum(payload) {
+                    return Err(format!("two heads for {:?}", self.request));
+                }
+                self.rest.drain(..end);
+                continue;
+            }
             let status = if kind == HEADERS { Some(status(payload)?) } else { None };
             self.rest.drain(..end);
             // Others follow an interim one.
             self.hints += u64::from(status == Some(103));
             if let Some(status) = status.filter(|status| *status >= 200) {
-                if std::mem::replace(&mut self.has_head, true) {
-                    return Err(format!("two heads for {:?}", self.request));
-                }
+                self.has_head = true;
                 self.is_reason = self.request.judge(Some(status), self.hints)? == Meaning::Reason;
             }
         }
@@ -438,6 +445,7 @@ impl Stream {
         }
         match self.request.body(site).filter(|_| !self.is_reason) {
             Some(body) if body.len() != self.came => Err(format!("the end of {self:?}, of {} bytes", body.len())),
+            Some(_) if self.has_trailers != self.request.has_trailers() => Err(format!("trailers of {self:?}")),
             _ => Ok(()),
         }
     }
@@ -455,6 +463,16 @@ fn whole_frame(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let (kind, length, head_bytes) = frame_head(bytes)?;
     let end = head_bytes + length as usize;
     Some((kind, bytes.get(head_bytes..end)?, end))
+}
+
+/// The fields that an application has behind a body, and no others.
+fn is_sum(section: &[u8]) -> bool {
+    let mut fields = Vec::new();
+    let decoded = decode(section, &mut Vec::new(), |name, value| {
+        fields.push((name.to_vec(), value.to_vec()));
+        true
+    });
+    decoded.is_ok() && fields == [(b"sum".to_vec(), b"1".to_vec())]
 }
 
 fn status(section: &[u8]) -> Result<u16, String> {

@@ -159,6 +159,11 @@ impl Request {
         })
     }
 
+    /// Fields follow the body.
+    pub fn has_trailers(&self) -> bool {
+        matches!(&self.kind, Kind::Passed(ask, _) if ask.has_trailers())
+    }
+
     pub fn body_bytes(&self, site: &Site) -> usize {
         self.body(site).map_or(0, <[u8]>::len)
     }

@@ -405,10 +405,10 @@ fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
     (0..7).for_each(|owner| bench.assert_whole(owner, &body));
     assert_eq!((bench.upstreams.transfers(), bench.upstreams.idle_connections()), (0, 3));
     // The first is used again, and the others end after a while.
-    bench.now = bench.now + Nanos::from_secs(20);
+    bench.now += Nanos::from_secs(20);
     bench.ask(7, "GET", NONE);
     assert_eq!((bench.connections(), bench.far(0).asked.borrow().len()), (3, 4));
-    bench.now = bench.now + Nanos::from_secs(20);
+    bench.now += Nanos::from_secs(20);
     assert!(bench.upstreams.late(&bench.net, bench.now).is_empty());
     assert_eq!((bench.upstreams.connections_in_use(), bench.upstreams.idle_connections()), (1, 0));
     assert!(bench.far(1).session.borrow_mut().has_ended(), "it was told so");
@@ -562,7 +562,7 @@ fn a_silent_upstream_has_its_time_and_is_connected_to_anew() {
     bench.turn();
     bench.far(0).is_silent.set(true);
     bench.ask(2, "GET", NONE);
-    bench.now = bench.now + bench.group.read_timeout;
+    bench.now += bench.group.read_timeout;
     let late = bench.upstreams.late(&bench.net, bench.now);
     assert_eq!(late.len(), 1);
     let fault = bench.upstreams.get(late[0]).unwrap().timed_out();
@@ -586,7 +586,7 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     let at = bench.upstreams.of(1).unwrap();
     assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.memory_bytes(at) <= 2 * PIPE_BYTES_MAX);
     assert!(long.0.len() >= (1 << 20) - 3 * PIPE_BYTES_MAX, "{} bytes are left", long.0.len());
-    bench.now = bench.now + bench.group.read_timeout + bench.group.read_timeout;
+    bench.now += bench.group.read_timeout + bench.group.read_timeout;
     assert!(
         bench.upstreams.late(&bench.net, bench.now).iter().all(|late| *late != at),
         "nobody waits for its upstream"
