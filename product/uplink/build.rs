@@ -88,7 +88,11 @@ fn compile(clang: &str, flags: &[&str], source: &Path, out: &Path, object: &Path
         // Debian keeps asm/ in the folder of the architecture, which clang leaves out for the target bpf.
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .arg(format!("-I{}", out.display()))
-        .args(["-Ibpf", "-fdebug-prefix-map=.=weir", "-c"])
+        // The object tells of no folder of this machine: wherever it is built, it is the same.
+        .arg(format!("-ffile-prefix-map={}=uplink", std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")))
+        .arg(format!("-ffile-prefix-map={headers}=libbpf"))
+        .arg(format!("-ffile-prefix-map={}=out", out.display()))
+        .args(["-Ibpf", "-fdebug-compilation-dir=uplink", "-c"])
         .args(flags)
         .arg(source)
         .arg("-o")

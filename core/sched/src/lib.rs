@@ -24,6 +24,7 @@ mod pacing;
 pub mod policy;
 pub mod routes;
 mod scheduler;
+mod turns;
 pub mod waiting;
 
 pub use classes::slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
@@ -42,3 +43,4 @@ pub use scheduler::order::Order;
 pub use scheduler::path::Path;
 pub(crate) use scheduler::path::Paths;
 pub use scheduler::{Grant, Progress, Scheduler, Sent, Waiter};
+pub use turns::{SHARING_MAX, Turns};

@@ -55,6 +55,8 @@ pub struct Process {
     /// Peers that are believed what they say of their clients.
     pub trusted_proxies: Vec<Network>,
     pub spool_folder: PathBuf,
+    /// Of this machine alone.
+    pub admin: Option<SocketAddr>,
     pub user: Option<String>,
     /// Not without a user.
     pub group: Option<String>,
@@ -201,10 +203,21 @@ fn process(server: &Section<'_, '_>) -> Option<Process> {
         access_log: path.zip(format).map(|(path, format)| AccessLog { path: path.value, format: format.value }),
         trusted_proxies: trusted_proxies(server),
         spool_folder: spool_folder?.value,
+        admin: admin(server),
         user: user.map(|name| name.value.0),
         group: group.map(|name| name.value.0),
         sandbox: server.flag("sandbox"),
     })
+}
+
+/// An address that no other machine reaches: what the server does is nobody else's business.
+fn admin(server: &Section<'_, '_>) -> Option<SocketAddr> {
+    let admin = server.text::<SocketAddr>("admin")?;
+    if !admin.value.ip().is_loopback() {
+        let expected = "expected an address of this machine alone, for example 127.0.0.1:9180";
+        server.book.mistake(admin.at, format!("server.admin `{}`: {expected}", admin.value));
+    }
+    Some(admin.value)
 }
 
 fn trusted_proxies(server: &Section<'_, '_>) -> Vec<Network> {

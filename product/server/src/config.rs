@@ -41,8 +41,16 @@ pub struct Config {
     /// The same by the rules of a file; the scheduler has their table.
     pub assigned: Option<ClassesConfig>,
     pub limits: Limits,
+    pub reporting: Reporting,
+}
+
+/// What is kept of responses.
+#[derive(Debug, Clone, Default)]
+pub struct Reporting {
     /// Of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
+    /// Whether they are counted; 144 bytes for each under way that is not logged.
+    pub has_metrics: bool,
 }
 
 impl Config {

@@ -110,6 +110,16 @@ impl Handler {
         self.sites().of(request.fields.host)
     }
 
+    /// Its place among all sites in force.
+    pub fn place(&self, site: SiteNumber) -> usize {
+        self.sites().place(site)
+    }
+
+    /// The names of the sites in force, by their places.
+    pub fn site_names(&self) -> impl Iterator<Item = &str> {
+        self.sites().names()
+    }
+
     /// Where it is logged.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         self.served.log(site)

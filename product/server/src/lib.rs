@@ -15,6 +15,7 @@ mod kept;
 mod listen;
 pub mod logging;
 mod memory;
+pub mod metrics;
 mod net;
 mod objectives;
 mod places;
@@ -41,7 +42,7 @@ mod worker;
 
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
-pub use config::{Config, Limits, Listen, WORKERS_MAX};
+pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{

@@ -84,7 +84,7 @@ fn reach(config: &Config) -> Reach {
         reach.reads.extend(RESOLVER_FILES.iter().flat_map(|file| resolver_paths(Path::new(file))));
     }
     reach.reads.extend(config.privileges.configuration.iter().flat_map(|file| folders_of(file)));
-    let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.access_log);
+    let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
     let written = logs.filter_map(|log| log.path.as_ref());
     reach.writes.extend(written.flat_map(|file| folders_of(file)));
     reach.writes.extend(config.keeper.iter().map(|keeper| keeper.path().to_path_buf()));

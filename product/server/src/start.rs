@@ -20,12 +20,12 @@ use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::Os;
-use crate::objectives::{Question, StatusChannel};
+use crate::objectives::{Question, Status, StatusChannel};
 use crate::places::Places;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, PageError, SecureError, SiteConfig, Wanted};
+use crate::sites::{Current, PageError, SecureError, Served, SiteConfig, Wanted};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter, Transport};
@@ -53,7 +53,8 @@ pub struct Server {
     threads: Threads,
     logs: Logs,
     current: Arc<Current>,
-    status_channel: Arc<StatusChannel>,
+    /// One for each event loop; the first keeps what all of them share.
+    status_channels: Vec<Arc<StatusChannel>>,
     /// To files that were named at the start.
     is_confined: bool,
     keeping: Keeping,
@@ -186,7 +187,7 @@ impl Server {
             threads,
             logs,
             current,
-            status_channel: Arc::default(),
+            status_channels: (0..config.workers).map(|_| Arc::default()).collect(),
             is_confined,
             keeping: Keeping::new(config.keeper.take(), config.shaping.place.take()),
         };
@@ -277,12 +278,24 @@ impl Server {
 
     /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
     pub fn keep_rate(&self) {
-        self.keeping.keep(self.status_channel.found(), |line| self.tell(line));
+        self.keeping.keep(self.status_channels[0].found(), |line| self.tell(line));
     }
 
     /// What the first event loop knows, as with one order it is the only one; `None` where it does not answer in time.
     pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
-        question(&self.status_channel).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
+        question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
+    }
+
+    /// What each class of a file has had, and what all event loops have counted; `None` where one of them does not answer in time.
+    pub fn status(&self) -> Option<Status> {
+        let mut status = self.ask(|channel| &channel.status)?;
+        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes).skip(1) {
+            let other = channel.status.ask(|| wake.set(), STATUS_WAIT_MAX)?;
+            if let (Some(metrics), Some(theirs)) = (&mut status.metrics, &other.metrics) {
+                metrics.add(theirs);
+            }
+        }
+        Some(status)
     }
 
     /// Finishes what is being sent, then ends all threads.
@@ -294,6 +307,12 @@ impl Server {
         }
         self.pool.stop();
         Ok(())
+    }
+
+    fn journal(&self, number: usize, served: &Served, has_metrics: bool) -> Journal {
+        let status_channel = Arc::clone(&self.status_channels[number]);
+        let journal = Journal::new(self.logs.handle(), status_channel, served.assigned.as_deref());
+        if has_metrics { journal.with_metrics(served.sites.names()) } else { journal }
     }
 
     fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
@@ -313,7 +332,7 @@ impl Server {
             listeners,
             admission: Admission::new(number, places, clients, connections_bytes, &config.limits),
             replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
-            journal: Journal::new(self.logs.handle(), Arc::clone(&self.status_channel), served.assigned.as_deref()),
+            journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
             setup: Setup {
                 number,
@@ -411,7 +430,7 @@ fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
 fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
     let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
-    let of_server = config.access_log.as_ref().map(open).transpose()?;
+    let of_server = config.reporting.access_log.as_ref().map(open).transpose()?;
     let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
     Current::open(&wanted, of_server, config.is_secure(), keys, config.limits.spool.bytes_max)
         .inspect(|_| logs.keep_made())

@@ -12,6 +12,7 @@ mod reload;
 mod running;
 mod serve;
 mod status;
+mod top;
 mod uplink;
 
 use clap::{Parser, Subcommand};
@@ -45,8 +46,10 @@ enum Command {
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
-    /// Show the uplink of a running server, and the responses, bytes and objective of each class
+    /// Show the uplink of a running server, the times of its responses, and each class
     Status(status::Args),
+    /// Show what a running server does, once a second
+    Top(top::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
     /// Create, remove and watch priority bands on an interface
@@ -69,6 +72,7 @@ fn main() -> std::process::ExitCode {
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),
         Command::Status(args) => status::main(args),
+        Command::Top(args) => top::main(&args),
         Command::Check(args) => check::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),

@@ -1,5 +1,6 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
+mod admin;
 pub mod control;
 mod events;
 mod first_line;
@@ -22,8 +23,8 @@ use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, MemoryLimit, PolicySpec, Server, SiteConfig, SpoolConfig, StartError, TrustedProxies, WORKERS_MAX,
-    files, logging,
+    Limits, Listen, MemoryLimit, PolicySpec, Reporting, Server, SiteConfig, SpoolConfig, StartError, TrustedProxies,
+    WORKERS_MAX, files, logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
@@ -151,6 +152,9 @@ pub struct Flags {
     /// Most bytes of upstreams' responses kept on disk at once; 0 for none
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_size, help_heading = LIMITS)]
     spool: u64,
+    /// Show a page with what the server does, and its metrics, at this address of this machine
+    #[arg(hide_short_help = true, long, value_name = "ADDR", value_parser = admin::address)]
+    admin: Option<SocketAddr>,
     /// Folder of their unnamed files; on a disk, not in memory
     #[arg(hide_short_help = true, long, value_name = "DIR", default_value = "/var/tmp", help_heading = LIMITS)]
     spool_folder: PathBuf,
@@ -315,7 +319,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source
     // Before anything opens a descriptor that could be taken for one of them.
     let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut events = events::Events::new()?;
+    let mut events = events::Events::new(flags.admin)?;
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
     let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
@@ -330,11 +334,11 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source
     let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;
     source.and_then(|source| source.file).map_or(Ok(()), readable)?;
     let status = first_line.tell(&server);
-    let unasked = events.unasked().iter().map(String::as_str);
+    let remarks = events.remarks().iter().map(String::as_str);
     unheard
         .as_deref()
         .into_iter()
-        .chain(unasked)
+        .chain(remarks)
         .chain(unkept.as_deref())
         .chain(warnings.into_iter().flatten())
         .for_each(|line| server.tell(line));
@@ -421,7 +425,10 @@ fn config(
         backlog: flags.backlog,
         workers: workers(&flags),
         limits,
-        access_log: flags.access_log.map(|path| access_log(path, flags.log_format)),
+        reporting: Reporting {
+            access_log: flags.access_log.map(|path| access_log(path, flags.log_format)),
+            has_metrics: flags.admin.is_some(),
+        },
     })
 }
 

@@ -1,5 +1,5 @@
-//! `weir status`: what a running server knows of its uplink, the counts of each class, and how it keeps its objective; or what it has learned
-//! of the responses of upstreams.
+//! `weir status`: what a running server knows of its uplink, the times of responses, the counts of each class, and how it keeps its objective; or
+//! what it has learned of the responses of upstreams.
 
 use cli::Failure;
 use serde_json::Value;
@@ -38,19 +38,58 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if args.json {
         return print(&format!("{answer}\n"));
     }
-    let lines = if args.routes { routes_said(pid, &told) } else { said(pid, &told) };
+    let lines = if args.routes { routes_said(pid, &told) } else { said(&told) };
     print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
-fn said(pid: u32, told: &Value) -> Vec<String> {
-    let uplink = told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string();
+fn said(told: &Value) -> Vec<String> {
     let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
-    if classes.is_empty() {
-        let none = format!("server {pid} has no classes: a configuration with [[class]] tables gives it some");
-        return vec![uplink, none];
+    let is_counted = told["sizes"].as_array().is_some_and(|sizes| !sizes.is_empty());
+    let times = if is_counted { sizes(told) } else { vec![UNCOUNTED.to_string()] };
+    let mut lines = [vec![uplink(told)], times].concat();
+    if !classes.is_empty() {
+        lines.extend(aligned(&[vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat()));
     }
-    let rows = [vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat();
-    [vec![uplink], aligned(&rows)].concat()
+    lines
+}
+
+const UNCOUNTED: &str =
+    "times of responses are not counted: start the server with --admin 127.0.0.1:9180 (server.admin)";
+
+/// What is known of the line, in words.
+pub fn uplink(told: &Value) -> String {
+    told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string()
+}
+
+/// The times of whole responses by size, beside those that they would have had in turns.
+pub fn sizes(told: &Value) -> Vec<String> {
+    let mut rows = vec![["responses", "ended", "mean", "if all took turns", "times sooner"].map(String::from)];
+    for of_size in told["sizes"].as_array().map_or(&[][..], Vec::as_slice) {
+        let mean = |total: &str, count: &str| {
+            let (total, count) = (of_size[total].as_f64()?, of_size[count].as_f64()?);
+            (count > 0.0).then(|| total / count)
+        };
+        let (own, turns) = (mean("compared_s", "compared"), mean("turns_s", "turns"));
+        let shown = |time: Option<f64>| time.map_or("-".to_string(), duration);
+        let sooner = own.zip(turns).map_or("-".to_string(), |(own, turns)| figures(turns / own, 2));
+        let size = match of_size["size"].as_str().unwrap_or_default() {
+            "more" => "larger".to_string(),
+            size => format!("up to {}", size.replace("KB", " KB").replace("MB", " MB")),
+        };
+        rows.push([size, of_size["responses"].to_string(), shown(mean("took_s", "responses")), shown(turns), sooner]);
+    }
+    aligned(&rows)
+}
+
+/// Seconds with three figures: `1.25 ms`, `12.5 s`.
+fn duration(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{} ms", figures(seconds * 1000.0, 3)) } else { format!("{} s", figures(seconds, 3)) }
+}
+
+/// A number with so many figures, and all before the point.
+fn figures(number: f64, figures: usize) -> String {
+    let before = if number >= 1.0 { number.log10() as usize + 1 } else { 1 };
+    format!("{number:.*}", figures.saturating_sub(before))
 }
 
 fn routes_said(pid: u32, told: &Value) -> Vec<String> {
@@ -145,7 +184,7 @@ fn met(counts: &Value) -> Option<String> {
 }
 
 /// Columns as wide as their widest, two blanks apart.
-fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
+pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let line = |row: &[String; COLUMNS]| {

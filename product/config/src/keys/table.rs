@@ -98,6 +98,13 @@ pub static KEYS: &[Key] = &[
         r#"["127.0.0.1", "10.0.0.0/8"]"#,
     ),
     key(
+        "server.admin",
+        text(Form::Address),
+        Absent("none"),
+        "Address of this machine alone with a page of what the server does, and with /metrics, /status, /healthz and /readyz.",
+        r#""127.0.0.1:9180""#,
+    ),
+    key(
         "server.spool_folder",
         text(Form::Path),
         Is("/var/tmp"),

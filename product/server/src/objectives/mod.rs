@@ -88,7 +88,7 @@ impl Book {
     }
 
     /// All that were in force or have responses under way, in the order of their numbers; `under_way` is by number.
-    pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Status {
+    pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Vec<ClassStatus> {
         let mut classes = Vec::new();
         for (number, had) in (0..).zip(&self.classes) {
             let at_work = under_way.get(&number).copied().unwrap_or_default();
@@ -104,7 +104,7 @@ impl Book {
             let (responses, bytes) = (had.responses, had.bytes);
             classes.push(ClassStatus { name, is_in_force, responses, bytes, under_way: at_work, objective });
         }
-        Status { classes, line: None }
+        classes
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         book.replace(&first.succeeded_by(&config(&class("paid", PAID))).unwrap());
         let names = |book: &mut Book, under_way: &BTreeMap<u16, UnderWay>| {
             let status = book.status(Nanos::ZERO, under_way);
-            status.classes.iter().map(|class| (class.name.clone(), class.responses, class.bytes)).collect::<Vec<_>>()
+            status.iter().map(|class| (class.name.clone(), class.responses, class.bytes)).collect::<Vec<_>>()
         };
         let (paid, free, others) = (("paid".into(), 1, 1200), ("free".into(), 1, 1200), ("others".into(), 0, 0));
         assert_eq!(names(&mut book, &BTreeMap::new()), [paid, others.clone()]);
@@ -216,7 +216,7 @@ mod tests {
         [(true, 5), (true, 9), (false, 100)].iter().for_each(|(asleep, age)| at_work.add(*asleep, Nanos(*age)));
         assert_eq!(at_work, UnderWay { running: 1, asleep: 2, asleep_for_max: Some(Nanos(9)) });
         assert_eq!(names(&mut book, &BTreeMap::from([(1, at_work)]))[1], free);
-        let objective = book.status(Nanos::ZERO, &BTreeMap::new()).classes.remove(0).objective.unwrap();
+        let objective = book.status(Nanos::ZERO, &BTreeMap::new()).remove(0).objective.unwrap();
         assert_eq!((objective.lately, objective.total), (Counts { responses: 1, missed: 1 }, objective.lately));
     }
 }

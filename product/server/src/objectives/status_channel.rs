@@ -9,15 +9,20 @@ use sched::routes::Row;
 use units::{Nanos, Rate};
 
 use super::{Counts, UnderWay};
+use crate::metrics::Metrics;
 use crate::transmit::Line;
 
-/// What each class has had, by the order of their numbers, and what is known of the line.
-#[derive(Debug, Clone, PartialEq)]
+/// What each class has had, by the order of their numbers, what is known of the line, and what was counted.
+#[derive(Debug, Clone)]
 pub struct Status {
     /// Empty without classes of a file.
     pub classes: Vec<ClassStatus>,
     /// `None` where nothing is paced.
     pub line: Option<Line>,
+    /// `None` where nothing is counted.
+    pub metrics: Option<Metrics>,
+    /// That were handed to the link, with their headers; 0 where nothing is paced.
+    pub wire_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -22,6 +22,8 @@ use secure::secure;
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteConfig {
+    /// What metrics call it.
+    pub name: String,
     /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name below it.
     pub hosts: Vec<String>,
     /// Whether it answers for hosts of no site, and requests that name none. The first such one does.
@@ -61,6 +63,7 @@ impl SiteConfig {
     /// The only one: it answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
         SiteConfig {
+            name: "default".into(),
             hosts: Vec::new(),
             is_default: true,
             dir: Some(dir),
@@ -81,6 +84,7 @@ pub struct Sites {
     default: Option<SiteNumber>,
     /// The number of the first; the others follow.
     first: SiteNumber,
+    names: Vec<String>,
     answers: Vec<Answers>,
     https: Vec<Https>,
     pages: Pages,
@@ -91,7 +95,8 @@ impl Sites {
     pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
         let https = configs.iter().map(|config| config.https.clone()).collect();
-        let mut sites = Sites { first, answers, https, pages: Pages::read(configs)?, ..Sites::default() };
+        let names = configs.iter().map(|config| config.name.clone()).collect();
+        let mut sites = Sites { first, names, answers, https, pages: Pages::read(configs)?, ..Sites::default() };
         for (at, config) in (0..).zip(configs) {
             let number = first.wrapping_add(at);
             if config.is_default && sites.default.is_none() {
@@ -121,6 +126,11 @@ impl Sites {
         site.wrapping_sub(self.first) as usize
     }
 
+    /// Of all, by their places.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
     fn named(&self, name: &str) -> Option<SiteNumber> {
         let below = || name.match_indices('.').find_map(|(dot, _)| self.below.get(&name[dot + 1..]));
         self.exact.get(name).or_else(below).copied()
@@ -146,6 +156,7 @@ mod tests {
 
     fn sites(all: &[(&[&str], bool)]) -> Sites {
         let config = |(hosts, is_default): &(&[&str], bool)| SiteConfig {
+            name: String::new(),
             hosts: hosts.iter().map(|host| host.to_string()).collect(),
             is_default: *is_default,
             ..SiteConfig::alone(".".into(), files::Options::default())

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use units::Nanos;
+use sched::Ledger;
+use units::{Nanos, Rate};
 
 use super::failures::{Failures, Kind};
 use super::line::Line;
 use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
+use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, RoutesStatus, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
 
@@ -23,6 +25,8 @@ pub struct Journal {
     flush_at: Option<Nanos>,
     /// What each class of a file has had; none without any.
     objectives: Option<Box<Book>>,
+    /// None where nobody wants any.
+    metrics: Option<Box<Metrics>>,
     status_channel: Arc<StatusChannel>,
     failures: Failures,
 }
@@ -39,7 +43,15 @@ impl Journal {
     /// `assigned`: the classes of a file.
     pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
         let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
-        Journal { log, flush_at: None, objectives, status_channel, failures: Failures::default() }
+        let (metrics, failures) = (None, Failures::default());
+        Journal { log, flush_at: None, objectives, metrics, status_channel, failures }
+    }
+
+    /// Counts responses too, of these sites.
+    pub fn with_metrics<'a>(self, sites: impl Iterator<Item = &'a str>) -> Journal {
+        let mut metrics = Box::<Metrics>::default();
+        metrics.replace_sites(sites);
+        Journal { metrics: Some(metrics), ..self }
     }
 
     /// A line of the error log.
@@ -58,25 +70,42 @@ impl Journal {
         self.failures.lines(now).for_each(|line| self.log.error(&line));
     }
 
-    /// What is kept of a request until its response has ended, where a log or the objectives will need it. The version is major and minor.
+    /// What is kept of a request until its response has ended, where a log, the objectives or the metrics will need it. The version is major and
+    /// minor; `site` is the place among those in force.
     pub(super) fn begin(
         &self,
         now: Nanos,
         log: Option<&Arc<Log>>,
-        request: &Request,
-        version: (u8, u8),
+        (request, version): (&Request, (u8, u8)),
+        site: Option<usize>,
     ) -> Option<Box<Line>> {
-        let is_measured = self.objectives.is_some();
+        let (is_measured, metrics) = (self.objectives.is_some(), self.metrics.as_ref());
         let mut line = match log {
             Some(log) => Line::new(request, version, log.clone(), now),
-            None if is_measured => Line::bare(now),
+            None if is_measured || metrics.is_some() => Line::bare(version, now),
             None => return None,
         };
         line.is_measured = is_measured;
+        line.site = metrics.map_or(line.site, |metrics| metrics.site(site));
         Some(Box::new(line))
     }
 
-    /// A response has ended; counts it for the objectives. `clock` is for one that ended just now.
+    /// A response is ready, to be sent at this rate.
+    pub(super) fn on_ready(&mut self, now: Nanos, line: &mut Line, rate: Rate) {
+        // What an upstream sends may have any size still.
+        if let Some(metrics) = self.metrics.as_mut().filter(|_| line.passed_on.is_none()) {
+            line.is_compared = metrics.on_ready(now, line.arrived_at, line.bytes(), rate);
+        }
+    }
+
+    /// The sites in force are these from now on, in the order of their places.
+    pub(super) fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.replace_sites(names);
+        }
+    }
+
+    /// A response has ended; counts it, also for the objectives. `clock` is for one that ended just now.
     pub(super) fn count(
         &mut self,
         now: Nanos,
@@ -85,15 +114,17 @@ impl Journal {
         ending: &ResponseEnd,
         clock: impl Fn() -> Nanos,
     ) {
-        let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
         let (ended_at, cut) = ending.measured();
-        let ended = Ended {
-            took: ended_at.unwrap_or_else(clock) - line.arrived_at,
-            body_bytes: line.body_bytes,
-            sent_bytes: cut.unwrap_or(line.bytes()),
-            is_whole: cut.is_none(),
-            is_right: line.status < ERROR_STATUS_MIN,
-        };
+        let took = ended_at.unwrap_or_else(clock) - line.arrived_at;
+        let (sent_bytes, is_whole) = (cut.unwrap_or(line.bytes()), cut.is_none());
+        if let Some(metrics) = &mut self.metrics {
+            let (protocol, size, status) = (line.protocol(), size_class(line.bytes()), (line.status / 100) as u8);
+            let labels = Labels { site: line.site, class, protocol, size, status };
+            metrics.on_end(labels, &metrics::Ended { took, sent_bytes, is_whole, is_compared: line.is_compared });
+        }
+        let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
+        let (body_bytes, is_right) = (line.body_bytes, line.status < ERROR_STATUS_MIN);
+        let ended = Ended { took, body_bytes, sent_bytes, is_whole, is_right };
         objectives.count(now, class, &ended);
     }
 
@@ -158,13 +189,17 @@ impl Journal {
         &mut self,
         now: Nanos,
         line: Option<Uplink>,
+        ledger: &Ledger,
         under_way: impl FnOnce() -> BTreeMap<u16, UnderWay>,
     ) {
-        let objectives = self.objectives.as_mut();
+        let (objectives, metrics) = (self.objectives.as_mut(), &mut self.metrics);
         self.status_channel.status.answer(|| {
-            let none = Status { classes: vec![], line: None };
-            let status = objectives.map_or(none, |objectives| objectives.status(now, &under_way()));
-            Status { line, ..status }
+            let metrics = metrics.as_mut().map(|metrics| {
+                metrics.advance(now, ledger.rate());
+                (**metrics).clone()
+            });
+            let classes = objectives.map_or(vec![], |objectives| objectives.status(now, &under_way()));
+            Status { classes, line, metrics, wire_bytes: ledger.charged_bytes() }
         });
     }
 }
@@ -199,25 +234,30 @@ mod tests {
     }
 
     fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
-        let answer = || journal.answer_status(Nanos::from_secs(1), None, BTreeMap::new);
+        let answer =
+            || journal.answer_status(Nanos::from_secs(1), None, &Ledger::new(None, Nanos::ZERO), BTreeMap::new);
         status_channel.status.ask(answer, Duration::from_secs(60)).unwrap()
     }
 
     #[test]
-    fn without_a_log_and_classes_nothing_is_kept_of_a_request() {
+    fn without_a_log_classes_and_metrics_nothing_is_kept_of_a_request() {
         let head = http::http1::parse_request(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
         let request = head.unwrap().unwrap().request;
         let (unlogged, ..) = journal(None);
-        assert!(unlogged.begin(Nanos::ZERO, None, &request, (1, 1)).is_none());
+        assert!(unlogged.begin(Nanos::ZERO, None, (&request, (1, 1)), None).is_none());
+        let (counted, ..) = journal(None);
+        let counted = counted.with_metrics(["a"].into_iter());
+        let line = counted.begin(Nanos::ZERO, None, (&request, (1, 1)), Some(0)).unwrap();
+        assert!(!line.is_measured && line.log.is_none() && line.site == 0 && line.requested().target.is_empty());
         let (measured, ..) = journal(Some(&assigned()));
-        let line = measured.begin(Nanos::ZERO, None, &request, (1, 1)).unwrap();
+        let line = measured.begin(Nanos::ZERO, None, (&request, (1, 1)), None).unwrap();
         assert!(line.is_measured && line.log.is_none());
     }
 
     #[test]
     fn an_end_counts_for_its_class_and_is_asked_for_by_another_thread() {
         let (mut journal, status_channel, _threads) = journal(Some(&assigned()));
-        let mut line = Line::bare(Nanos::ZERO);
+        let mut line = Line::bare((1, 1), Nanos::ZERO);
         line.is_measured = true;
         (line.status, line.head_bytes, line.body_bytes) = (200, 100, 1000);
         let clock = || Nanos::from_millis(201);

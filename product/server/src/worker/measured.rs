@@ -6,7 +6,7 @@ use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use super::connections::Connections;
-use super::exchange::Task;
+use super::exchange::{Exchange, Task};
 use super::service::Service;
 use crate::objectives::{Found, UnderWay};
 use crate::transmit::{Line as Uplink, Link};
@@ -19,9 +19,22 @@ impl Service {
         }
     }
 
+    /// A response that is paced is compared with what it would have had in turns.
+    pub fn on_ready(&mut self, now: Nanos, exchange: &mut Exchange, link: &Link) {
+        if let (Some(rate), Some(line)) = (link.scheduler().pacer().ledger().rate(), exchange.line.as_mut()) {
+            self.journal.on_ready(now, line, rate);
+        }
+    }
+
+    /// Metrics tell sites by these names from now on.
+    pub fn name_sites(&mut self) {
+        self.journal.replace_sites(self.replies.handler().site_names());
+    }
+
     /// Answers the thread that asks for it.
     pub fn answer_status(&mut self, now: Nanos, conns: &Connections, link: &Link) {
-        self.journal.answer_status(now, link.line(now), || under_way(now, conns, link));
+        let ledger = link.scheduler().pacer().ledger();
+        self.journal.answer_status(now, link.line(now), ledger, || under_way(now, conns, link));
     }
 }
 

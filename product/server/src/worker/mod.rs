@@ -315,12 +315,15 @@ impl<N: Net> Worker<N> {
             link.scheduler_mut().replace_classes(now, assigned.specs());
             with.service.journal.replace_classes(assigned);
         }
+        if served.is_some() {
+            with.service.name_sites();
+        }
         with.service.replies.take_found(now);
         if with.setup.number == 0 {
             with.service.log_busiest(now, link.scheduler());
-            with.service.answer_status(now, &with.conns, link);
             with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
+        with.service.answer_status(now, &with.conns, link);
         if served.is_some() {
             with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }

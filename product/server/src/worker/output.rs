@@ -23,12 +23,14 @@ impl<N: Net> Responder<N> {
             let put_off = self.proxy.put_off.remove(&self.conns[id.at].owner);
             put_off.into_iter().for_each(|bytes| self.sender.gathered.push(&bytes));
             let (body, is_last) = self.sender.encode(&mut self.conns[id.at], reply, self.timers.date());
+            self.service.on_ready(self.timers.now(), self.conns.exchange(id), &self.sender.transmitter.link);
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
         let exchange = self.conns.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
+        self.service.on_ready(self.timers.now(), exchange, &self.sender.transmitter.link);
         self.sender.dispatch(self.timers.now(), &mut self.conns[id.at], id.stream, Outgoing::on_stream(head, body));
     }
 

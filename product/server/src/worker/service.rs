@@ -72,7 +72,7 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps what log and objectives will say of a request.
+    /// Keeps what log, objectives and metrics will say of a request.
     pub fn note(
         &self,
         now: Nanos,
@@ -82,8 +82,9 @@ impl Service {
         request: &Request,
         minor: u8,
     ) {
-        let (log, version) = (self.replies.handler().log(site), conn.version(minor));
-        let line = self.journal.begin(now, log, request, version);
+        let (handler, version) = (self.replies.handler(), conn.version(minor));
+        let (log, place) = (handler.log(site), site.map(|site| handler.place(site)));
+        let line = self.journal.begin(now, log, (request, version), place);
         if line.is_some() {
             conn.exchange(stream).line = line;
         }

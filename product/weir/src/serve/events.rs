@@ -1,5 +1,6 @@
 //! What a running server is asked for: by signals, by `weir reload` and `weir status`. The main thread waits for all at once.
 
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
+use super::admin::Admin;
 use super::control::{Control, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
 use super::{Hosted, Source, status};
 
@@ -26,8 +28,9 @@ pub struct Events {
     control: Option<Control>,
     status: Option<Control>,
     routes: Option<Control>,
-    /// A line for each of them that is not there.
-    unasked: Vec<String>,
+    admin: Option<Admin>,
+    /// Which of them is not there, and where the admin listener is.
+    remarks: Vec<String>,
 }
 
 /// Those with something to do.
@@ -36,6 +39,7 @@ struct Asked {
     reload: bool,
     status: bool,
     routes: bool,
+    admin: bool,
 }
 
 /// What became of a reload, and lines about it.
@@ -52,21 +56,24 @@ impl Outcome {
 }
 
 impl Events {
-    pub fn new() -> Result<Events, Failure> {
+    pub fn new(admin: Option<SocketAddr>) -> Result<Events, Failure> {
         let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
         read.set_nonblocking(true).map_err(unwatched)?;
         let watched = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let signals = SignalDelivery::with_pipe(read, write, SignalOnly, watched).map_err(unwatched)?;
-        let mut unasked = Vec::new();
+        let mut remarks = Vec::new();
         let mut open = |name, command: &str, otherwise: &str| {
             let opened = Control::open(name);
             let said = |error| format!("`weir {command}` does not reach this server: {error}{otherwise}");
-            opened.map_err(|error| unasked.push(said(error))).ok()
+            opened.map_err(|error| remarks.push(said(error))).ok()
         };
         let (control, status) = (open(NAME, "reload", "; SIGHUP does"), open(STATUS_NAME, "status", ""));
         let routes = open(ROUTES_NAME, "status --routes", "");
-        Ok(Events { signals, control, status, routes, unasked })
+        let admin = admin.map(Admin::open).transpose()?;
+        let address = admin.as_ref().and_then(|admin| admin.listener().local_addr().ok());
+        remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine alone)")));
+        Ok(Events { signals, control, status, routes, admin, remarks })
     }
 
     /// Ends [`Events::handle`], from any thread.
@@ -74,9 +81,9 @@ impl Events {
         self.signals.handle()
     }
 
-    /// Why `weir reload` or `weir status` does not reach this server.
-    pub fn unasked(&self) -> &[String] {
-        &self.unasked
+    /// Why `weir reload` or `weir status` does not reach this server, and where its page is.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// Until the server is asked to stop, or has failed.
@@ -110,6 +117,9 @@ impl Events {
             if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
                 control.answer(|| status::routes(server));
             }
+            if let Some(admin) = self.admin.as_ref().filter(|_| asked.admin) {
+                admin.answer(server);
+            }
             if server.keeps_rate() && kept_at.elapsed() >= KEEP_EVERY {
                 server.keep_rate();
                 kept_at = Instant::now();
@@ -122,21 +132,24 @@ impl Events {
     fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
+        let admin = self.admin.iter().map(|admin| PollFd::new(admin.listener(), PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
-        let mut sources: Vec<_> = [signals].into_iter().chain(control).collect();
+        let mut sources: Vec<_> = [signals].into_iter().chain(control).chain(admin).collect();
         let timeout = Timespec { tv_sec: KEEP_EVERY.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut sources, keeps.then_some(&timeout)) {
             Ok(_) => {
                 let mut is_ready = sources[1..].iter().map(|source| !source.revents().is_empty());
-                let mut of = |control: &Option<Control>| control.is_some() && is_ready.next().unwrap_or(false);
-                Asked { reload: of(&self.control), status: of(&self.status), routes: of(&self.routes) }
+                let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);
+                let [reload, status, routes] =
+                    [&self.control, &self.status, &self.routes].map(|control| of(control.is_some()));
+                Asked { reload, status, routes, admin: of(self.admin.is_some()) }
             }
             // As good as a signal: a look that finds none costs nothing.
             Err(Errno::INTR) => Asked::default(),
             // Refused by a filter, or short of memory: a look now and then.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
-                Asked { reload: true, status: true, routes: true }
+                Asked { reload: true, status: true, routes: true, admin: true }
             }
         }
     }

@@ -20,7 +20,7 @@ Examples:
 pub struct Args {
     /// Server that answers: a port, a host and a port, https:// and a host, or unix: and the
     /// path of a socket; HTTP/2 with h2c:// before a host and a port, h2:// for TLS
-    #[arg(required = true, value_name = "UPSTREAM", value_parser = upstream)]
+    #[arg(required = true, value_name = "UPSTREAM", value_parser = upstream, verbatim_doc_comment)]
     to: Vec<UpstreamAddress>,
     #[command(flatten)]
     flags: super::Flags,

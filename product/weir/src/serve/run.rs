@@ -97,6 +97,7 @@ fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, po
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
     SiteConfig {
+        name: site.name.clone(),
         hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
         is_default: site.is_default,
         dir: site.root.as_ref().map(|root| folder.join(root)),
@@ -141,6 +142,7 @@ fn flags(settings: config::Settings, folder: &Path) -> super::Flags {
         log_format: process.access_log.map_or(defaults.log_format, |log| log_format(log.format)),
         trusted_proxies: process.trusted_proxies,
         spool_folder: folder.join(process.spool_folder),
+        admin: process.admin,
         user: process.user,
         group: process.group,
         no_sandbox: !process.sandbox,
@@ -239,7 +241,15 @@ trusted_proxies = ['::1', '10.0.0.0/8']
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
         let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
-        assert_eq!(one, SiteConfig { hosts, is_default: false, ..SiteConfig::alone("/etc/w".into(), files) });
+        assert_eq!(
+            one,
+            SiteConfig {
+                name: one.name.clone(),
+                hosts,
+                is_default: false,
+                ..SiteConfig::alone("/etc/w".into(), files)
+            }
+        );
         assert_eq!(other, SiteConfig::alone("/x".into(), files::Options::default()));
     }
 

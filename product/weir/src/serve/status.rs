@@ -1,14 +1,19 @@
 //! The answers to `weir status` and `weir status --routes`: each an object of JSON.
 
 use serde_json::{Value, json};
+use server::metrics::{Count, Labels, Metrics, SIZES, Times};
 use server::transmit::Line;
 use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
+use units::Nanos;
 
 pub fn answer(server: &Server) -> String {
-    let told = match server.ask(|channel| &channel.status) {
+    let told = match server.status() {
         Some(status) => json!({
             "classes": status.classes.iter().map(class).collect::<Vec<_>>(),
             "uplink": status.line.as_ref().map(uplink),
+            "wire_bytes": status.wire_bytes,
+            "sizes": status.metrics.as_ref().map_or(vec![], of_sizes),
+            "responses": status.metrics.as_ref().map_or(vec![], |metrics| responses(metrics, &status.classes)),
         }),
         None => json!({ "error": no_answer() }),
     };
@@ -42,6 +47,40 @@ fn route(route: &RouteStatus) -> Value {
         "below_p99_percent": percent(calibration.below_p99),
         "service_ms": route.service.map(|mean| mean.0 as f64 / 1e6),
     })
+}
+
+/// Times of the whole responses of a size class, seconds; `turns`: of those compared that would have ended by now if all took turns.
+fn sizes(times: &Times, size: &str) -> Value {
+    let seconds = |time: Nanos| time.0 as f64 / 1e9;
+    json!({
+        "size": size,
+        "responses": times.buckets.iter().sum::<u64>(),
+        "took_s": seconds(times.total),
+        "compared": times.compared,
+        "compared_s": seconds(times.compared_total),
+        "turns": times.turns,
+        "turns_s": seconds(times.turns_total),
+    })
+}
+
+fn of_sizes(metrics: &Metrics) -> Vec<Value> {
+    metrics.times().iter().zip(SIZES).map(|(times, (_, size))| sizes(times, size)).collect()
+}
+
+fn responses(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
+    let row = |(labels, count): (&Labels, &Count)| {
+        json!({
+            "site": metrics.site_name(labels.site),
+            "class": classes.get(usize::from(labels.class)).map_or("", |class| &class.name),
+            "protocol": labels.protocol,
+            "size": SIZES[usize::from(labels.size)].1,
+            "status": labels.status,
+            "responses": count.responses,
+            "cut": count.cut,
+            "bytes": count.bytes,
+        })
+    };
+    metrics.responses().map(row).collect()
 }
 
 fn no_answer() -> String {

@@ -5,6 +5,7 @@
 //! No test asserts how long anything takes; what is asserted is what came, and in which order.
 
 mod access_log;
+mod admin;
 mod bad_input;
 mod bands;
 mod bodies;

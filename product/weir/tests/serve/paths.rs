@@ -182,7 +182,7 @@ fn listings() {
         let page = client.get("/d/");
         assert_eq!((page.status, page.field("Content-Type")), (200, Some("text/html; charset=utf-8")));
         for wanted in
-            ["a b&amp;&lt;i&gt;&quot;.txt</a>", "<td>5</td>", "href=\"sub/\"", "href=\"../\"", "href=\"%C3%A4\""]
+            ["a b&amp;&lt;i&gt;&quot;.txt</a>", ">5 B</td>", "href=\"sub/\"", "href=\"../\"", "href=\"%C3%A4\""]
         {
             assert!(page.text().contains(wanted), "no {wanted} in {}", page.text());
         }

@@ -146,7 +146,7 @@ fn mistakes_are_told() {
         (&[&dir, "--listen", free, "--access-log", &no_log], 1, &["access log", &no_log, "No such file"]),
         (&[&dir, "--listen", free, "--access-log", &dir], 1, &["access log", &dir, "Is a directory"]),
         (&[&dir, "--listen", "nonsense"], 2, &["--listen", "nonsense", "127.0.0.1:8080"]),
-        (&[&dir, "--listen", "8080"], 2, &["--listen", "8080", "127.0.0.1:8080"]),
+        (&[&dir, "--listen", "host:8080"], 2, &["--listen", "host:8080", "127.0.0.1:8080"]),
         (&[&dir, "--workers", "0"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--workers", "257"], 2, &["--workers", "1..=256"]),
         (&[&dir, "--connections", "0"], 2, &["--connections"]),

@@ -97,8 +97,17 @@ fn a_server_without_classes_says_so() {
     let site = Site::of_sizes(&[SMALL]);
     let server = Server::start(&site, &["--shaping", "off"]);
     let said = status(&server, &[]);
-    assert!(said.starts_with("uplink not searched: nothing is paced\n") && said.contains("has no classes"), "{said}");
-    assert_eq!(status(&server, &["--json"]), "{\"classes\":[],\"uplink\":null}\n");
+    assert!(
+        said.starts_with("uplink not searched: nothing is paced\n") && said.contains("--admin 127.0.0.1:9180"),
+        "{said}"
+    );
+    let told: Value = serde_json::from_str(&status(&server, &["--json"])).unwrap();
+    assert!(
+        told["classes"] == serde_json::json!([])
+            && told["uplink"].is_null()
+            && told["responses"] == serde_json::json!([]),
+        "{told}"
+    );
     let output = run_to_end(&["status", "--pid", "1"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("`weir status` without --pid"), "{said}");

@@ -1,0 +1,252 @@
+//! What the responses of an event loop came to: how many by site, class, protocol, size and status, how long they took, and how long a line that
+//! all responses share would have taken for the same.
+//!
+//! Plain numbers of one thread, which another asks for ([`crate::objectives::StatusChannel`]); those of several loops add up. Pure: every instant is an
+//! argument.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sched::Turns;
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+/// Size classes: the largest response of each in bytes, head included, and its name.
+pub const SIZES: [(u64, &str); 4] = [(10_000, "10KB"), (100_000, "100KB"), (1_000_000, "1MB"), (u64::MAX, "more")];
+/// The longest times of the first buckets, milliseconds; one more is for longer ones.
+pub const TIMES_MS: [u64; 12] = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
+/// Sites told apart; those that are named later count as the last.
+const SITES_MAX: usize = 20_000;
+
+/// What responses are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels {
+    /// A place among [`Metrics::sites`].
+    pub site: u32,
+    pub class: u16,
+    /// The major version of HTTP.
+    pub protocol: u8,
+    /// A place among [`SIZES`].
+    pub size: u8,
+    /// The first figure of the status.
+    pub status: u8,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    pub responses: u64,
+    /// Of these, that did not reach their end.
+    pub cut: u64,
+    /// That were sent, heads included.
+    pub bytes: u64,
+}
+
+/// Of the whole responses of a size class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// By [`TIMES_MS`], each response in one.
+    pub buckets: [u64; TIMES_MS.len() + 1],
+    pub total: Nanos,
+    /// Those whose size was known before they were sent at a pace, and what they took.
+    pub compared: u64,
+    pub compared_total: Nanos,
+    /// Of the same those that would have ended by now if all took turns, and what they would have taken ([`Turns`]).
+    pub turns: u64,
+    pub turns_total: Nanos,
+}
+
+/// A response that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    pub took: Nanos,
+    pub sent_bytes: u64,
+    pub is_whole: bool,
+    /// It was told to [`Metrics::on_ready`].
+    pub is_compared: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    sites: Vec<Arc<str>>,
+    /// Of the sites in force, by their place, the place among all.
+    in_force: Vec<u32>,
+    responses: BTreeMap<Labels, Count>,
+    times: [Times; SIZES.len()],
+    shared: Turns,
+}
+
+impl Metrics {
+    /// These sites are in force from now on; those of before keep what they have.
+    pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.in_force.clear();
+        for name in names {
+            let known = self.sites.iter().position(|known| **known == *name);
+            let place = known.unwrap_or_else(|| {
+                if self.sites.len() < SITES_MAX {
+                    self.sites.push(name.into());
+                }
+                self.sites.len() - 1
+            });
+            self.in_force.push(place as u32);
+        }
+    }
+
+    /// The place of a site among all, by its place among those in force; without one, that of no site.
+    pub fn site(&self, place: Option<usize>) -> u32 {
+        place.and_then(|place| self.in_force.get(place).copied()).unwrap_or(u32::MAX)
+    }
+
+    /// A response of this size is ready, which was asked for at `since`; whether it is compared with its turns.
+    pub fn on_ready(&mut self, now: Nanos, since: Nanos, bytes: u64, rate: Rate) -> bool {
+        self.advance(now, Some(rate));
+        self.shared.arrive(now, (since, size_class(bytes)), Framing::ETHERNET.wire_bytes(bytes))
+    }
+
+    /// Until now the line had this rate, or none.
+    pub fn advance(&mut self, now: Nanos, rate: Option<Rate>) {
+        let Some(rate) = rate else { return self.shared.clear() };
+        let times = &mut self.times;
+        self.shared.advance(now, rate, |size, took| {
+            times[usize::from(size)].turns += 1;
+            times[usize::from(size)].turns_total += took;
+        });
+    }
+
+    pub fn on_end(&mut self, labels: Labels, ended: &Ended) {
+        let count = self.responses.entry(labels).or_default();
+        count.responses += 1;
+        count.cut += u64::from(!ended.is_whole);
+        count.bytes += ended.sent_bytes;
+        if !ended.is_whole {
+            return;
+        }
+        let times = &mut self.times[usize::from(labels.size)];
+        let bucket = TIMES_MS.partition_point(|longest| Nanos::from_millis(*longest) < ended.took);
+        times.buckets[bucket] += 1;
+        times.total += ended.took;
+        if ended.is_compared {
+            times.compared += 1;
+            times.compared_total += ended.took;
+        }
+    }
+
+    /// Adds what another event loop has counted. Both know the same sites in the same order.
+    pub fn add(&mut self, other: &Metrics) {
+        if other.sites.len() > self.sites.len() {
+            self.sites.clone_from(&other.sites);
+        }
+        for (labels, theirs) in &other.responses {
+            let count = self.responses.entry(*labels).or_default();
+            count.responses += theirs.responses;
+            count.cut += theirs.cut;
+            count.bytes += theirs.bytes;
+        }
+        for (times, theirs) in self.times.iter_mut().zip(&other.times) {
+            times.buckets.iter_mut().zip(theirs.buckets).for_each(|(bucket, more)| *bucket += more);
+            times.total += theirs.total;
+            times.compared += theirs.compared;
+            times.compared_total += theirs.compared_total;
+            times.turns += theirs.turns;
+            times.turns_total += theirs.turns_total;
+        }
+    }
+
+    pub fn responses(&self) -> impl Iterator<Item = (&Labels, &Count)> {
+        self.responses.iter()
+    }
+
+    /// By size class, as [`SIZES`] has them.
+    pub fn times(&self) -> &[Times; SIZES.len()] {
+        &self.times
+    }
+
+    /// The name of a site; empty for requests of none.
+    pub fn site_name(&self, site: u32) -> &str {
+        self.sites.get(site as usize).map_or("", |name| name)
+    }
+}
+
+/// The size class of a response of so many bytes, as a place among [`SIZES`].
+pub fn size_class(bytes: u64) -> u8 {
+    SIZES.iter().position(|(most, _)| bytes <= *most).unwrap_or(SIZES.len() - 1) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(site: u32, size: u8) -> Labels {
+        Labels { site, class: 0, protocol: 1, size, status: 2 }
+    }
+
+    fn ended(ms: u64, is_whole: bool, is_compared: bool) -> Ended {
+        Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole, is_compared }
+    }
+
+    #[test]
+    fn sizes_are_classes() {
+        let classes = [0, 10_000, 10_001, 100_000, 1_000_000, 1_000_001, u64::MAX].map(size_class);
+        assert_eq!(classes, [0, 0, 1, 1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn what_ended_counts_once_and_what_was_cut_has_no_time() {
+        let mut metrics = Metrics::default();
+        metrics.on_end(labels(0, 1), &ended(1, true, true));
+        metrics.on_end(labels(0, 1), &ended(4, true, false));
+        metrics.on_end(labels(0, 1), &ended(70, false, true));
+        let (_, count) = metrics.responses().next().unwrap();
+        assert_eq!(*count, Count { responses: 3, cut: 1, bytes: 1500 });
+        let times = &metrics.times()[1];
+        assert_eq!((times.buckets[0], times.buckets[2], times.buckets.iter().sum::<u64>()), (1, 1, 2));
+        assert_eq!((times.total, times.compared), (Nanos::from_millis(5), 1));
+        assert_eq!(times.compared_total, Nanos::from_millis(1));
+    }
+
+    /// A byte in a microsecond: of two responses of 1,000 and 20,000 bytes the small one has half of the line.
+    #[test]
+    fn turns_are_counted_when_they_would_have_ended() {
+        let (mut metrics, rate) = (Metrics::default(), "8mbit".parse().unwrap());
+        let ms = Nanos::from_millis;
+        assert!(metrics.on_ready(ms(1), ms(0), 20_000, rate) && metrics.on_ready(ms(1), ms(1), 1_000, rate));
+        metrics.advance(ms(10), Some(rate));
+        let small = metrics.times()[0];
+        assert!(small.turns == 1 && small.turns_total > ms(2) && small.turns_total < ms(3), "{small:?}");
+        assert_eq!(metrics.times()[1].turns, 0);
+        metrics.advance(ms(40), Some(rate));
+        assert_eq!(metrics.times()[1].turns, 1);
+    }
+
+    #[test]
+    fn the_longest_have_a_bucket_of_their_own() {
+        let mut metrics = Metrics::default();
+        metrics.on_end(labels(0, 0), &ended(300_000, true, false));
+        metrics.on_end(labels(0, 0), &ended(300_001, true, false));
+        assert_eq!(metrics.times()[0].buckets[TIMES_MS.len() - 1..], [1, 1]);
+    }
+
+    #[test]
+    fn sites_keep_what_they_have_over_a_reload() {
+        let mut metrics = Metrics::default();
+        metrics.replace_sites(["a", "b"].into_iter());
+        metrics.on_end(labels(metrics.site(Some(1)), 0), &ended(1, true, false));
+        metrics.replace_sites(["b", "c"].into_iter());
+        metrics.on_end(labels(metrics.site(Some(0)), 0), &ended(1, true, false));
+        let counted: Vec<(&str, u64)> =
+            metrics.responses().map(|(labels, count)| (metrics.site_name(labels.site), count.responses)).collect();
+        assert_eq!(counted, [("b", 2)]);
+        assert_eq!((metrics.site_name(metrics.site(Some(1))), metrics.site_name(metrics.site(None))), ("c", ""));
+    }
+
+    #[test]
+    fn several_loops_add_up() {
+        let mut one = Metrics::default();
+        one.replace_sites(["a"].into_iter());
+        one.on_end(labels(0, 0), &ended(1, true, true));
+        let mut sum = Metrics::default();
+        sum.add(&one);
+        sum.add(&one);
+        assert_eq!(sum.responses().next().unwrap().1.responses, 2);
+        assert_eq!((sum.times()[0].compared, sum.site_name(0)), (2, "a"));
+    }
+}

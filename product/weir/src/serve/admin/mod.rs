@@ -1,0 +1,156 @@
+//! The admin listener: a page with what the server does, its metrics and its health, for this machine alone.
+//!
+//! The main thread answers, one short connection after the other. It tells no path and no client of requests, and changes nothing.
+
+mod metrics;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant, SystemTime};
+
+use cli::Failure;
+use server::Server;
+
+use super::status;
+
+/// Answered in one go; others wait for the next.
+const ANSWERS_MAX: usize = 8;
+/// What an asker has for its request, and to take the answer.
+const ASKER_MAX: Duration = Duration::from_millis(250);
+/// A request is shorter.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+const PAGE: &str = include_str!("page.html");
+const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+pub struct Admin(TcpListener);
+
+struct Answer {
+    status: &'static str,
+    media_type: &'static str,
+    body: String,
+}
+
+/// `server.admin`, `--admin`: an address that no other machine reaches.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = config::listen_address(text).filter(|address| address.ip().is_loopback());
+    address
+        .ok_or_else(|| "expected an address of this machine alone and a port, for example 127.0.0.1:9180".to_string())
+}
+
+impl Admin {
+    pub fn open(address: SocketAddr) -> Result<Admin, Failure> {
+        let opened = TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(Admin(listener))
+        });
+        opened.map_err(|error| Failure::Failed(format!("cannot listen on {address} (--admin, server.admin): {error}")))
+    }
+
+    pub fn listener(&self) -> &TcpListener {
+        &self.0
+    }
+
+    /// Those who ask now.
+    pub fn answer(&self, server: &Server) {
+        for _ in 0..ANSWERS_MAX {
+            match self.0.accept() {
+                // One that has gone, or is slow, need not know.
+                Ok((asker, _)) => drop(serve(asker, server)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => return std::thread::sleep(ASKER_MAX),
+            }
+        }
+    }
+}
+
+fn serve(mut asker: TcpStream, server: &Server) -> std::io::Result<()> {
+    asker.set_nonblocking(false)?;
+    asker.set_write_timeout(Some(ASKER_MAX))?;
+    let Some(request) = request(&mut asker)? else { return Ok(()) };
+    let Answer { status, media_type, body } = answer(&request, server);
+    let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
+    let date = String::from_utf8_lossy(date.as_bytes()).into_owned();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nServer: weir\r\nDate: {date}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    );
+    asker.write_all((head + &body).as_bytes())
+}
+
+/// The head of a request; `None` where it does not come in time.
+fn request(asker: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
+    let (until, mut head, mut part) = (Instant::now() + ASKER_MAX, Vec::new(), [0; 1024]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() > REQUEST_BYTES_MAX {
+            return Ok(None);
+        }
+        asker.set_read_timeout(Some(left))?;
+        match asker.read(&mut part)? {
+            0 => return Ok(None),
+            read => head.extend_from_slice(&part[..read]),
+        }
+    }
+    Ok(Some(head))
+}
+
+fn answer(request: &[u8], server: &Server) -> Answer {
+    let text = |status, body: &str| Answer { status, media_type: TEXT, body: format!("{body}\n") };
+    let Ok(Some(head)) = http::http1::parse_request(request, &http::Limits::default()) else {
+        return text("400 Bad Request", "this is no request");
+    };
+    let request = head.request;
+    // A page of another site cannot ask by a name of its own that leads here.
+    if !request.fields.host.is_some_and(is_this_machine) {
+        return text("421 Misdirected Request", "ask by localhost or an address of this machine");
+    }
+    if !matches!(request.method, http::Method::Get | http::Method::Head) {
+        return text("405 Method Not Allowed", "only GET");
+    }
+    match request.path {
+        b"/" => Answer { status: "200 OK", media_type: HTML, body: PAGE.into() },
+        b"/healthz" => text("200 OK", "ok"),
+        b"/status" => Answer { status: "200 OK", media_type: "application/json", body: status::answer(server) },
+        b"/metrics" | b"/readyz" => match server.status() {
+            None => text("503 Service Unavailable", "an event loop does not answer"),
+            Some(_) if request.path == b"/readyz" => text("200 OK", "ready"),
+            Some(status) => {
+                Answer { status: "200 OK", media_type: metrics::MEDIA_TYPE, body: metrics::text_of(status) }
+            }
+        },
+        _ => text("404 Not Found", "see /, /metrics, /status, /healthz and /readyz"),
+    }
+}
+
+fn is_this_machine(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let without_port = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    without_port == "localhost" || without_port.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_may_be_named() {
+        for (host, is_ours) in [
+            ("localhost", true),
+            ("localhost:9180", true),
+            ("127.0.0.1:9180", true),
+            ("[::1]:9180", true),
+            ("evil.example:9180", false),
+            ("192.0.2.1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_this_machine(host.as_bytes()), is_ours, "{host}");
+        }
+        assert!(address("127.0.0.1:9180").is_ok() && address("localhost:1").is_ok());
+        assert!(address(":9180").is_err() && address("192.0.2.1:80").is_err() && address("x").is_err());
+    }
+}

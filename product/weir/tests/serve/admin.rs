@@ -1,0 +1,82 @@
+//! The admin listener: a page, metrics and health, for this machine alone.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until};
+
+/// Where its line at the start says that it is.
+fn admin_of(server: &Server) -> SocketAddr {
+    let address = || {
+        let lines = server.stderr();
+        let line = lines.iter().find_map(|line| line.split_once("what it does: http://"))?;
+        line.1.split('/').next()?.parse().ok()
+    };
+    wait_until("the line of the admin listener", || address().is_some());
+    address().unwrap()
+}
+
+fn ask(admin: SocketAddr, path: &str, host: &str) -> Response {
+    let mut client = Client::connect(admin);
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.response()
+}
+
+#[test]
+fn it_shows_what_was_served_and_how_it_was_compared() {
+    let site = Site::of_sizes(&[1000, 200_000]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--uplink", "80mbit"]);
+    let (admin, mut client) = (admin_of(&server), server.connect());
+    for target in ["/size-1000", "/size-200000", "/none"] {
+        client.get(target);
+    }
+    let counted = |said: &str| {
+        let labels = |size: &str, status: &str| {
+            format!(
+                "weir_responses_total{{site=\"default\",class=\"\",protocol=\"HTTP/1\",size=\"{size}\",status=\"{status}\"}} 1"
+            )
+        };
+        [labels("10KB", "2xx"), labels("1MB", "2xx"), labels("10KB", "4xx")].iter().all(|line| said.contains(line))
+    };
+    wait_until("three to be counted", || counted(ask(admin, "/metrics", "localhost").text()));
+    let metrics = ask(admin, "/metrics", "localhost:9180");
+    assert_eq!(metrics.field("Content-Type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+    assert!(
+        metrics.text().contains("weir_turns_responses_total{size=\"1MB\"} ") && metrics.text().ends_with("# EOF\n")
+    );
+    let told: Value = serde_json::from_str(ask(admin, "/status", "[::1]").text()).unwrap();
+    assert_eq!(told["sizes"][2]["compared"], 1, "{told}");
+    assert!(ask(admin, "/", "127.0.0.1").text().starts_with("<!DOCTYPE html>"));
+    assert_eq!(
+        [("/healthz"), ("/readyz")].map(|path| ask(admin, path, "localhost").text().to_owned()),
+        ["ok\n", "ready\n"]
+    );
+    let pid = server.pid().to_string();
+    let top = run_to_end(&["top", "--pid", &pid]);
+    let said = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(top.status.success() && said.contains("up to 1 MB") && said.contains("\ndefault  3"), "{said}");
+}
+
+#[test]
+fn others_are_refused() {
+    let site = Site::of_sizes(&[1000]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0"]);
+    let admin = admin_of(&server);
+    // A page of another site, whose name leads here.
+    assert_eq!(ask(admin, "/status", "attacker.example").status, 421);
+    assert_eq!(ask(admin, "/other", "localhost").status, 404);
+    let mut client = Client::connect(admin);
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.response().status, 405);
+    // One that says nothing is left, and others are answered.
+    let silent = Client::connect(admin);
+    assert_eq!(ask(admin, "/healthz", "localhost").text(), "ok\n");
+    drop(silent);
+    let mut served = server.connect();
+    served.send(get("/size-1000"));
+    assert_eq!(served.response().body.len(), 1000);
+    let refused = run_to_end(&["serve", &site.served().display().to_string(), "--admin", "0.0.0.0:9180"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("expected an address of this machine alone"), "{said}");
+}
