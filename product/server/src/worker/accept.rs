@@ -12,6 +12,7 @@ use super::Order;
 use super::acceptor::Acceptor;
 use super::admission::NoPlace;
 use super::responder::Responder;
+use super::room::give_up_idle;
 use super::secure::HANDSHAKE_TIMEOUT;
 use crate::net::{Net, Source};
 use crate::transmit::{Socket, Stream, Transport};
@@ -155,7 +156,7 @@ impl<N: Net> Acceptor<N> {
     /// At the end of a turn: gives a place up for those who wait at other workers, and lets in those who wait for one that was given back.
     pub fn make_room(&mut self, with: &mut Responder<N>) {
         if with.service.admission.is_place_wanted() {
-            with.give_up_idle(Nanos::ZERO);
+            give_up_idle(with, Nanos::ZERO);
         }
         if with.conns.take_ended() || !self.is_short() {
             // Should it fail, the next sweep tries again and says so.
@@ -185,7 +186,7 @@ fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
 
 /// A place for a newcomer, if somebody idle has one.
 fn free_place<N: Net>(with: &mut Responder<N>) -> bool {
-    let is_freed = with.give_up_idle(Nanos::ZERO) && with.service.admission.take_place();
+    let is_freed = give_up_idle(with, Nanos::ZERO) && with.service.admission.take_place();
     with.service.log_full(with.timers.now());
     is_freed
 }

@@ -99,8 +99,7 @@ impl<N: Net> Responder<N> {
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
-                let has_tunnels = self.service.replies.handler().has_proxies();
-                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits, has_tunnels);
+                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits, self.service.has_tunnels());
                 return self.take_frames(at, received.rest());
             }
             None if may_be_http2 => return conn.http1.keep(received),

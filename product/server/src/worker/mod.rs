@@ -81,6 +81,7 @@ use failures::Kind;
 pub use journal::Journal;
 pub use replies::Replies;
 use responder::Responder;
+use room::give_up_idle;
 use service::Service;
 use shortage::IDLE_FOR;
 use udp_endpoints::UdpEndpoints;
@@ -298,7 +299,7 @@ impl<N: Net> Worker<N> {
                 let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
                 with.service.journal.fail(now, Kind::Memory, why);
                 with.abandon(at);
-            } else if !with.give_up_idle(IDLE_FOR) {
+            } else if !give_up_idle(with, IDLE_FOR) {
                 return;
             }
             with.take_departures();

@@ -8,35 +8,33 @@ use super::responder::Responder;
 use crate::net::Net;
 use crate::transmit::{Socket, Stream, Transport};
 
-impl<N: Net> Responder<N> {
-    /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
-    pub(super) fn give_up_idle(&mut self, idle_for: Nanos) -> bool {
-        while let Some((owner, deadline)) = self.service.admission.next_idle(self.timers.now(), &self.conns) {
-            // A request may have come since the list was made, or be in the socket untold.
-            let (now, limits) = (self.timers.now(), &self.setup.limits);
-            let is_as_found = |at: &usize| {
-                let conn = &self.conns[*at];
-                conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for
-            };
-            let Some(at) = self.conns.slot(owner).filter(is_as_found) else { continue };
-            if !self.conns[at].channel.is_in_flight {
-                self.conns[at].input.is_readable = true;
-                self.read(at);
-            }
-            if !self.conns.contains(at) {
-                return true;
-            }
-            if self.conns[at].is_idle() && !has_unacknowledged(self.sender.transmitter.connections.socket(at)) {
-                // Over HTTP/2 and 3 with a GOAWAY.
-                if self.conns[at].is_multiplexed() {
-                    self.sender.transmitter.connections.go_away(at);
-                }
-                self.close(at);
-                return true;
-            }
+/// Closes the longest idle connection of those that have been idle for so long. False: there is none.
+pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
+    while let Some((owner, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.conns) {
+        // A request may have come since the list was made, or be in the socket untold.
+        let (now, limits) = (with.timers.now(), &with.setup.limits);
+        let is_as_found = |at: &usize| {
+            let conn = &with.conns[*at];
+            conn.is_idle() && conn.deadline() == deadline && now - conn.idle_since(limits) >= idle_for
+        };
+        let Some(at) = with.conns.slot(owner).filter(is_as_found) else { continue };
+        if !with.conns[at].channel.is_in_flight {
+            with.conns[at].input.is_readable = true;
+            with.read(at);
         }
-        false
+        if !with.conns.contains(at) {
+            return true;
+        }
+        if with.conns[at].is_idle() && !has_unacknowledged(with.sender.transmitter.connections.socket(at)) {
+            // Over HTTP/2 and 3 with a GOAWAY.
+            if with.conns[at].is_multiplexed() {
+                with.sender.transmitter.connections.go_away(at);
+            }
+            with.close(at);
+            return true;
+        }
     }
+    false
 }
 
 /// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and

@@ -42,6 +42,11 @@ impl Service {
         }
     }
 
+    /// Upstreams may be tunnelled to.
+    pub fn has_tunnels(&self) -> bool {
+        self.replies.handler().has_proxies()
+    }
+
     /// All places are taken.
     pub fn log_full(&self, now: Nanos) {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));

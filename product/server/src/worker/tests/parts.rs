@@ -14,14 +14,14 @@ impl Bench {
         let limits = &self.worker.responder.setup.limits;
         let (_, conn) = self.worker.responder.conns.iter().next().unwrap();
         assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.now() + limits.head_timeout);
-        assert!(!self.worker.responder.give_up_idle(Nanos::ZERO), "half a request is here");
+        assert!(!give_up_idle(&mut self.worker.responder, Nanos::ZERO), "half a request is here");
         let answered =
             |bench: &Bench| bench.worker.responder.conns.iter().all(|(_, conn)| conn.has_answered && conn.is_idle());
         send_rest();
         while !answered(self) {
             self.turn();
         }
-        while !self.worker.responder.give_up_idle(Nanos::ZERO) {
+        while !give_up_idle(&mut self.worker.responder, Nanos::ZERO) {
             self.turn();
         }
         assert!(self.worker.responder.conns.is_empty());
