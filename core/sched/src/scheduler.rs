@@ -349,7 +349,7 @@ impl Scheduler {
     /// A no-op for a departed job, and for one whose size is known.
     pub fn on_curve(&mut self, id: JobId, curve: Option<Arc<Curve>>) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return };
-        job.curve = curve;
+        job.blind.curve = curve;
         if job.is_ready() {
             self.order.enqueue(&mut self.jobs, id.slot);
         }

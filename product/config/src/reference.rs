@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use roff::{Roff, bold, roman};
 
-use crate::keys::{KEYS, Key, Kind, Unset};
+use crate::keys::{Key, Kind, Unset, keys};
 
 const HEAD: &str = "\
 # Configuration: weir.toml
@@ -33,7 +33,7 @@ file decides; one that is never reached is a mistake. A relative path of a file 
 /// The page `docs/configuration.md`.
 pub fn reference() -> String {
     let mut page = String::from(HEAD);
-    for table in KEYS.iter().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
+    for table in keys().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
         let _ = write!(page, "\n## `{}`\n\n{}\n\n", title(table), sentence(table));
         page.push_str("| key | type | unit or form | default | effect | example |\n|---|---|---|---|---|---|\n");
         for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
@@ -64,7 +64,7 @@ pub fn manual() -> String {
             page.control("EE", []);
         }
     }
-    for table in KEYS.iter().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
+    for table in keys().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
         heading(&mut page, &title(table));
         page.text([roman(sentence(table))]);
         for key in Key::of_table(table.path).filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {

@@ -1,7 +1,7 @@
 //! Guesses at what was meant.
 
 use crate::gone::gone;
-use crate::keys::{Form, KEYS, Key};
+use crate::keys::{Form, Key, keys};
 use crate::place::quoted;
 
 /// Letters that differ at most between a mistake and its guess.
@@ -40,7 +40,7 @@ pub(crate) fn unknown_key(table: &str, name: &str) -> String {
     if let Some(guess) = nearest(&spelled, names()) {
         return format!("{said}: did you mean `{}`?", named(guess));
     }
-    match KEYS.iter().find(|key| key.parts().1 == spelled) {
+    match keys().find(|key| key.parts().1 == spelled) {
         Some(elsewhere) => format!("{said}: did you mean `{}`?", elsewhere.path),
         None => format!("{said}: expected {}", names().collect::<Vec<_>>().join(", ")),
     }

@@ -143,6 +143,10 @@ fn proxies_of_a_site() {
         ),
     ];
     all_say("[[site]]\n[[site.proxy]]\n", "\n", &cases);
+}
+
+#[test]
+fn a_site_without_a_folder_has_a_proxy_of_every_path() {
     let some = mistakes("[[site]]\n[[site.proxy]]\npath='/a'\nto=['1']");
     assert_eq!(some, ["f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path"]);
 }

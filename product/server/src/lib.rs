@@ -45,14 +45,13 @@ pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightErr
 pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
-pub use objectives::{
-    ClassStatus, Counts, ObjectiveStatus, Question, RouteStatus, RoutesStatus, Status, StatusChannel, UnderWay,
-};
+pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Question, Status, StatusChannel, UnderWay};
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};
 pub use storage::SpoolConfig;
 pub use threads::ThreadError;
+pub use upstream::{RouteStatus, RoutesStatus};
 
 /// Whose bytes leave first, and how it is written, for help texts.
 pub use sched::line::{Bounds, Limit, Status as LineStatus};

@@ -154,7 +154,7 @@ pub trait Policy: Send {
 /// its source does not count.
 fn unknown_rank(job: &Job) -> u64 {
     let seen = job.attained_anew() + job.remaining();
-    let beyond = job.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
+    let beyond = job.blind.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
     beyond.saturating_add(job.remaining())
 }
 

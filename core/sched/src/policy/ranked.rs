@@ -50,7 +50,7 @@ impl<R: Rank> Policy for Ranked<R> {
     }
 
     fn size_rank(&self, slot: u32, job: &Job) -> Option<u64> {
-        (R::IS_SIZE && (job.known().is_some() || job.curve.is_some())).then(|| self.rank_of(slot, job))
+        (R::IS_SIZE && (job.known().is_some() || job.blind.curve.is_some())).then(|| self.rank_of(slot, job))
     }
 
     fn within(&self, slot: u32, job: &Job) -> u64 {
@@ -125,7 +125,11 @@ mod tests {
     fn a_learned_size_is_a_size() {
         let curve = Arc::new(Curve::new(vec![Knot { from_bytes: 0, rank: 70.0, slope: -1.0 }]));
         let (srpt, blind) = (Ranked::new(Srpt), Job::of_size(Size::AtLeast(0)));
-        let learned = Job { curve: Some(curve), attained: 20, ..blind.clone() };
+        let learned = Job {
+            blind: crate::scheduler::job::Blind { curve: Some(curve), before_pause: 0 },
+            attained: 20,
+            ..blind.clone()
+        };
         let sizes = [blind, learned, Job::of_size(Size::Known(30))].map(|job| srpt.size_rank(0, &job));
         assert_eq!(sizes, [None, Some(50), Some(30)]);
     }

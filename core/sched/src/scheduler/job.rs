@@ -74,13 +74,10 @@ pub struct Job {
     pub size: Size,
     /// Bytes sent so far.
     pub attained: u64,
-    /// Of them, those from before its source last paused ([`SOURCE_PAUSE`]); 0 where it has not.
-    pub(crate) before_pause: u64,
     pub(crate) framing: Packed,
     pub class: u16,
     pub client: u32,
-    /// What the sizes of its like say of its rank, while its own is not known.
-    pub(crate) curve: Option<Arc<Curve>>,
+    pub(crate) blind: Blind,
     /// What it waits for; it is ready when that is nothing.
     pub(crate) waits: Waits,
     /// The slot of its connection, or [`NO_CONNECTION`]: it has a connection for itself.
@@ -89,6 +86,15 @@ pub struct Job {
     pub(crate) carried_rank: u64,
     /// Since when it has been ready without a byte, or waits for its source.
     pub(crate) waits_since: Nanos,
+}
+
+/// What ranks a job while its size is not known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blind {
+    /// What the sizes of its like say.
+    pub curve: Option<Arc<Curve>>,
+    /// Bytes from before its source last paused ([`SOURCE_PAUSE`]); 0 where it has not.
+    pub before_pause: u64,
 }
 
 /// A [`Framing`] in a third of its memory: a client may have a hundred jobs that wait. What no packet has is cut to what fits.
@@ -136,11 +142,10 @@ impl Job {
             arrived_at,
             size,
             attained: 0,
-            before_pause: 0,
             framing,
             class: 0,
             client: 0,
-            curve: None,
+            blind: Blind::default(),
             waits,
             connection,
             carried_rank: OWN_RANK,
@@ -157,13 +162,13 @@ impl Job {
 
     /// Bytes sent since its source last paused: what an order by attained service looks at.
     pub(crate) fn attained_anew(&self) -> u64 {
-        self.attained - self.before_pause
+        self.attained - self.blind.before_pause
     }
 
     /// Its source has something again, after a wait since `waits_since`.
     pub(crate) fn on_source(&mut self, now: Nanos) {
         if self.waits_for(Why::Source) && self.known().is_none() && now - self.waits_since >= SOURCE_PAUSE {
-            self.before_pause = self.attained;
+            self.blind.before_pause = self.attained;
         }
     }
 

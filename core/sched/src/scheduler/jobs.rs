@@ -5,7 +5,7 @@ use units::wire::Framing;
 
 use crate::grow::{grow_to, reserve_one};
 use crate::scheduler::connection::{Connection, ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
-use crate::scheduler::job::{NO_CONNECTION, OWN_RANK};
+use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
@@ -104,11 +104,10 @@ impl Jobs {
             arrived_at: now,
             size: arrival.size,
             attained: 0,
-            before_pause: 0,
             framing: framing.into(),
             class: arrival.class,
             client: arrival.client,
-            curve: None,
+            blind: Blind::default(),
             waits: Waits::default(),
             connection,
             carried_rank: OWN_RANK,

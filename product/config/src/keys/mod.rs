@@ -1,8 +1,17 @@
 //! The keys of `weir.toml` as data: the reference, the schema for editors and the check for unknown keys come from this table.
 
+mod classes;
+mod proxy;
 mod table;
 
-pub use table::KEYS;
+use classes::CLASSES;
+use proxy::PROXY;
+use table::SERVER_AND_SITES;
+
+/// All of them, in the order of the reference.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    [SERVER_AND_SITES, PROXY, CLASSES].into_iter().flatten()
+}
 
 /// A key.
 #[derive(Debug)]
@@ -82,7 +91,7 @@ pub enum Unset {
 
 impl Key {
     pub fn of(path: &str) -> Option<&'static Key> {
-        KEYS.iter().find(|key| key.path == path)
+        keys().find(|key| key.path == path)
     }
 
     /// The table it stands in, and its name.
@@ -92,7 +101,7 @@ impl Key {
 
     /// The keys of this table.
     pub fn of_table(table: &str) -> impl Iterator<Item = &'static Key> {
-        KEYS.iter().filter(move |key| key.parts().0 == table)
+        keys().filter(move |key| key.parts().0 == table)
     }
 }
 
@@ -148,9 +157,7 @@ impl Form {
                 "a path from a slash or `*`, for example /assets/* or *.css; 256 characters and 8 `*` at most"
             }
             Form::Target => "a path from a slash or an address with http:// or https://, with one `*` at most",
-            Form::Upstream => {
-                "an upstream, for example 127.0.0.1:3000, https://app.internal:8443, h2c://127.0.0.1:50051 or unix:/run/app.sock"
-            }
+            Form::Upstream => "an upstream, for example 127.0.0.1:3000, https://app.internal or unix:/run/app.sock",
             Form::FieldName => "the name of a header field, for example X-Frame-Options",
             Form::FieldValue => "the value of a header field, on one line of visible characters",
             Form::CacheControl => "directives of Cache-Control, for example max-age=3600, public",

@@ -4,31 +4,37 @@ use super::{Form, Key, Kind, Unset};
 use Unset::{Absent, Is, Required};
 
 /// One response a connection, and the scheduler takes this many.
-const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
+pub(super) const CONNECTIONS: Kind = Kind::Whole { min: 1, max: 1_000_000 };
 
 const REDIRECT_STATUS: Kind = Kind::Code(&[301, 302, 307, 308]);
 
-const fn key(path: &'static str, kind: Kind, default: Unset, effect: &'static str, example: &'static str) -> Key {
+pub(super) const fn key(
+    path: &'static str,
+    kind: Kind,
+    default: Unset,
+    effect: &'static str,
+    example: &'static str,
+) -> Key {
     Key { path, kind, default, effect, example }
 }
 
-const fn table(path: &'static str, default: &'static str, effect: &'static str) -> Key {
+pub(super) const fn table(path: &'static str, default: &'static str, effect: &'static str) -> Key {
     Key { path, kind: Kind::Table, default: Absent(default), effect, example: "" }
 }
 
-const fn tables(path: &'static str, default: &'static str, effect: &'static str) -> Key {
+pub(super) const fn tables(path: &'static str, default: &'static str, effect: &'static str) -> Key {
     Key { path, kind: Kind::Tables, default: Absent(default), effect, example: "" }
 }
 
-const fn text(form: Form) -> Kind {
+pub(super) const fn text(form: Form) -> Kind {
     Kind::Text(form)
 }
 
-const fn whole(min: u64, max: u64) -> Kind {
+pub(super) const fn whole(min: u64, max: u64) -> Kind {
     Kind::Whole { min, max }
 }
 
-pub static KEYS: &[Key] = &[
+pub static SERVER_AND_SITES: &[Key] = &[
     tables("listener", "one at 127.0.0.1:8080, for this machine alone", "An address that accepts connections."),
     key(
         "listener.address",
@@ -373,162 +379,6 @@ pub static KEYS: &[Key] = &[
         "Status. 301 and 308 are kept by browsers; 307 and 308 keep the method.",
         "308",
     ),
-    tables(
-        "site.proxy",
-        "none",
-        "Requests that other servers answer; the first matching table decides, before any file.",
-    ),
-    key("site.proxy.path", text(Form::Pattern), Is("*"), "Paths that are passed on.", r#""/api/*""#),
-    key(
-        "site.proxy.to",
-        Kind::Texts(Form::Upstream),
-        Required,
-        "Upstreams; each request goes to the one with the fewest under way. With h2c:// and h2:// they speak HTTP/2, gRPC too.",
-        r#"["127.0.0.1:3000", "unix:/run/app.sock", "https://app.internal:8443"]"#,
-    ),
-    key(
-        "site.proxy.ca",
-        text(Form::Path),
-        Absent("those of the system"),
-        "Certificates of the authorities, as PEM, that upstreams over TLS are trusted by.",
-        r#""/etc/weir/ca.pem""#,
-    ),
-    key(
-        "site.proxy.tls_name",
-        text(Form::HostName),
-        Absent("the host of the upstream"),
-        "Name that the certificates of upstreams are for.",
-        r#""app.example.org""#,
-    ),
-    key(
-        "site.proxy.host",
-        text(Form::HostName),
-        Absent("the client's"),
-        "Host that upstreams are told.",
-        r#""app.internal""#,
-    ),
-    key(
-        "site.proxy.requests",
-        whole(1, 65535),
-        Is("256"),
-        "Most requests at once to each upstream; others wait, then are answered 503.",
-        "8",
-    ),
-    key("site.proxy.connect_timeout", text(Form::Time), Is("5s"), "Longest time to connect to an upstream.", r#""1s""#),
-    key(
-        "site.proxy.read_timeout",
-        text(Form::Time),
-        Is("60s"),
-        "Longest time between two bytes of an upstream's response.",
-        r#""5m""#,
-    ),
-    key(
-        "site.proxy.health",
-        text(Form::RequestPath),
-        Absent("only requests tell which are well"),
-        "Path that each upstream is asked for: after two failures (no status from 200 to 399 within `connect_timeout`) it gets no requests, until two successes.",
-        r#""/healthz""#,
-    ),
-    key(
-        "site.proxy.health_every",
-        text(Form::Time),
-        Is("5s"),
-        "Time between two such requests; 1s or more.",
-        r#""2s""#,
-    ),
-    key(
-        "site.proxy.slow_start",
-        text(Form::Time),
-        Is("0s"),
-        "Time in which an upstream that is well again comes to its whole share of requests, from a tenth. 0s: at once.",
-        r#""30s""#,
-    ),
-    key(
-        "site.proxy.proxy_protocol",
-        Kind::Flag,
-        Is("false"),
-        "Whether connections to upstreams begin with the client's address (PROXY protocol, version 2); none is shared between clients then.",
-        "true",
-    ),
-    key(
-        "site.proxy.files",
-        text(Form::Path),
-        Absent("such fields do nothing"),
-        "Folder of files that upstreams may name in X-Accel-Redirect or X-Sendfile, to be sent in the place of their body.",
-        r#""/srv/private""#,
-    ),
-    key(
-        "site.proxy.spool",
-        text(Form::Size),
-        Is("256MB"),
-        "Most bytes of responses kept on disk for slow clients: larger ones, while half of an upstream's `requests` wait for their clients. 0: none.",
-        r#""1GB""#,
-    ),
-    //
-    tables("class", "all requests are alike", "A class of requests."),
-    key("class.name", text(Form::Name), Required, "Its name; not `others`.", r#""premium""#),
-    key("class.priority", whole(0, 15), Is("0"), "Classes of a lower number go first, always.", "1"),
-    key(
-        "class.weight",
-        whole(1, 1000),
-        Absent(
-            "1 with a rate or policy of its own; else it shares by response, in one order with the other classes without",
-        ),
-        "Share of the link among the classes of its priority that have something to send.",
-        "3",
-    ),
-    key(
-        "class.guaranteed",
-        text(Form::Rate),
-        Absent("nothing"),
-        "Rate that it has whatever the others ask for, while it has something to send. All of them together fit the uplink.",
-        r#""2mbit""#,
-    ),
-    key("class.greatest", text(Form::Rate), Absent("the uplink"), "Rate that it never exceeds.", r#""8mbit""#),
-    key(
-        "class.max_concurrent",
-        CONNECTIONS,
-        Absent("any number"),
-        "Most responses of the class at once; others sleep, and go on by priority and then age (`uplink.slot_sharing`).",
-        "50",
-    ),
-    key(
-        "class.policy",
-        text(Form::Order),
-        Absent("`uplink.policy`"),
-        "Order of its responses; fair between clients as `uplink.client_share` says.",
-        r#""las""#,
-    ),
-    key(
-        "class.objective",
-        text(Form::Objective),
-        Absent("none"),
-        "Aim for response times, for `weir status` and a line in the error log once a minute while it is missed.",
-        r#""p99 of responses <= 64KiB under 200ms""#,
-    ),
-    //
-    tables(
-        "class.rule",
-        "none",
-        "Requests of the class: those that meet every condition of the rule. The first matching rule of the file decides, over all classes.",
-    ),
-    key("class.rule.site", text(Form::SiteName), Absent("any"), "Site of the request.", r#""example.org""#),
-    key(
-        "class.rule.path",
-        text(Form::Pattern),
-        Absent("any"),
-        "Path of the request, without its query.",
-        r#""/members/*""#,
-    ),
-    key("class.rule.network", text(Form::Network), Absent("any"), "Network of the client.", r#""10.0.0.0/8""#),
-    key("class.rule.header", text(Form::Field), Absent("any"), "Header field of the request.", r#""X-Tier: gold""#),
-    key(
-        "class.rule.token",
-        text(Form::Token),
-        Absent("any"),
-        "Token in the field `Authorization: Bearer`. Keep a file with tokens unreadable for others.",
-        r#""c2VjcmV0LXRva2VuLTAx""#,
-    ),
 ];
 
 #[cfg(test)]
@@ -537,11 +387,12 @@ mod tests {
 
     use super::*;
     use crate::form;
+    use crate::keys::keys;
 
     #[test]
     fn every_key_stands_once_below_its_table_and_is_described() {
         let mut seen = BTreeSet::new();
-        for key in KEYS {
+        for key in keys() {
             assert!(seen.insert(key.path), "{} twice", key.path);
             let (table, name) = key.parts();
             assert!(table.is_empty() || seen.contains(table), "{} before its table", key.path);
@@ -557,7 +408,7 @@ mod tests {
     /// What the reference shows is right, and what holds without a key too.
     #[test]
     fn examples_and_defaults_have_the_form_of_their_key() {
-        for key in KEYS.iter().filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
+        for key in keys().filter(|key| !matches!(key.kind, Kind::Table | Kind::Tables)) {
             let read = format!("x = {}", key.example).parse::<toml::Table>();
             let example = read.unwrap_or_else(|error| panic!("{}: {error}", key.path)).remove("x").unwrap();
             let given = match &example {

@@ -13,9 +13,7 @@ use units::Nanos;
 use crate::classes::Assigned;
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
-pub use status_channel::{
-    ClassStatus, Found, ObjectiveStatus, Question, ROUTES_TOLD_MAX, RouteStatus, RoutesStatus, Status, StatusChannel,
-};
+pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Question, Status, StatusChannel};
 
 /// The classes of a file, by their numbers.
 #[derive(Debug, Default)]

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use config::Objective;
-use sched::routes::Row;
 use units::{Nanos, Rate};
 
 use super::{Counts, UnderWay};
 use crate::metrics::Metrics;
 use crate::transmit::Line;
+use crate::upstream::RoutesStatus;
 
 /// What each class has had, by the order of their numbers, what is known of the line, and what was counted.
 #[derive(Debug, Clone)]
@@ -52,26 +52,6 @@ pub struct Found {
     pub rate: Rate,
     pub at: Nanos,
 }
-
-/// What is known of the responses of upstreams.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoutesStatus {
-    /// Those with the most samples, at most [`ROUTES_TOLD_MAX`], the most first.
-    pub top: Vec<RouteStatus>,
-    /// How many are known in all.
-    pub count: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteStatus {
-    /// Sizes of its responses.
-    pub sizes: Row,
-    /// How long its requests took, the mean; `None` while too little is known.
-    pub service: Option<Nanos>,
-}
-
-/// Routes in one answer, which is below 128 KB as JSON.
-pub const ROUTES_TOLD_MAX: usize = 256;
 
 /// Asked by one thread at a time.
 #[derive(Debug)]

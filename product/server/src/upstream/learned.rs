@@ -2,12 +2,31 @@
 
 use std::sync::Arc;
 
-use sched::routes::{Curve, Routes, ServiceTimes};
+use sched::routes::{Curve, Routes, Row, ServiceTimes};
 use units::Nanos;
 
 use super::{Transfer, Upstreams};
 use crate::net::Net;
-use crate::objectives::{ROUTES_TOLD_MAX, RouteStatus, RoutesStatus};
+
+/// What is known of the responses of upstreams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutesStatus {
+    /// Those with the most samples, at most [`ROUTES_TOLD_MAX`], the most first.
+    pub top: Vec<RouteStatus>,
+    /// How many are known in all.
+    pub count: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteStatus {
+    /// Sizes of its responses.
+    pub sizes: Row,
+    /// How long its requests took, the mean; `None` while too little is known.
+    pub service: Option<Nanos>,
+}
+
+/// Routes in one answer, which is below 128 KB as JSON.
+pub const ROUTES_TOLD_MAX: usize = 256;
 
 /// What a route says of the size of a response, where enough is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]

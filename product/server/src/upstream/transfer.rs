@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
 use http::websocket::ACCEPT_BYTES;
-use http::{BodyLength, Method, Status};
+use http::{BodyLength, Method};
 use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
 use super::health::PROBES;
+use super::inbound::{Inbound, Tunnel};
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
 use super::wire::{Received, Wire};
 use super::{Announced, BodySink, Fault, Group};
-#[cfg(test)]
-use crate::simulation::planted;
 use crate::transmit::Stream;
 use crate::upload::{Upload, UploadLimits};
 
@@ -25,8 +24,6 @@ use crate::upload::{Upload, UploadLimits};
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 /// Connections tried for one request, where it may be sent again.
 const TRIES_MAX: u32 = 3;
-/// Bytes of interim responses that are passed on for one request; the rest is dropped, since no client depends on them.
-const INTERIM_BYTES_MAX: usize = 16 << 10;
 
 /// What a transfer has come to.
 #[derive(Debug)]
@@ -87,59 +84,6 @@ pub struct Times {
     pub(super) is_new: bool,
 }
 
-/// The response.
-#[derive(Debug)]
-pub(super) struct Inbound {
-    pub method: Method,
-    /// Received and not taken yet.
-    kept: Vec<u8>,
-    pub has_come: bool,
-    interim: u32,
-    /// Of those that were passed on.
-    interim_bytes: usize,
-    is_kept_alive: bool,
-    /// The request asks for another protocol.
-    may_be_tunnel: bool,
-    /// Where that is WebSocket for a client that has said so with CONNECT: what a 101 has as its Sec-WebSocket-Accept.
-    accept: Option<[u8; ACCEPT_BYTES]>,
-    /// It is of another protocol now.
-    is_tunnel: bool,
-    /// Behind the head; what is in it frames HTTP/1.1 alone.
-    body: Option<UpstreamBody>,
-    /// Of it, bytes that went on.
-    pub body_bytes: u64,
-    /// How many there will be, where the head tells; else 0.
-    announced_bytes: u64,
-    /// When the client was first waited for.
-    held_at: Option<Nanos>,
-    /// It holds its upstream while its client takes the response.
-    pub is_held: bool,
-}
-
-impl Inbound {
-    /// A change of protocol has to be one that was asked for; and where nothing else will do, there has to be one or a reason why not.
-    fn check_tunnel(&self, head: &UpstreamHead) -> Result<(), Fault> {
-        let is_tunnel = head.framing == Framing::Upgraded;
-        let is_accepted = || match &self.accept {
-            Some(accept) => head.values("sec-websocket-accept").eq([accept]),
-            None => true,
-        };
-        Err(Fault::Wrong(UpstreamFault(match () {
-            () if is_tunnel && !self.may_be_tunnel => "a change of protocol that was not asked for",
-            () if is_tunnel && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
-            () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
-            () => return Ok(()),
-        })))
-    }
-
-    /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
-    pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
-        let passes = head.status != Status::CONTINUE && self.interim_bytes + bytes <= INTERIM_BYTES_MAX;
-        self.interim_bytes += if passes { bytes } else { 0 };
-        passes
-    }
-}
-
 impl Transfer {
     /// Of a request whose head is encoded.
     pub fn new(owner: u64, group: Arc<Group>, method: Method, head: impl Into<Head>, body: BodyLength) -> Transfer {
@@ -157,9 +101,7 @@ impl Transfer {
                 interim: 0,
                 interim_bytes: 0,
                 is_kept_alive: false,
-                may_be_tunnel: false,
-                accept: None,
-                is_tunnel: false,
+                tunnel: Tunnel::default(),
                 body: None,
                 body_bytes: 0,
                 announced_bytes: 0,
@@ -196,19 +138,19 @@ impl Transfer {
 
     /// The same, whose request asks for another protocol or does not.
     pub fn upgrading(mut self, is_asked: bool) -> Transfer {
-        self.inbound.may_be_tunnel = is_asked;
+        self.inbound.tunnel.is_asked = is_asked;
         self
     }
 
     /// The same, whose client takes WebSocket and nothing else: a 101 that accepts the key that was sent.
     pub fn accepted_by(mut self, accept: [u8; ACCEPT_BYTES]) -> Transfer {
-        self.inbound.accept = Some(accept);
+        self.inbound.tunnel.accept = Some(accept);
         self
     }
 
     /// Its client takes nothing but a tunnel.
     pub fn wants_tunnel(&self) -> bool {
-        self.inbound.accept.is_some()
+        self.inbound.tunnel.accept.is_some()
     }
 
     /// Begins on a connection, from the first byte.
@@ -236,7 +178,7 @@ impl Transfer {
 
     /// How long it may be silent.
     pub(super) fn patience(&self) -> Nanos {
-        if self.inbound.is_tunnel { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
+        if self.inbound.tunnel.is_open { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
     }
 
     /// How much more of the request's body may come.
@@ -245,7 +187,7 @@ impl Transfer {
             return usize::MAX;
         }
         // What is said before the protocol has changed could be read as another request.
-        if self.inbound.may_be_tunnel && !self.inbound.is_tunnel {
+        if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open {
             return 0;
         }
         REQUEST_BODY_BYTES_MAX.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
@@ -288,7 +230,7 @@ impl Transfer {
         }
         self.outbound.forget_sent();
         let out = &mut self.outbound;
-        let ends = self.inbound.is_tunnel && out.is_whole && out.is_sent();
+        let ends = self.inbound.tunnel.is_open && out.is_whole && out.is_sent();
         if ends && !std::mem::replace(&mut out.has_ended, true) {
             wire.finish();
         }
@@ -344,7 +286,7 @@ impl Transfer {
                 parse_response(&self.inbound.kept, self.inbound.method, &limits).map_err(Fault::Wrong)?
             {
                 self.inbound.kept.drain(..bytes);
-                self.inbound.check_tunnel(&head)?;
+                self.inbound.tunnel.check(&head)?;
                 if !head.is_interim() {
                     self.begin_body(&head);
                     return Ok(Some(head));
@@ -372,7 +314,7 @@ impl Transfer {
         self.outbound.on_answered();
         // Both sides speak on.
         self.outbound.is_whole &= head.framing != Framing::Upgraded;
-        self.inbound.is_tunnel = head.framing == Framing::Upgraded;
+        self.inbound.tunnel.is_open = head.framing == Framing::Upgraded;
         self.inbound.is_kept_alive = head.is_kept_alive;
         self.inbound.announced_bytes = if let Framing::Length(bytes) = head.framing { bytes } else { 0 };
         self.inbound.body = Some(UpstreamBody::new(head.framing));
@@ -416,7 +358,7 @@ impl Transfer {
     pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
         self.inbound.held_at.get_or_insert(now);
         self.deadline = Nanos::MAX;
-        self.inbound.is_held = !self.inbound.is_tunnel && !sink.waits_for_disk();
+        self.inbound.is_held = !self.inbound.tunnel.is_open && !sink.waits_for_disk();
         Step::Wait
     }
 
@@ -463,7 +405,7 @@ impl Transfer {
     /// How long the upstream took from the last byte of the request to that of the response, or until it had to wait for the client; with the
     /// route of the request. Of a tunnel that says nothing.
     pub fn service(&self, now: Nanos) -> Option<(ServiceRoute, Nanos)> {
-        let route = self.queued.route.filter(|_| !self.inbound.is_tunnel)?;
+        let route = self.queued.route.filter(|_| !self.inbound.tunnel.is_open)?;
         Some((route, self.inbound.held_at.unwrap_or(now) - self.outbound.sent_at))
     }
 
@@ -475,48 +417,5 @@ impl Transfer {
     /// Bytes that it keeps.
     pub fn memory_bytes(&self) -> usize {
         self.outbound.bytes.capacity() + self.inbound.kept.capacity()
-    }
-}
-
-impl Inbound {
-    /// The connection has ended, and the body with it where nothing else ends that.
-    fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
-        let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
-        #[cfg(test)]
-        let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
-        if !is_whole {
-            return Step::Failed(Fault::Closed);
-        }
-        sink.finish(None);
-        Step::Done
-    }
-
-    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
-    fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
-        let Inbound { kept, body, body_bytes, .. } = self;
-        let body = body.as_mut().expect("the head has come");
-        let mut at = 0;
-        let step = loop {
-            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
-            let rest = &kept[at..kept.len().min(at + room)];
-            let taken = body.take(rest).map_err(Fault::Wrong)?;
-            at += taken.consumed;
-            *body_bytes += taken.data.len() as u64;
-            if !taken.data.is_empty() && !sink.push(taken.data) {
-                break Some(Step::Unwanted);
-            }
-            if taken.is_done {
-                sink.finish(body.trailers().map_err(Fault::Wrong)?);
-                break Some(Step::Done);
-            }
-            if at == kept.len() || room == 0 {
-                break None;
-            }
-        };
-        kept.drain(..at);
-        if kept.is_empty() {
-            *kept = Vec::new();
-        }
-        Ok(step)
     }
 }

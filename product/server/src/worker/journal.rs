@@ -16,8 +16,9 @@ use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
-use crate::objectives::{Book, Ended, Found, RoutesStatus, Status, StatusChannel, UnderWay};
+use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
+use crate::upstream::RoutesStatus;
 
 pub struct Journal {
     log: AccessLog,

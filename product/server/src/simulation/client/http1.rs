@@ -190,9 +190,7 @@ impl Http1 {
         }
         if status == 103 {
             self.hints += 1;
-            let lower = head.to_ascii_lowercase();
-            let is_right = lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop");
-            return if is_right { Ok(rest) } else { Err(format!("a hint: {head}")) };
+            return if is_hint(&head) { Ok(rest) } else { Err(format!("a hint: {head}")) };
         }
         let came =
             request.judge(Some(status), std::mem::take(&mut self.hints)).map_err(|why| format!("{why}: {head}"))?;
@@ -231,4 +229,10 @@ impl Http1 {
             _ => Ok(()),
         }
     }
+}
+
+/// With the field of the application, and without those of its connection.
+fn is_hint(head: &str) -> bool {
+    let lower = head.to_ascii_lowercase();
+    lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop")
 }

@@ -83,6 +83,25 @@ struct Stream {
 }
 
 impl Stream {
+    fn new(request: Request, upload_at: Option<usize>, cancel_at: Option<usize>, window: i64) -> Stream {
+        Stream {
+            upload_at,
+            request,
+            head: None,
+            hints: 0,
+            has_head: false,
+            has_trailers: false,
+            came: 0,
+            read_bytes: 0,
+            cancel_at,
+            end: UNWRITTEN,
+            window,
+            is_reason: false,
+        }
+    }
+}
+
+impl Stream {
     /// The last head is that of the response.
     fn judge_head(&mut self) -> Result<(), String> {
         let Some(head) = self.head.take() else { return Ok(()) };
@@ -176,20 +195,7 @@ impl Http2 {
             }
             let cancels = self.habits.cancels.is_some_and(|times| random.once_in(times));
             let cancel_at = cancels.then(|| random.below(40_000) as usize);
-            let stream = Stream {
-                upload_at: upload.map(|_| 0),
-                request,
-                head: None,
-                hints: 0,
-                has_head: false,
-                has_trailers: false,
-                came: 0,
-                read_bytes: 0,
-                cancel_at,
-                end: UNWRITTEN,
-                window: self.stream_window,
-                is_reason: false,
-            };
+            let stream = Stream::new(request, upload.map(|_| 0), cancel_at, self.stream_window);
             self.asked.insert(self.next, stream);
             self.next += 2;
         }

@@ -1,0 +1,72 @@
+//! The keys of classes, in the order of the reference.
+
+use super::Unset::{Absent, Is, Required};
+use super::table::{CONNECTIONS, key, tables, text, whole};
+use super::{Form, Key};
+
+pub static CLASSES: &[Key] = &[
+    tables("class", "all requests are alike", "A class of requests."),
+    key("class.name", text(Form::Name), Required, "Its name; not `others`.", r#""premium""#),
+    key("class.priority", whole(0, 15), Is("0"), "Classes of a lower number go first, always.", "1"),
+    key(
+        "class.weight",
+        whole(1, 1000),
+        Absent(
+            "1 with a rate or policy of its own; else it shares by response, in one order with the other classes without",
+        ),
+        "Share of the link among the classes of its priority that have something to send.",
+        "3",
+    ),
+    key(
+        "class.guaranteed",
+        text(Form::Rate),
+        Absent("nothing"),
+        "Rate that it has whatever the others ask for, while it has something to send. All of them together fit the uplink.",
+        r#""2mbit""#,
+    ),
+    key("class.greatest", text(Form::Rate), Absent("the uplink"), "Rate that it never exceeds.", r#""8mbit""#),
+    key(
+        "class.max_concurrent",
+        CONNECTIONS,
+        Absent("any number"),
+        "Most responses of the class at once; others sleep, and go on by priority and then age (`uplink.slot_sharing`).",
+        "50",
+    ),
+    key(
+        "class.policy",
+        text(Form::Order),
+        Absent("`uplink.policy`"),
+        "Order of its responses; fair between clients as `uplink.client_share` says.",
+        r#""las""#,
+    ),
+    key(
+        "class.objective",
+        text(Form::Objective),
+        Absent("none"),
+        "Aim for response times, for `weir status` and a line in the error log once a minute while it is missed.",
+        r#""p99 of responses <= 64KiB under 200ms""#,
+    ),
+    //
+    tables(
+        "class.rule",
+        "none",
+        "Requests of the class: those that meet every condition of the rule. The first matching rule of the file decides, over all classes.",
+    ),
+    key("class.rule.site", text(Form::SiteName), Absent("any"), "Site of the request.", r#""example.org""#),
+    key(
+        "class.rule.path",
+        text(Form::Pattern),
+        Absent("any"),
+        "Path of the request, without its query.",
+        r#""/members/*""#,
+    ),
+    key("class.rule.network", text(Form::Network), Absent("any"), "Network of the client.", r#""10.0.0.0/8""#),
+    key("class.rule.header", text(Form::Field), Absent("any"), "Header field of the request.", r#""X-Tier: gold""#),
+    key(
+        "class.rule.token",
+        text(Form::Token),
+        Absent("any"),
+        "Token in the field `Authorization: Bearer`. Keep a file with tokens unreadable for others.",
+        r#""c2VjcmV0LXRva2VuLTAx""#,
+    ),
+];

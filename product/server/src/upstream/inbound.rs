@@ -1,0 +1,116 @@
+//! The response of an upstream, as far as it has come.
+
+use http::http1::upstream::{Framing, UpstreamBody, UpstreamFault, UpstreamHead};
+use http::websocket::ACCEPT_BYTES;
+use http::{Method, Status};
+use units::Nanos;
+
+use super::transfer::Step;
+use super::{BodySink, Fault};
+#[cfg(test)]
+use crate::simulation::planted;
+
+/// Bytes of interim responses that are passed on for one request; the rest is dropped, since no client depends on them.
+const INTERIM_BYTES_MAX: usize = 16 << 10;
+
+/// The response.
+#[derive(Debug)]
+pub struct Inbound {
+    pub method: Method,
+    /// Received and not taken yet.
+    pub kept: Vec<u8>,
+    pub has_come: bool,
+    pub interim: u32,
+    /// Of those that were passed on.
+    pub interim_bytes: usize,
+    pub is_kept_alive: bool,
+    pub tunnel: Tunnel,
+    /// Behind the head; what is in it frames HTTP/1.1 alone.
+    pub body: Option<UpstreamBody>,
+    /// Of it, bytes that went on.
+    pub body_bytes: u64,
+    /// How many there will be, where the head tells; else 0.
+    pub announced_bytes: u64,
+    /// When the client was first waited for.
+    pub held_at: Option<Nanos>,
+    /// It holds its upstream while its client takes the response.
+    pub is_held: bool,
+}
+
+/// Another protocol in the place of a body.
+#[derive(Debug, Default)]
+pub struct Tunnel {
+    /// The request asks for it.
+    pub is_asked: bool,
+    /// Where it is WebSocket for a client that has said so with CONNECT: what a 101 has as its Sec-WebSocket-Accept.
+    pub accept: Option<[u8; ACCEPT_BYTES]>,
+    /// It is there.
+    pub is_open: bool,
+}
+
+impl Tunnel {
+    /// A change of protocol has to be one that was asked for; and where nothing else will do, there has to be one or a reason why not.
+    pub fn check(&self, head: &UpstreamHead) -> Result<(), Fault> {
+        let is_change = head.framing == Framing::Upgraded;
+        let is_accepted = || match &self.accept {
+            Some(accept) => head.values("sec-websocket-accept").eq([accept]),
+            None => true,
+        };
+        Err(Fault::Wrong(UpstreamFault(match () {
+            () if is_change && !self.is_asked => "a change of protocol that was not asked for",
+            () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
+            () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
+            () => return Ok(()),
+        })))
+    }
+}
+
+impl Inbound {
+    /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
+    pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
+        let passes = head.status != Status::CONTINUE && self.interim_bytes + bytes <= INTERIM_BYTES_MAX;
+        self.interim_bytes += if passes { bytes } else { 0 };
+        passes
+    }
+
+    /// The connection has ended, and the body with it where nothing else ends that.
+    pub fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
+        let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
+        #[cfg(test)]
+        let is_whole = is_whole || planted::strikes(planted::Fault::CutBodyEnded);
+        if !is_whole {
+            return Step::Failed(Fault::Closed);
+        }
+        sink.finish(None);
+        Step::Done
+    }
+
+    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
+    pub fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
+        let Inbound { kept, body, body_bytes, .. } = self;
+        let body = body.as_mut().expect("the head has come");
+        let mut at = 0;
+        let step = loop {
+            let Some(room) = sink.room() else { break Some(Step::Unwanted) };
+            let rest = &kept[at..kept.len().min(at + room)];
+            let taken = body.take(rest).map_err(Fault::Wrong)?;
+            at += taken.consumed;
+            *body_bytes += taken.data.len() as u64;
+            if !taken.data.is_empty() && !sink.push(taken.data) {
+                break Some(Step::Unwanted);
+            }
+            if taken.is_done {
+                sink.finish(body.trailers().map_err(Fault::Wrong)?);
+                break Some(Step::Done);
+            }
+            if at == kept.len() || room == 0 {
+                break None;
+            }
+        };
+        kept.drain(..at);
+        if kept.is_empty() {
+            *kept = Vec::new();
+        }
+        Ok(step)
+    }
+}
