@@ -74,5 +74,9 @@ pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trail
     let is_tunnel = trailing == Trailing::InFrames && head.framing == Framing::Upgraded;
     let body = pipe.map_or_else(Body::default, Body::from);
     let response = if is_tunnel { head.into_tunnel(body) } else { head.into_response(body) };
-    if let Some(length) = length { response.of_length(length) } else { response }
+    match length {
+        _ if is_chunked => response.without("Content-Length").of_length(Length::Unknown),
+        Some(length) => response.of_length(length),
+        None => response,
+    }
 }
