@@ -16,7 +16,8 @@ Examples:
 
 met: share of an objective's responses that are within its time; burn: share of misses over the share that the
 objective allows, above 1 it is missed. below median, below p99: share of the sizes that were predicted for a route
-and came out below these, 50 and 99 where the prediction is right. Servers of the same user can be asked, all of them as root.";
+and came out below these, 50 and 99 where the prediction is right. Servers of the same user can be
+asked, all of them as root.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
