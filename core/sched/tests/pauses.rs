@@ -118,9 +118,9 @@ proptest! {
             if pause_ms % 2 == 1 {
                 scheduler.on_dry(now, jobs[who]);
                 // Told again, it began no later.
-                now = now + Nanos::from_millis(pause_ms / 3);
+                now += Nanos::from_millis(pause_ms / 3);
                 scheduler.on_dry(now, jobs[who]);
-                now = now + Nanos::from_millis(pause_ms - pause_ms / 3);
+                now += Nanos::from_millis(pause_ms - pause_ms / 3);
                 scheduler.on_wait_over(now, jobs[who], Why::Source);
                 since[who] = if pause_ms >= 1000 { 0 } else { since[who] };
             }
