@@ -300,6 +300,11 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
     }
 
+    /// Idle ones too, which are closed in time.
+    pub fn has_connections(&self) -> bool {
+        self.connections.iter().next().is_some()
+    }
+
     /// Memory of a transfer.
     pub fn memory_bytes(&self, at: usize) -> usize {
         self.transfers

@@ -345,6 +345,7 @@ impl<N: Net> Worker<N> {
             || !with.conns.is_empty()
             || with.timers.is_stopping()
             || with.service.replies.handler().has_checks()
+            || with.proxy.upstreams.has_connections()
             || with.sender.has_memory_to_give(&with.conns);
         let memory_at = with.service.admission.shortage.look_at(with.conns.held().bytes());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());
