@@ -112,7 +112,9 @@ impl Outgoing {
     /// The size of a response of which this is left and so much is gone.
     pub fn size(&self, sent_bytes: u64) -> Size {
         let bytes = sent_bytes + self.remaining_bytes();
-        if self.body.is_open_ended() { Size::AtLeast(bytes) } else { Size::Known(bytes) }
+        // Where a grant takes the head of an empty body and no more, another has to come for the fields behind it, which count as no bytes.
+        let is_open = self.body.is_open_ended() || self.body.is_empty() && !self.body.is_nothing();
+        if is_open { Size::AtLeast(bytes) } else { Size::Known(bytes) }
     }
 
     /// Nothing is left of it, nor comes.

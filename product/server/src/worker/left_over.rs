@@ -20,7 +20,6 @@ impl<N: Net> Worker<N> {
         let counts = [
             ("connections", self.responder.conns.len()),
             ("connections in the accounts of clients", clients as usize),
-            ("connections to be read", self.responder.conns.queued()),
             ("open streams", self.responder.conns.held().streams()),
             ("bytes of memory", self.responder.conns.held().bytes() as usize),
             ("jobs", self.responder.sender.transmitter.link.scheduler().jobs().len()),

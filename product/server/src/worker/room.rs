@@ -6,7 +6,7 @@ use units::Nanos;
 
 use super::responder::Responder;
 use crate::net::Net;
-use crate::transmit::{Socket, Stream, Transport};
+use crate::transmit::{Stream, Transport};
 
 /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
@@ -25,7 +25,7 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
         if !with.conns.contains(at) {
             return true;
         }
-        if with.conns[at].is_idle() && !has_unacknowledged(with.sender.transmitter.connections.socket(at)) {
+        if with.conns[at].is_idle() && !has_unacknowledged(with, at) {
             // Over HTTP/2 and 3 with a GOAWAY.
             if with.conns[at].is_multiplexed() {
                 with.sender.transmitter.connections.go_away(at);
@@ -37,8 +37,12 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
     false
 }
 
-/// Some of what its client was sent is still in our socket: whatever the client sends once that is closed would reset the connection, and
-/// cost it the rest of a response.
-fn has_unacknowledged<N: Net>(socket: &Transport<N>) -> bool {
-    socket.tcp().is_some_and(|socket| socket.status().is_unacknowledged)
+/// Some of what its client was sent has not arrived: in our socket, where whatever the client sends once that is closed would reset the
+/// connection, or over HTTP/3 on its way, where nothing is sent again once it is closed. Either would cost it the rest of a response.
+fn has_unacknowledged<N: Net>(with: &mut Responder<N>, at: usize) -> bool {
+    let (channel, connections) = (&with.conns[at].channel, &mut with.sender.transmitter.connections);
+    match connections.socket(at) {
+        Transport::Tcp(socket) => socket.status().is_unacknowledged,
+        Transport::Quic(_) => !channel.is_handshaking && !connections.engine(at).is_acknowledged(),
+    }
 }
