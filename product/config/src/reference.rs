@@ -54,14 +54,19 @@ pub fn manual() -> String {
     page.text([roman("weir.toml - configuration of weir(1)")]);
     heading(&mut page, "DESCRIPTION");
     let (_, about) = HEAD.split_once("-->\n\n").expect("the head has a comment");
-    for paragraph in about.split("\n\n").map(|text| text.replace(" Examples: [examples](../examples).", "")) {
-        let is_example = paragraph.starts_with("```");
-        page.control(if is_example { "EX" } else { "PP" }, []);
-        paragraph.lines().filter(|line| !line.starts_with("```")).for_each(|line| {
+    let (mut is_example, mut is_begun) = (false, false);
+    for line in about.replace(" Examples: [examples](../examples).", "").lines() {
+        if line.starts_with("```") {
+            is_example = !is_example;
+            page.control(if is_example { "EX" } else { "EE" }, []);
+        } else if line.is_empty() && !is_example {
+            is_begun = false;
+        } else {
+            if !is_begun && !is_example {
+                page.control("PP", []);
+                is_begun = true;
+            }
             page.text([roman(line.replace('`', ""))]);
-        });
-        if is_example {
-            page.control("EE", []);
         }
     }
     for table in keys().filter(|key| matches!(key.kind, Kind::Table | Kind::Tables)) {
