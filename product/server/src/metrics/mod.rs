@@ -4,7 +4,7 @@
 //! Plain numbers of one thread, which another asks for ([`crate::objectives::StatusChannel`]); those of several loops add up. Pure: every instant is an
 //! argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sched::Turns;
@@ -79,11 +79,13 @@ impl Metrics {
     /// These sites are in force from now on; those of before keep what they have.
     pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.in_force.clear();
+        // A reload of ten thousand sites must not look through all of them for each.
+        let mut places: HashMap<Arc<str>, usize> = self.sites.iter().cloned().zip(0..).collect();
         for name in names {
-            let known = self.sites.iter().position(|known| **known == *name);
-            let place = known.unwrap_or_else(|| {
+            let place = places.get(name).copied().unwrap_or_else(|| {
                 if self.sites.len() < SITES_MAX {
                     self.sites.push(name.into());
+                    places.insert(name.into(), self.sites.len() - 1);
                 }
                 self.sites.len() - 1
             });
