@@ -127,9 +127,12 @@ if ldd "$work/image/usr/bin/weir" 2>&1 | grep '=>' >/dev/null; then
     echo "SKIPPED: the image: its program needs libraries (--weir); cargo xtask dist builds one that does not"
     exit 0
 fi
-start_image() { exec chroot --userspec=65532:65532 "$work/image" "$@"; }
+config=$(jq -r '.[0].Config' "$work/layout/manifest.json")
+mapfile -t variables < <(jq -r '.config.Env[]' "$work/layout/$config")
+start_image() { exec env -i "${variables[@]}" /usr/sbin/chroot --userspec=65532:65532 "$work/image" "$@"; }
 start_image /usr/bin/weir serve /srv/www --listen '[::]:8080' >"$work/log" 2>&1 &
 server=$!
 answers http://127.0.0.1:8080/ | grep -q 'Weir is running' || fail "image: not the page of welcome"
 stop $server
+if grep -q 'is not kept' "$work/log"; then fail "image: it cannot keep what it finds: $(cat "$work/log")"; fi
 echo "image: its digests hold, and from nothing but its files it answers"
