@@ -65,6 +65,16 @@ impl Config {
         self.limits.spool.bytes_max > 0 && proxies.any(|proxy| proxy.spool_bytes > 0)
     }
 
+    /// Why they will not, where they should.
+    pub fn unspooled(&self) -> Option<String> {
+        let spool = &self.limits.spool;
+        let error = self.is_spooling().then(|| spool.try_out().err())??;
+        let folder = spool.folder.display();
+        Some(format!(
+            "no file can be made in `{folder}`: {error}; slow clients hold upstreams: set server.spool_folder or --spool-folder"
+        ))
+    }
+
     /// Whether clients of any of them speak TLS.
     pub fn is_secure(&self) -> bool {
         self.passed.iter().any(|socket| socket.is_secure) || self.listen.iter().any(|listen| listen.is_secure)

@@ -4,6 +4,7 @@
 //! file and builds head and body, [`transmit`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
+mod check;
 mod classes;
 mod clients;
 mod clock;
@@ -40,6 +41,7 @@ mod upstream;
 mod wake;
 mod worker;
 
+pub use check::{Checked, Fault, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};

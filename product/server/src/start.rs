@@ -416,14 +416,7 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
 fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     let confined = sandbox::confine(config);
     remarks.extend(confined.remarks);
-    if config.is_spooling()
-        && let Err(error) = config.limits.spool.try_out()
-    {
-        let folder = config.limits.spool.folder.display();
-        remarks.push(format!(
-            "no file can be made in `{folder}`: {error}; slow clients hold upstreams: set server.spool_folder or --spool-folder"
-        ));
-    }
+    remarks.extend(config.unspooled());
     confined.are_files
 }
 
@@ -437,7 +430,7 @@ fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
         .inspect_err(|_| logs.remove_made())
 }
 
-fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
+pub(crate) fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, StartError> {
     let name = config.path.as_ref().map_or("on standard output".into(), |path| format!("`{}`", path.display()));
     logs.open(config).map_err(|error| StartError::Log(name, error))
 }

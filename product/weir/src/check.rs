@@ -1,18 +1,25 @@
-//! `weir check`: what is wrong with a configuration, or what it does with a request. Changes nothing.
+//! `weir check`: what is wrong with a configuration or would keep it from running, or what it does with a request. Changes nothing.
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cli::Failure;
-use config::{Configuration, FileError, Question};
+use config::{Configuration, FileError, Held, Place, Question, Remark, Site};
+use server::service::Account;
+use server::{Checked, Fault, StartError};
+
+use crate::serve::run;
 
 const AFTER_HELP: &str = "\
 Examples:
   weir check weir.toml
+  weir check --syntax-only weir.toml
   weir check --explain http://example.org/a --client 192.0.2.7
   weir check --schema
 
+Users, folders, certificates, addresses, logs and names of upstreams are tried, as `weir run` would:
+as root, where root starts the server.
 Status 0: correct; 1: mistakes, each as FILE:LINE:COLUMN; 2: wrong usage.";
 
 #[derive(clap::Args)]
@@ -30,6 +37,9 @@ pub struct Args {
     /// Header field of this request, as 'Name: value'; repeatable
     #[arg(long = "header", value_name = "FIELD", requires = "explain")]
     headers: Vec<String>,
+    /// Read the file alone, as for another machine: nothing that it names is opened
+    #[arg(long, conflicts_with = "schema")]
+    syntax_only: bool,
     /// Print the JSON schema of the configuration, for editors
     #[arg(long)]
     schema: bool,
@@ -44,16 +54,88 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let file = args.file.display().to_string();
     let configuration = match config::read_file(&args.file) {
         Ok(configuration) => configuration,
-        Err(FileError::Mistakes { mistakes, .. }) => {
-            print(mistakes.iter().map(|mistake| mistake.line(&file) + "\n").collect())?;
-            return Err(Failure::Failed(format!("{file}: {}", count(mistakes.len(), "mistake", "mistakes"))));
-        }
+        Err(FileError::Mistakes { mistakes, .. }) => return Err(refused(&mistakes, &file)),
         Err(error) => return Err(error.into()),
     };
-    match question {
-        Some(question) => print(config::explain(&configuration, &question).of_file(&file).to_string()),
-        None => print(summary(&configuration, &file)),
+    if let Some(question) = question {
+        return print(config::explain(&configuration, &question).of_file(&file).to_string());
     }
+    if args.syntax_only {
+        return print(summary(&configuration, &file));
+    }
+    let remarks = try_out(&configuration, &args.file)?;
+    let remarks: String = remarks.iter().map(|remark| format!("{file}: {}\n", units::plain(remark))).collect();
+    print(summary(&configuration, &file) + &remarks)
+}
+
+/// Prints all that is wrong, and gives the number of it.
+fn refused(mistakes: &[Remark], file: &str) -> Failure {
+    let lines = mistakes.iter().map(|mistake| mistake.line(file) + "\n").collect();
+    let count = count(mistakes.len(), "mistake", "mistakes");
+    print(lines).err().unwrap_or(Failure::Failed(format!("{file}: {count}")))
+}
+
+/// What a start would warn of; fails with all that would keep it from running.
+fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Failure> {
+    let mut wanted = configuration.clone();
+    let process = &mut wanted.settings.process;
+    let account = process.user.as_deref().map(|user| Account::find(user, process.group.as_deref())).transpose();
+    let mut mistakes = Vec::new();
+    if let Err(error) = account {
+        mistakes.push(wrong(&configuration.settings.held, "server.user", &error));
+        (process.user, process.group) = (None, None);
+    }
+    let Checked { faults, remarks } = run::check(wanted, file)?;
+    mistakes.extend(faults.iter().map(|fault| placed(configuration, fault)));
+    if mistakes.is_empty() {
+        return Ok(remarks);
+    }
+    mistakes.sort();
+    Err(refused(&mistakes, &file.display().to_string()))
+}
+
+/// At the key that names what cannot be had.
+fn placed(configuration: &Configuration, Fault { site, error }: &Fault) -> Remark {
+    let said = units::plain(&error.to_string()).into_owned();
+    let settings = &configuration.settings;
+    if let Some(site) = site {
+        let site = &configuration.sites[*site];
+        return Remark { at: place_in(site, error), said };
+    }
+    let listener = |address| settings.listeners.iter().find(|listener| listener.value.address == address);
+    match error {
+        StartError::Listen(address, _) | StartError::Udp(address, _) => {
+            Remark { at: listener(*address).map_or(Place::START, |listener| listener.at), said }
+        }
+        StartError::Log(..) => wrong(&settings.held, "server.access_log", error),
+        StartError::Privileges(_) => wrong(&settings.held, "server.user", error),
+        StartError::Secure(_) => {
+            let secure = settings.listeners.iter().find(|listener| listener.value.is_secure);
+            Remark { at: secure.map_or(Place::START, |listener| listener.at), said }
+        }
+        _ => Remark { at: Place::START, said },
+    }
+}
+
+fn place_in(site: &Site, error: &StartError) -> Place {
+    let key = match error {
+        StartError::Folder(..) => "site.root",
+        StartError::Secure(_) => "site.cert",
+        StartError::Log(..) => "site.access_log",
+        StartError::Page(_) => return site.answers.error_pages.first().map_or(site.at, |page| page.at),
+        StartError::Upstreams(_) => return site.answers.proxies.first().map_or(site.at, |proxy| proxy.at),
+        _ => return site.at,
+    };
+    place_of(&site.held, key).unwrap_or(site.at)
+}
+
+fn place_of(held: &[Held], key: &str) -> Option<Place> {
+    held.iter().find(|held| held.key == key)?.at
+}
+
+fn wrong(held: &[Held], key: &str, error: &dyn std::error::Error) -> Remark {
+    let said = error.to_string();
+    Remark { at: place_of(held, key).unwrap_or(Place::START), said: format!("{key}: {}", units::plain(&said)) }
 }
 
 /// The counts, then the notes.

@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+#[path = "configuration/check.rs"]
+mod check;
 #[path = "configuration/logs.rs"]
 mod logs;
 
@@ -55,6 +57,7 @@ const RIGHT: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \
 fn check_says_what_is_wrong_and_exits_with_its_status() {
     let folder = Folder::new("check");
     folder.write("weir.toml", RIGHT);
+    std::fs::create_dir(folder.0.join("www")).unwrap();
     let right = "weir.toml: correct: 1 listener, 1 site, 0 classes\n";
     assert_eq!(said(&weir(&folder.0, &["check"])), (Some(0), right.into(), String::new()));
 

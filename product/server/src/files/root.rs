@@ -90,6 +90,8 @@ impl Root {
     /// Opens the folder; symlinks on the way to it are followed, being the operator's own.
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
         let folder = open(dir, FOLDER, Mode::empty())?;
+        // A folder can be opened by one who may not open what is in it.
+        openat(&folder, ".", FOLDER, Mode::empty())?;
         let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
             Err(Errno::NOSYS | Errno::PERM) => Resolve::Walk,
             Err(Errno::INVAL) => Resolve::Beneath,

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::DumpableBehavior;
 use rustix::thread::CapabilitySet;
@@ -27,8 +27,8 @@ pub const NAME: &str = "weir-keys";
 const NAMES_BYTES_MAX: u32 = 16 << 20;
 
 /// Reads certificates and keys: those that a helper has by it, others as the server's user.
-#[derive(Debug, Default)]
-pub struct Keys(Option<Helper>);
+#[derive(Debug, Clone, Default)]
+pub struct Keys(Option<Arc<Helper>>);
 
 #[derive(Debug)]
 struct Helper {
@@ -48,7 +48,7 @@ impl Keys {
         command.stdin(OwnedFd::from(its)).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let names: Vec<&[u8]> = files.iter().map(|file| file.as_os_str().as_encoded_bytes()).collect();
         send(&own, &names.join(&0))?;
-        Ok(Keys(Some(Helper { socket: Mutex::new(own), files })))
+        Ok(Keys(Some(Arc::new(Helper { socket: Mutex::new(own), files }))))
     }
 
     pub(crate) fn read(&self, file: &Path) -> io::Result<Vec<u8>> {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use cli::Failure;
-use config::AccessLog;
-use server::{Certificate, ClassesConfig, Https, Listen, SiteConfig, files};
+use config::{AccessLog, Configuration};
+use server::{Certificate, Checked, ClassesConfig, Https, Listen, SiteConfig, files};
 
 use super::{Hosted, LogFormat, Shaping, Source};
 
@@ -57,15 +57,28 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
+/// Opens what `weir run` of this file would open, and closes it again.
+pub fn check(configuration: Configuration, file: &Path) -> Result<Checked, Failure> {
+    let hosted = hosted(&configuration, file);
+    let settings = configuration.settings;
+    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
+    let config = super::config(flags(settings, folder_of(file)), hosted, listen, Vec::new(), None)?;
+    Ok(server::check(config))
+}
+
 /// The sites and classes of a file, and the rest of it.
 fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
     let configuration = config::read_file(file)?;
+    Ok((hosted(&configuration, file), configuration.settings))
+}
+
+fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
     let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
     let classes = configuration.class_table();
     let (assignment, objectives) = (configuration.assignment(), configuration.objectives());
     let classes = classes.map(|table| ClassesConfig { table, assignment, objectives });
-    Ok((Hosted { sites, classes }, configuration.settings))
+    Hosted { sites, classes }
 }
 
 /// Those of the file.
@@ -190,8 +203,6 @@ fn shaping(shaping: config::Shaping) -> Shaping {
 
 #[cfg(test)]
 mod tests {
-    use config::Configuration;
-
     use super::*;
 
     fn parsed(text: &str) -> Configuration {

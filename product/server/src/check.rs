@@ -1,0 +1,154 @@
+//! What a start opens, opened as it would be and closed again: a server is not stopped for a configuration that cannot run.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::{Config, Listen};
+use crate::logging::{Log, LogConfig, Logs};
+use crate::service::{Keys, PrivilegeError};
+use crate::sites::{Current, SiteConfig, Wanted};
+use crate::start::{StartError, open_log};
+use crate::threads::Threads;
+
+/// A reason not to start.
+#[derive(Debug)]
+pub struct Fault {
+    /// Of the site at this place, or of the whole server.
+    pub site: Option<usize>,
+    pub error: StartError,
+}
+
+/// The outcome of [`check`].
+#[derive(Debug, Default)]
+pub struct Checked {
+    pub faults: Vec<Fault>,
+    /// What a start would warn of, and what could not be tried.
+    pub remarks: Vec<String>,
+}
+
+/// Binds the addresses, becomes the user, and opens folders, error pages, certificates, keys, names of upstreams, logs and the spool.
+/// Nothing is left behind but the user: the process should end soon.
+pub fn check(mut config: Config) -> Checked {
+    let mut checked = Checked::default();
+    config.listen.iter().for_each(|listen| checked.bind(listen));
+    if checked.is_user(&config)
+        && let Err(error) = checked.open(&mut config)
+    {
+        checked.fault(None, error);
+    }
+    checked
+}
+
+impl Checked {
+    fn fault(&mut self, site: Option<usize>, error: StartError) {
+        self.faults.push(Fault { site, error });
+    }
+
+    fn bind(&mut self, listen: &Listen) {
+        let address = listen.address;
+        let bound = bind(address, Type::STREAM).map_err(|error| (StartError::Listen as fn(_, _) -> _, error));
+        let datagrams = || bind(address, Type::DGRAM).map_err(|error| (StartError::Udp as fn(_, _) -> _, error));
+        let bound = bound.and_then(|()| if listen.has_http3 { datagrams() } else { Ok(()) });
+        let Err((fault, error)) = bound else { return };
+        let is_root = rustix::process::geteuid().is_root();
+        match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                self.remarks.push(format!("{address} is in use: right if Weir or its socket unit uses it"))
+            }
+            io::ErrorKind::PermissionDenied if !is_root => {
+                self.remarks
+                    .push(format!("{address} was not tried: ports below 1024 need root; run weir check with sudo"));
+            }
+            _ => self.fault(None, fault(address, error)),
+        }
+    }
+
+    /// Whether the rest is opened as the user that the server becomes, or the nearest to it.
+    fn is_user(&mut self, config: &Config) -> bool {
+        let Some(account) = &config.privileges.account else { return true };
+        match account.assume(config.shaping.capabilities()) {
+            Ok(()) => true,
+            Err(error @ PrivilegeError::NotRoot { .. }) => {
+                self.remarks.push(format!("not checked as user {account}: {error}"));
+                true
+            }
+            Err(error) => {
+                self.fault(None, error.into());
+                false
+            }
+        }
+    }
+
+    fn open(&mut self, config: &mut Config) -> Result<(), StartError> {
+        let threads = Threads::start(None, || {}).map_err(|e| StartError::Thread("weir-watch".into(), e))?;
+        let logs = Logs::start(&threads).map_err(|e| StartError::Thread("weir-log".into(), e))?;
+        let open = |config: &LogConfig| open_log(&logs, config);
+        let server_log = config.reporting.access_log.as_ref().map(open).transpose();
+        if let Err(error) = server_log {
+            self.fault(None, error);
+        }
+        self.open_sites(config, &open);
+        logs.remove_made();
+        threads.expect_ends();
+        self.remarks.extend(config.unspooled());
+        Ok(())
+    }
+
+    /// Together, as at a start; where that fails each alone, so that all that is wrong is found at once.
+    fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError>) {
+        let keys = std::mem::take(&mut config.privileges.keys);
+        let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
+            let wanted = Wanted { sites, classes: None, open_log };
+            Current::open(&wanted, None, is_secure, keys.clone(), config.limits.spool.bytes_max)
+        };
+        let together = match open(&config.sites, config.is_secure(), &keys) {
+            Ok(current) => return self.remarks.extend(current.served().remarks.iter().cloned()),
+            Err(error) => error,
+        };
+        let before = self.faults.len();
+        for (at, site) in config.sites.iter().enumerate() {
+            match open(std::slice::from_ref(site), false, &keys) {
+                Ok(current) => self.remarks.extend(current.served().remarks.iter().cloned()),
+                Err(error) => self.fault(Some(at), error),
+            }
+        }
+        if self.faults.len() == before {
+            self.fault(None, together);
+        }
+    }
+}
+
+/// Not listened on: no client comes in.
+fn bind(address: SocketAddr, kind: Type) -> io::Result<()> {
+    let protocol = if kind == Type::STREAM { Protocol::TCP } else { Protocol::UDP };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    socket.set_reuse_address(kind == Type::STREAM)?;
+    socket.bind(&address.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn listen(address: SocketAddr) -> Listen {
+        Listen { address, is_secure: false, has_http3: false, has_proxy_header: false }
+    }
+
+    #[test]
+    fn an_address_in_use_is_a_remark_and_one_of_another_host_a_fault() {
+        let used = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut checked = Checked::default();
+        for address in [used.local_addr().unwrap(), "198.18.255.254:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()]
+        {
+            checked.bind(&listen(address));
+        }
+        let faults: Vec<String> = checked.faults.iter().map(|fault| fault.error.to_string()).collect();
+        assert!(checked.remarks.len() == 1 && checked.remarks[0].contains("is in use"), "{:?}", checked.remarks);
+        assert!(faults.len() == 1 && faults[0].starts_with("cannot listen on 198.18.255.254:0: "), "{faults:?}");
+    }
+}

@@ -1,0 +1,114 @@
+//! `weir check` opens what `weir run` would open.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use super::{Folder, said, weir};
+
+const WRONG: &str = r#"[server]
+user = "no-such-user"
+access_log = "absent/a.log"
+[[listener]]
+address = "198.18.255.254:0"
+[[site]]
+hosts = ["a.test"]
+root = "www"
+access_log = "made.log"
+[[site]]
+hosts = ["b.test"]
+root = "absent"
+[[site]]
+hosts = ["c.test"]
+root = "www"
+cert = "absent.pem"
+key = "absent.key"
+[[site]]
+hosts = ["d.test"]
+root = "www"
+[[site.error_page]]
+status = 404
+file = "/404.html"
+[[site]]
+hosts = ["e.test"]
+root = "www"
+[[site.proxy]]
+to = ["http://no-such-host.invalid:80"]
+"#;
+
+#[test]
+fn all_that_cannot_be_opened_is_found_at_its_line() {
+    let folder = Folder::new("check-opens");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("weir.toml", WRONG);
+    let (status, out, err) = said(&weir(&folder.0, &["check"]));
+    let found: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("weir.toml:")).collect();
+    let expected = [
+        "2:8: server.user: user `no-such-user` is not known;",
+        "3:14: server.access_log: cannot open access log `absent/a.log`: No such file or directory;",
+        "5:11: cannot listen on 198.18.255.254:0: Cannot assign requested address;",
+        "12:8: cannot serve `absent`: No such file or directory; expected a readable folder",
+        "16:8: cannot read `absent.pem`: No such file or directory;",
+        "21:1: error page `www/404.html` of status 404: No such file or directory;",
+        "27:1: cannot find upstream no-such-host.invalid:80: ",
+    ];
+    assert_eq!((status, found.len()), (Some(1), expected.len()), "{out}{err}");
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{out}");
+    assert_eq!(err, "weir: weir.toml: 7 mistakes\n");
+    assert!(!folder.0.join("made.log").exists(), "a check leaves nothing behind");
+
+    let (status, out, _) = said(&weir(&folder.0, &["check", "--syntax-only"]));
+    assert!(status == Some(0) && out.starts_with("weir.toml: correct: 1 listener, 5 sites, 0 classes\n"), "{out}");
+}
+
+#[test]
+fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
+    let folder = Folder::new("check-tells");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let made = rcgen::CertificateParams::new(["other.test".to_string()]).unwrap().self_signed(&key).unwrap();
+    folder.write("a.pem", &made.pem());
+    folder.write("a.key", &key.serialize_pem());
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = used.local_addr().unwrap();
+    folder.write(
+        "weir.toml",
+        &format!(
+            "[[listener]]\naddress = '{address}'\ntls = true\nhttp3 = false\n[[site]]\nhosts = ['a.test']\nroot = 'www'\ncert = 'a.pem'\nkey = 'a.key'\n"
+        ),
+    );
+    let (status, out, err) = said(&weir(&folder.0, &["check"]));
+    let lines = [
+        "weir.toml: correct: 1 listener, 1 site, 0 classes".to_string(),
+        format!("weir.toml: {address} is in use: right if Weir or its socket unit uses it"),
+        "weir.toml: certificate `a.pem` is not for a.test: clients refuse it there".into(),
+    ];
+    assert_eq!((status, &*out), (Some(0), &*(lines.join("\n") + "\n")), "{err}");
+}
+
+/// As root alone: otherwise the user cannot be another.
+#[test]
+fn folders_are_opened_as_the_user() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("WEIR_REQUIRE_PRIVILEGED").is_none(), "only root becomes another user");
+        println!("SKIPPED: only root becomes another user");
+        return;
+    }
+    let folder = Folder::new("check-user");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write(
+        "weir.toml",
+        "[server]\nuser = 'nobody'\n[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'www'\n",
+    );
+    let allow = |mode| std::fs::set_permissions(folder.0.join("www"), PermissionsExt::from_mode(mode)).unwrap();
+    allow(0o700);
+    let (status, out, _) = said(&weir(&folder.0, &["check"]));
+    let expected = "weir.toml:6:8: cannot serve `www`: Permission denied; expected a readable folder\n";
+    assert_eq!((status, &*out), (Some(1), expected));
+    let (status, _, err) = said(&weir(&folder.0, &["run", "weir.toml"]));
+    assert_eq!(
+        (status, &*err),
+        (Some(1), "weir: as user nobody: cannot serve `www`: Permission denied; expected a readable folder\n")
+    );
+    allow(0o711);
+    assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
+}
