@@ -26,7 +26,7 @@ pub enum FileError {
 
 fn cure(error: &std::io::Error) -> &'static str {
     let is_missing = error.kind() == std::io::ErrorKind::NotFound;
-    if is_missing { "; docs/configuration.md has one to begin with, or serve a folder: weir serve FOLDER" } else { "" }
+    if is_missing { "; write one: weir init, or serve a folder: weir serve FOLDER" } else { "" }
 }
 
 fn listed(path: &str, mistakes: &[Remark]) -> String {

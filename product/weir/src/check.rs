@@ -52,20 +52,29 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let question = args.explain.as_deref().map(|url| Question::new(url, args.client, &args.headers)).transpose();
     let question = question.map_err(|error| Failure::Usage(error.to_string()))?;
     let file = args.file.display().to_string();
-    let configuration = match config::read_file(&args.file) {
-        Ok(configuration) => configuration,
-        Err(FileError::Mistakes { mistakes, .. }) => return Err(refused(&mistakes, &file)),
-        Err(error) => return Err(error.into()),
-    };
     if let Some(question) = question {
-        return print(config::explain(&configuration, &question).of_file(&file).to_string());
+        let explained = config::explain(&read(&args.file)?, &question).of_file(&file).to_string();
+        return print(explained);
     }
     if args.syntax_only {
-        return print(summary(&configuration, &file));
+        return print(summary(&read(&args.file)?, &file));
     }
-    let remarks = try_out(&configuration, &args.file)?;
-    let remarks: String = remarks.iter().map(|remark| format!("{file}: {}\n", units::plain(remark))).collect();
-    print(summary(&configuration, &file) + &remarks)
+    report(&args.file)
+}
+
+/// Prints that it is correct and what a start would warn of, or all its mistakes.
+pub fn report(file: &Path) -> Result<(), Failure> {
+    let (configuration, name) = (read(file)?, file.display().to_string());
+    let remarks = try_out(&configuration, file)?;
+    let remarks: String = remarks.iter().map(|remark| format!("{name}: {}\n", units::plain(remark))).collect();
+    print(summary(&configuration, &name) + &remarks)
+}
+
+fn read(file: &Path) -> Result<Configuration, Failure> {
+    config::read_file(file).map_err(|error| match error {
+        FileError::Mistakes { mistakes, .. } => refused(&mistakes, &file.display().to_string()),
+        error => error.into(),
+    })
 }
 
 /// Prints all that is wrong, and gives the number of it.

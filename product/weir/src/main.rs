@@ -7,6 +7,7 @@ mod attach;
 mod attach;
 mod check;
 mod generate;
+mod init;
 mod keys;
 mod reload;
 mod running;
@@ -42,6 +43,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Pass requests on to a server, and send its responses in order
     Proxy(Box<serve::proxy::Args>),
+    /// Ask a few questions and write a configuration
+    Init(init::Args),
     /// Serve as a configuration says
     Run(serve::run::Args),
     /// Have a running server read its configuration again
@@ -69,6 +72,7 @@ fn main() -> std::process::ExitCode {
     let outcome = match cli::parse::<Cli>("weir", config::gone).command {
         Command::Serve(args) => serve::main(*args),
         Command::Proxy(args) => serve::proxy::main(*args),
+        Command::Init(args) => init::main(args),
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),
         Command::Status(args) => status::main(args),

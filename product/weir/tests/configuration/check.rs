@@ -1,7 +1,9 @@
 //! `weir check` opens what `weir run` would open.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use super::{Folder, said, weir};
 
@@ -83,6 +85,25 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
         "weir.toml: certificate `a.pem` is not for a.test: clients refuse it there".into(),
     ];
     assert_eq!((status, &*out), (Some(0), &*(lines.join("\n") + "\n")), "{err}");
+}
+
+#[test]
+fn init_writes_a_file_that_is_correct_and_no_second_one() {
+    let folder = Folder::new("init");
+    let init = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let command = command.arg("init").current_dir(&folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // It may have ended by now.
+        let _ = child.stdin.take().unwrap().write_all(b".\na.test\n127.0.0.1:0\n10mbit\n");
+        said(&child.wait_with_output().unwrap())
+    };
+    let written =
+        "Written: weir.toml\nweir.toml: correct: 1 listener, 1 site, 0 classes\nServe it: weir run weir.toml\n";
+    assert_eq!(init(), (Some(0), written.into(), String::new()));
+    let refused = "weir: weir.toml exists: edit it, or give another name: weir init FILE\n";
+    assert_eq!(init(), (Some(1), String::new(), refused.into()));
+    assert_eq!(weir(&folder.0, &["check"]).status.code(), Some(0));
 }
 
 /// As root alone: otherwise the user cannot be another.
