@@ -148,8 +148,8 @@ impl Handler {
             },
             Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
             _ => {
-                let refused = bare(Status::METHOD_NOT_ALLOWED).with("Allow", ALLOW).with_length(0);
-                Ok(self.with_headers(to, request, refused.into()))
+                let refused = text(Status::METHOD_NOT_ALLOWED, "only GET, HEAD and OPTIONS");
+                Ok(self.with_headers(to, request, refused.with("Allow", ALLOW).into()))
             }
         }
     }
@@ -284,7 +284,9 @@ impl Handler {
             Verdict::Ranges(ranges) => self.ranges(entry, fields, &ranges),
             Verdict::NotModified => bare(Status::NOT_MODIFIED).of(fields.validators()),
             Verdict::PreconditionFailed => text(Status::PRECONDITION_FAILED, "the file is not in the state asked for"),
-            Verdict::RangeNotSatisfiable => bare(Status::RANGE_NOT_SATISFIABLE).without_range(entry.len).with_length(0),
+            Verdict::RangeNotSatisfiable => {
+                text(Status::RANGE_NOT_SATISFIABLE, "the file is shorter than that").without_range(entry.len)
+            }
         }
     }
 
@@ -332,6 +334,7 @@ fn missing(missing: Missing, path: &[u8]) -> Reply {
     match missing {
         Missing::NotFound => text(Status::NOT_FOUND, "nothing is here").into(),
         Missing::Forbidden => text(Status::FORBIDDEN, "this may not be read").into(),
+        Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
         Missing::BadPath(reject) => self::reject(reject),
         Missing::Exhausted => {
             text(Status::SERVICE_UNAVAILABLE, "too busy, please try again").with("Retry-After", b"1").into()

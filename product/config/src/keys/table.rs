@@ -346,7 +346,11 @@ pub static SERVER_AND_SITES: &[Key] = &[
     key("site.cache.path", text(Form::Pattern), Required, "Paths that it holds for.", r#""*.css""#),
     key("site.cache.control", text(Form::CacheControl), Required, "Directives.", r#""max-age=86400, immutable""#),
     //
-    tables("site.error_page", "a line of text", "The body of an error. What is no request has none."),
+    tables(
+        "site.error_page",
+        "a sentence: a page for browsers, a line of text for others",
+        "The body of an error. What is no request has none.",
+    ),
     key("site.error_page.status", whole(400, 599), Required, "Status of the error.", "404"),
     key(
         "site.error_page.file",

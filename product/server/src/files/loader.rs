@@ -122,7 +122,7 @@ impl Search<'_> {
         let Looked { file, metadata, .. } = self.loader.root.look(folder, self.wait)?;
         match (metadata.is_dir(), self.loader.root.options.listing) {
             (false, _) => return Err(Stop::Missing(Missing::NotFound)),
-            (true, false) => return Err(Stop::Missing(Missing::Forbidden)),
+            (true, false) => return Err(Stop::Missing(Missing::NoIndex)),
             (true, true) => {}
         }
         let state = State::of(&metadata);

@@ -63,6 +63,8 @@ pub enum Found {
 pub enum Missing {
     NotFound,
     Forbidden,
+    /// A folder without an index file, which is not listed.
+    NoIndex,
     /// The path is not one, for example for a wrong percent-encoding.
     BadPath(http::Reject),
     /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk, which passes: 503.

@@ -6,7 +6,7 @@ use config::HostName;
 use http::{Request, Response, Status};
 
 use super::pages::Page;
-use super::{Sites, name_of};
+use super::{Sites, help, name_of};
 use crate::files::SiteNumber;
 use crate::transmit::{Body, Piece};
 
@@ -51,6 +51,12 @@ impl Sites {
         let place = self.place(site);
         if let Some(page) = self.pages.of(place, response.status.0) {
             response = with_page(&response, page);
+        } else if response.status.0 >= 400 {
+            response = response.with("Vary", b"Accept");
+            if help::is_for_browser(request) {
+                let (bytes, mime) = (Arc::new(help::page(response.status)), "text/html; charset=utf-8".into());
+                response = with_page(&response, &Page { bytes, mime });
+            }
         }
         self.add_fields(site, request, is_secure, response)
     }

@@ -2,6 +2,7 @@
 
 mod current;
 mod headers;
+mod help;
 mod pages;
 mod secure;
 

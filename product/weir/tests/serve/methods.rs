@@ -23,6 +23,24 @@ fn head_has_the_head_of_get() {
     });
 }
 
+/// Others get a line of text, and caches are told that there are two.
+#[test]
+fn a_browser_gets_a_page_of_an_error() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (accept, mime) in [("text/html,*/*;q=0.8", "text/html"), ("*/*", "text/plain"), ("TEXT/HTML", "text/html")]
+        {
+            for (request, status) in [("GET /missing", 404), ("GET /", 403), ("POST /empty", 405)] {
+                client.send(format!("{request} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n"));
+                let response = client.response();
+                assert_eq!((response.status, response.field("Vary")), (status, Some("Accept")), "{}", response.head);
+                assert_eq!(response.field("Content-Type"), Some(&*format!("{mime}; charset=utf-8")), "{accept}");
+                assert_eq!(response.text().contains("<h1>"), mime == "text/html", "{}", response.text());
+            }
+        }
+    });
+}
+
 #[test]
 fn options_and_what_is_not_allowed() {
     let cases = [

@@ -38,7 +38,7 @@ fn the_second_miss_in_a_folder_asks_the_disk_nothing() {
         assert_eq!(disk.asked(), asked + 1);
     }
     assert_eq!([site.get("/a"), site.get("/d/a"), site.get("/d")], ["a", "d/a", "to /d/"]);
-    assert_eq!(site.get("/"), "forbidden");
+    assert_eq!(site.get("/"), "no index");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn without_slash_redirect() {
 
 #[test]
 fn index_else_listing_if_allowed_else_forbidden() {
-    for (options, expected) in [(Options::default(), "forbidden"), (listed(), "listing")] {
+    for (options, expected) in [(Options::default(), "no index"), (listed(), "listing")] {
         for mut site in Site::each_way(options) {
             assert_eq!(site.get("/"), expected);
             site.folder.put("index.html", "root");

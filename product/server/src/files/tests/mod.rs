@@ -85,6 +85,7 @@ impl Site {
             Ok(Found::Listing(_)) => "listing".into(),
             Err(Missing::NotFound) => "not found".into(),
             Err(Missing::Forbidden) => "forbidden".into(),
+            Err(Missing::NoIndex) => "no index".into(),
             Err(Missing::BadPath(_)) => "bad path".into(),
             Err(missing) => format!("{missing:?}"),
         }

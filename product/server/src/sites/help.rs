@@ -1,0 +1,57 @@
+//! The page of an error for a browser, where the site has none of its own: a sentence for the visitor. Programs get a line of text.
+
+use http::{Request, Status};
+
+/// Written like listings.
+const STYLE: &str = "<style>:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}\
+h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:#888}</style>";
+
+/// Whether the client asks for HTML by its name, as browsers do (RFC 9110 section 12.5.1); its weight does not matter.
+pub fn is_for_browser(request: &Request) -> bool {
+    let names_html = |value: &[u8]| value.windows(TEXT_HTML.len()).any(|part| part.eq_ignore_ascii_case(TEXT_HTML));
+    request.values("accept").any(names_html)
+}
+
+const TEXT_HTML: &[u8] = b"text/html";
+
+pub fn page(status: Status) -> Vec<u8> {
+    let Status(code) = status;
+    let title = status.reason();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>{STYLE}</head>\n\
+         <body><h1>{title}</h1>\n<p>{}</p>\n<p class=\"note\">Error {code} · <a href=\"/\">Front page</a></p></body></html>\n",
+        sentence(status)
+    )
+    .into_bytes()
+}
+
+fn sentence(status: Status) -> &'static str {
+    match status {
+        Status::FORBIDDEN => "This may not be read.",
+        Status::NOT_FOUND => "Nothing is here. Check the address for a mistake, or begin at the front page.",
+        Status::METHOD_NOT_ALLOWED => "This address can be read, and nothing else.",
+        Status::PRECONDITION_FAILED => "This has changed meanwhile. Load it again.",
+        Status::RANGE_NOT_SATISFIABLE => "This is shorter than the part that was asked for. Load it anew.",
+        Status::TOO_MANY_REQUESTS => "You have asked too often. Wait a few seconds, then try again.",
+        Status::BAD_GATEWAY => "The program behind this site does not answer. Try again in a minute.",
+        Status::SERVICE_UNAVAILABLE => "This site is too busy. Try again in a few seconds.",
+        Status::GATEWAY_TIMEOUT => "The program behind this site takes too long. Try again in a minute.",
+        Status(500..) => "This site has a fault. Try again in a minute.",
+        _ => "This request cannot be answered.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_small_and_has_a_sentence() {
+        for code in 400..=599 {
+            let page = String::from_utf8(page(Status(code))).unwrap();
+            assert!(page.len() <= 1024 && page.contains(&format!("Error {code} ")), "{page}");
+        }
+    }
+}
