@@ -20,7 +20,7 @@ BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
-	@echo "make demo    the same server with and without the order, on loopback, and what it is worth"
+	@echo "make demo    a page beside downloads, with the order and without: open the address it prints"
 	@echo "make test    every check, and the tests of the product; as root also those in network namespaces"
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
 	@echo "make test-vm the kernel side's tests on a stock kernel in a virtual machine, as root"
@@ -96,8 +96,8 @@ install:
 
 demo:
 	@scripts/setup.sh run
-	cargo build --release --locked
-	@$(TARGET)/release/weirlab demo
+	cargo build --release --locked --package weir $(BPF)
+	@$(TARGET)/release/weir demo
 
 bench:
 	@scripts/setup.sh bench

@@ -2,7 +2,6 @@
 
 mod awake;
 mod calibrate;
-mod demo;
 mod link;
 mod load;
 mod plan;
@@ -45,8 +44,6 @@ enum Command {
     /// Give the processes of an Apache the priorities of their requests (needs root).
     #[command(subcommand)]
     Processes(processes::Command),
-    /// See in a minute what the order of bytes does: two short runs on loopback, without root.
-    Demo(demo::Args),
     /// Simulate one policy under one load.
     Sim(Box<sim::Args>),
     /// Find weights, guaranteed rates or slots of classes that meet their objectives, by simulation.
@@ -71,7 +68,6 @@ fn main() -> std::process::ExitCode {
         Command::Stall(args) => stall::main(&args),
         Command::Upstream(args) => upstream::main(args),
         Command::Processes(command) => processes::main(command),
-        Command::Demo(args) => demo::main(args),
         Command::Sim(args) => sim::main(*args),
         Command::Plan(args) => plan::main(*args),
         Command::Sweep(args) => sweep::main(args),

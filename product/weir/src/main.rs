@@ -6,6 +6,7 @@ mod attach;
 #[path = "no_attach.rs"]
 mod attach;
 mod check;
+mod demo;
 mod generate;
 mod init;
 mod keys;
@@ -55,6 +56,8 @@ enum Command {
     Top(top::Args),
     /// Check a configuration and explain what it does with a request
     Check(check::Args),
+    /// Show what the order is worth: a page beside downloads, with it and without
+    Demo(demo::Args),
     /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
     /// Order the responses of a server that already runs
@@ -78,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Command::Status(args) => status::main(args),
         Command::Top(args) => top::main(&args),
         Command::Check(args) => check::main(args),
+        Command::Demo(args) => demo::main(args),
         Command::Uplink(args) => uplink::main(args),
         Command::Attach(args) => attach::main(args),
         Command::Completions(args) => generate::completions(&args),

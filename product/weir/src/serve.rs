@@ -382,7 +382,7 @@ fn readable(file: &Path) -> Result<(), Failure> {
     })
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     config::listen_address(text).ok_or_else(|| {
         "expected an address and a port, for example 127.0.0.1:8080, or :8080 for all addresses".to_string()
     })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use cli::Failure;
 use config::{AccessLog, Configuration};
-use server::{Certificate, Checked, ClassesConfig, Https, Listen, SiteConfig, files};
+use server::{Certificate, Checked, ClassesConfig, Https, Listen, Server, SiteConfig, files};
 
 use super::{Hosted, LogFormat, Shaping, Source};
 
@@ -55,6 +55,15 @@ pub fn main(args: Args) -> Result<(), Failure> {
 
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
+}
+
+/// Serves this, without what only a process of its own has: signals, a service manager, a kept rate.
+pub fn start(configuration: Configuration) -> Result<Server, Failure> {
+    let hosted = hosted(&configuration, Path::new(""));
+    let settings = configuration.settings;
+    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
+    let config = super::config(flags(settings, Path::new("")), hosted, listen, Vec::new(), None)?;
+    Ok(Server::start(config, || {})?)
 }
 
 /// Opens what `weir run` of this file would open, and closes it again.

@@ -1,0 +1,151 @@
+//! The demo without a browser: the same downloads and pages, loaded as browsers load them.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use units::Rate;
+
+use super::{DOWNLOADS, OBJECTS};
+
+/// Requests at once of a browser to one host, beside the downloads.
+const PARALLEL: usize = 4;
+/// Between two loads.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A lane that carries less of its rate had no processor to do it.
+const BUSY_BELOW: f64 = 0.8;
+
+/// Of one lane.
+#[derive(Debug, Default)]
+pub struct Lane {
+    /// Time of each page, in seconds.
+    pages: Vec<f64>,
+    bits_per_s: f64,
+}
+
+impl Lane {
+    fn median(&self) -> Option<f64> {
+        let mut pages = self.pages.clone();
+        pages.sort_by(f64::total_cmp);
+        pages.get(pages.len() / 2).copied()
+    }
+}
+
+/// Both at the same time.
+pub fn lanes(lines: [SocketAddr; 2], time: Duration) -> io::Result<[Lane; 2]> {
+    let [turns, weir] = lines.map(|line| thread::spawn(move || lane(line, time)));
+    let joined = |thread: thread::JoinHandle<io::Result<Lane>>| {
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the demo has ended")))
+    };
+    Ok([joined(turns)?, joined(weir)?])
+}
+
+fn lane(line: SocketAddr, time: Duration) -> io::Result<Lane> {
+    let (bytes, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    for _ in 0..DOWNLOADS {
+        let (bytes, is_over) = (Arc::clone(&bytes), Arc::clone(&is_over));
+        let mut download = ask(line, "download")?;
+        thread::spawn(move || read(&mut download, &bytes, &is_over));
+    }
+    let begin = Instant::now();
+    let mut pages = Vec::new();
+    while begin.elapsed() < time {
+        let start = Instant::now();
+        page(line, &bytes)?;
+        pages.push(start.elapsed().as_secs_f64());
+        thread::sleep(PAUSE);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let bits_per_s = bytes.load(Ordering::Relaxed) as f64 * 8.0 / begin.elapsed().as_secs_f64();
+    Ok(Lane { pages, bits_per_s })
+}
+
+fn ask(line: SocketAddr, name: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(line)?;
+    write!(stream, "GET /{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    Ok(stream)
+}
+
+/// To its end, or until this is over.
+fn read(stream: &mut TcpStream, bytes: &AtomicU64, is_over: &AtomicBool) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+        bytes.fetch_add(read as u64, Ordering::Relaxed);
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// The page, then its objects.
+fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
+    let (next, goes_on) = (AtomicUsize::new(0), AtomicBool::new(false));
+    read(&mut ask(line, "page")?, bytes, &goes_on);
+    let load = || -> io::Result<()> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= OBJECTS.len() {
+                return Ok(());
+            }
+            read(&mut ask(line, &format!("object-{at}"))?, bytes, &goes_on);
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..PARALLEL).map(|_| scope.spawn(load)).collect();
+        let ended = |thread: thread::ScopedJoinHandle<'_, io::Result<()>>| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the demo has ended")))
+        };
+        threads.into_iter().try_for_each(ended)
+    })
+}
+
+/// The result in a sentence.
+pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> String {
+    let rate_bits_per_s = rate.bits_per_s() as f64;
+    let slowest = turns.bits_per_s.min(weir.bits_per_s);
+    if slowest < BUSY_BELOW * rate_bits_per_s {
+        let (slowest, rate) = (slowest / 1e6, rate_bits_per_s / 1e6);
+        return format!(
+            "No result: this machine was too busy, so that one of the lines carried {slowest:.1} of its {rate:.1} Mbit/s."
+        );
+    }
+    let (Some(in_turns), Some(with)) = (turns.median(), weir.median()) else {
+        return "No result: no page was loaded to its end; give it longer (--time).".into();
+    };
+    let times = in_turns / with;
+    let compared = match times {
+        1.05.. => format!("{times:.1} times sooner"),
+        ..0.95 => format!("{:.1} times later", 1.0 / times),
+        _ => "no sooner".into(),
+    };
+    format!(
+        "Beside {DOWNLOADS} downloads a page took {in_turns:.2} s in turn and {with:.2} s with Weir: {compared}. \
+         The lines carried {:.1} and {:.1} Mbit/s.",
+        turns.bits_per_s / 1e6,
+        weir.bits_per_s / 1e6
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_can_go_either_way() {
+        let rate = Rate::from_bits_per_s(10_000_000).unwrap();
+        let lane = |pages: &[f64], bits_per_s| Lane { pages: pages.to_vec(), bits_per_s };
+        let said = |turns: &[f64], weir: &[f64]| told(&[lane(turns, 9.4e6), lane(weir, 9.2e6)], rate);
+        let carried = "The lines carried 9.4 and 9.2 Mbit/s.";
+        let sooner =
+            format!("Beside 2 downloads a page took 2.00 s in turn and 0.50 s with Weir: 4.0 times sooner. {carried}");
+        assert_eq!(said(&[9.0, 1.0, 2.0], &[0.5]), sooner);
+        assert!(said(&[0.5], &[2.0]).contains("4.0 times later") && said(&[1.0], &[1.0]).contains("no sooner"));
+        assert!(said(&[], &[1.0]).starts_with("No result: no page"));
+        let busy = told(&[lane(&[1.0], 9.4e6), lane(&[0.1], 5e6)], rate);
+        assert!(busy.starts_with("No result: this machine was too busy") && busy.contains("5.0 of its 10.0"), "{busy}");
+    }
+}
