@@ -5,6 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use common::{Folder, text};
@@ -32,7 +33,10 @@ fn body() -> Vec<u8> {
 
 impl Upstream {
     fn start(framing: &str) -> Upstream {
-        let folder = Folder::new("upstream", framing);
+        // Several tests have the same framing.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let folder = Folder::new("upstream", &number.to_string());
         std::fs::create_dir(folder.path().join("a")).unwrap();
         std::fs::write(folder.path().join("a/large.bin"), body()).unwrap();
         std::fs::write(folder.path().join("small.bin"), "small").unwrap();
