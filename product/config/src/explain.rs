@@ -44,6 +44,11 @@ impl Question {
         let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
         Ok(Question { host, path: format!("/{path}"), client, fields })
     }
+
+    /// Decoded, from a slash on.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
 }
 
 fn field(header: &str) -> Result<(String, String), AskError> {
@@ -56,7 +61,14 @@ fn field(header: &str) -> Result<(String, String), AskError> {
 /// What holds for a request.
 #[derive(Debug)]
 pub struct Explanation {
-    lines: Vec<Line>,
+    /// What decides about the request.
+    decisions: Vec<Line>,
+    /// The settings that hold for it.
+    settings: Vec<Line>,
+    /// The place of its site among all.
+    pub site: Option<usize>,
+    /// Upstreams answer it.
+    pub is_passed_on: bool,
 }
 
 #[derive(Debug)]
@@ -73,31 +85,36 @@ enum Reason {
 }
 
 impl Explanation {
-    /// A line for each answer, with the places in this file.
+    /// A line for each decision, with the places in this file.
     pub fn of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
-        Shown { explanation: self, file }
+        Shown { lines: &self.decisions, file }
+    }
+
+    /// The same for the settings of the site, the class and the server, defaults among them.
+    pub fn settings_of_file<'e>(&'e self, file: &'e str) -> impl fmt::Display + 'e {
+        Shown { lines: &self.settings, file }
     }
 
     fn say(&mut self, said: impl Into<String>, reason: Reason) {
-        self.lines.push(Line { said: said.into(), reason });
+        self.decisions.push(Line { said: said.into(), reason });
     }
 
     fn hold(&mut self, held: &[Held]) {
         for held in held {
             let reason = held.at.map_or(Reason::Default, Reason::At);
-            self.say(format!("{} = {}", held.key, held.value), reason);
+            self.settings.push(Line { said: format!("{} = {}", held.key, held.value), reason });
         }
     }
 }
 
 struct Shown<'e> {
-    explanation: &'e Explanation,
+    lines: &'e [Line],
     file: &'e str,
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.explanation.lines {
+        for line in self.lines {
             match line.reason {
                 Reason::None => writeln!(f, "{}", line.said)?,
                 Reason::At(place) => writeln!(f, "{} ({}:{})", line.said, self.file, place.line)?,
@@ -109,12 +126,13 @@ impl fmt::Display for Shown<'_> {
 }
 
 pub fn explain(configuration: &Configuration, question: &Question) -> Explanation {
-    let mut explanation = Explanation { lines: Vec::new() };
+    let mut explanation = Explanation { decisions: Vec::new(), settings: Vec::new(), site: None, is_passed_on: false };
     let Some((index, host)) = site::of_host(&configuration.sites, &question.host) else {
         let said = format!("site: none; host `{}` is of no site, and no site is the default", question.host);
         explanation.say(said, Reason::None);
         return explanation;
     };
+    explanation.site = Some(index);
     let site = &configuration.sites[index];
     match host {
         Some(host) => explanation.say(format!("site: {}, by its host {}", site.name, host.value), Reason::At(host.at)),
@@ -173,6 +191,7 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
         host.inspect(|host| explanation.say(format!("proxy: host {host}"), Reason::At(proxy.at)));
         let size = "proxy: a size that no Content-Length tells is learned by the running server, which alone knows it";
         explanation.say(size, Reason::At(proxy.at));
+        explanation.is_passed_on = true;
     }
     for rule in site.answers.headers(path) {
         explanation.say(format!("header: {}: {}", rule.name, rule.value), Reason::At(rule.at));

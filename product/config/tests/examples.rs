@@ -12,7 +12,8 @@ fn example(name: &str) -> Configuration {
 fn explained(configuration: &Configuration, url: &str, client: Option<&str>, headers: &[&str]) -> String {
     let headers: Vec<String> = headers.iter().map(ToString::to_string).collect();
     let question = Question::new(url, client.map(|client| client.parse().unwrap()), &headers).unwrap();
-    explain(configuration, &question).of_file("weir.toml").to_string()
+    let explanation = explain(configuration, &question);
+    format!("{}{}", explanation.of_file("weir.toml"), explanation.settings_of_file("weir.toml"))
 }
 
 #[test]

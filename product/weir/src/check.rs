@@ -9,6 +9,7 @@ use config::{Configuration, FileError, Held, Place, Question, Remark, Site};
 use server::service::Account;
 use server::{Checked, Fault, StartError};
 
+use crate::explain::{self, Asked};
 use crate::serve::run;
 
 const AFTER_HELP: &str = "\
@@ -28,9 +29,12 @@ pub struct Args {
     /// Configuration
     #[arg(default_value = "weir.toml")]
     file: PathBuf,
-    /// Print the site, the class and the values of a request, each with its line
+    /// Print the site and the class of a request, its answer and its file, each with its line
     #[arg(long, value_name = "URL", conflicts_with = "schema")]
     explain: Option<String>,
+    /// Print all settings that hold for it, too
+    #[arg(long, requires = "explain")]
+    all: bool,
     /// Address of the client of this request [default: unknown]
     #[arg(long, value_name = "ADDR", requires = "explain")]
     client: Option<IpAddr>,
@@ -52,9 +56,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let question = args.explain.as_deref().map(|url| Question::new(url, args.client, &args.headers)).transpose();
     let question = question.map_err(|error| Failure::Usage(error.to_string()))?;
     let file = args.file.display().to_string();
-    if let Some(question) = question {
-        let explained = config::explain(&read(&args.file)?, &question).of_file(&file).to_string();
-        return print(explained);
+    if let (Some(question), Some(url)) = (question, &args.explain) {
+        let configuration = read(&args.file)?;
+        let explanation = config::explain(&configuration, &question);
+        let asked = Asked { url, question: &question, headers: &args.headers };
+        let answer = || explain::answer(&configuration, &args.file, &explanation, &asked);
+        let answer = if args.syntax_only { String::new() } else { answer() };
+        let settings = if args.all { explanation.settings_of_file(&file).to_string() } else { String::new() };
+        return print(format!("{}{answer}{settings}", explanation.of_file(&file)));
     }
     if args.syntax_only {
         return print(summary(&read(&args.file)?, &file));

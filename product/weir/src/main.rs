@@ -7,6 +7,7 @@ mod attach;
 mod attach;
 mod check;
 mod demo;
+mod explain;
 mod generate;
 mod init;
 mod keys;

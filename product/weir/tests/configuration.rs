@@ -82,7 +82,8 @@ fn check_explains_a_request_and_prints_the_schema() {
     let folder = Folder::new("explain");
     let class = "[[class]]\nname = \"gold\"\n[[class.rule]]\nnetwork = \"192.0.2.0/24\"\nheader = \"X-Tier: gold\"\n";
     folder.write("weir.toml", &format!("{RIGHT}{class}"));
-    let question = ["check", "--explain", "http://a.org/b", "--client", "192.0.2.1", "--header", "x-tier: gold"];
+    let question =
+        ["check", "--explain", "http://a.org/b", "--client", "192.0.2.1", "--header", "x-tier: gold", "--all"];
     let (status, out, err) = said(&weir(&folder.0, &question));
     let first: Vec<&str> = out.lines().take(2).collect();
     assert_eq!(first, ["site: default, the default (weir.toml:3)", "class: gold, by a rule (weir.toml:8)"], "{err}");

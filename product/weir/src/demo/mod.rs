@@ -91,7 +91,7 @@ fn started(folder: &Path, rate: &str, listen: &str) -> Result<Server, Failure> {
     );
     let configuration = config::read(text.as_bytes());
     let configuration = configuration.map_err(|mistakes| Failure::Failed(mistakes[0].said.clone()))?;
-    run::start(configuration)
+    run::start(configuration, Path::new("weir.toml"))
 }
 
 /// The page with the addresses of both lanes.

@@ -57,12 +57,12 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Serves this, without what only a process of its own has: signals, a service manager, a kept rate.
-pub fn start(configuration: Configuration) -> Result<Server, Failure> {
-    let hosted = hosted(&configuration, Path::new(""));
+/// Serves this as if it stood in this file, without what only a process of its own has: signals, a service manager, a kept rate.
+pub fn start(configuration: Configuration, file: &Path) -> Result<Server, Failure> {
+    let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
     let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
-    let config = super::config(flags(settings, Path::new("")), hosted, listen, Vec::new(), None)?;
+    let config = super::config(flags(settings, folder_of(file)), hosted, listen, Vec::new(), None)?;
     Ok(Server::start(config, || {})?)
 }
 

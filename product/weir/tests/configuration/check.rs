@@ -88,6 +88,44 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
 }
 
 #[test]
+fn a_request_is_explained_by_its_answer() {
+    let folder = Folder::new("check-answer");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/index.html", "hello");
+    let cache = "[[site.cache]]\npath = '/*'\ncontrol = 'max-age=60'\n";
+    let proxy = "[[site.proxy]]\npath = '/api/*'\nto = ['127.0.0.1:1']\n";
+    folder.write(
+        "weir.toml",
+        &format!("[server]\nuser = 'no-such-user'\n[[site]]\nhosts = ['a.test']\nroot = 'www'\n{cache}{proxy}"),
+    );
+    let explained = |url: &str, more: &[&str]| {
+        let (status, out, err) = said(&weir(&folder.0, &[&["check", "--explain", url], more].concat()));
+        assert_eq!((status, &*err), (Some(0), ""), "{out}");
+        out
+    };
+    let out = explained("https://a.test/", &[]);
+    for line in [
+        "note: no listener speaks TLS: expected tls = true in one for https://",
+        "answer: 200 OK",
+        "file: www/index.html",
+        "field: Content-Length: 5",
+        "field: Cache-Control: max-age=60",
+    ] {
+        assert!(out.lines().any(|of| of == line), "{line}: {out}");
+    }
+    assert!(!out.contains("site.root"), "{out}");
+    assert!(explained("http://a.test/", &["--all"]).contains("\nsite.root = www (weir.toml:5)\n"));
+    assert!(explained("http://a.test/absent", &[]).contains("\nanswer: 404 Not Found\n"));
+    assert!(explained("http://b.test/", &[]).contains("\nanswer: 421 Misdirected Request\n"));
+    for (url, more) in [("http://a.test/api/x", &[][..]), ("http://a.test/", &["--syntax-only"])] {
+        assert!(!explained(url, more).contains("answer:"), "{url}");
+    }
+    std::fs::remove_dir_all(folder.0.join("www")).unwrap();
+    let out = explained("http://a.test/", &[]);
+    assert!(out.contains("\nanswer: none: cannot serve `www`: No such file or directory;"), "{out}");
+}
+
+#[test]
 fn init_writes_a_file_that_is_correct_and_no_second_one() {
     let folder = Folder::new("init");
     let init = || {

@@ -1,0 +1,135 @@
+//! The answer to one request, made by a server of this process that serves nobody else.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cli::Failure;
+use config::{Configuration, Explanation, Listener, Placed, Question, Site};
+
+use crate::serve::run;
+
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// For an answer; a disk may be slow.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+const HTTPS: &str = "https://";
+
+pub struct Asked<'a> {
+    pub url: &'a str,
+    pub question: &'a Question,
+    pub headers: &'a [String],
+}
+
+/// A line each for the status, the file and every field; or the reason why there are none.
+pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanation, asked: &Asked) -> String {
+    let mut lines = String::new();
+    let is_secure = asked.url.starts_with(HTTPS);
+    if is_secure && !configuration.settings.listeners.iter().any(|listener| listener.value.is_secure) {
+        lines += "note: no listener speaks TLS: expected tls = true in one for https://\n";
+    }
+    if explanation.is_passed_on {
+        return lines;
+    }
+    let head = match head(configuration, file, asked) {
+        Ok(head) => head,
+        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
+            let _ = writeln!(lines, "answer: none: {}", units::plain(&reason));
+            return lines;
+        }
+    };
+    let mut head = head.lines();
+    let status = head.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status);
+    let _ = writeln!(lines, "answer: {status}");
+    let site = explanation.site.map(|site| &configuration.sites[site]);
+    if let Some(path) = site.filter(|_| status.starts_with("200")).and_then(|site| file_of(site, file, asked)) {
+        let _ = writeln!(lines, "file: {}", path.display());
+    }
+    for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
+        let _ = writeln!(lines, "field: {field}");
+    }
+    lines
+}
+
+/// The file of the answer, or the folder that is listed.
+fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
+    let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
+    let path = root.join(asked.question.path().trim_start_matches('/'));
+    let index = site.index.iter().map(|index| path.join(index)).find(|index| index.is_file());
+    Some(index.filter(|_| path.is_dir()).unwrap_or(path))
+}
+
+/// The answer's head, from a server of its own.
+fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
+    let server = run::start(alone(configuration, asked.url.starts_with(HTTPS)), file)?;
+    Ok(ask(server.address(), asked)?)
+}
+
+/// For this machine alone, in clear, as this user, without logs.
+fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
+    let mut alone = configuration.clone();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = Listener { address, is_secure: false, has_http3: false, has_proxy_header: false };
+    let settings = &mut alone.settings;
+    settings.listeners = vec![Placed { value: listener, at: config::Place::START }];
+    settings.has_default_listener = false;
+    settings.uplink.shaping = config::Shaping::Off;
+    let process = &mut settings.process;
+    (process.user, process.group, process.access_log, process.admin) = (None, None, None, None);
+    process.sandbox = false;
+    (alone.classes, alone.rules) = (Vec::new(), Vec::new());
+    for site in &mut alone.sites {
+        (site.access_log, site.class, site.https.certificate) = (None, None, None);
+        // No client of this one speaks TLS.
+        site.https.redirects &= !is_secure;
+    }
+    alone
+}
+
+fn ask(server: SocketAddr, asked: &Asked) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(WAIT_MAX))?;
+    stream.write_all(request(asked).as_bytes())?;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    let mut bytes = io::BufReader::new(stream.take(HEAD_BYTES_MAX));
+    while !head.ends_with(b"\r\n\r\n") && bytes.read(&mut byte)? == 1 {
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn request(asked: &Asked) -> String {
+    let rest = asked.url.split_once("://").map_or("", |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let slash = if target.starts_with('/') { "" } else { "/" };
+    let target: String = target.bytes().map(in_target).collect();
+    let fields: String =
+        asked.headers.iter().map(|field| format!("{}\r\n", field.replace(['\r', '\n'], " "))).collect();
+    format!("GET {slash}{target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n")
+}
+
+/// As a client would send it.
+fn in_target(byte: u8) -> String {
+    if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_a_request() {
+        let question = Question::new("http://a.org/", None, &[]).unwrap();
+        for (url, line) in [
+            ("http://a.org", "GET / HTTP/1.1\r\nHost: a.org\r\n"),
+            ("http://a.org:8080?q#f", "GET /?q HTTP/1.1\r\nHost: a.org:8080\r\n"),
+            ("https://a.org/b c/ü", "GET /b%20c/%C3%BC HTTP/1.1\r\nHost: a.org\r\n"),
+        ] {
+            let headers = ["X-A: b\r\nX-C: d".to_string()];
+            let request = request(&Asked { url, question: &question, headers: &headers });
+            assert_eq!(request, format!("{line}X-A: b  X-C: d\r\nConnection: close\r\n\r\n"));
+        }
+    }
+}
