@@ -1,6 +1,6 @@
-//! The line at the start: what is served, where, and how.
+//! The start: what is served, where, and how. On a terminal in a few short lines, elsewhere in one.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use server::service::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
@@ -30,20 +30,21 @@ impl Line {
 
     /// Prints it; gives the part for the service manager, which knows the rest.
     pub fn tell(&self, server: &Server) -> String {
-        let (why, connections) = (server.why(), server.connections_max());
         let guard = server.wait_bound().map_or(String::new(), guard_promise);
         let share = server.client_allowance_bytes().map_or(String::new(), share_promise);
         let sockets = self.sockets(server.addresses());
         let at: Vec<String> = server.addresses().iter().map(url).collect();
         let http3 = http3(server.addresses());
         let Line { served, remarks, .. } = self;
-        let status = format!("serving {served} at {}", at.join(", "));
+        let said = Said {
+            status: format!("serving {served} at {}", at.join(", ")),
+            order: order(server.why()),
+            limits: format!("at most {} connections{sockets}{http3}{remarks}{share}{guard}", server.connections_max()),
+        };
         // Whether anybody reads this makes no difference to serving.
-        let _ = writeln!(
-            std::io::stdout(),
-            "weir: {status} ({why}; at most {connections} connections{sockets}{http3}{remarks}{share}{guard})"
-        );
-        status
+        let mut out = io::stdout();
+        let _ = write!(out, "{}", if out.is_terminal() { said.lines() } else { said.line() });
+        said.status
     }
 
     /// Which addresses are the service manager's, and which our own: those passed come first.
@@ -55,6 +56,36 @@ impl Line {
             addresses.iter().skip(self.passed.len()).map(|listen| listen.address.to_string()).collect();
         let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
         format!("; passed by the service manager: {}; bound: {bound}", self.passed.join(", "))
+    }
+}
+
+/// What the start says.
+struct Said {
+    status: String,
+    order: String,
+    /// Limits and remarks, with `; ` between them.
+    limits: String,
+}
+
+impl Said {
+    fn line(&self) -> String {
+        let Said { status, order, limits } = self;
+        format!("weir: {status} ({order}; {limits})\n")
+    }
+
+    /// One for each remark.
+    fn lines(&self) -> String {
+        let begun = |text: &str| text[..1].to_uppercase() + &text[1..];
+        let limits = self.limits.split("; ").map(|limit| format!("  {limit}\n"));
+        format!("{}\n{}\n{}", begun(&self.status), begun(&self.order), limits.collect::<String>())
+    }
+}
+
+/// Of the server's words for its shaping; with the cure where there is no order.
+fn order(why: &str) -> String {
+    match why.strip_prefix("shaping off") {
+        Some(rest) => format!("order OFF{rest}; --uplink auto or a rate turns it on"),
+        None => why.into(),
     }
 }
 
@@ -127,4 +158,23 @@ fn share_promise(allowance_bytes: u64) -> String {
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
     format!("; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_or_several_say_the_same() {
+        let said = Said {
+            status: "serving www at http://127.0.0.1:8080/".into(),
+            order: order("shaping off, policy srpt within each turn: as requested"),
+            limits: "at most 9 connections; for this machine alone".into(),
+        };
+        let order = "order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on";
+        let line = format!("weir: {} ({order}; {})\n", said.status, said.limits);
+        assert_eq!(said.line(), line);
+        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on\n  at most 9 connections\n  for this machine alone\n";
+        assert_eq!(said.lines(), lines);
+    }
 }

@@ -47,8 +47,14 @@ fn it_says_which_shaping_and_why() {
     for (args, said) in [
         (&["--uplink", "10mbit"][..], "(shaping paced at 98 % of 10mbit, policy srpt: rate of --uplink; at most "),
         (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
-        (&["--shaping", "off"], "(shaping off, policy srpt within each turn: as requested; at most "),
-        (&["--uplink", "off"], "(shaping off, policy srpt within each turn: as requested; at most "),
+        (
+            &["--shaping", "off"],
+            "(order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on; at most ",
+        ),
+        (
+            &["--uplink", "off"],
+            "(order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on; at most ",
+        ),
         (
             &["--shaping", "paced"],
             "(shaping paced, policy srpt: the uplink's rate is searched (--uplink auto); at most ",
