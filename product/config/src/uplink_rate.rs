@@ -13,6 +13,7 @@ impl FromText for UplinkRate {
     fn from_text(text: &str) -> Result<UplinkRate, Wrong> {
         text.parse().map_err(|error| match error {
             BoundsError::Rate(..) | BoundsError::Off => Wrong::Form,
+            BoundsError::Slow(_) => Wrong::Expected("64kbit or more".into()),
             BoundsError::Order { .. } => Wrong::Expected("the lower rate first, for example 2mbit..20mbit".into()),
         })
     }

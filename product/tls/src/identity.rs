@@ -38,6 +38,8 @@ pub enum IdentityError {
     Unreadable(&'static str, #[source] io::Error, PathBuf),
     #[error("`{file}` has no {0}; expected PEM that begins with -----BEGIN {1}-----", file = .2.display())]
     Nothing(&'static str, &'static str, PathBuf),
+    #[error("the key `{file}` is locked by a passphrase; expected one that is not: openssl pkey -in {file} -out NEW", file = .0.display())]
+    Locked(PathBuf),
     #[error("`{file}` ends within its PEM: it is half-written; copy it again, or wait until it is whole", file = .0.display())]
     HalfWritten(PathBuf),
     #[error("`{file}` is no correct PEM: {0}; expected {1}", file = .2.display())]
@@ -138,9 +140,14 @@ fn chain(text: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>, Ident
 }
 
 fn private_key(text: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    // PKCS #8 (RFC 7468 section 11), and the older form of OpenSSL (RFC 1421).
+    let marks = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
+    if marks.iter().any(|mark| text.windows(mark.len()).any(|part| part == *mark)) {
+        return Err(IdentityError::Locked(file.into()));
+    }
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => IdentityError::Nothing("private key", "PRIVATE KEY", file.into()),
-        error => malformed(error, "a private key without a passphrase", file),
+        error => malformed(error, "a private key", file),
     })
 }
 

@@ -51,6 +51,17 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
+/// What each command lacks here, each a [`Finding::what`]; without any it works.
+pub fn verdicts(findings: &[Finding]) -> Vec<(&'static str, Vec<&'static str>)> {
+    let is_missing = |what: &str| findings.iter().any(|finding| finding.what == what && finding.state != State::Ok);
+    let missing = |needed: &[&'static str]| needed.iter().copied().filter(|what| is_missing(what)).collect::<Vec<_>>();
+    let mut attach = missing(&["CAP_NET_ADMIN", "CAP_BPF", "CAP_PERFMON", "BTF", "BPF programs in this build"]);
+    if is_missing("TCX") {
+        attach.extend(missing(&["clsact", "cls_bpf"]));
+    }
+    vec![("weir attach", attach), ("weir uplink up", missing(&["CAP_NET_ADMIN", "htb"]))]
+}
+
 /// Bits of the capability sets (linux/capability.h).
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
@@ -184,8 +195,11 @@ fn types() -> Vec<Finding> {
 }
 
 fn settings() -> Vec<Finding> {
-    let setting = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    let is_on = |path: &str| State::of(setting(path).is_some_and(|value| value > 0));
+    // Some are shown in the first network namespace alone.
+    let is_on = |path: &str| match fs::read_to_string(path) {
+        Ok(text) => State::of(text.trim() != "0"),
+        Err(_) => State::Unknown,
+    };
     vec![
         Finding {
             what: "BPF JIT",
@@ -239,6 +253,21 @@ mod tests {
                 assert_eq!(state(&findings, what), State::Ok, "{what}");
             }
         });
+    }
+
+    #[test]
+    fn a_command_works_unless_something_that_it_needs_is_missing() {
+        let finding = |what, state| Finding { what, state, used_for: "", needs: "" };
+        let all = |tcx, cls_bpf| {
+            let findings = [finding("CAP_BPF", State::Ok), finding("TCX", tcx), finding("cls_bpf", cls_bpf)];
+            verdicts(&findings).into_iter().map(|(_, missing)| missing).collect::<Vec<_>>()
+        };
+        let none: [Vec<&str>; 2] = [vec![], vec![]];
+        assert_eq!(all(State::Ok, State::Missing), none, "TCX needs no classifier");
+        assert_eq!(all(State::Missing, State::Ok), none);
+        assert_eq!(all(State::Missing, State::Unknown), [vec!["cls_bpf"], vec![]]);
+        let shaper = verdicts(&[finding("htb", State::Missing), finding("CAP_NET_ADMIN", State::Missing)]);
+        assert_eq!(shaper, [("weir attach", vec!["CAP_NET_ADMIN"]), ("weir uplink up", vec!["CAP_NET_ADMIN", "htb"])]);
     }
 
     #[test]

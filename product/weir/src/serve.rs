@@ -265,7 +265,12 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let https = Https { certificate: certificate(&flags), ..Https::default() };
     let is_secure = https.certificate.is_some();
-    let has_http3 = is_secure && wants_http3(&flags);
+    if flags.no_http3 && !is_secure {
+        return Err(Failure::Usage(
+            "--no-http3: no effect without HTTPS; expected --cert and --key, or --tls-dev".into(),
+        ));
+    }
+    let has_http3 = is_secure && !flags.no_http3;
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
     let site = SiteConfig { https, ..site };
@@ -273,10 +278,6 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let again = || Ok(hosted(site.clone()));
     let source = flags.cert.is_some().then_some(Source { file: None, again: &again });
     serve(flags, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
-}
-
-fn wants_http3(flags: &Flags) -> bool {
-    !flags.no_http3
 }
 
 /// What the flags say of TLS.

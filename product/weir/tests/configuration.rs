@@ -258,6 +258,10 @@ fn a_site_dresses_its_responses() {
     let styled = ask("/assets/a.css");
     let fields = ["X-Frame-Options: DENY", "X-Style: yes", "Cache-Control: max-age=60", "Content-Length: 5"];
     assert!(fields.iter().all(|field| holds(&styled, field)) && styled.ends_with("\r\n\r\nstyle"), "{styled}");
+    // A folder without its slash is sent on, which another folder in its place would not be.
+    std::fs::create_dir_all(folder.0.join("www/assets/sub")).unwrap();
+    let moved = ask("/assets/sub");
+    assert!(moved.starts_with("HTTP/1.1 301 ") && !moved.contains("Cache-Control"), "{moved}");
     let plain = ask("/plain.txt");
     assert!(holds(&plain, "X-Frame-Options: DENY") && !plain.contains("X-Style"), "{plain}");
     let missing = ask("/assets/none");

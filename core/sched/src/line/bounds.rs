@@ -5,8 +5,8 @@ use units::{ParseError, Rate};
 use crate::UplinkRate;
 use crate::pacing::pace::BLIND_PERMILLE;
 
-/// Nothing makes the pace slower than this.
-pub(super) const FLOOR: u64 = 64_000;
+/// Nothing makes the pace slower than this, in bits per second.
+pub(crate) const FLOOR: u64 = 64_000;
 
 /// Between what the line's rate is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,6 +37,8 @@ impl Bounds {
 pub enum BoundsError {
     #[error("`{0}`: expected auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit ({1})")]
     Rate(String, #[source] ParseError),
+    #[error("`{0}`: expected 64kbit or more")]
+    Slow(String),
     #[error("`{least}..{most}`: expected the lower rate first and a higher one behind it, for example 2mbit..20mbit")]
     Order { least: Rate, most: Rate },
     #[error(

@@ -32,6 +32,7 @@ mod tests;
 
 use units::{Nanos, Rate, wire};
 
+pub(crate) use bounds::FLOOR;
 pub use bounds::{Bounds, BoundsError};
 use clients::{Clients, Load};
 use evidence::Evidence;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use units::Rate;
 
-use crate::line::{Bounds, BoundsError};
+use crate::line::{Bounds, BoundsError, FLOOR};
 
 /// `auto`, `off`, `10mbit` or `2mbit..20mbit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +44,11 @@ impl FromStr for UplinkRate {
     type Err = BoundsError;
 
     fn from_str(text: &str) -> Result<UplinkRate, BoundsError> {
-        let rate = |part: &str| part.parse::<Rate>().map_err(|error| BoundsError::Rate(text.into(), error));
+        let rate = |part: &str| match part.parse::<Rate>() {
+            Ok(rate) if rate.bits_per_s() < FLOOR => Err(BoundsError::Slow(text.into())),
+            Ok(rate) => Ok(rate),
+            Err(error) => Err(BoundsError::Rate(text.into(), error)),
+        };
         match (text, text.split_once("..")) {
             ("auto", _) => Ok(UplinkRate::Auto),
             ("off", _) => Ok(UplinkRate::Off),
@@ -97,6 +101,10 @@ mod tests {
         {
             let said = text.parse::<UplinkRate>().unwrap_err().to_string();
             assert!(said.starts_with(&format!("`{text}`: expected auto, off, a rate")), "{said}");
+        }
+        for text in ["1bit", "63kbit", "1kbit..2mbit"] {
+            let said = text.parse::<UplinkRate>().unwrap_err().to_string();
+            assert_eq!(said, format!("`{text}`: expected 64kbit or more"));
         }
         for text in ["20mbit..2mbit", "2mbit..2mbit", "2mbit..2000kbit"] {
             let said = text.parse::<UplinkRate>().unwrap_err().to_string();

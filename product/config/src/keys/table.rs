@@ -342,7 +342,11 @@ pub static SERVER_AND_SITES: &[Key] = &[
     key("site.header.name", text(Form::FieldName), Required, "Name of the field.", r#""X-Frame-Options""#),
     key("site.header.value", text(Form::FieldValue), Required, "Value of the field.", r#""DENY""#),
     //
-    tables("site.cache", "none", "`Cache-Control` of responses below status 400; the first matching table decides."),
+    tables(
+        "site.cache",
+        "none",
+        "`Cache-Control` of responses below status 300, and of 304; the first matching table decides.",
+    ),
     key("site.cache.path", text(Form::Pattern), Required, "Paths that it holds for.", r#""*.css""#),
     key("site.cache.control", text(Form::CacheControl), Required, "Directives.", r#""max-age=86400, immutable""#),
     //

@@ -82,7 +82,9 @@ impl Sites {
             // An upstream's is replaced.
             response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
         }
-        let is_settled = response.status.0 >= 400 || response.has("Cache-Control");
+        // What holds for a file does not hold for the way to another.
+        let is_of_file = response.status.0 < 300 || response.status == Status::NOT_MODIFIED;
+        let is_settled = !is_of_file || response.has("Cache-Control");
         match answers.cache(&path).filter(|_| !is_settled) {
             Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
             None => response,

@@ -66,6 +66,14 @@ fn every_fault_is_named_with_its_file() {
     }
     for (text, expected) in [
         ("", "has no private key"),
+        (
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "is locked by a passphrase",
+        ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAA==\n-----END RSA PRIVATE KEY-----\n",
+            "openssl pkey",
+        ),
         (cert.as_str(), "has no private key"),
         (&key[..key.len() / 2], "half-written"),
         (&other, "does not belong to the first certificate"),

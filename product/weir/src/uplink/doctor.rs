@@ -1,7 +1,7 @@
 //! `weir uplink doctor`: what this machine has for the kernel side.
 
 use ::uplink::Interface;
-use ::uplink::doctor::{Finding, State, examine};
+use ::uplink::doctor::{Finding, State, examine, verdicts};
 use cli::Failure;
 use serde_json::{Value, json};
 use units::Rate;
@@ -34,8 +34,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let attach = attach.iter().map(Attach::as_json);
         return print(&format!("{}\n", findings.iter().map(as_json).chain(attach).collect::<Value>()));
     }
-    let attach = attach.iter().map(Attach::as_line);
-    print(&findings.iter().map(as_line).chain(attach).collect::<String>())
+    let verdicts: String = verdicts(&findings).into_iter().map(verdict).collect();
+    let attach: String = attach.iter().map(Attach::as_line).collect();
+    let findings: String = findings.iter().map(as_line).collect();
+    print(&format!("{verdicts}{attach}\n{findings}"))
 }
 
 /// What attaching at an interface would come to.
@@ -67,6 +69,13 @@ impl Attach {
     }
 }
 
+fn verdict((command, missing): (&str, Vec<&str>)) -> String {
+    match &missing[..] {
+        [] => format!("{command} works here\n"),
+        missing => format!("{command} cannot work here: {} missing\n", missing.join(", ")),
+    }
+}
+
 fn as_json(finding: &Finding) -> Value {
     let Finding { what, state, used_for, needs } = finding;
     json!({ "what": what, "state": state.name(), "used_for": used_for, "needs": needs })
@@ -77,7 +86,7 @@ fn as_line(finding: &Finding) -> String {
     let needed = match state {
         State::Ok => String::new(),
         State::Missing => format!("; needs {needs}"),
-        State::Unknown => "; run as root to find out".to_string(),
+        State::Unknown => "; to find out, run as root and outside of containers".to_string(),
     };
     format!("{:<8} {what:<27} {used_for}{needed}\n", state.name())
 }

@@ -184,6 +184,7 @@ fn mistakes_in_the_uplink_are_told() {
         ),
         (&[&dir, "--uplink", "20mbit..2mbit"], 2, &["--uplink", "20mbit", "2mbit", "the lower rate first"]),
         (&[&dir, "--uplink", "2mbit..2mbit"], 2, &["--uplink", "`2mbit..2mbit`", "the lower rate first"]),
+        (&[&dir, "--no-http3"], 2, &["--no-http3: no effect without HTTPS"]),
         (&[&dir, "--uplink", "off", "--shaping", "paced"], 2, &["--shaping paced", "--uplink off"]),
         (&[&dir, "--uplink", "0mbit"], 2, &["--uplink", "0mbit", "10mbit"]),
     ];
