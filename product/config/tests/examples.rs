@@ -26,6 +26,19 @@ fn every_example_has_a_test_here() {
 }
 
 #[test]
+fn the_recipes_are_right() {
+    let recipes = include_str!("../../../docs/recipes.md");
+    let files: Vec<&str> =
+        recipes.split("```toml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect();
+    assert!(files.len() >= 5);
+    for file in files {
+        let read = config::read(file.as_bytes());
+        let notes = read.unwrap_or_else(|mistakes| panic!("{mistakes:?} in\n{file}")).notes;
+        assert!(notes.is_empty(), "{notes:?} in\n{file}");
+    }
+}
+
+#[test]
 fn the_small_site_uses_only_what_works() {
     let small = example("small-site.toml");
     assert_eq!((small.sites.len(), small.classes.len(), small.notes.len()), (1, 0, 0));

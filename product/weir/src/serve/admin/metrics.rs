@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use server::metrics::Ended;
 
-    #[test]
-    fn it_is_openmetrics() {
+    /// Of a line whose rate is known.
+    fn said() -> String {
         let mut metrics = Metrics::default();
         metrics.replace_sites(["a\"b"].into_iter());
         let labels = Labels { site: 0, class: 0, protocol: 2, size: 1, status: 2 };
@@ -147,7 +147,33 @@ mod tests {
         let ended = Ended { took: Nanos::from_millis(2), sent_bytes: 20_000, is_whole: true, is_compared: true };
         metrics.on_end(labels, &ended);
         let line = Some(Line::Read { interface: "eth0".into(), rate: Some("10mbit".parse().unwrap()) });
-        let said = text_of(Status { classes: vec![], line, metrics: Some(metrics), wire_bytes: 7 });
+        text_of(Status { classes: vec![], line, metrics: Some(metrics), wire_bytes: 7 })
+    }
+
+    /// The dashboard, the rules and the documentation name nothing else.
+    #[test]
+    fn what_others_ask_for_is_there() {
+        let said = said();
+        let mut names = 0;
+        for text in [
+            include_str!("../../../../../packaging/grafana/weir.json"),
+            include_str!("../../../../../packaging/prometheus/weir.rules.yml"),
+            include_str!("../../../../../docs/reference.md"),
+        ] {
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for name in words.filter(|word| word.starts_with("weir_")) {
+                // A histogram is documented by the name of all its parts.
+                let is_there = [format!("{name}{{"), format!("{name} "), format!("{name}_bucket{{")];
+                assert!(is_there.iter().any(|name| said.contains(name)), "{name}");
+                names += 1;
+            }
+        }
+        assert!(names > 20, "{names}");
+    }
+
+    #[test]
+    fn it_is_openmetrics() {
+        let said = said();
         for line in [
             "# TYPE weir_responses counter",
             "weir_responses_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2\",size=\"100KB\",status=\"2xx\"} 1",
