@@ -16,10 +16,11 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
 BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
-.PHONY: help dist install run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
+.PHONY: help dist docs install run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
 
 help:
 	@echo "make run     serve examples/site at http://127.0.0.1:$(PORT)/, shortest response first (PORT=, UPLINK=, TLS=1; PROXY=1: a program behind it)"
+	@echo "make docs    a site of all pages, in target/docs/site"
 	@echo "make demo    a page beside downloads, with the order and without: open the address it prints"
 	@echo "make test    every check, and the tests of the product; as root also those in network namespaces"
 	@echo "make test-all  make test, with the laboratory's tests, then test-vm and conformance"
@@ -93,6 +94,10 @@ install:
 	$(TARGET)/release/weir completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	$(TARGET)/release/weir completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weir
 	$(TARGET)/release/weir completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weir.fish
+
+docs:
+	@scripts/setup.sh run
+	cargo xtask docs
 
 demo:
 	@scripts/setup.sh run

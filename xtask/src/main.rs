@@ -3,13 +3,14 @@
 //! `tidy` checks what the compiler does not: the arrows between crates, sizes, where `unsafe` stands.
 //! `ci` runs the checks and the tests. `bench` measures Weir beside other servers. `mutants` checks the tests.
 //! `attack` floods a server of its own. `fuzz` looks for inputs that panic. `conformance` has others' clients and checkers judge Weir over TLS and QUIC.
-//! `simulate` runs a whole server in simulated time. `dist` makes what is installed.
+//! `simulate` runs a whole server in simulated time. `dist` makes what is installed, `docs` the site.
 
 mod attack;
 mod bench;
 mod ci;
 mod conformance;
 mod dist;
+mod docs;
 mod fuzz;
 mod mutants;
 mod programs;
@@ -65,6 +66,10 @@ enum Command {
     ///
     /// Into target/packages, of a static program. What a package has besides, manual pages and completions, comes from the program.
     Dist(dist::Args),
+    /// Make a site of the pages of docs/, and of what they link to, into target/docs/site.
+    ///
+    /// By mdBook, which is installed below target/ the first time. Fails where a link leads to no file.
+    Docs,
     /// The server that `bench` measures as the floor.
     #[command(hide = true)]
     Floor(bench::floor::Args),
@@ -81,6 +86,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::main(&root(), &args),
         Command::Simulate(args) => simulate::main(&root(), &args),
         Command::Dist(args) => dist::main(&root(), &args),
+        Command::Docs => docs::main(&root()),
         Command::Floor(args) => bench::floor::main(&args),
     };
     told(outcome.map(|()| ExitCode::SUCCESS))

@@ -9,7 +9,6 @@ mod accepted;
 mod outcome;
 mod pass;
 mod table;
-mod tool;
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,6 +17,11 @@ use std::{fs, io};
 use accepted::Accepted;
 use outcome::Tally;
 use table::Row;
+
+use crate::programs;
+
+/// Of cargo-mutants: another makes other mutants, and the list of accepted ones would no longer fit.
+const VERSION: &str = "27.1.0";
 
 /// Of the mutants that build, the tests catch at least this many.
 const CAUGHT_PERCENT_MIN: f64 = 90.0;
@@ -81,7 +85,7 @@ impl Args {
 }
 
 pub fn main(root: &Path, args: &Args) -> Result<(), String> {
-    let tool = tool::find_or_install(root)?;
+    let tool = programs::installed(root, "cargo-mutants", VERSION)?;
     let accepted = accepted::parse(&read(&root.join(ACCEPTED))?)?;
     let mut rows = Vec::new();
     for target in args.targets() {

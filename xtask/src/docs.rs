@@ -1,0 +1,212 @@
+//! `cargo xtask docs`: the pages of this workspace as a site, by mdBook.
+//!
+//! Pages of `docs/` keep their places; what they link to elsewhere in the workspace comes along below `project/`, and links follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+use crate::programs;
+
+const MDBOOK: &str = "0.5.4";
+const OUT: &str = "target/docs";
+
+/// The first pages, in the order of a reader; the others follow by their folders.
+const FIRST: [&str; 14] = [
+    "README.md",
+    "docs/install.md",
+    "docs/recipes.md",
+    "docs/reference.md",
+    "docs/configuration.md",
+    "docs/service.md",
+    "docs/proxy.md",
+    "docs/protocols.md",
+    "docs/line.md",
+    "docs/policies.md",
+    "docs/attach.md",
+    "docs/measurements.md",
+    "docs/maturity.md",
+    "docs/weirlab.md",
+];
+
+/// Other pages, by their folders in the site.
+const PARTS: [(&str, &str); 3] = [("Notebook", "notebook"), ("Papers", "reproduction"), ("Project", "project")];
+
+pub fn main(root: &Path) -> Result<(), String> {
+    let site = Site::collect(root)?;
+    let out = root.join(OUT);
+    let source = out.join("source");
+    // From an earlier run.
+    let _ = std::fs::remove_dir_all(&source);
+    let write = |path: &Path, bytes: &[u8]| {
+        let file = source.join(path);
+        std::fs::create_dir_all(file.parent().unwrap_or(&source)).map_err(|e| format!("{}: {e}", file.display()))?;
+        std::fs::write(&file, bytes).map_err(|e| format!("{}: {e}", file.display()))
+    };
+    for (path, bytes) in &site.files {
+        write(&place(path), bytes)?;
+    }
+    write(Path::new("SUMMARY.md"), site.summary().as_bytes())?;
+    let book =
+        "[book]\ntitle = \"Weir\"\nlanguage = \"en\"\nsrc = \"source\"\n[output.html]\nno-section-label = true\n";
+    std::fs::write(out.join("book.toml"), book).map_err(|e| format!("{OUT}/book.toml: {e}"))?;
+    let mdbook = programs::installed(root, "mdbook", MDBOOK)?;
+    let built = Command::new(mdbook).arg("build").arg(&out).arg("--dest-dir").arg(out.join("site")).status();
+    let built = built.map_err(|e| format!("mdbook: {e}"))?;
+    if !built.success() {
+        return Err(format!("mdbook: {built}"));
+    }
+    println!("{} pages: {OUT}/site/index.html", site.pages().count());
+    Ok(())
+}
+
+/// Files by their paths in the workspace, links in pages rewritten.
+struct Site {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Site {
+    /// All pages of `docs/`, and whatever they link to.
+    fn collect(root: &Path) -> Result<Site, String> {
+        let mut wanted: BTreeSet<PathBuf> = FIRST.iter().map(PathBuf::from).collect();
+        for folder in ["docs", "docs/notebook", "docs/reproduction"] {
+            let entries = std::fs::read_dir(root.join(folder)).map_err(|e| format!("{folder}: {e}"))?;
+            let names = entries.flatten().map(|entry| Path::new(folder).join(entry.file_name()));
+            wanted.extend(names.filter(|name| is_page(name)));
+        }
+        let mut files = BTreeMap::new();
+        while let Some(path) = wanted.pop_first() {
+            let bytes = std::fs::read(root.join(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
+            if !is_page(&path) {
+                files.insert(path, bytes);
+                continue;
+            }
+            let text = String::from_utf8(bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+            let (text, linked) = relinked(root, &path, &text)?;
+            files.insert(path, text.into_bytes());
+            wanted.extend(linked.into_iter().filter(|linked| !files.contains_key(linked)));
+        }
+        Ok(Site { files })
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path).filter(|path| is_page(path))
+    }
+
+    /// The first pages, then parts by folders.
+    fn summary(&self) -> String {
+        let line = |path: &Path| format!("- [{}]({})\n", title(&self.files[path]), place(path).display());
+        let is_first = |path: &Path| FIRST.iter().any(|first| Path::new(first) == path);
+        let others = |folder: &'static str| {
+            let is_there = move |path: &&Path| place(path).parent() == Some(Path::new(folder));
+            self.pages().filter(is_there).filter(|path| !is_first(path)).map(line)
+        };
+        let mut summary = "# Summary\n\n".to_string();
+        summary.extend(FIRST.iter().map(|first| line(Path::new(first))).chain(others("")));
+        for (part, folder) in PARTS {
+            let _ = write!(summary, "\n# {part}\n\n{}", others(folder).collect::<String>());
+        }
+        let results = self.pages().filter(|path| path.starts_with("results")).map(line).collect::<String>();
+        summary + "\n# Results\n\n" + &results
+    }
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
+}
+
+/// Of the first line, without its mark.
+fn title(page: &[u8]) -> String {
+    let text = String::from_utf8_lossy(page);
+    text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_string()
+}
+
+/// In the source of the site. mdBook makes the index of a folder of its README.md, which here is that of the workspace.
+fn place(path: &Path) -> PathBuf {
+    match path.strip_prefix("docs") {
+        Ok(page) if page == Path::new("README.md") => "pages.md".into(),
+        Ok(page) => page.into(),
+        Err(_) if path == Path::new("README.md") => "README.md".into(),
+        Err(_) => Path::new("project").join(path),
+    }
+}
+
+/// The page with its links as they are in the site, and the files that they lead to. A link to a folder leads nowhere there: its words stay.
+fn relinked(root: &Path, page: &Path, text: &str) -> Result<(String, Vec<PathBuf>), String> {
+    let (mut out, mut linked, mut rest) = (String::new(), Vec::new(), text);
+    while let Some(at) = rest.find("](") {
+        let (before, behind) = rest.split_at(at);
+        let Some((target, after)) = behind[2..].split_once(')') else { break };
+        let (file, anchor) = target.split_once('#').map_or((target, ""), |(file, anchor)| (file, anchor));
+        let is_elsewhere = file.is_empty() || file.contains("://") || file.contains(char::is_whitespace);
+        let path = normal(&page.parent().unwrap_or(Path::new("")).join(file));
+        out.push_str(before);
+        if is_elsewhere {
+            let _ = write!(out, "]({target})");
+        } else if root.join(&path).is_dir() {
+            let opening = out.rfind('[').unwrap_or(0);
+            out.remove(opening);
+        } else if root.join(&path).is_file() {
+            let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
+            let _ = write!(out, "]({}{anchor})", between(&place(page), &place(&path)).display());
+            linked.push(path);
+        } else {
+            return Err(format!("{}: link to {file}, which is not there", page.display()));
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok((out, linked))
+}
+
+/// Without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+/// From a page to a file, both from the same folder on.
+fn between(page: &Path, file: &Path) -> PathBuf {
+    let folders = page.parent().map_or(0, |folder| folder.components().count());
+    (0..folders).map(|_| "..").collect::<PathBuf>().join(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_follow_their_files() {
+        let root = crate::root();
+        let text = "[a](install.md#a-package) [b](../README.md) [c](../examples) `x](y z)` [d](https://a.org/) [e](notebook/line.md) [f](#here)";
+        let (said, linked) = relinked(&root, Path::new("docs/service.md"), text).unwrap();
+        let expected =
+            "[a](install.md#a-package) [b](README.md) c `x](y z)` [d](https://a.org/) [e](notebook/line.md) [f](#here)";
+        assert_eq!(said, expected);
+        let paths = ["docs/install.md", "README.md", "docs/notebook/line.md"].map(PathBuf::from);
+        assert_eq!(linked, paths);
+        let (said, _) =
+            relinked(&root, Path::new("docs/notebook/line.md"), "[a](../../ARCHITECTURE.md) [b](../line.md)").unwrap();
+        assert_eq!(said, "[a](../project/ARCHITECTURE.md) [b](../line.md)");
+        assert!(relinked(&root, Path::new("README.md"), "[a](none.md)").is_err());
+    }
+
+    /// Every link of every page leads to a file.
+    #[test]
+    fn all_pages_are_there() {
+        let site = Site::collect(&crate::root()).unwrap();
+        let summary = site.summary();
+        assert_eq!(summary.matches("\n- [").count(), site.pages().count());
+        assert!(summary.starts_with("# Summary\n\n- [Weir](README.md)\n- [Install](install.md)"), "{summary}");
+    }
+}
