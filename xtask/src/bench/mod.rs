@@ -15,6 +15,7 @@ mod network;
 mod outcome;
 mod plan;
 pub mod procfs;
+mod proxied;
 mod required;
 mod server;
 pub mod table;
@@ -64,6 +65,9 @@ pub struct Args {
     /// HTTP/3 at fixed rates, by `weirlab load`, beside Caddy.
     #[arg(long)]
     h3: bool,
+    /// Passing requests on, beside HAProxy and Caddy where they are installed; a server's CPU is that of its processes alone.
+    #[arg(long, conflicts_with_all = ["tls", "h2", "h3"])]
+    proxy: bool,
     /// A `weir` to measure instead of building this workspace's.
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
@@ -98,6 +102,12 @@ impl Args {
             ));
         };
         let is_secure = self.is_secure();
+        if self.proxy {
+            let wrong = [base, other].into_iter().find(|kind| !proxied::can_pass_on(*kind));
+            let told =
+                |kind: Kind| Err(format!("--pair: {} passes no requests on here: leave --proxy out", kind.name()));
+            return wrong.map_or(Ok((base, other)), told);
+        }
         match [base, other].into_iter().find(|kind| !kind.can_serve(is_secure)) {
             None => Ok((base, other)),
             Some(kind) if is_secure => {
@@ -121,9 +131,15 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     }
     let cores = machine::cores(args.workers);
     machine::raise_descriptor_limit();
-    let peers = if args.is_secure() { installed(&[Kind::H2o, Kind::Caddy]) } else { peers(args.workers) };
+    let peers = if args.proxy {
+        installed(&proxied::PEERS)
+    } else if args.is_secure() {
+        installed(&[Kind::H2o, Kind::Caddy])
+    } else {
+        peers(args.workers)
+    };
     let contests = contests(args, base, other, &peers);
-    let is_resting = args.wants("idle") && !args.is_secure();
+    let is_resting = args.wants("idle") && !args.is_secure() && !args.proxy;
     let idle = if is_resting { plan::resting(base, other, &peers) } else { Vec::new() };
     let crowd = if args.h2 && args.wants(crowd::NAME) { plan::crowded(base, other, &peers) } else { Vec::new() };
     let all = contests.iter().flat_map(|(_, kinds)| kinds).chain(&idle).chain(&crowd);
@@ -132,6 +148,7 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
     kinds.dedup();
     let generators = generators(&contests);
     let bench = Bench::new(args.workers, cores, programs(root, args, &kinds, &generators)?, args.is_secure())?;
+    let bench = if args.proxy { bench.behind()? } else { bench };
     let mut commands = machine::commands(&kinds, &bench);
     let (contests, idle) = (run_contests(args, &bench, &contests)?, idle::run(&bench, &idle)?);
     let mut crowds = Vec::new();
@@ -157,6 +174,10 @@ fn show(args: &Args, report: &Report) -> Result<(), String> {
 
 /// The rows asked for, each with its servers.
 fn contests(args: &Args, base: Kind, other: Kind, peers: &[Kind]) -> Vec<(Row, Vec<Kind>)> {
+    if args.proxy {
+        let rows = plan::passed_on_rows().into_iter().filter(|row| args.wants(&row.name()));
+        return rows.map(|row| (row, plan::beside(base, other, peers))).collect();
+    }
     if !args.is_secure() {
         return plan::contests(base, other, peers, |name| args.wants(name));
     }
@@ -252,15 +273,16 @@ fn run_contest(args: &Args, bench: &Bench, row: &Row, kinds: &[Kind], stop: &Ato
 }
 
 fn measure(bench: &Bench, instance: &Instance, row: &Row, seconds: u32) -> Result<Round, String> {
-    let before = (procfs::cpu_seconds(instance.pid()), procfs::machine_cpu_seconds());
+    let before = (procfs::cpu_seconds(instance.pid()), procfs::machine_cpu_seconds(), bench.upstream_cpu_seconds());
     let url = instance.url(row.file);
     let load = match row.over {
-        Over::Http1 => wrk::run(bench, &url, row, seconds)?,
+        Over::Http1 | Over::PassedOn => wrk::run(bench, &url, row, seconds)?,
         Over::Http2 { streams } => h2load::run(bench, &url, row.connections, streams, seconds)?,
         Over::Http3 { streams, per_s } => weirlab::run(bench, &instance.site(), row.file, [streams, per_s, seconds])?,
     };
     let server_cpu_s = procfs::cpu_seconds(instance.pid()) - before.0;
-    let machine_cpu_s = procfs::machine_cpu_seconds() - before.1;
+    // What the upstream took is no neighbour's.
+    let machine_cpu_s = procfs::machine_cpu_seconds() - before.1 - (bench.upstream_cpu_seconds() - before.2);
     Ok(Round::new(row, bench.cores.wrk_threads, server_cpu_s, machine_cpu_s, load))
 }
 

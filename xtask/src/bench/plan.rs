@@ -36,6 +36,8 @@ pub struct Row {
 pub enum Over {
     /// One request at a time on each connection, the next as soon as it is answered.
     Http1,
+    /// The same, of a server that passes it on.
+    PassedOn,
     /// So many at a time.
     Http2 { streams: u32 },
     /// So many requests a second, however fast they are answered, up to so many at a time.
@@ -48,6 +50,7 @@ impl Row {
         match self.over {
             Over::Http2 { streams } => format!("{} h2 {connections} x {streams}", file.label),
             Over::Http3 { streams, .. } => format!("{} h3 {connections} x {streams}", file.label),
+            Over::PassedOn => format!("{} passed on {connections}", file.label),
             Over::Http1 if self.is_keep_alive => format!("{} keep-alive {connections}", file.label),
             Over::Http1 => format!("{} new connection {connections}", file.label),
         }
@@ -56,7 +59,7 @@ impl Row {
     /// The program that makes its load.
     pub fn generator(&self) -> &'static str {
         match self.over {
-            Over::Http1 => "wrk",
+            Over::Http1 | Over::PassedOn => "wrk",
             Over::Http2 { .. } => "h2load",
             Over::Http3 { .. } => "weirlab",
         }
@@ -85,6 +88,12 @@ pub fn secure_rows(with_tls: bool, with_h2: bool) -> Vec<Row> {
         rows.extend([over_h2(KB, 8, 100), over_h2(KB, connections, 1), over_h2(MB_10, 4, 4)]);
     }
     rows
+}
+
+/// Through a server that passes requests on.
+pub fn passed_on_rows() -> Vec<Row> {
+    let [connections, _] = CONNECTIONS;
+    [KB, KB_100].map(|file| Row { over: Over::PassedOn, ..Row::over_http1(file, true, connections) }).into()
 }
 
 /// HTTP/3 at rates that leave every server idle time: what compares is CPU per request.

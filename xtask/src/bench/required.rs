@@ -1,11 +1,13 @@
 //! The bounds that Weir as it comes is held to on loopback: never slower than the server it replaces.
 
 use super::outcome::{Contest, Ratio, Side};
-use super::plan::{KB, KB_100, MB_10};
+use super::plan::{KB, KB_100, MB_10, Over};
 use super::server::Kind;
 
 /// Servers that Weir may replace.
 const REPLACED: [Kind; 3] = [Kind::Nginx, Kind::H2o, Kind::Lighttpd];
+/// The same before programs.
+const REPLACED_PROXIES: [Kind; 3] = [Kind::Nginx, Kind::Haproxy, Kind::Caddy];
 /// CPU per request with small files, to the best of them.
 const SMALL_CPU_MAX: f64 = 0.8;
 const CONNECTIONS: u32 = 64;
@@ -69,11 +71,17 @@ fn of_contest(contest: &Contest) -> Vec<Required> {
         all.push(required("rate at least", nginx, 1.0, false));
         all.push(required("CPU per request at most", nginx, 1.0, true));
     }
-    let others: Vec<&Side> = REPLACED.iter().filter_map(|kind| contest.side(kind.name())).collect();
+    let is_proxy = contest.row.over == Over::PassedOn;
+    let replaced = if is_proxy { REPLACED_PROXIES } else { REPLACED };
+    let others: Vec<&Side> = replaced.iter().filter_map(|kind| contest.side(kind.name())).collect();
     let cpu = |side: &Side| side.median(|round| round.cpu_us_per_request);
     let best = others.into_iter().min_by(|a, b| cpu(a).total_cmp(&cpu(b)));
-    if let Some(best) = best.filter(|_| contest.row.file == KB) {
-        all.push(required("CPU per request at most", best, SMALL_CPU_MAX, true));
+    match best {
+        Some(best) if is_proxy => all.push(required("CPU per request at most", best, 1.0, true)),
+        Some(best) if contest.row.file == KB => {
+            all.push(required("CPU per request at most", best, SMALL_CPU_MAX, true))
+        }
+        _ => {}
     }
     all
 }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::machine::Cores;
 use super::plan::{FEW_BYTES, SAMPLES, Sample};
 use super::wrk;
+use super::{procfs, proxied};
 use crate::conformance::certificates::{self, Certificates};
 
 /// How long a server may take to answer its first request, and to end when asked to.
@@ -26,6 +27,7 @@ pub enum Kind {
     Nginx,
     H2o,
     Lighttpd,
+    Haproxy,
     Caddy,
     /// As it is without options.
     Weir,
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Nginx => "nginx",
             Kind::H2o => "h2o",
             Kind::Lighttpd => "lighttpd",
+            Kind::Haproxy => "haproxy",
             Kind::Caddy => "caddy",
             Kind::Weir => "weir",
             Kind::WeirFair => "weir-fair",
@@ -48,10 +51,11 @@ impl Kind {
         }
     }
 
-    /// The protocols that it is configured for here: Caddy has no site in cleartext; lighttpd and the floor none under TLS.
+    /// The protocols that it serves files by here: HAProxy has none, Caddy has no site in cleartext; lighttpd and the floor none under TLS.
     pub fn can_serve(self, is_secure: bool) -> bool {
         match self {
             Kind::Caddy => is_secure,
+            Kind::Haproxy => false,
             Kind::Lighttpd | Kind::Floor => !is_secure,
             Kind::Nginx | Kind::H2o | Kind::Weir | Kind::WeirFair => true,
         }
@@ -85,18 +89,31 @@ pub struct Bench {
     folder: PathBuf,
     /// Where all speak TLS.
     certificates: Option<Certificates>,
+    /// All pass requests on to it, if they do not serve the files.
+    upstream: Option<Instance>,
 }
 
 impl Bench {
     pub fn new(workers: u32, cores: Cores, programs: Programs, is_secure: bool) -> Result<Bench, String> {
         let name = if is_secure { "weir-bench-tls" } else { "weir-bench" };
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let mut bench = Bench { workers, cores, programs, folder, certificates: None };
+        let mut bench = Bench { workers, cores, programs, folder, certificates: None, upstream: None };
         bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
         if is_secure {
             bench.certificates = Some(certificates::make(&bench.folder, Path::new("openssl"))?);
         }
         Ok(bench)
+    }
+
+    /// From now on what is started passes requests on, to an nginx on the generator's cores.
+    pub fn behind(mut self) -> Result<Bench, String> {
+        self.upstream = Some(Instance::start_on(&self, Kind::Nginx, &SAMPLES, &self.cores.wrk)?);
+        Ok(self)
+    }
+
+    /// Of the upstream, if there is one.
+    pub fn upstream_cpu_seconds(&self) -> f64 {
+        self.upstream.as_ref().map_or(0.0, |upstream| procfs::cpu_seconds(upstream.pid()))
     }
 
     fn write_files(&self) -> io::Result<()> {
@@ -132,6 +149,7 @@ impl Bench {
             Kind::Nginx => own(&["nginx", "-p", &prefix, "-c", &config, "-e", "nginx.log", "-g", "daemon off;"]),
             Kind::H2o => own(&["h2o", "-c", &config]),
             Kind::Lighttpd => own(&["lighttpd", "-D", "-f", &config]),
+            Kind::Haproxy => own(&["haproxy", "-db", "-f", &config]),
             Kind::Caddy => {
                 // Where it keeps its last configuration.
                 let state = format!("XDG_CONFIG_HOME={}", self.state_of_caddy());
@@ -142,12 +160,14 @@ impl Bench {
                 let (listen, workers) = (format!("127.0.0.1:{port}"), self.workers.to_string());
                 // One worker per core it is pinned to is the default.
                 let workers = if self.cores.are_apart { vec![] } else { vec!["--workers", &workers] };
+                let upstream = self.upstream.as_ref().map(|upstream| upstream.address().to_string());
+                let what = upstream.as_ref().map_or(["serve", &files], |upstream| ["proxy", upstream]);
                 let order = if kind == Kind::WeirFair { vec!["--policy", "fair"] } else { vec![] };
                 let [cert, key] = self.identity().unwrap_or_default();
                 // All connections are of one client here.
                 let own_flags = ["--client-connections", "0", "--cert", &cert, "--key", &key];
                 let tls = if cert.is_empty() { vec![] } else { own_flags.to_vec() };
-                own(&[vec![&weir, "serve", &files, "--listen", &listen], workers, order, tls].concat())
+                own(&[vec![&weir, what[0], what[1], "--listen", &listen], workers, order, tls].concat())
             }
             Kind::Floor => {
                 own(&[&self.programs.xtask.display().to_string(), "floor", "--listen", &format!("127.0.0.1:{port}")])
@@ -169,8 +189,18 @@ impl Bench {
         self.folder.join(format!("{}-{port}.conf", kind.name()))
     }
 
-    /// Room for 10,000 connections, no limit on requests per connection, open files kept, nothing logged.
+    /// Of a server of the files, or of one that passes requests on.
     pub fn configuration(&self, kind: Kind, port: u16) -> Option<String> {
+        match &self.upstream {
+            Some(upstream) => {
+                proxied::configuration(kind, port, upstream.port, self.workers, &self.folder.display().to_string())
+            }
+            None => self.of_files(kind, port),
+        }
+    }
+
+    /// Room for 10,000 connections, no limit on requests per connection, open files kept, nothing logged.
+    fn of_files(&self, kind: Kind, port: u16) -> Option<String> {
         let (workers, folder, files) = (self.workers, self.folder.display(), self.files());
         let files = files.display();
         let [cert, key] = self.identity().unwrap_or_default();
@@ -207,7 +237,7 @@ impl Bench {
                 if workers == 1 { 0 } else { workers }
             )),
             Kind::Caddy => Some(caddyfile(port, &self.state_of_caddy(), &files.to_string(), &cert, &key)),
-            Kind::Weir | Kind::WeirFair | Kind::Floor => None,
+            Kind::Haproxy | Kind::Weir | Kind::WeirFair | Kind::Floor => None,
         }
     }
 }
@@ -226,6 +256,7 @@ fn caddyfile(port: u16, state: &str, files: &str, cert: &str, key: &str) -> Stri
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        self.upstream = None;
         if let Err(e) = fs::remove_dir_all(&self.folder) {
             eprintln!("xtask: {} is left behind: {e}", self.folder.display());
         }
@@ -242,6 +273,10 @@ pub struct Instance {
 impl Instance {
     /// Starts a server and sees that it answers these samples.
     pub fn start(bench: &Bench, kind: Kind, samples: &[Sample]) -> Result<Instance, String> {
+        Instance::start_on(bench, kind, samples, &bench.cores.server)
+    }
+
+    fn start_on(bench: &Bench, kind: Kind, samples: &[Sample], cores: &str) -> Result<Instance, String> {
         let failed = |e: io::Error| format!("cannot start {} under taskset: {e}", kind.name());
         let port = free_port().map_err(failed)?;
         if let Some(text) = bench.configuration(kind, port) {
@@ -249,7 +284,7 @@ impl Instance {
         }
         let log = fs::File::create(bench.folder.join("server.log")).map_err(failed)?;
         let mut command = Command::new("taskset");
-        command.args(["-c", &bench.cores.server]).args(bench.command(kind, port)).stdin(Stdio::null());
+        command.args(["-c", cores]).args(bench.command(kind, port)).stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(log).spawn().map_err(failed)?;
         let mut instance = Instance { child, port, is_secure: bench.certificates.is_some() };
         for &sample in samples {
