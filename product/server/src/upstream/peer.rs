@@ -5,8 +5,9 @@ use units::Nanos;
 
 use super::Endpoint;
 
-/// Idle connections kept to one upstream.
-const IDLE_MAX: usize = 32;
+/// Idle connections kept to one upstream: as many as requests are under way at once unless told otherwise. With fewer, each request of
+/// more clients costs a connection.
+const IDLE_MAX: usize = 256;
 /// An idle connection is used for so long; most upstreams close theirs after a minute or more, and one that is closed while a
 /// request is on its way costs another try.
 pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
