@@ -71,6 +71,11 @@ impl Pipe {
         if is_over && !bytes.is_empty() {
             return None;
         }
+        if self.bytes.is_empty() && self.delimiter == Delimiter::Length {
+            // At once, rather than by doubling.
+            let expected = self.to_come.map_or(taken, |left| left.min(PIPE_BYTES_MAX as u64) as usize);
+            self.bytes.reserve_exact(expected);
+        }
         self.to_come = self.to_come.map(|left| left - taken as u64);
         self.put(&bytes[..taken]);
         self.was_full |= taken < bytes.len() || self.room() == 0;
