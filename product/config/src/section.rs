@@ -174,7 +174,9 @@ impl<'r, 't> Section<'r, 't> {
     pub(crate) fn tables(&self, name: &str) -> Vec<Section<'r, 't>> {
         let key = self.key(name);
         let Some(value) = self.find(name) else { return Vec::new() };
-        let expected = || format!("tables in double brackets, [[{}]]", key.path);
+        // A table below it comes first, as [[site.proxy]] before any [[site]].
+        let above = if value.get_ref().is_table() { " above the tables that are part of it" } else { "" };
+        let expected = || format!("tables in double brackets, [[{}]]{above}", key.path);
         let Some(list) = value.get_ref().as_array().filter(|list| !list.is_empty()) else {
             return self.expect(key, value, &expected()).into_iter().collect();
         };

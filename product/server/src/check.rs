@@ -13,6 +13,9 @@ use crate::sites::{Current, SiteConfig, Wanted};
 use crate::start::{StartError, open_log};
 use crate::threads::Threads;
 
+/// The end of a remark on an address that is bound: by the server whose configuration this is, or by another.
+pub const IN_USE: &str = " is in use";
+
 /// A reason not to start.
 #[derive(Debug)]
 pub struct Fault {
@@ -55,9 +58,7 @@ impl Checked {
         let Err((fault, error)) = bound else { return };
         let is_root = rustix::process::geteuid().is_root();
         match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                self.remarks.push(format!("{address} is in use: right if Weir or its socket unit uses it"))
-            }
+            io::ErrorKind::AddrInUse => self.remarks.push(format!("{address}{IN_USE}")),
             io::ErrorKind::PermissionDenied if !is_root => {
                 self.remarks
                     .push(format!("{address} was not tried: ports below 1024 need root; run weir check with sudo"));

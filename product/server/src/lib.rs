@@ -41,7 +41,7 @@ mod upstream;
 mod wake;
 mod worker;
 
-pub use check::{Checked, Fault, check};
+pub use check::{Checked, Fault, IN_USE, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};

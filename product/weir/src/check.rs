@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use cli::Failure;
-use config::{Configuration, FileError, Held, Place, Question, Remark, Site};
+use config::{Configuration, FileError, Held, Listener, Place, Placed, Question, Remark, Site};
 use server::service::Account;
 use server::{Checked, Fault, StartError};
 
 use crate::explain::{self, Asked};
+use crate::running;
 use crate::serve::run;
 
 const AFTER_HELP: &str = "\
@@ -103,13 +104,45 @@ fn try_out(configuration: &Configuration, file: &Path) -> Result<Vec<String>, Fa
         mistakes.push(wrong(&configuration.settings.held, "server.user", &error));
         (process.user, process.group) = (None, None);
     }
+    mistakes.extend(admin(configuration));
     let Checked { faults, remarks } = run::check(wanted, file)?;
     mistakes.extend(faults.iter().map(|fault| placed(configuration, fault)));
     if mistakes.is_empty() {
-        return Ok(remarks);
+        return Ok(remarks.into_iter().map(told_of_use).collect());
     }
     mistakes.sort();
     Err(refused(&mistakes, &file.display().to_string()))
+}
+
+/// An address in use is right where a Weir uses it.
+fn told_of_use(remark: String) -> String {
+    match remark.ends_with(server::IN_USE) && running::servers_here().is_empty() {
+        true => remark + ": by another program, unless the service manager holds it for Weir; no Weir runs here",
+        false => remark,
+    }
+}
+
+/// The admin listener is one of its own.
+fn admin(configuration: &Configuration) -> Option<Remark> {
+    let settings = &configuration.settings;
+    let admin = settings.process.admin?;
+    let overlaps = |listener: &&Placed<Listener>| {
+        let Listener { address, .. } = listener.value;
+        address.port() == admin.port() && (address.ip() == admin.ip() || address.ip().is_unspecified())
+    };
+    let said = match settings.listeners.iter().find(overlaps) {
+        Some(listener) => {
+            format!("server.admin: {admin} is of the listener of line {}; expected another port", listener.at.line)
+        }
+        None => match std::net::TcpListener::bind(admin).err()?.kind() {
+            // Most likely by the server whose configuration this is.
+            std::io::ErrorKind::AddrInUse if !running::servers_here().is_empty() => return None,
+            kind => format!(
+                "server.admin: cannot listen on {admin}: {kind}; expected an address of this machine and a free port"
+            ),
+        },
+    };
+    Some(Remark { at: place_of(&settings.held, "server.admin").unwrap_or(Place::START), said })
 }
 
 /// At the key that names what cannot be had.
@@ -118,7 +151,7 @@ fn placed(configuration: &Configuration, Fault { site, error }: &Fault) -> Remar
     let settings = &configuration.settings;
     if let Some(site) = site {
         let site = &configuration.sites[*site];
-        return Remark { at: place_in(site, error), said };
+        return Remark { at: place_in(site, error, &said), said };
     }
     let listener = |address| settings.listeners.iter().find(|listener| listener.value.address == address);
     match error {
@@ -135,8 +168,13 @@ fn placed(configuration: &Configuration, Fault { site, error }: &Fault) -> Remar
     }
 }
 
-fn place_in(site: &Site, error: &StartError) -> Place {
+fn place_in(site: &Site, error: &StartError, said: &str) -> Place {
+    let is_of_key = || {
+        let key = site.https.certificate.as_ref().map(|files| files.value.1.display().to_string());
+        key.is_some_and(|key| said.contains(&format!("{key}`")))
+    };
     let key = match error {
+        StartError::Secure(_) if is_of_key() => "site.key",
         StartError::Folder(..) => "site.root",
         StartError::Secure(_) => "site.cert",
         StartError::Log(..) => "site.access_log",

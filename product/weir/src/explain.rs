@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::Failure;
-use config::{Configuration, Explanation, Listener, Placed, Question, Site};
+use config::{Configuration, Explanation, Question, Site};
+use server::service::Account;
 
 use crate::serve::run;
 
@@ -62,22 +63,20 @@ fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
 
 /// The answer's head, from a server of its own.
 fn head(configuration: &Configuration, file: &Path, asked: &Asked) -> Result<String, Failure> {
-    let server = run::start(alone(configuration, asked.url.starts_with(HTTPS)), file)?;
+    let alone = alone(configuration, asked.url.starts_with(HTTPS));
+    let server = run::start(alone, file, (Ipv4Addr::LOCALHOST, 0).into())?;
     Ok(ask(server.address(), asked)?)
 }
 
-/// For this machine alone, in clear, as this user, without logs.
+/// In clear, without logs, and as the user, if this process may become that.
 fn alone(configuration: &Configuration, is_secure: bool) -> Configuration {
     let mut alone = configuration.clone();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = Listener { address, is_secure: false, has_http3: false, has_proxy_header: false };
-    let settings = &mut alone.settings;
-    settings.listeners = vec![Placed { value: listener, at: config::Place::START }];
-    settings.has_default_listener = false;
-    settings.uplink.shaping = config::Shaping::Off;
-    let process = &mut settings.process;
-    (process.user, process.group, process.access_log, process.admin) = (None, None, None, None);
-    process.sandbox = false;
+    alone.settings.uplink.shaping = config::Shaping::Off;
+    let process = &mut alone.settings.process;
+    (process.access_log, process.admin, process.sandbox) = (None, None, false);
+    let is_root = rustix::process::geteuid().is_root();
+    process.user = process.user.take().filter(|user| is_root && Account::find(user, process.group.as_deref()).is_ok());
+    process.group = process.group.take().filter(|_| process.user.is_some());
     (alone.classes, alone.rules) = (Vec::new(), Vec::new());
     for site in &mut alone.sites {
         (site.access_log, site.class, site.https.certificate) = (None, None, None);

@@ -13,9 +13,9 @@ use crate::Cli;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  weir completions bash      for /etc/bash_completion.d/weir
-  weir completions zsh       for /usr/local/share/zsh/site-functions/_weir
-  weir completions fish      for /etc/fish/completions/weir.fish")]
+  weir completions bash > /etc/bash_completion.d/weir
+  weir completions zsh > /usr/local/share/zsh/site-functions/_weir
+  weir completions fish > /etc/fish/completions/weir.fish")]
 pub struct Completions {
     /// bash, zsh or fish
     #[arg(value_name = "SHELL", hide_possible_values = true, value_parser = ["bash", "zsh", "fish"])]

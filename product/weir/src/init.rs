@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cli::Failure;
 
@@ -63,6 +63,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let tries = if stdin.is_terminal() { TRIES_MAX } else { 1 };
     let mut to: Box<dyn Write> = if stdin.is_terminal() { Box::new(io::stdout()) } else { Box::new(io::sink()) };
     let answers = ask(&mut stdin.lock(), &mut to, tries)?;
+    answers.keep_out(file)?;
     let made = OpenOptions::new().write(true).create_new(true).open(file);
     let made = made.and_then(|mut made| made.write_all(answers.text().as_bytes()));
     made.map_err(|error| match error.kind() {
@@ -84,11 +85,13 @@ fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize) -> Result<Answe
             write!(to, "{text} [{default}]: ")?;
             to.flush()?;
             let mut line = String::new();
-            from.read_line(&mut line)?;
+            if from.read_line(&mut line)? == 0 {
+                return Err(Failure::Failed(format!("no answer to `{text}`: expected a line on standard input")));
+            }
             let answer = line.trim();
             *field(&mut answers) = if answer.is_empty() { default.clone() } else { answer.into() };
             let Err(wrong) = answers.check() else { break };
-            if attempt >= tries || line.is_empty() {
+            if attempt >= tries {
                 return Err(Failure::Failed(wrong));
             }
             writeln!(to, "{wrong}")?;
@@ -116,9 +119,22 @@ impl Answers {
         Ok(())
     }
 
+    /// The configuration is nothing to serve.
+    fn keep_out(&self, file: &Path) -> Result<(), Failure> {
+        let absolute = std::path::absolute(file).unwrap_or(file.into());
+        if self.is_upstream() || !absolute.starts_with(self.root()) {
+            return Ok(());
+        }
+        let (name, root) = (file.display(), self.root());
+        Err(Failure::Failed(format!(
+            "{name} would be served: it is below {}; give a file elsewhere, for example: weir init ../weir.toml",
+            root.display()
+        )))
+    }
+
     /// From here, wherever the file is.
     fn root(&self) -> PathBuf {
-        std::path::absolute(&self.source).unwrap_or((&self.source).into())
+        std::fs::canonicalize(&self.source).or(std::path::absolute(&self.source)).unwrap_or((&self.source).into())
     }
 
     fn is_upstream(&self) -> bool {
@@ -166,14 +182,14 @@ mod tests {
     fn every_answer_gives_a_correct_file() {
         let here = std::env::current_dir().unwrap().display().to_string();
         for (lines, expected) in [
-            ("", "[[site]]\nroot = \"HERE\"\n"),
+            ("\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
             (
                 "src\na.org *.a.org\n8443\n10 mbit\n",
                 "hosts = [\"a.org\", \"*.a.org\"]\ndefault = true\nroot = \"HERE/src\"\n",
             ),
             (":3000\n\n\n2mbit..20mbit\n", "[[site.proxy]]\nto = [\":3000\"]\n"),
-            ("https://b.org\n", "to = [\"https://b.org\"]\n"),
-            ("unix:/run/app.sock\n", "to = [\"unix:/run/app.sock\"]\n"),
+            ("https://b.org\n\n\n\n", "to = [\"https://b.org\"]\n"),
+            ("unix:/run/app.sock\n\n\n\n", "to = [\"unix:/run/app.sock\"]\n"),
         ] {
             let (answers, said) = asked(lines, 1);
             let Ok(answers) = answers else { panic!("{lines:?}: {said}") };
@@ -196,5 +212,15 @@ mod tests {
             assert!(wrong.contains("expected a folder"), "{wrong}");
         }
         assert!(asked(&"nowhere\n".repeat(9), TRIES_MAX).0.is_err());
+        let Err(Failure::Failed(ended)) = asked(".\n", TRIES_MAX).0 else { panic!("two answers are missing") };
+        assert!(ended.starts_with("no answer to `Host names"), "{ended}");
+    }
+
+    #[test]
+    fn the_file_is_not_below_its_root() {
+        let answers = Answers { source: "src".into(), ..Answers::default() };
+        assert!(answers.keep_out(Path::new("weir.toml")).is_ok());
+        let Err(Failure::Failed(said)) = answers.keep_out(Path::new("src/a/weir.toml")) else { panic!("it is served") };
+        assert!(said.starts_with("src/a/weir.toml would be served: it is below /"), "{said}");
     }
 }

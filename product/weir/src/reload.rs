@@ -25,7 +25,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     match verdict {
-        USED if lines.trim().is_empty() => println!("weir: server {pid}: logs opened anew; `weir serve` has no file"),
+        USED if lines.trim().is_empty() => {
+            println!("weir: server {pid}: logs opened anew; it was started without a file to read again")
+        }
         USED => println!("weir: server {pid}: {}", lines.trim_end()),
         _ => return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end()))),
     }

@@ -50,7 +50,8 @@ impl Which {
         let pid = self.pid(command)?;
         let answer = ask(pid, name, command)?;
         if answer.is_empty() {
-            let said = format!("server {pid} ended, or is another user's: run `sudo weir {command} --pid {pid}`");
+            let said =
+                format!("server {pid} ended, or is another user's: run `sudo weir {command} {}`", named(command, pid));
             return Err(Failure::Failed(said));
         }
         Ok((pid, answer))
@@ -69,6 +70,11 @@ fn pid_in(file: &Path) -> Result<u32, Failure> {
     process(text.trim()).map_err(|_| wrong())
 }
 
+/// Those of this network namespace.
+pub fn servers_here() -> Vec<u32> {
+    servers(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default())
+}
+
 fn the_only_one(command: &str) -> Result<u32, Failure> {
     let listed = std::fs::read_to_string("/proc/net/unix");
     let listed = listed.map_err(|e| Failure::Failed(format!("cannot read /proc/net/unix: {e}; name it: --pid PID")))?;
@@ -78,11 +84,18 @@ fn the_only_one(command: &str) -> Result<u32, Failure> {
             Err(Failure::Failed("no server runs here; start one with `weir run FILE`, or see `pgrep -a weir`".into()))
         }
         ref several => {
-            let known: Vec<String> =
-                several.iter().map(|pid| format!("\n  weir {command} --pid {pid}{}", started_as(*pid))).collect();
+            let known: Vec<String> = several
+                .iter()
+                .map(|pid| format!("\n  weir {command} {}{}", named(command, *pid), started_as(*pid)))
+                .collect();
             Err(Failure::Failed(format!("{} servers run; choose one:{}", several.len(), known.concat())))
         }
     }
+}
+
+/// How a command is told which server.
+fn named(command: &str, pid: u32) -> String {
+    if command.starts_with("uplink") { pid.to_string() } else { format!("--pid {pid}") }
 }
 
 /// The processes whose sockets listen, each once: a connection has the name of its listener.

@@ -106,7 +106,7 @@ pub struct Flags {
     #[arg(long, value_name = "RATE", default_value = "auto", help_heading = ORDER, verbatim_doc_comment)]
     uplink: UplinkRate,
     /// Order of responses; srpt sends the one with the fewest bytes left first,
-    /// fair gives each a turn; --help-all lists all
+    /// fair gives each a turn
     #[arg(long, value_name = "SPEC", default_value = "srpt",
           help_heading = ORDER, verbatim_doc_comment)]
     policy: PolicySpec,

@@ -54,7 +54,9 @@ fn said(told: &Value) -> Vec<String> {
     lines
 }
 
-const UNCOUNTED: &str =
+/// Mean times that differ by less say nothing of the order.
+const ALIKE_S: f64 = 0.001;
+pub const UNCOUNTED: &str =
     "times of responses are not counted: start the server with --admin 127.0.0.1:9180 (server.admin)";
 
 /// What is known of the line, in words.
@@ -72,7 +74,9 @@ pub fn sizes(told: &Value) -> Vec<String> {
         };
         let (own, turns) = (mean("compared_s", "compared"), mean("turns_s", "turns"));
         let shown = |time: Option<f64>| time.map_or("-".to_string(), duration);
-        let sooner = own.zip(turns).map_or("-".to_string(), |(own, turns)| figures(turns / own, 2));
+        // Below a millisecond it is the server's own work that differs.
+        let differ = own.zip(turns).filter(|(own, turns)| (turns - own).abs() >= ALIKE_S);
+        let sooner = differ.map_or("-".to_string(), |(own, turns)| figures(turns / own, 2));
         let size = match of_size["size"].as_str().unwrap_or_default() {
             "more" => "larger".to_string(),
             size => format!("up to {}", size.replace("KB", " KB").replace("MB", " MB")),

@@ -46,9 +46,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
         // The first screen is cleared, the others are written over.
         let begin = if before.is_none() { "\x1b[2J\x1b[H" } else { HOME };
-        let width = columns();
-        let shown: String =
-            lines.iter().map(|line| line.chars().take(width).collect::<String>() + CLEAR_LINE).collect();
+        let (columns, rows) = screen();
+        let shown = fitted(&lines, columns, rows).join(CLEAR_LINE);
         std::io::stdout().write_all(format!("{begin}{shown}{CLEAR_BELOW}").as_bytes())?;
         std::io::stdout().flush()?;
         before = Some((at, told));
@@ -56,8 +55,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn columns() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20))
+/// Its columns and rows.
+fn screen() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.map_or((80, 24), |size| (usize::from(size.ws_col).max(20), usize::from(size.ws_row).max(4)))
 }
 
 /// What is told now, and how it differs from a moment ago.
@@ -71,10 +72,26 @@ fn page(pid: u32, told: &Value, lately: Option<(Duration, &Value)>) -> Vec<Strin
         lines.push(format!("leaving: {:.2} Mbit/s{of}", mbit(bytes)));
     }
     lines.push(String::new());
+    if told["sizes"].as_array().is_none_or(Vec::is_empty) {
+        lines.push(status::UNCOUNTED.to_string());
+        return lines;
+    }
     lines.extend(status::sizes(told));
     lines.push(String::new());
     lines.extend(sites(told, lately));
     lines
+}
+
+/// As many lines as the screen has, each as wide; the last line tells how to leave, and how many there was no room for.
+fn fitted(lines: &[String], columns: usize, rows: usize) -> Vec<String> {
+    let shown = lines.len().min(rows.saturating_sub(1));
+    let left = lines.len() - shown;
+    let end = if left == 0 { "ctrl-c ends this".into() } else { format!("{left} more lines; ctrl-c ends this") };
+    let cut = |line: &String| match line.chars().count() > columns {
+        true => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        false => line.clone(),
+    };
+    lines[..shown].iter().chain([&end]).map(cut).collect()
 }
 
 /// On the wire, or of responses that have ended where `now` says that nothing is paced.
@@ -132,6 +149,19 @@ mod tests {
             "sizes": [{ "size": "10KB", "responses": 4, "took_s": 0.004, "compared": 4, "compared_s": 0.004, "turns": 2, "turns_s": 0.1 }],
             "responses": [row("a", 2, responses), row("a", 4, 3), row("b", 2, 1)],
         })
+    }
+
+    #[test]
+    fn a_screen_that_is_too_small_says_so() {
+        let lines: Vec<String> = (0..5).map(|at| format!("line {at} of five")).collect();
+        assert_eq!(fitted(&lines, 9, 4), ["line 0 o…", "line 1 o…", "line 2 o…", "2 more l…"]);
+        assert_eq!(fitted(&lines, 80, 24).last().unwrap(), "ctrl-c ends this");
+    }
+
+    #[test]
+    fn without_counts_it_says_so() {
+        let lines = page(7, &json!({ "sizes": [], "responses": [] }), None);
+        assert_eq!(lines.last().unwrap(), status::UNCOUNTED);
     }
 
     #[test]

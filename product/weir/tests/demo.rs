@@ -15,10 +15,17 @@ fn it_ends_with_a_sentence_and_leaves_nothing_behind() {
     let folder = std::env::temp_dir().join(format!("weir-demo-test-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let output = demo(&folder, &["--text", "--time", "1s", "--rate", "20mbit"]);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.starts_with("Beside 2 downloads a page took ") || said.starts_with("No result: "), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    match output.status.code() {
+        Some(0) => {
+            assert!(out.starts_with("Beside 2 downloads a page took ") && out.lines().count() == 1, "{out}{err}")
+        }
+        status => assert!(status == Some(1) && out.is_empty() && err.contains("weir: no result: "), "{out}{err}"),
+    }
+    for wrong in [["--time", "0s"], ["--rate", "10gbit"]] {
+        let output = demo(&folder, &[&["--text"][..], &wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
 
     let used = TcpListener::bind("127.0.0.1:0").unwrap();
     let output = demo(&folder, &["--listen", &used.local_addr().unwrap().to_string()]);

@@ -54,7 +54,8 @@ impl Sites {
         } else if response.status.0 >= 400 {
             response = response.with("Vary", b"Accept");
             if help::is_for_browser(request) {
-                let (bytes, mime) = (Arc::new(help::page(response.status)), "text/html; charset=utf-8".into());
+                let bytes = Arc::new(help::page(response.status, &reason_of(&response)));
+                let mime = "text/html; charset=utf-8".into();
                 response = with_page(&response, &Page { bytes, mime });
             }
         }
@@ -90,6 +91,12 @@ impl Sites {
             None => response,
         }
     }
+}
+
+/// The second line of an error's text, which is all ours.
+fn reason_of(response: &Response<Body>) -> String {
+    let text = response.body.pieces().next().and_then(Piece::in_memory).unwrap_or_default();
+    String::from_utf8_lossy(text).lines().nth(1).unwrap_or_default().into()
 }
 
 /// The same error, its own fields kept.

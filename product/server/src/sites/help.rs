@@ -15,13 +15,14 @@ pub fn is_for_browser(request: &Request) -> bool {
 
 const TEXT_HTML: &[u8] = b"text/html";
 
-pub fn page(status: Status) -> Vec<u8> {
+/// The sentence for every visitor, and the reason in this case, as the line of text has it.
+pub fn page(status: Status, reason: &str) -> Vec<u8> {
     let Status(code) = status;
     let title = status.reason();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>{STYLE}</head>\n\
-         <body><h1>{title}</h1>\n<p>{}</p>\n<p class=\"note\">Error {code} · <a href=\"/\">Front page</a></p></body></html>\n",
+         <body><h1>{title}</h1>\n<p>{}</p>\n<p class=\"note\">Error {code}: {reason} · <a href=\"/\">Front page</a></p></body></html>\n",
         sentence(status)
     )
     .into_bytes()
@@ -50,8 +51,8 @@ mod tests {
     #[test]
     fn a_page_is_small_and_has_a_sentence() {
         for code in 400..=599 {
-            let page = String::from_utf8(page(Status(code))).unwrap();
-            assert!(page.len() <= 1024 && page.contains(&format!("Error {code} ")), "{page}");
+            let page = String::from_utf8(page(Status(code), "why")).unwrap();
+            assert!(page.len() <= 1024 && page.contains(&format!("Error {code}: why")), "{page}");
         }
     }
 }

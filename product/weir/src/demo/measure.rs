@@ -103,18 +103,18 @@ fn page(line: SocketAddr, bytes: &AtomicU64) -> io::Result<()> {
     })
 }
 
-/// The result in a sentence.
-pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> String {
+/// The result in a sentence, or why there is none.
+pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> Result<String, String> {
     let rate_bits_per_s = rate.bits_per_s() as f64;
     let slowest = turns.bits_per_s.min(weir.bits_per_s);
     if slowest < BUSY_BELOW * rate_bits_per_s {
         let (slowest, rate) = (slowest / 1e6, rate_bits_per_s / 1e6);
-        return format!(
-            "No result: this machine was too busy, so that one of the lines carried {slowest:.1} of its {rate:.1} Mbit/s."
-        );
+        return Err(format!(
+            "no result: this machine was too busy, so that one of the lines carried {slowest:.1} of its {rate:.1} Mbit/s"
+        ));
     }
     let (Some(in_turns), Some(with)) = (turns.median(), weir.median()) else {
-        return "No result: no page was loaded to its end; give it longer (--time).".into();
+        return Err("no result: no page was loaded to its end; give it longer (--time)".into());
     };
     let times = in_turns / with;
     let compared = match times {
@@ -122,12 +122,12 @@ pub fn told([turns, weir]: &[Lane; 2], rate: Rate) -> String {
         ..0.95 => format!("{:.1} times later", 1.0 / times),
         _ => "no sooner".into(),
     };
-    format!(
+    Ok(format!(
         "Beside {DOWNLOADS} downloads a page took {in_turns:.2} s in turn and {with:.2} s with Weir: {compared}. \
          The lines carried {:.1} and {:.1} Mbit/s.",
         turns.bits_per_s / 1e6,
         weir.bits_per_s / 1e6
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -142,10 +142,12 @@ mod tests {
         let carried = "The lines carried 9.4 and 9.2 Mbit/s.";
         let sooner =
             format!("Beside 2 downloads a page took 2.00 s in turn and 0.50 s with Weir: 4.0 times sooner. {carried}");
-        assert_eq!(said(&[9.0, 1.0, 2.0], &[0.5]), sooner);
-        assert!(said(&[0.5], &[2.0]).contains("4.0 times later") && said(&[1.0], &[1.0]).contains("no sooner"));
-        assert!(said(&[], &[1.0]).starts_with("No result: no page"));
-        let busy = told(&[lane(&[1.0], 9.4e6), lane(&[0.1], 5e6)], rate);
-        assert!(busy.starts_with("No result: this machine was too busy") && busy.contains("5.0 of its 10.0"), "{busy}");
+        assert_eq!(said(&[9.0, 1.0, 2.0], &[0.5]), Ok(sooner));
+        for (turns, weir, compared) in [(0.5, 2.0, "4.0 times later"), (1.0, 1.0, "no sooner")] {
+            assert!(said(&[turns], &[weir]).is_ok_and(|said| said.contains(compared)), "{compared}");
+        }
+        assert!(said(&[], &[1.0]).is_err_and(|said| said.starts_with("no result: no page")));
+        let busy = told(&[lane(&[1.0], 9.4e6), lane(&[0.1], 5e6)], rate).unwrap_err();
+        assert!(busy.starts_with("no result: this machine was too busy") && busy.contains("5.0 of its 10.0"), "{busy}");
     }
 }

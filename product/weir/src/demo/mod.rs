@@ -5,7 +5,7 @@ mod measure;
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ const OBJECTS: [u64; 20] = [
     11_000, 13_000, 16_000, 24_000,
 ];
 const DOWNLOAD_BYTES: u64 = 4_000_000_000;
+const RATE_MIN: u64 = 256_000;
+const RATE_MAX: u64 = 200_000_000;
+const TIME_MIN: Duration = Duration::from_secs(1);
+const TIME_MAX: Duration = Duration::from_secs(600);
 /// Downloads in each lane.
 const DOWNLOADS: usize = 2;
 const PAGE: &str = include_str!("page.html");
@@ -40,7 +44,7 @@ const PAGE: &str = include_str!("page.html");
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Rate of both lines
-    #[arg(long, value_name = "RATE", default_value = "10mbit")]
+    #[arg(long, value_name = "RATE", default_value = "10mbit", value_parser = rate)]
     rate: Rate,
     /// Address of the page that shows it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000", value_parser = crate::serve::address)]
@@ -49,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     text: bool,
     /// How long pages are loaded
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
     time: Duration,
 }
 
@@ -59,18 +63,30 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let lines = [line::start(args.rate, servers[0].address())?, line::start(args.rate, servers[1].address())?];
     if args.text {
         let results = measure::lanes(lines, args.time)?;
-        println!("{}", measure::told(&results, args.rate));
+        println!("{}", measure::told(&results, args.rate).map_err(Failure::Failed)?);
         return Ok(());
     }
     let page = filled(lines, &args);
     let shown = folder.0.join("shown");
     std::fs::create_dir(&shown)?;
     std::fs::write(shown.join("index.html"), page)?;
-    let shown = started(&shown, "off", &args.listen.to_string())?;
+    let shown = started(&shown, "off", args.listen)?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     println!("Open http://{}/ and watch for {}; ctrl-c ends this.", shown.address(), seconds(args.time));
     signals.forever().next();
     Ok(())
+}
+
+/// Faster lines take more than this program can do beside the servers.
+fn rate(text: &str) -> Result<Rate, String> {
+    let rate = text.parse::<Rate>().map_err(|error| error.to_string())?;
+    let is_right = (RATE_MIN..=RATE_MAX).contains(&rate.bits_per_s());
+    if is_right { Ok(rate) } else { Err("expected 256kbit to 200mbit".into()) }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if (TIME_MIN..=TIME_MAX).contains(&time) { Ok(time) } else { Err("expected 1s to 10min".into()) }
 }
 
 fn seconds(time: Duration) -> String {
@@ -79,19 +95,19 @@ fn seconds(time: Duration) -> String {
 
 /// A server of the folder whose responses are ordered at this rate, or not at all; its downloads are cut when it stops.
 fn lane(folder: &Path, rate: &str) -> Result<Server, Failure> {
-    started(&folder.join("www"), rate, "127.0.0.1:0")
+    started(&folder.join("www"), rate, (Ipv4Addr::LOCALHOST, 0).into())
 }
 
-fn started(folder: &Path, rate: &str, listen: &str) -> Result<Server, Failure> {
+fn started(folder: &Path, rate: &str, address: SocketAddr) -> Result<Server, Failure> {
     let folder = folder.to_str().ok_or_else(|| Failure::Failed("TMPDIR is not UTF-8".into()))?;
     let folder = serde_json::Value::from(folder);
     let text = format!(
-        "[server]\nsandbox = false\n[timeouts]\nstop = '1s'\n[uplink]\nrate = '{rate}'\n[[listener]]\naddress = '{listen}'\n[[site]]\nroot = {folder}\n\
+        "[server]\nsandbox = false\n[timeouts]\nstop = '1s'\n[uplink]\nrate = '{rate}'\n[[site]]\nroot = {folder}\n\
          [[site.header]]\nname = 'Access-Control-Allow-Origin'\nvalue = '*'\n"
     );
     let configuration = config::read(text.as_bytes());
     let configuration = configuration.map_err(|mistakes| Failure::Failed(mistakes[0].said.clone()))?;
-    run::start(configuration, Path::new("weir.toml"))
+    run::start(configuration, Path::new("weir.toml"), address)
 }
 
 /// The page with the addresses of both lanes.

@@ -12,6 +12,7 @@ pub struct Line {
     passed: Vec<String>,
     /// Each with its own separator before it.
     remarks: String,
+    is_stdout_a_log: bool,
 }
 
 impl Line {
@@ -25,7 +26,9 @@ impl Line {
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let remarks = [memory(config.limits.memory), loops, account, http3_off(config), reach(config)].concat();
         let passed = config.passed.iter().map(|socket| socket.label()).collect();
-        Line { served, passed, remarks }
+        let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
+        let is_stdout_a_log = logs.into_iter().any(|log| log.path.is_none());
+        Line { served, passed, remarks, is_stdout_a_log }
     }
 
     /// Prints it; gives the part for the service manager, which knows the rest.
@@ -41,9 +44,12 @@ impl Line {
             order: order(server.why()),
             limits: format!("at most {} connections{sockets}{http3}{remarks}{share}{guard}", server.connections_max()),
         };
-        // Whether anybody reads this makes no difference to serving.
-        let mut out = io::stdout();
-        let _ = write!(out, "{}", if out.is_terminal() { said.lines() } else { said.line() });
+        // Whether anybody reads this makes no difference to serving. Standard output is the log's alone, where a log goes there.
+        let is_terminal = if self.is_stdout_a_log { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let text = if is_terminal { said.lines() } else { said.line() };
+        let mut out: Box<dyn Write> =
+            if self.is_stdout_a_log { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
+        let _ = out.write_all(text.as_bytes());
         said.status
     }
 

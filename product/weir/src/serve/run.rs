@@ -1,5 +1,6 @@
 //! `weir run`: what `weir serve` does, from a file.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -57,11 +58,13 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// Serves this as if it stood in this file, without what only a process of its own has: signals, a service manager, a kept rate.
-pub fn start(configuration: Configuration, file: &Path) -> Result<Server, Failure> {
+/// Serves this at an address, in clear, as if it stood in this file; without what only a process of its own has: signals, a service manager,
+/// a kept rate.
+pub fn start(configuration: Configuration, file: &Path, address: SocketAddr) -> Result<Server, Failure> {
     let hosted = hosted(&configuration, file);
     let settings = configuration.settings;
-    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
+    let listen = Listen { address, is_secure: false, has_http3: false, has_proxy_header: false };
+    let listen = super::Addresses { listen: vec![listen], is_secure: false, has_http3: false };
     let config = super::config(flags(settings, folder_of(file)), hosted, listen, Vec::new(), None)?;
     Ok(Server::start(config, || {})?)
 }

@@ -64,7 +64,9 @@ impl Server {
         let mut address = None;
         wait_until("the line that says the server is ready", || {
             assert!(child.try_wait().unwrap().is_none(), "the server ended: {:?}", stderr.lock().unwrap());
-            address = stdout.lock().unwrap().first().map(|line| address_in(line));
+            // On standard error where a log has standard output.
+            let lines = [stdout.lock().unwrap().clone(), stderr.lock().unwrap().clone()].concat();
+            address = lines.iter().find(|line| line.starts_with(READY)).map(|line| address_in(line));
             address.is_some()
         });
         Server { pid: child.id(), child: Mutex::new(child), address: address.unwrap(), stdout, stderr }
@@ -79,9 +81,10 @@ impl Server {
         self.stdout.lock().unwrap().clone()
     }
 
-    /// Without what is said of root, as whom many tests run ([`Server::warnings`]).
+    /// Without the line at the start, and what is said of root, as whom many tests run ([`Server::warnings`]).
     pub fn stderr(&self) -> Vec<String> {
-        self.stderr.lock().unwrap().iter().filter(|line| !line.contains(WARNING)).cloned().collect()
+        let is_known = |line: &&String| line.contains(WARNING) || line.starts_with(READY);
+        self.stderr.lock().unwrap().iter().filter(|line| !is_known(line)).cloned().collect()
     }
 
     pub fn warnings(&self) -> Vec<String> {
@@ -174,9 +177,11 @@ fn state_folder() -> String {
     format!("{}/state-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id())
 }
 
+const READY: &str = "weir: serving ";
+
 /// `weir: serving DIR at http://ADDR:PORT/ (...)`, or the first address of several, or https.
 fn address_in(line: &str) -> SocketAddr {
-    let url = line.strip_prefix("weir: serving ").and_then(|rest| rest.split_once(" at http"));
+    let url = line.strip_prefix(READY).and_then(|rest| rest.split_once(" at http"));
     let address = url.and_then(|(_, rest)| rest.split_once("://")?.1.split_once('/')).map(|(address, _)| address);
     address
         .and_then(|address| address.parse().ok())
