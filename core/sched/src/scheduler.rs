@@ -120,12 +120,6 @@ impl Scheduler {
         Scheduler { order: self.order.with_guard(guard), ..self }
     }
 
-    /// The same scheduler with another share of the link for cross traffic in the queue below, in thousandths.
-    pub fn with_cross_share(self, permille: u32) -> Scheduler {
-        assert!(self.jobs.is_empty(), "the share of cross traffic is set before the first job arrives");
-        Scheduler { pacer: self.pacer.with_cross_share(permille), ..self }
-    }
-
     /// The same scheduler with the limits of these classes.
     pub fn with_classes(self, table: &ClassTable) -> Scheduler {
         assert!(self.jobs.is_empty(), "classes are set before the first job arrives");

@@ -76,7 +76,6 @@ pub struct ShapingChoice {
     /// How clients share the link, where the order is over time: not with shaping off.
     pub client_share: ClientShareSpec,
     pub guard_permille: u32,
-    pub cross_permille: u32,
     /// Reads the queue below, where there is one to be read.
     pub gauge: Option<Gauge>,
     /// Marks packets, where a queueing discipline below sorts them.
@@ -157,7 +156,6 @@ impl ShapingChoice {
             link: options.uplink.most(),
             client_share: options.client_share,
             guard_permille: options.guard_permille,
-            cross_permille: options.cross_permille,
             gauge: None,
             marker: None,
             control_priority: None,
@@ -172,7 +170,10 @@ impl ShapingChoice {
         let found = interface.as_ref().ok().cloned().flatten();
         let shaper = interface.and_then(|found| found.map_or(Ok(None), Shaper::of));
         let interface = found;
-        let paced = |pace, why| ShapingChoice { pace, ..ShapingChoice::off(options, "") }.because(why);
+        let paced = |pace, why| {
+            let pace = Pace { cross_permille: options.cross_permille, ..pace };
+            ShapingChoice { pace, why, ..ShapingChoice::off(options, "") }
+        };
         let uplink = options.uplink;
         let place = interface.as_ref().map(|found| place(found, ip));
         let known = place.as_ref().filter(|_| uplink == UplinkRate::Auto).and_then(|place| known(&options.kept, place));
@@ -199,10 +200,6 @@ impl ShapingChoice {
         let choice = ShapingChoice { bounds: Some(bounds), place, ..choice };
         let Some((marker, control)) = tree.as_ref().and_then(bands::single) else { return choice };
         ShapingChoice { marker: Some(marker), control_priority: Some(control), ..choice }
-    }
-
-    fn because(self, why: String) -> ShapingChoice {
-        ShapingChoice { why, ..self }
     }
 
     /// As it is asked for by name.
@@ -270,7 +267,7 @@ impl ShapingChoice {
             None => Scheduler::new(self.policy.build_among_clients(self.client_share()), self.pace),
             Some(table) => self.scheduler_of(table),
         };
-        scheduler.with_guard(Guard::new(self.guard_permille)).with_cross_share(self.cross_permille)
+        scheduler.with_guard(Guard::new(self.guard_permille))
     }
 
     fn scheduler_of(&self, table: &ClassTable) -> Scheduler {

@@ -68,12 +68,6 @@ struct Probe {
     drops: u64,
 }
 
-impl Default for CrossTraffic {
-    fn default() -> CrossTraffic {
-        CrossTraffic::new(CROSS_SHARE_PERMILLE)
-    }
-}
-
 impl CrossTraffic {
     /// `share_permille` of the link, at most 900.
     pub fn new(share_permille: u32) -> CrossTraffic {
@@ -286,7 +280,7 @@ mod tests {
     fn two_packets_or_half_a_millisecond_of_the_link_are_a_backlog() {
         for (rate, bytes) in [(LINK, 2 * PACKET_BYTES), ("1gbit", 62_500)] {
             let presence_of = |bytes| {
-                let mut cross = CrossTraffic::default();
+                let mut cross = CrossTraffic::new(CROSS_SHARE_PERMILLE);
                 let reading = Reading { own_bytes: 0, ..Reading::own(bytes) };
                 for at in [Nanos::ZERO, STANDS_AFTER] {
                     cross.on_reading(at, reading, rate.parse().unwrap());

@@ -14,6 +14,7 @@
 use units::{Nanos, Rate};
 
 use crate::pacing::cross_traffic::{CrossTraffic, Presence};
+use crate::pacing::pace::Pace;
 
 /// A full Ethernet packet: the unit of what cannot be told from a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;
@@ -72,21 +73,16 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(rate: Option<Rate>, behind: Nanos) -> Ledger {
+    pub fn new(pace: &Pace) -> Ledger {
         Ledger {
-            rate,
-            behind,
+            rate: pace.rate,
+            behind: pace.behind,
             idle_at: Nanos::ZERO,
             due_at: Nanos::ZERO,
             granted_at: Nanos::ZERO,
             charged_bytes: 0,
-            cross: CrossTraffic::default(),
+            cross: CrossTraffic::new(pace.cross_permille),
         }
-    }
-
-    /// The same with another share of the link for cross traffic, in thousandths.
-    pub fn with_cross_share(self, permille: u32) -> Ledger {
-        Ledger { cross: CrossTraffic::new(permille), ..self }
     }
 
     /// The rate bytes are handed down at now: less than the link's while cross traffic waits in the same queue.

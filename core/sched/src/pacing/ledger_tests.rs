@@ -5,7 +5,7 @@ use super::*;
 const LINK: &str = "10mbit";
 
 fn ledger() -> Ledger {
-    Ledger::new(LINK.parse().ok(), Nanos::from_millis(1))
+    Ledger::new(&Pace::of_line(LINK.parse().unwrap()))
 }
 
 #[test]
@@ -149,11 +149,6 @@ fn neither_a_new_rate_nor_an_empty_queue_takes_away_the_lag_that_may_be_caught_u
         ledger.charge(now, PACKET_BYTES);
         assert_eq!(ledger.bytes_below(now), PACKET_BYTES - LAG_BYTES);
     }
-}
-
-#[test]
-fn the_cross_share_is_as_told() {
-    assert_eq!(ledger().with_cross_share(300).cross_traffic().share_permille(), 300);
 }
 
 const OTHERS_BYTES: u64 = 10 * PACKET_BYTES;

@@ -1,6 +1,7 @@
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
+use crate::pacing::cross_traffic::CROSS_SHARE_PERMILLE;
 use crate::pacing::overtaking;
 
 /// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
@@ -29,12 +30,19 @@ pub struct Pace {
     /// token bucket below us lets through at once, or what a line catches up by the little that it is faster than the pace.
     /// More builds a queue there; less loses the time by which wake-ups come late.
     pub behind: Nanos,
+    /// What cross traffic in the same queue keeps of the link, in thousandths, at most 900.
+    pub cross_permille: u32,
 }
 
 impl Pace {
     /// No rate: order without pacing.
-    pub const UNLIMITED: Pace =
-        Pace { rate: None, grant_for: overtaking::LONGEST, ahead: Nanos::ZERO, behind: Nanos::ZERO };
+    pub const UNLIMITED: Pace = Pace {
+        rate: None,
+        grant_for: overtaking::LONGEST,
+        ahead: Nanos::ZERO,
+        behind: Nanos::ZERO,
+        cross_permille: CROSS_SHARE_PERMILLE,
+    };
 
     /// No rate, and the whole response in one grant: for a simulated link, which serves a job for as long as nobody comes
     /// and reports what it sent by then.
@@ -47,7 +55,7 @@ impl Pace {
     /// is caught up, from a bucket's tokens or by what the line is faster than the pace, but a response that comes as a packet of
     /// a worse one has just been granted waits a whole packet more (0.5 ms of the mean at 10 Mbit/s with grants 300 us ahead).
     pub fn of_line(rate: Rate) -> Pace {
-        Pace { rate: Some(rate), grant_for: overtaking::LONGEST, ahead: Nanos::ZERO, behind: BEHIND }
+        Pace { rate: Some(rate), ..Pace::UNKNOWN }
     }
 
     /// Of a line of which we were only told.

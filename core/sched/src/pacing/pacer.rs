@@ -22,17 +22,13 @@ pub struct Pacer {
 impl Pacer {
     pub(crate) fn new(pace: Pace) -> Pacer {
         Pacer {
-            ledger: Ledger::new(pace.rate, pace.behind),
+            ledger: Ledger::new(&pace),
             overtaking: Overtaking::new(pace.grant_for),
             pace,
             handshakes: Handshakes::default(),
             used_at: Nanos::ZERO,
             ungranted_bytes: 0,
         }
-    }
-
-    pub(crate) fn with_cross_share(self, permille: u32) -> Pacer {
-        Pacer { ledger: self.ledger.with_cross_share(permille), ..self }
     }
 
     pub fn pace(&self) -> &Pace {

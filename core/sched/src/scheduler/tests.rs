@@ -363,7 +363,8 @@ mod pacing {
 
     #[test]
     fn the_share_of_others_and_the_promise_are_as_set() {
-        let scheduler = paced("8mbit").with_cross_share(300).with_guard(Guard::new(10));
+        let pace = Pace { cross_permille: 300, ..Pace::of_line("8mbit".parse().unwrap()) };
+        let scheduler = Scheduler::new(policy::parse("srpt").unwrap(), pace).with_guard(Guard::new(10));
         assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 300);
         let bound = Guard::new(10).wait_bound("8mbit".parse().unwrap(), 1514);
         assert_eq!(scheduler.wait_bound(Framing::ETHERNET), bound);

@@ -29,7 +29,7 @@ pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoic
     let (own, rate) = (tree.data_bands(), tree.plan.rate);
     let why = format!("shaping bands, policy {policy}: {name} has {own} bands for responses at {rate}");
     let (marker, control) = (marker(&tree, bands), tree.priority(CONTROL_BAND));
-    let choice = ShapingChoice::off(options, "").because(why);
+    let choice = ShapingChoice { why, ..ShapingChoice::off(options, "") };
     Ok(ShapingChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 

@@ -215,6 +215,8 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use sched::Pace;
+
     use super::*;
     use crate::classes::ClassesConfig;
     use crate::logging::Logs;
@@ -235,8 +237,7 @@ mod tests {
     }
 
     fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
-        let answer =
-            || journal.answer_status(Nanos::from_secs(1), None, &Ledger::new(None, Nanos::ZERO), BTreeMap::new);
+        let answer = || journal.answer_status(Nanos::from_secs(1), None, &Ledger::new(&Pace::UNLIMITED), BTreeMap::new);
         status_channel.status.ask(answer, Duration::from_secs(60)).unwrap()
     }
 
