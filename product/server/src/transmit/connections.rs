@@ -123,7 +123,7 @@ impl<S: Socket> OpenConnections<S> {
     pub fn send_sealed(&mut self, now: Nanos, at: usize, link: &mut Link) -> usize {
         let connection = &mut self[at];
         let Some(bytes) = connection.send_sealed() else { return 0 };
-        link.correct(now, connection.on_sent(bytes as u64));
+        link.correct(now, connection.delivery.on_sent(bytes as u64));
         bytes
     }
 
@@ -142,7 +142,7 @@ impl<S: Socket> OpenConnections<S> {
         // What fails but for want of room fails again where the connection is read.
         let sent = connection.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
         if sent > 0 {
-            link.correct(now, connection.on_sent(sent as u64));
+            link.correct(now, connection.delivery.on_sent(sent as u64));
         }
         sent
     }

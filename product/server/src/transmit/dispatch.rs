@@ -62,9 +62,9 @@ pub enum Direct {
 impl<S: Socket> Transmitter<S> {
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        let framed_id = self.link.scheduler.open(self.connections[at].framing());
+        let framed_id = self.link.scheduler.open(self.connections[at].delivery.framing());
         self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, framed_id)));
-        self.link.settle_if_it_may(now, &mut self.connections[at]);
+        self.link.settle_if_it_may(now, &mut self.connections[at], true);
         self.connections.say(at);
     }
 
@@ -101,9 +101,9 @@ impl<S: Socket> Transmitter<S> {
     /// Takes over a response, whose first byte leaves when the scheduler says so. `None` if its connection has as many as it may have.
     pub fn dispatch(&mut self, now: Nanos, at: usize, dispatch: Dispatch) -> Option<JobId> {
         let id = self.admit(now, at, dispatch, 0)?;
-        if !self.connections[at].is_known() && self.connections[at].load.framed().is_none() {
+        if !self.connections[at].delivery.is_known() && self.connections[at].load.framed().is_none() {
             // The handshake. What is sent again between two responses is settled behind the next one.
-            self.link.settle_if_it_may(now, &mut self.connections[at]);
+            self.link.settle_if_it_may(now, &mut self.connections[at], true);
         }
         Some(id)
     }
@@ -115,14 +115,14 @@ impl<S: Socket> Transmitter<S> {
             if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
         let size = outgoing.size(sent_bytes);
         let client = client.unwrap_or(connection.client);
-        let arrival = Arrival { size, framing: connection.framing(), class, client, path };
+        let arrival = Arrival { size, framing: connection.delivery.framing(), class, client, path };
         let id = match &mut connection.load {
             Load::Single(Some(_)) => return None,
             Load::Single(job) => {
                 let id = *job.insert(self.link.scheduler.arrive(now, arrival));
-                connection.reader.watch(now, connection.sent_bytes);
+                connection.reader.watch(now, connection.delivery.sent_bytes());
                 // What was said since the last one is nobody's.
-                connection.newly_sent_bytes();
+                connection.delivery.newly_sent_bytes();
                 id
             }
             Load::Framed(framed) => {
@@ -152,12 +152,12 @@ impl<S: Socket> Transmitter<S> {
                 Direct::Begun(id)
             }
             failure => {
-                self.link.correct(now, self.connections[at].framing().wire_bytes(sent.carried_bytes));
+                self.link.correct(now, self.connections[at].delivery.framing().wire_bytes(sent.carried_bytes));
                 failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
             }
         };
-        if !self.connections[at].is_known() {
-            self.link.settle_if_it_may(now, &mut self.connections[at]);
+        if !self.connections[at].delivery.is_known() {
+            self.link.settle_if_it_may(now, &mut self.connections[at], true);
         }
         self.link.note_written(now, at, &mut self.connections);
         (sent.bytes, direct)

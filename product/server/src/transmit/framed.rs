@@ -103,10 +103,10 @@ impl<S: Socket> Transmitter<S> {
         // Nobody decides about what was handed down beside responses.
         let control_bytes = take(&mut self::framed(connection).control_bytes);
         if control_bytes > 0 {
-            self.link.correct(now, connection.on_sent(control_bytes + connection.record_overhead()));
+            self.link.correct(now, connection.delivery.on_sent(control_bytes + connection.record_overhead()));
         }
         connection.was_full |= !is_all;
-        self.link.settle_framed(now, connection, has_jobs);
+        self.link.settle_if_it_may(now, connection, has_jobs);
         self.link.note_written(now, at, &mut self.connections);
         is_all
     }

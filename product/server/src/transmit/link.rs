@@ -11,7 +11,7 @@ use super::connection::{Connection, Load};
 use super::connections::OpenConnections;
 use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
-use super::{Gauge, Line, Notice, Queued, Socket, is_fast};
+use super::{Gauge, Line, Notice, Queued, Socket, Status, is_fast};
 
 /// A line about cross traffic is logged at most this often.
 const CROSS_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
@@ -190,15 +190,22 @@ impl Link {
         for at in self.unacknowledged.begin_round() {
             let connection = &mut connections[at];
             let may_look = !is_searching || connection.was_full || self.unacknowledged.spend_look_in_turn();
-            if may_look && matches!(connection.load, Load::Single(None)) {
-                let look = connection.look_on(now);
-                self.observe(now, connection.client, look);
-            } else if may_look {
-                self.settle(now, connection);
+            let status = may_look.then(|| connection.socket.status());
+            if let Some(status) = &status {
+                match connection.load {
+                    // What was foreseen behind the last response stays charged.
+                    Load::Single(None) => {
+                        let look = connection.delivery.look(now, status);
+                        self.observe(now, connection.client, look);
+                    }
+                    _ => self.settle_by(now, connection, status),
+                }
             } else if !std::mem::replace(&mut is_spent, true) {
-                self.unacknowledged.go_on_with(connection.listed);
+                self.unacknowledged.go_on_with(connection.delivery.listed);
             }
-            if may_look && !connection.is_unacknowledged || self.unacknowledged.is_over(now, connection.listed) {
+            if status.is_some_and(|status| !status.is_unacknowledged)
+                || self.unacknowledged.is_over(now, connection.delivery.listed)
+            {
                 self.unlist(at, connections);
             }
         }
@@ -219,11 +226,11 @@ impl Link {
             if self.is_paced() {
                 let connection = &mut connections[at];
                 let is_idle = matches!(connection.load, Load::Single(None));
-                self.unacknowledged.list(now, at, &mut connection.listed, is_idle);
+                self.unacknowledged.list(now, at, &mut connection.delivery.listed, is_idle);
             }
             return;
         }
-        let payload_bytes = connections[at].newly_sent_bytes();
+        let payload_bytes = connections[at].delivery.newly_sent_bytes();
         self.below.on_written(at, connections);
         if self.scheduler.pacer().ledger().cross_traffic().presence() == Presence::Absent || payload_bytes == 0 {
             return;
@@ -238,8 +245,8 @@ impl Link {
     pub(super) fn unlist<S>(&mut self, at: usize, connections: &mut OpenConnections<S>) {
         let connection = &mut connections[at];
         connection.was_full = false;
-        if let Some((moved, place)) = self.unacknowledged.unlist(&mut connection.listed) {
-            connections[moved].listed = place;
+        if let Some((moved, place)) = self.unacknowledged.unlist(&mut connection.delivery.listed) {
+            connections[moved].delivery.listed = place;
         }
     }
 
@@ -251,10 +258,14 @@ impl Link {
     /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
     /// two segments back in every round trip, and the link would idle for as long as each would have taken.
     pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
-        if !self.is_paced() {
-            return;
+        if self.is_paced() {
+            let status = connection.socket.status();
+            self.settle_by(now, connection, &status);
         }
-        let (correction, look) = connection.settle(now);
+    }
+
+    fn settle_by(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, status: &Status) {
+        let (correction, look) = connection.delivery.settle(now, status);
         let is_gauged = self.is_gauged();
         self.scheduler.pacer_mut().on_correction(now, correction, is_gauged);
         if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
@@ -263,26 +274,20 @@ impl Link {
         self.observe(now, connection.client, look);
     }
 
-    /// The same where it can wait for another time.
-    pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
-        if self.is_paced() && self.may_look(connection) {
-            self.settle(now, connection);
-        }
-    }
-
     /// The same behind the last byte of a response, where nobody may look again.
     pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
-        let is_read = self.is_gauged();
-        let (correction, foreseen_bytes, look) = connection.settle_last(now, ends_connection);
+        let (is_read, status) = (self.is_gauged(), connection.socket.status());
+        let (correction, look) = connection.delivery.settle(now, &status);
+        let foreseen_bytes = connection.delivery.foresee(&status, ends_connection);
         self.scheduler.pacer_mut().on_correction(now, correction, is_read);
         self.scheduler.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
         self.observe(now, connection.client, look);
     }
 
-    /// The same of frames that were handed down.
-    pub(super) fn settle_framed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, has_jobs: bool) {
+    /// The same where it can wait for another time; `is_again` says that there will be one.
+    pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, is_again: bool) {
         match self.is_paced() && self.may_look(connection) {
-            true if has_jobs => self.settle(now, connection),
+            true if is_again => self.settle(now, connection),
             true => self.settle_last(now, connection, false),
             false => {}
         }
@@ -291,7 +296,7 @@ impl Link {
     /// The same when the connection ends.
     pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_paced() && self.may_look(connection) {
-            let (correction, look) = connection.settle_closed(now);
+            let (correction, look) = connection.delivery.close(now, &connection.socket.status());
             let is_gauged = self.is_gauged();
             self.scheduler.pacer_mut().on_closed(now, correction, is_gauged);
             self.observe(now, connection.client, look);

@@ -9,6 +9,7 @@ mod below;
 mod body;
 mod connection;
 mod connections;
+mod delivery;
 mod dispatch;
 mod engine;
 mod flow;

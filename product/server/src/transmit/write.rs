@@ -75,7 +75,7 @@ impl<S: Socket> Connection<S> {
                 (Sent { carried_bytes: frames_bytes + records_bytes, ..sent }, frames_bytes)
             }
         };
-        self.on_sent(sent.carried_bytes);
+        self.delivery.on_sent(sent.carried_bytes);
         (sent, frames_bytes)
     }
 
@@ -88,7 +88,7 @@ impl<S: Socket> Connection<S> {
     /// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does. The marker is that of packets which
     /// the kernel orders.
     fn room(&self, grant: Grant, sending: &Sending, marker: Option<&Marker>, link: &Link) -> Room {
-        let segment_bytes = self.framing().segment_bytes;
+        let segment_bytes = self.delivery.framing().segment_bytes;
         let burst = marker.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
         let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), self.record_overhead());
         if let Load::Framed(framed) = &self.load {
@@ -100,7 +100,7 @@ impl<S: Socket> Connection<S> {
             return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
         }
         // Under TLS segments are not those of the response's own bytes.
-        let most_bytes = link.scheduler.pacer().pace().grant_bytes(self.framing()).min(burst_bytes);
+        let most_bytes = link.scheduler.pacer().pace().grant_bytes(self.delivery.framing()).min(burst_bytes);
         let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
         let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
         match link.has_pace() || burst.is_some() {

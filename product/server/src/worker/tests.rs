@@ -298,7 +298,7 @@ fn what_a_connection_sent_is_booked_when_it_ends() {
         bench.turn();
     }
     let at = bench.worker.responder.conns.iter().next().unwrap().0;
-    let framing = bench.worker.responder.sender.transmitter.connections[at].framing();
+    let framing = bench.worker.responder.sender.transmitter.connections[at].delivery.framing();
     let charged =
         |bench: &Bench| bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);

@@ -365,7 +365,7 @@ proptest! {
         let expected: BTreeMap<_, _> = streams.iter().zip(&sizes).filter(|(_, (bytes, _))| *bytes > 0).map(|(stream, (bytes, _))| whole(*stream, *bytes)).collect();
         prop_assert_eq!(bodies(&frames), expected);
         bench.transmitter.end_framed(bench.now.get(), id);
-        let sent_bytes = bench.transmitter.connections[id].sent_bytes;
+        let sent_bytes = bench.transmitter.connections[id].delivery.sent_bytes();
         let carried = received.len() as u64;
         // Under TLS what is said in between is counted with a record each, which it may share.
         prop_assert!(sent_bytes >= carried && sent_bytes <= carried + if is_secure { 200 } else { 0 }, "{sent_bytes} {carried}");

@@ -191,7 +191,7 @@ impl Produced {
         if is_whole && departure.failure.is_none() && way.is_framed() {
             assert_eq!(departure.sent_bytes, super::framed::head().bytes() + body.len() as u64, "{way:?}");
         }
-        let carried_bytes = self.bench.transmitter.connections[self.at].sent_bytes;
+        let carried_bytes = self.bench.transmitter.connections[self.at].delivery.sent_bytes();
         assert_eq!(
             carried_bytes,
             self.socket.received.borrow().len() as u64,

@@ -189,5 +189,5 @@ fn a_connection_keeps_its_framing() {
     let mut bench = Bench::new("srpt", None);
     let socket = FakeSocket { framing, ..bench.socket('A', 0) };
     let at = bench.open(&socket);
-    assert_eq!(bench.transmitter.connections[at].framing(), framing);
+    assert_eq!(bench.transmitter.connections[at].delivery.framing(), framing);
 }

@@ -82,7 +82,7 @@ fn paced_records_are_the_segments_of_the_link() {
     let departure = bench.transmitter.departures().next().unwrap();
     assert_eq!((departure.sent_bytes, departure.untold_bytes), (10_000, 10_000), "sizes are those of the content");
     let carried = 7 * SEGMENT + last;
-    assert_eq!(bench.transmitter.connections[0].sent_bytes, carried);
+    assert_eq!(bench.transmitter.connections[0].delivery.sent_bytes(), carried);
     let framing = Framing::ETHERNET;
     // The SYN-ACK, the records, and the acknowledgement of the client's FIN.
     assert_eq!(bench.charged_bytes(), framing.syn_ack_bytes + framing.wire_bytes(carried) + framing.header_bytes);
@@ -157,7 +157,7 @@ fn what_is_sent_between_responses_is_charged() {
     );
     assert_eq!(bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link), 0);
     let charged = Framing::ETHERNET.wire_bytes(ENDING);
-    assert_eq!((bench.charged_bytes(), bench.transmitter.connections[at].sent_bytes), (charged, ENDING));
+    assert_eq!((bench.charged_bytes(), bench.transmitter.connections[at].delivery.sent_bytes()), (charged, ENDING));
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (vec![], true));
 }
 
@@ -193,7 +193,7 @@ proptest! {
         bench.drive();
         let departure = bench.transmitter.departures().next().unwrap();
         let carried: u64 = bench.journal.borrow().iter().map(|(_, bytes)| *bytes).sum();
-        prop_assert_eq!((departure.sent_bytes, bench.transmitter.connections[0].sent_bytes), (bytes, carried));
+        prop_assert_eq!((departure.sent_bytes, bench.transmitter.connections[0].delivery.sent_bytes()), (bytes, carried));
         prop_assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(bytes), finishes));
         prop_assert_eq!(socket.is_finished.get(), finishes);
     }

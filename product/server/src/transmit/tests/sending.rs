@@ -1,74 +1,8 @@
-//! One response and its connection: what the kernel says of the connection, and how slow its reader may be.
+//! One response and its connection: when it departs, and how slow its reader may be.
 
-use super::super::connection::Connection;
 use super::*;
 
 const SEGMENT: u64 = 1_448;
-const RTT: Nanos = Nanos::from_millis(20);
-
-fn connection(socket: &FakeSocket) -> Connection<FakeSocket> {
-    Connection::new(socket.opening(0), Nanos::ZERO)
-}
-
-fn socket() -> FakeSocket {
-    let socket = Bench::new("srpt", None).socket('A', u64::MAX);
-    socket.path.set(Path { rtt: Some(RTT), ..Path::default() });
-    socket
-}
-
-/// The kernel tells the same smoothed round trip again and again: it is news when eight segments were acknowledged, the last
-/// of them just now.
-#[test]
-fn a_round_trip_is_taken_once() {
-    let socket = socket();
-    let mut connection = connection(&socket);
-    let mut rtt = |acked_bytes, ago_ms| {
-        socket.acked.set(acked_bytes);
-        socket.acked_ago.set(Nanos::from_millis(ago_ms));
-        connection.settle(Nanos::ZERO).1.rtt
-    };
-    assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
-    assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
-    assert_eq!((rtt(8 * SEGMENT, 0), rtt(16 * SEGMENT - 1, 0), rtt(16 * SEGMENT, 0)), (None, None, Some(RTT)));
-}
-
-/// It may be minutes old.
-#[test]
-fn the_round_trip_of_an_earlier_response_is_not_taken() {
-    let socket = socket();
-    socket.acked.set(5 * SEGMENT);
-    let mut connection = connection(&socket);
-    assert_eq!(connection.settle(Nanos::ZERO).1.rtt, None);
-    socket.acked.set(13 * SEGMENT);
-    assert_eq!(connection.settle(Nanos::ZERO).1.rtt, Some(RTT));
-}
-
-#[test]
-fn losses_are_those_since_the_last_look() {
-    let socket = socket();
-    socket.retransmitted.set(10_000);
-    let mut connection = connection(&socket);
-    let mut lost = |again| {
-        socket.retransmitted.set(socket.retransmitted.get() + again);
-        connection.settle(Nanos::ZERO).1.lost_bytes
-    };
-    assert_eq!([lost(0), lost(SEGMENT), lost(0)], [10_000 + 7 * 66, SEGMENT + 66, 0]);
-}
-
-/// Then what was taken and does not wait unsent has left.
-#[test]
-fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
-    let socket = socket();
-    socket.is_counted.set(false);
-    socket.window.set(2 * SEGMENT);
-    let mut connection = connection(&socket);
-    let _ = connection.settle(Nanos::ZERO);
-    socket.send(&[0; 3 * SEGMENT as usize], false).unwrap();
-    connection.on_sent(3 * SEGMENT);
-    assert_eq!(connection.settle(Nanos::ZERO).0.refund_bytes, SEGMENT + 66);
-    socket.let_out(SEGMENT);
-    assert_eq!(connection.settle(Nanos::ZERO).0.charge_bytes, SEGMENT + 66);
-}
 
 #[test]
 fn a_departure_says_when_it_began_and_ended() {
