@@ -1,19 +1,23 @@
+use std::io::IoSlice;
+
 use sched::{JobId, Scheduler, Why};
-use tls::Session;
+use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
 
 use super::delivery::Delivery;
+use super::engine::Engine;
 use super::framed::Framed;
 use super::producing::is_awaited;
 use super::reader::Reader;
-use super::{Down, Opening, Patience, Socket};
+use super::sendings::Sendings;
+use super::{Down, Link, Opening, Patience, Sink, Socket};
 
 /// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
 /// once, a full socket holds all of them up, and its reader is slow or not.
 pub struct Connection<S> {
     /// Comes back in every [`super::Departure`].
     pub(super) owner: u64,
-    pub(super) socket: S,
+    pub socket: S,
     /// See [`super::Opening::client`].
     pub client: u32,
     /// The policy's band in which its packets are now; `None` while they have what the listening socket gave them.
@@ -22,7 +26,7 @@ pub struct Connection<S> {
     pub(super) was_full: bool,
     pub delivery: Delivery,
     /// Where the client speaks TLS.
-    pub(super) session: Option<Box<Session>>,
+    pub session: Option<Box<Session>>,
     pub(super) load: Load,
     /// Of its client.
     pub(super) reader: Reader,
@@ -122,6 +126,16 @@ impl<S> Connection<S> {
         }
     }
 
+    /// Its frames: it carries several responses.
+    pub(super) fn framed(&mut self) -> &mut Framed {
+        self.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+    }
+
+    /// Makes them. What that has to say for itself leaves where [`super::OpenConnections::say`] is called.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.framed().engine
+    }
+
     /// Bytes that a record has beside its content, at most; none without TLS.
     pub fn record_overhead(&self) -> u64 {
         self.session.as_ref().map_or(0, |session| session.overhead() as u64)
@@ -129,16 +143,59 @@ impl<S> Connection<S> {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Hands down what answers the client's TLS, between responses; gives how many bytes left. `None` without TLS.
-    pub fn send_sealed(&mut self) -> Option<usize> {
+    /// Hands down what answers the client's TLS, between responses; gives how many bytes left. Nobody decides about those few bytes, and the
+    /// link is charged for them.
+    pub fn send_sealed(&mut self, now: Nanos, link: &mut Link) -> usize {
+        let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return 0 };
         // What fails but for want of room fails again where the connection is read.
-        let (session, socket) = (self.session.as_mut()?, self.socket.tcp()?);
-        Some(session.hand_down(&mut Down { socket, more: false }).bytes)
+        let bytes = session.hand_down(&mut Down { socket, more: false }).bytes;
+        link.correct(now, self.delivery.on_sent(bytes as u64));
+        bytes
+    }
+
+    /// Hands down bytes between responses, as [`Connection::send_sealed`] does; gives how many were taken. Those of a client that speaks TLS are
+    /// sealed, and what of them has no room leaves before anything else; behind the end of its TLS nothing leaves.
+    pub fn send_aside(&mut self, now: Nanos, bytes: &[u8], link: &mut Link) -> usize {
+        if let Some(session) = &mut self.session {
+            if !session.can_seal() {
+                return bytes.len();
+            }
+            bytes.chunks(RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
+            self.send_sealed(now, link);
+            return bytes.len();
+        }
+        // What fails but for want of room fails again where the connection is read.
+        let sent = self.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
+        if sent > 0 {
+            link.correct(now, self.delivery.on_sent(sent as u64));
+        }
+        sent
     }
 
     /// The number under which its packets below are counted: its owner's, unless it shares its socket.
     pub fn number_below(&self) -> u64 {
         self.socket.shared().map_or(self.owner, |(number, _)| number)
+    }
+
+    /// Nothing more comes or goes by its own account, and all that was made has left.
+    pub fn has_ended(&mut self) -> bool {
+        !self.has_unsent() && self.engine().has_ended()
+    }
+
+    /// All that is to be sent waits for its reader, which took less than the least rate at so many looks of
+    /// [`super::Transmitter::end_stalled`], one after another.
+    pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
+        self.load.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
+    }
+
+    /// What was made for it, or has come for its responses, and has not left.
+    pub fn unsent_bytes(&mut self, sendings: &Sendings) -> usize {
+        let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
+        let made_bytes = match &mut self.load {
+            Load::Single(job) => job.and_then(|job| sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes()),
+            Load::Framed(framed) => framed.memory_bytes(sendings),
+        };
+        sealed_bytes + made_bytes
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

@@ -73,7 +73,7 @@ impl<S: Socket> Transmitter<S> {
         self.end_all(now, at, || Failure::Disconnected);
         if self.connections[at].load.framed().is_some() {
             self.connections.begin_frames(at).control();
-            self.connections.engine(at).http3().into_iter().for_each(|quic| quic.close(now));
+            self.connections[at].engine().http3().into_iter().for_each(|quic| quic.close(now));
             self.hand_down(now, at, u64::MAX);
             self.connections.forget_datagrams(at);
         }

@@ -78,7 +78,7 @@ impl<S: Socket> Transmitter<S> {
     /// is left.
     pub(super) fn hand_down(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let connection = &mut self.connections[at];
-        let is_all = match framed(connection).engine.is_http3() {
+        let is_all = match connection.framed().engine.is_http3() {
             true => self.connections.hand_down_datagrams(now, at, room_bytes),
             false if connection.has_unsent() => connection.hand_down().is_ok(),
             false => {
@@ -86,7 +86,7 @@ impl<S: Socket> Transmitter<S> {
                 return true;
             }
         };
-        let framed = self::framed(&mut self.connections[at]);
+        let framed = self.connections[at].framed();
         let (has_left, has_jobs) = (is_all && framed.engine.has_left(), framed.jobs > 0);
         if has_left {
             let departed = framed.departing.drain(..);
@@ -101,7 +101,7 @@ impl<S: Socket> Transmitter<S> {
             connection.load.wait(&mut self.link.scheduler);
         }
         // Nobody decides about what was handed down beside responses.
-        let control_bytes = take(&mut self::framed(connection).control_bytes);
+        let control_bytes = take(&mut connection.framed().control_bytes);
         if control_bytes > 0 {
             self.link.correct(now, connection.delivery.on_sent(control_bytes + connection.record_overhead()));
         }
@@ -112,15 +112,11 @@ impl<S: Socket> Transmitter<S> {
     }
 }
 
-pub(super) fn framed<S>(connection: &mut Connection<S>) -> &mut Framed {
-    connection.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
-}
-
 /// What its client has not taken of what was made for it, as far as the kernel tells.
 fn unread_bytes<S: Socket>(connection: &mut Connection<S>) -> u64 {
     let in_socket_bytes = connection.socket.status().unsent_bytes;
     let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.unsent_bytes());
-    in_socket_bytes + (sealed_bytes + framed(connection).out.len()) as u64
+    in_socket_bytes + (sealed_bytes + connection.framed().out.len()) as u64
 }
 
 impl Framed {

@@ -15,7 +15,6 @@ use units::Nanos;
 
 use super::connections::OpenConnections;
 use super::flow::Seen;
-use super::framed::framed;
 use super::socket::DatagramSink;
 use super::{Socket, TURN_FOR, Transmitter};
 
@@ -173,7 +172,7 @@ impl<S: Socket> OpenConnections<S> {
     /// Nothing reminds of it any more.
     pub(super) fn forget_datagrams(&mut self, at: usize) {
         let (connection, shared) = self.with_datagrams(at);
-        if let Some(quic) = framed(connection).engine.http3() {
+        if let Some(quic) = connection.framed().engine.http3() {
             shared.forget(at, quic);
         }
     }
@@ -182,7 +181,7 @@ impl<S: Socket> OpenConnections<S> {
 impl<S: Socket> Transmitter<S> {
     /// Takes a datagram; what it says is asked of its [`Engine`](super::Engine). Answers leave in this turn.
     pub fn receive_datagram(&mut self, now: Nanos, at: usize, incoming: Incoming) {
-        let quic = quic(framed(&mut self.connections[at]));
+        let quic = quic(self.connections[at].framed());
         if let Err(broken) = quic.session.receive(now, incoming) {
             quic.broken = Some(broken);
         }
@@ -192,7 +191,7 @@ impl<S: Socket> Transmitter<S> {
     /// Their sockets take datagrams again.
     pub fn on_datagram_room(&mut self, now: Nanos) {
         for at in take(&mut self.connections.datagrams.full).into_values() {
-            quic(framed(&mut self.connections[at])).full = None;
+            quic(self.connections[at].framed()).full = None;
             self.on_writable(now, at);
         }
     }
@@ -206,7 +205,7 @@ impl<S: Socket> Transmitter<S> {
             }
             let (connection, shared) = self.connections.with_datagrams(at);
             shared.woken.push(connection.owner);
-            let quic = quic(framed(connection));
+            let quic = quic(connection.framed());
             #[cfg(test)]
             if crate::simulation::planted::strikes(crate::simulation::planted::Fault::ForgottenTimer) {
                 shared.timers.remove(&(quic.timer_at.take().expect("it is due"), at));
@@ -236,7 +235,7 @@ impl<S: Socket> Transmitter<S> {
             self.connections.say(at);
         }
         let (connection, shared) = self.connections.with_datagrams(at);
-        shared.arm(at, self::quic(framed(connection)));
+        shared.arm(at, self::quic(connection.framed()));
     }
 }
 

@@ -6,7 +6,6 @@ use tls::RECORD_BYTES_MAX;
 use units::Nanos;
 
 use super::connection::{Connection, Load};
-use super::framed::framed;
 use super::sending::Sending;
 use super::{Failure, Link, Marker, Outgoing, Pipe, Sent, Socket, Transmitter};
 use crate::storage::Storage;
@@ -178,7 +177,7 @@ impl<S: Socket> Transmitter<S> {
                 begun.err().into_iter().for_each(|failure| self.abort(now, id, failure));
             }
             Some(Failure::Pending) => self.link.scheduler.on_dry(now, id),
-            Some(Failure::Shut) => framed(&mut self.connections[at]).on_shut(id, &mut self.link.scheduler),
+            Some(Failure::Shut) => self.connections[at].framed().on_shut(id, &mut self.link.scheduler),
             Some(failure) => self.abort(now, id, failure),
             None if progress.is_departed() => self.depart(now, id, None),
             // Nothing is left to be made of what is not all sent.

@@ -46,7 +46,7 @@ impl<N: Net> Acceptor<N> {
             } else {
                 with.read(at);
             }
-            let socket = with.conns.get(at).and_then(|_| with.sender.transmitter.connections.socket(at).tcp());
+            let socket = with.conns.get(at).and_then(|_| with.sender.transmitter.connections[at].socket.tcp());
             if socket.is_some_and(|socket| with.net.add(Source::Tcp(socket), with.conns[at].owner, flags).is_err()) {
                 // Out of memory or over the user's limit of watches; without events the connection is of no use.
                 with.abandon(at);

@@ -10,7 +10,7 @@ use super::sender::Sender;
 use crate::config::Limits;
 use crate::http1::{Http1, Late};
 use crate::net::Net;
-use crate::transmit::{Sink, Socket, Stream, Transport};
+use crate::transmit::{Engine, Sink, Socket, Stream, Transport};
 
 /// What is left to do with a connection that is to end.
 pub(super) enum Ending {
@@ -43,7 +43,7 @@ impl<N: Net> Sender<N> {
         let Some(streams) = conn.exchanges.streams_mut() else { return Ending::Stays };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
-        self.transmitter.connections.go_away(slot_of(conn.owner));
+        self.transmitter.connections.with_engine(slot_of(conn.owner), Engine::go_away);
         if is_idle { self.end_streams(conn, with) } else { Ending::Stays }
     }
 
@@ -70,7 +70,7 @@ impl<N: Net> Sender<N> {
             return self.end_http3(conn, with);
         }
         self.end(with.now, conn, with.replies);
-        self.transmitter.connections.socket(slot_of(conn.owner)).tcp().inspect(|socket| socket.finish());
+        self.transmitter.connections[slot_of(conn.owner)].socket.tcp().inspect(|socket| socket.finish());
         conn.http1.refuse_aside();
         conn.http1.on_sent(with.now, with.limits);
         conn.input.is_readable = true;
@@ -82,8 +82,8 @@ impl<N: Net> Sender<N> {
         let Some(streams) = conn.exchanges.streams_mut() else { return Ending::Stays };
         let connections = &mut self.transmitter.connections;
         let (at, rate) = (slot_of(conn.owner), with.limits.patience.rate_bytes_per_s_min);
-        let is_over = conn.channel.is_handshaking || connections.engine(at).is_acknowledged();
-        if is_over || !streams.waits_for(with.now, connections.socket(at).status().acked_bytes, rate) {
+        let is_over = conn.channel.is_handshaking || connections[at].engine().is_acknowledged();
+        if is_over || !streams.waits_for(with.now, connections[at].socket.status().acked_bytes, rate) {
             return Ending::Closes { is_late: with.now >= streams.deadline };
         }
         streams.is_leaving = true;
@@ -99,7 +99,7 @@ impl<N: Net> Sender<N> {
         if self.waits_for_its_turn(with.now, conn) {
             return Ending::Stays;
         }
-        let socket = self.transmitter.connections.socket(slot_of(conn.owner));
+        let socket = &self.transmitter.connections[slot_of(conn.owner)].socket;
         if takes_the_rest(&mut conn.http1, socket, with.now, with.limits) {
             return Ending::Stays;
         }

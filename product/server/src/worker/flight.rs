@@ -36,7 +36,7 @@ impl<N: Net> Sender<N> {
         }
         conn.http1.wait_until(with.now + HANDSHAKE_TIMEOUT);
         self.send_sealed(with.now, conn, with.replies);
-        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        let session = self.transmitter.connections[slot_of(conn.owner)].session.as_deref_mut();
         if session.is_some_and(|session| session.is_broken()) && !conn.channel.is_in_flight {
             return Ending::Closes { is_late: false };
         }

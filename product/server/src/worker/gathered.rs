@@ -71,7 +71,7 @@ impl<N: Net> Sender<N> {
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(true));
+            self.transmitter.connections[at].socket.tcp().inspect(|socket| socket.cork(true));
             conn.channel.is_corked = true;
         }
         if self.order != Order::Arrival && !is_alone || !is_allowed {

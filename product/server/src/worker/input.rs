@@ -54,7 +54,7 @@ impl<N: Net> Responder<N> {
             return self.close(at);
         }
         let conn = &mut self.conns[at];
-        let Some(socket) = self.sender.transmitter.connections.socket(at).tcp() else {
+        let Some(socket) = self.sender.transmitter.connections[at].socket.tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
@@ -79,7 +79,7 @@ impl<N: Net> Responder<N> {
                 let Some(conn) = self.conns.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
                     // Not vital: without it the kernel does after 40 ms.
-                    self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
+                    self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
@@ -205,6 +205,6 @@ fn has_part<N: Net>(transmitter: &mut Transmitter<Transport<N>>, conn: &Conn, at
     if conn.channel.is_handshaking {
         return false;
     }
-    let is_in_record = transmitter.connections.session(at).is_some_and(|session| session.has_part());
-    is_in_record || (conn.is_multiplexed() && transmitter.connections.engine(at).has_part())
+    let is_in_record = transmitter.connections[at].session.as_ref().is_some_and(|session| session.has_part());
+    is_in_record || (conn.is_multiplexed() && transmitter.connections[at].engine().has_part())
 }

@@ -43,7 +43,7 @@ impl<N: Net> Worker<N> {
         let counted = self.counted();
         let transmitter = &self.responder.sender.transmitter;
         let each = counted.into_iter().map(|(at, counted)| {
-            let is_slow = transmitter.connections.is_slow(at, 0, transmitter.link.scheduler());
+            let is_slow = transmitter.connections[at].is_slow(0, transmitter.link.scheduler());
             let conn = &self.responder.conns[at];
             format!("{counted:?} was {}, idle {}, slow {is_slow}", conn.holding.bytes(), conn.is_idle())
         });

@@ -31,7 +31,7 @@ impl<N: Net> Sender<N> {
     pub fn unsent_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
         let passed_bytes: usize = conn.exchanges.iter().map(|exchange| proxy.memory_bytes(exchange.owner)).sum();
         let transmitter = &mut self.transmitter;
-        transmitter.connections.unsent_bytes(slot_of(conn.owner), &transmitter.sendings) + passed_bytes
+        transmitter.connections[slot_of(conn.owner)].unsent_bytes(&transmitter.sendings) + passed_bytes
     }
 
     /// Of these connections too.

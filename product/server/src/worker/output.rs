@@ -130,7 +130,7 @@ impl<N: Net> Responder<N> {
                 if !is_multiplexed {
                     return self.close(at);
                 }
-                self.sender.transmitter.connections.cancel(at, id.stream);
+                self.sender.transmitter.connections.with_engine(at, |engine| engine.cancel(id.stream));
                 if matches!(failure, Failure::Stalled) {
                     self.abandon(at);
                 }
@@ -155,7 +155,7 @@ impl<N: Net> Responder<N> {
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
         if !conn.http1.closes() && std::mem::take(&mut conn.channel.is_corked) {
-            self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.cork(false));
+            self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.cork(false));
         }
     }
 }

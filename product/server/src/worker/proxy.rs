@@ -143,7 +143,7 @@ impl<N: Net> Proxy<N> {
         if !with.conns[id.at].is_multiplexed() || request.body == BodyLength::None {
             return;
         }
-        let engine = with.sender.transmitter.connections.engine(id.at);
+        let engine = with.sender.transmitter.connections[id.at].engine();
         engine.want_body(id.stream);
         if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
             let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(with.timers.date());
@@ -174,8 +174,11 @@ impl<N: Net> Proxy<N> {
         let mut bytes = Vec::new();
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            let read =
-                with.sender.transmitter.connections.engine(id.at).read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
+            let read = with.sender.transmitter.connections[id.at].engine().read_body(
+                id.stream,
+                &mut bytes,
+                REQUEST_PART_BYTES,
+            );
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }

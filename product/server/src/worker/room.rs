@@ -6,7 +6,7 @@ use units::Nanos;
 
 use super::responder::Responder;
 use crate::net::Net;
-use crate::transmit::{Stream, Transport};
+use crate::transmit::{Engine, Stream, Transport};
 
 /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
@@ -28,7 +28,7 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
         if with.conns[at].is_idle() && !has_unacknowledged(with, at) {
             // Over HTTP/2 and 3 with a GOAWAY.
             if with.conns[at].is_multiplexed() {
-                with.sender.transmitter.connections.go_away(at);
+                with.sender.transmitter.connections.with_engine(at, Engine::go_away);
             }
             with.close(at);
             return true;
@@ -41,8 +41,8 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
 /// connection, or over HTTP/3 on its way, where nothing is sent again once it is closed. Either would cost it the rest of a response.
 fn has_unacknowledged<N: Net>(with: &mut Responder<N>, at: usize) -> bool {
     let (channel, connections) = (&with.conns[at].channel, &mut with.sender.transmitter.connections);
-    match connections.socket(at) {
+    match &connections[at].socket {
         Transport::Tcp(socket) => socket.status().is_unacknowledged,
-        Transport::Quic(_) => !channel.is_handshaking && !connections.engine(at).is_acknowledged(),
+        Transport::Quic(_) => !channel.is_handshaking && !connections[at].engine().is_acknowledged(),
     }
 }

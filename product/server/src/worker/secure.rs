@@ -23,7 +23,7 @@ const WANTS_TLS: Reject = Reject {
 impl<N: Net> Responder<N> {
     /// Takes what has come from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
-        let Some(session) = self.sender.transmitter.connections.session(at) else { return };
+        let Some(session) = self.sender.transmitter.connections[at].session.as_deref_mut() else { return };
         if session.is_untouched() && tls::is_plain_http(wire) {
             return self.refuse_plain(at, wire);
         }
@@ -39,7 +39,7 @@ impl<N: Net> Responder<N> {
             Ok(()) if plain.is_empty() => {
                 if self.sender.send_sealed(now, &mut self.conns[at], replies) == 0 {
                     // The rest of a record may be held back until it is known that its beginning came.
-                    self.sender.transmitter.connections.socket(at).tcp().inspect(|socket| socket.acknowledge());
+                    self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Ok(()) => {
@@ -65,7 +65,7 @@ impl<N: Net> Responder<N> {
     fn refuse_plain(&mut self, at: usize, received: &[u8]) {
         let conn = &mut self.conns[at];
         conn.channel.end_tls();
-        self.sender.transmitter.connections.end_session(at);
+        self.sender.transmitter.connections[at].session = None;
         conn.http1.give_up();
         self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
         self.flush(at);

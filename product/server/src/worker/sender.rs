@@ -46,7 +46,7 @@ impl<N: Net> Sender<N> {
         let (client, class) = (Some(conn.client_of(stream)), conn.exchange(stream).class);
         // What many clients wish is no order among them (RFC 9218 section 13.1).
         let precedence = match conn.is_multiplexed() && !conn.is_trusted() {
-            true => self.transmitter.connections.engine(at).precedence(stream),
+            true => self.transmitter.connections[at].engine().precedence(stream),
             false => Precedence::default(),
         };
         let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, client, stream, precedence });
@@ -65,9 +65,11 @@ impl<N: Net> Sender<N> {
         if conn.is_sending() || conn.channel.is_in_flight {
             return 0;
         }
-        let Some(session) = connections.session(at).filter(|session| session.has_unsent()) else { return 0 };
+        let Some(session) = connections[at].session.as_deref_mut().filter(|session| session.has_unsent()) else {
+            return 0;
+        };
         if !conn.channel.is_handshaking || !flight::is_job(self.order, session) {
-            return connections.send_sealed(now, at, &mut self.transmitter.link);
+            return connections[at].send_sealed(now, &mut self.transmitter.link);
         }
         let flight = session.take_unsent(FLIGHT_BYTES_MAX);
         let bytes = flight.len();
@@ -81,7 +83,7 @@ impl<N: Net> Sender<N> {
 
     /// More of a handshake has come; behind the last of it the client speaks the protocol that was agreed on.
     pub fn note_handshake(&mut self, now: Nanos, conn: &mut Conn, replies: &Replies, limits: &Limits) {
-        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        let session = self.transmitter.connections[slot_of(conn.owner)].session.as_deref_mut();
         let Some(session) = session.filter(|_| conn.channel.is_handshaking) else { return };
         if !session.is_handshaking() {
             conn.channel.is_handshaking = false;
@@ -97,7 +99,7 @@ impl<N: Net> Sender<N> {
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.
     pub fn waits_for_its_turn(&self, now: Nanos, conn: &Conn) -> bool {
         let is_slow =
-            || self.transmitter.connections.is_slow(slot_of(conn.owner), 0, self.transmitter.link.scheduler());
+            || self.transmitter.connections[slot_of(conn.owner)].is_slow(0, self.transmitter.link.scheduler());
         conn.channel.is_in_flight && !is_slow() && now < conn.deadline() + TURN_WAIT_MAX
     }
 
@@ -115,7 +117,7 @@ impl<N: Net> Sender<N> {
             return self.transmitter.receive(now, at, bytes);
         }
         // Its handshake may be over. It stays at the address of that: any datagram may say another, and quinn does not tell which are proved.
-        let engine = self.transmitter.connections.engine(at);
+        let engine = self.transmitter.connections[at].engine();
         if !engine.is_handshaking()
             && std::mem::replace(&mut conn.channel.is_handshaking, false)
             && let Some(streams) = conn.exchanges.streams_mut()
@@ -142,12 +144,12 @@ impl<N: Net> Sender<N> {
     pub fn is_over(&mut self, conn: &Conn) -> bool {
         let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
         let is_ending = conn.exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
-        connections.has_ended(at) || is_ending && connections.engine(at).is_acknowledged()
+        connections[at].has_ended() || is_ending && connections[at].engine().is_acknowledged()
     }
 
     /// The client said that it sends no more, and nothing of it is being answered.
     pub fn has_ended(&mut self, conn: &Conn) -> bool {
-        let session = self.transmitter.connections.session(slot_of(conn.owner));
+        let session = self.transmitter.connections[slot_of(conn.owner)].session.as_deref_mut();
         session.is_some_and(|session| session.has_peer_ended())
     }
 
@@ -157,7 +159,7 @@ impl<N: Net> Sender<N> {
             return;
         }
         if let Some(Task::Sending(job)) = conn.exchanges.on(stream).map(|exchange| &exchange.task) {
-            let precedence = self.transmitter.connections.engine(slot_of(conn.owner)).precedence(stream);
+            let precedence = self.transmitter.connections[slot_of(conn.owner)].engine().precedence(stream);
             self.transmitter.link.scheduler_mut().on_precedence(*job, precedence);
         }
     }
@@ -171,7 +173,7 @@ impl<N: Net> Sender<N> {
             conn.exchanges = Exchanges::single(conn.owner);
             self.transmitter.end_framed(now, at);
         }
-        let Some(session) = self.transmitter.connections.session(at) else { return };
+        let Some(session) = self.transmitter.connections[at].session.as_deref_mut() else { return };
         if !session.is_handshaking() && !session.has_unsent() && !session.has_ended() {
             session.end();
             self.send_sealed(now, conn, replies);

@@ -69,7 +69,7 @@ impl Shortage {
         let held_bytes = conns.held().bytes();
         // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
         let looks = if self.is_full(held_bytes) { 0 } else { STALLED_LOOKS };
-        let is_stalled = |at| transmitter.connections.is_slow(at, looks, transmitter.link.scheduler());
+        let is_stalled = |at| transmitter.connections[at].is_slow(looks, transmitter.link.scheduler());
         let stalled = || conns.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
         while let Some(owner) = self.next_found(now, held_bytes, stalled) {
             // It may have read since.

@@ -51,7 +51,7 @@ impl<N: Net> Responder<N> {
                 conn.input.is_cut = true;
                 return;
             }
-            match self.sender.transmitter.connections.engine(at).event() {
+            match self.sender.transmitter.connections[at].engine().event() {
                 None => return,
                 Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.held()) {
                     Some(why) => {

@@ -67,15 +67,15 @@ impl<N: Net> Responder<N> {
         let (conn, transmitter) = (&mut self.conns[id.at], &mut self.sender.transmitter);
         if conn.is_multiplexed() {
             let (head, ()) = response.into_head(date);
-            transmitter.connections.engine(id.at).interim(id.stream, &head);
-            return transmitter.connections.say(id.at);
+            transmitter.connections.with_engine(id.at, |engine| engine.interim(id.stream, &head));
+            return;
         }
         let Some(bytes) = conn.http1.interim(&response, date) else { return };
         let owner = conn.owner;
         if let Some(before) = self.proxy.put_off.get_mut(&owner) {
             return before.extend(bytes);
         }
-        let sent = transmitter.connections.send_aside(now, id.at, &bytes, &mut transmitter.link);
+        let sent = transmitter.connections[id.at].send_aside(now, &bytes, &mut transmitter.link);
         if sent < bytes.len() {
             self.proxy.put_off.insert(owner, bytes[sent..].to_vec());
         }

@@ -134,8 +134,8 @@ fn a_wish_that_changes_counts_from_the_next_grant() {
     let second = bench.respond(id, 3, 40_000, 3);
     bench.transmitter.run(&|| bench.now.get());
     bench.hear(id, &frame(testing::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
-    assert_eq!(bench.transmitter.connections.engine(id).precedence(3).urgency, 0);
-    let precedence = bench.transmitter.connections.engine(id).precedence(3);
+    assert_eq!(bench.transmitter.connections[id].engine().precedence(3).urgency, 0);
+    let precedence = bench.transmitter.connections[id].engine().precedence(3);
     bench.transmitter.link.scheduler_mut().on_precedence(second, precedence);
     bench.drive();
     assert_eq!(bench.ended().into_iter().map(|(job, ..)| job).collect::<Vec<_>>(), [second, first]);
@@ -261,7 +261,7 @@ fn answers_leave_at_the_end_of_the_turn_and_are_charged() {
     bench.transmitter.run(&|| bench.now.get());
     assert!(bench.transmitter.is_idle(bench.now.get()));
     assert_eq!(came(&socket).last().unwrap(), &(PING, 1, 0, vec![9; 8]));
-    bench.transmitter.connections.go_away(id);
+    bench.transmitter.connections.with_engine(id, Engine::go_away);
     bench.transmitter.run(&|| bench.now.get());
     assert_eq!(came(&socket).last().unwrap().0, GOAWAY);
 }
@@ -322,7 +322,7 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
     let id = bench.framed(&socket, None, &[1], true);
     bench.respond(id, 1, 100_000, 3);
     bench.drive();
-    assert_eq!(bench.transmitter.connections.unsent_bytes(id, &bench.transmitter.sendings), 0);
+    assert_eq!(bench.transmitter.connections[id].unsent_bytes(&bench.transmitter.sendings), 0);
     assert!(bench.transmitter.connections.spare_bytes() > 0);
 }
 

@@ -146,7 +146,7 @@ impl Net {
                 Arrival::For(_, incoming) => {
                     let connection = peer.connection.unwrap();
                     self.bench.transmitter.receive_datagram(now, connection, incoming);
-                    while let Some(event) = self.bench.transmitter.connections.engine(connection).event() {
+                    while let Some(event) = self.bench.transmitter.connections[connection].engine().event() {
                         if let Event::Request { stream, .. } = event {
                             peer.requests.push(stream);
                         }
@@ -371,7 +371,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     let at = net.connect('A');
     let (_, job) = net.ask(at, 100_000);
     let connection = net.peers[at].connection.unwrap();
-    assert!(net.bench.transmitter.connections.engine(connection).is_acknowledged());
+    assert!(net.bench.transmitter.connections[connection].engine().is_acknowledged());
     net.bench.transmitter.close(net.bench.now.get(), connection);
     assert_eq!(net.ended().into_iter().map(|(job, _, is_whole)| (job, is_whole)).collect::<Vec<_>>(), [(job, false)]);
     net.carry(at);
@@ -413,10 +413,12 @@ fn a_response_is_acknowledged_a_round_trip_later() {
     net.run_until(|net| net.bench.transmitter.link.scheduler().jobs().is_empty());
     let connection = net.peers[at].connection.unwrap();
     assert!(
-        !net.bench.transmitter.connections.engine(connection).is_acknowledged() && !net.is_whole(at, stream, 10_000)
+        !net.bench.transmitter.connections[connection].engine().is_acknowledged() && !net.is_whole(at, stream, 10_000)
     );
     net.run();
-    assert!(net.bench.transmitter.connections.engine(connection).is_acknowledged() && net.is_whole(at, stream, 10_000));
+    assert!(
+        net.bench.transmitter.connections[connection].engine().is_acknowledged() && net.is_whole(at, stream, 10_000)
+    );
 }
 
 #[test]
@@ -511,7 +513,7 @@ fn a_body_that_fails_resets_its_stream() {
     net.push(job, &[7; 10_000]);
     net.run();
     Producer::of(&mut net.bench.transmitter, job).fail(net.bench.now.get(), "it broke");
-    net.bench.transmitter.connections.cancel(net.peers[at].connection.unwrap(), stream);
+    net.bench.transmitter.connections.with_engine(net.peers[at].connection.unwrap(), |engine| engine.cancel(stream));
     net.run();
     assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);
     let came = net.peers[at].client.came(quic::testing::id(stream));

@@ -134,7 +134,7 @@ fn the_number_of_a_closed_connection_is_anothers() {
         let at = bench.several(&gone, 2);
         let cut = [0, 1].map(|nth| bench.answer(at, nth, 100_000, 3));
         bench.drive();
-        bench.transmitter.connections.go_away(at);
+        bench.transmitter.connections.with_engine(at, Engine::go_away);
         let now = bench.now.get();
         bench.transmitter.close(now, at);
         let departed = bench.departed();

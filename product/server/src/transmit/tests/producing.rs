@@ -107,7 +107,7 @@ impl Produced {
         let departures: Vec<Departure> = self.bench.transmitter.departures().collect();
         if departures.iter().any(|departure| departure.failure.is_some()) && self.way.is_framed() {
             // As a worker does.
-            self.bench.transmitter.connections.cancel(self.at, STREAM);
+            self.bench.transmitter.connections.with_engine(self.at, |engine| engine.cancel(STREAM));
             self.bench.drive();
         }
         self.departures.extend(departures);
@@ -392,7 +392,10 @@ fn a_body_that_fails_ends_as_no_whole_one_does() {
             let departure = &produced.departures[0];
             assert!(matches!(departure.failure, Some(Failure::Source("it broke"))), "{way:?}: {departure:?}");
             assert_eq!(produced.socket.is_reset.get(), way.ends_by_close(), "{way:?}");
-            assert!(!way.ends_by_close() || produced.bench.transmitter.connections.session(produced.at).is_none());
+            assert!(
+                !way.ends_by_close()
+                    || produced.bench.transmitter.connections[produced.at].session.as_deref_mut().is_none()
+            );
             produced.check();
         }
     }
@@ -515,7 +518,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     }
     bench.drive();
     assert!(
-        bench.transmitter.connections.is_slow(at, 0, bench.transmitter.link.scheduler()),
+        bench.transmitter.connections[at].is_slow(0, bench.transmitter.link.scheduler()),
         "one waits for a window, the other for its producer"
     );
 }

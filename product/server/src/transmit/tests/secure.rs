@@ -61,7 +61,7 @@ impl Bench {
 
     /// The session of the first connection.
     fn session(&mut self) -> &mut Session {
-        self.transmitter.connections.session(0).expect("it is under TLS")
+        self.transmitter.connections[0].session.as_deref_mut().expect("it is under TLS")
     }
 
     fn charged_bytes(&self) -> u64 {
@@ -152,10 +152,10 @@ fn what_is_sent_between_responses_is_charged() {
     let at = bench.open_secure(&socket, Some(session));
     bench.session().end();
     assert_eq!(
-        bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link) as u64,
+        bench.transmitter.connections[at].send_sealed(bench.now.get(), &mut bench.transmitter.link) as u64,
         ENDING
     );
-    assert_eq!(bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link), 0);
+    assert_eq!(bench.transmitter.connections[at].send_sealed(bench.now.get(), &mut bench.transmitter.link), 0);
     let charged = Framing::ETHERNET.wire_bytes(ENDING);
     assert_eq!((bench.charged_bytes(), bench.transmitter.connections[at].delivery.sent_bytes()), (charged, ENDING));
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (vec![], true));
@@ -231,7 +231,7 @@ fn the_link_is_charged_for_a_flight_and_what_follows() {
     bench.drive();
     assert_eq!(*socket.received.borrow(), content(4_000), "as it was sealed");
     bench.session().seal(&[std::io::IoSlice::new(b"a ticket")]);
-    assert!(bench.transmitter.connections.send_sealed(bench.now.get(), at, &mut bench.transmitter.link) > 0);
+    assert!(bench.transmitter.connections[at].send_sealed(bench.now.get(), &mut bench.transmitter.link) > 0);
     bench.dispatch_on(at, Outgoing::new(content(3_000), Body::default(), End::Open));
     bench.drive();
     let framing = Framing::ETHERNET;

@@ -221,13 +221,13 @@ fn what_was_read_is_counted_and_its_connection_is_named() {
         cold.bench.drive();
         let transmitter = &mut cold.bench.transmitter;
         assert_eq!([(); 2].map(|()| transmitter.reads.next_grown()), [Some(at), None]);
-        let held_bytes = transmitter.connections.unsent_bytes(at, &transmitter.sendings);
+        let held_bytes = transmitter.connections[at].unsent_bytes(&transmitter.sendings);
         assert!((100_000..200_000).contains(&held_bytes), "{held_bytes}, {is_framed}");
         socket.room.set(u64::MAX);
         transmitter.on_writable(cold.bench.now.get(), at);
         cold.bench.drive();
         let transmitter = &mut cold.bench.transmitter;
-        assert!(transmitter.connections.unsent_bytes(at, &transmitter.sendings) < 100_000);
+        assert!(transmitter.connections[at].unsent_bytes(&transmitter.sendings) < 100_000);
     }
 }
 

@@ -109,7 +109,7 @@ fn begun(worker: &mut Worker) -> usize {
         .responder
         .conns
         .iter()
-        .filter(|(at, _)| !transmitter.connections.session(*at).unwrap().is_untouched())
+        .filter(|(at, _)| !transmitter.connections[*at].session.as_ref().unwrap().is_untouched())
         .count()
 }
 

@@ -195,7 +195,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     let is_full = |bench: &mut Bench| {
         let at = bench.worker.responder.conns.slots(|_| true)[0];
         let transmitter = &mut bench.worker.responder.sender.transmitter;
-        transmitter.connections.unsent_bytes(at, &transmitter.sendings) > 0
+        transmitter.connections[at].unsent_bytes(&transmitter.sendings) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();
