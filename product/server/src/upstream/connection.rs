@@ -9,6 +9,7 @@ use tls::ClientSession;
 use units::Nanos;
 
 use super::multiplexed::Multiplexed;
+use super::on_connection::OnConnection;
 use super::peer::IDLE_FOR;
 use super::transfer::{Step, Transfer};
 use super::wire::{Readiness, Received, Wire};
@@ -143,11 +144,12 @@ impl<N: Net> UpstreamConnection<N> {
         if let Load::Several(several) = load {
             return several.step(&mut wire, transfer, number, now);
         }
-        let sent = wire.go_on().and_then(|()| transfer.send(&mut wire, now));
+        let mut alone = OnConnection { wire, scratch };
+        let sent = alone.wire.go_on().and_then(|()| alone.send(transfer, now));
         if transfer.is_answered() {
             return Ok(None);
         }
-        sent.and_then(|()| transfer.read_head(&mut wire, scratch, now))
+        sent.and_then(|()| alone.read_head(transfer, now))
     }
 
     /// Goes on with the body of a response.
@@ -161,7 +163,7 @@ impl<N: Net> UpstreamConnection<N> {
     ) -> Step {
         let (mut wire, load) = self.parts();
         let Load::Several(several) = load else {
-            return transfer.read_body(sink, &mut wire, &mut buffers.received, now);
+            return OnConnection { wire, scratch: &mut buffers.received }.read_body(transfer, sink, now);
         };
         let Some(mut on_stream) = several.stream_of(number) else { return Step::Failed(Fault::Closed) };
         let step = on_stream.read_body(transfer, sink, &mut buffers.read, now);

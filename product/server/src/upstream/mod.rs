@@ -4,6 +4,7 @@
 //! waits for its turn where as many are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
 
 mod announced;
+mod attempt;
 mod connection;
 mod fault;
 mod group;
@@ -13,6 +14,7 @@ mod inbound;
 mod learned;
 mod multiplexed;
 mod named;
+mod on_connection;
 mod on_stream;
 mod outbound;
 mod peer;
@@ -33,6 +35,7 @@ use slab::Slab;
 use units::Nanos;
 
 pub use announced::Announced;
+pub use attempt::Attempt;
 pub use connection::connection_of;
 use connection::{Told, UpstreamConnections};
 pub use fault::Fault;
@@ -44,7 +47,7 @@ pub use outbound::Head;
 use peers::Peers;
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
-pub use transfer::{Step, Times, Transfer};
+pub use transfer::{Step, Transfer};
 
 use crate::net::Net;
 
@@ -161,7 +164,7 @@ impl<N: Net> Upstreams<N> {
     /// Something has happened to a connection of several transfers.
     fn stir(&mut self, connection: usize) {
         let transfers = &self.transfers;
-        let stirred = self.connections.stirred(connection, |at| transfers[at].has_unsent());
+        let stirred = self.connections.stirred(connection, |at| transfers[at].outbound.has_unsent());
         self.stirred.extend(stirred.into_iter().map(|at| transfers[at].owner));
     }
 
@@ -196,7 +199,7 @@ impl<N: Net> Upstreams<N> {
     /// Over another connection, where that does no harm.
     fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
         let transfer = &self.transfers[at];
-        let (is_new, peer) = (transfer.times.is_new, transfer.peer);
+        let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
         if matches!(fault, Fault::Unreachable(_) | Fault::Tls(_)) && is_new {
             self.peers[peer].on_unreachable(now);
         }

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 use units::Nanos;
 
+use super::on_connection::OnConnection;
 use super::wire::Readiness;
 use super::*;
 use crate::transmit::{Pipe, Sink, Status, Stream};
@@ -94,8 +95,13 @@ impl Stream for Wire {
     fn set_priority(&self, _: u32) {}
 }
 
-fn over<'w>(wire: &'w Wire, ready: &'w mut Readiness) -> super::wire::Wire<'w, Wire> {
-    super::wire::Wire::new(wire, ready, None)
+/// A connection to send on.
+fn over<'w>(wire: &'w Wire, ready: &'w mut Readiness) -> OnConnection<'w, Wire> {
+    on(wire, ready, &mut [])
+}
+
+fn on<'w>(wire: &'w Wire, ready: &'w mut Readiness, scratch: &'w mut [u8]) -> OnConnection<'w, Wire> {
+    OnConnection { wire: super::wire::Wire::new(wire, ready, None), scratch }
 }
 
 /// A client that takes so many bytes of the body at a time.
@@ -132,9 +138,9 @@ const READY: Readiness = Readiness { is_readable: true, is_writable: true, has_e
 /// The whole of a response, as a client takes it that reads so many bytes at a time, and the last step.
 fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
     let (mut transfer, mut ready, mut scratch) = (transfer(method, BodyLength::None), READY, vec![0; 64 << 10]);
-    transfer.send(&mut over(wire, &mut ready), Nanos::ZERO).expect("it takes all");
+    over(wire, &mut ready).send(&mut transfer, Nanos::ZERO).expect("it takes all");
     let head = loop {
-        match transfer.read_head(&mut over(wire, &mut ready), &mut scratch, Nanos::ZERO) {
+        match on(wire, &mut ready, &mut scratch).read_head(&mut transfer, Nanos::ZERO) {
             Ok(Some(head)) => break head,
             Ok(None) => ready = READY,
             Err(fault) => return (Vec::new(), Step::Failed(fault), false),
@@ -143,7 +149,7 @@ fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
     let Some(pipe) = pipe_of(head.framing) else { return (Vec::new(), Step::Done, transfer.keeps_connection()) };
     let mut client = Client { pipe, body: Vec::new(), portion };
     loop {
-        let step = transfer.read_body(&mut client.pipe, &mut over(wire, &mut ready), &mut scratch, Nanos::ZERO);
+        let step = on(wire, &mut ready, &mut scratch).read_body(&mut transfer, &mut client.pipe, Nanos::ZERO);
         client.take();
         if !matches!(step, Step::Wait) {
             while !client.pipe.queued().is_empty() {
@@ -208,18 +214,18 @@ fn a_request_waits_for_room_and_is_sent_in_chunks() {
     *wire.takes.borrow_mut() = Some(10);
     let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Unknown), READY);
     transfer.push_request(b"hello", false);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     assert!(!ready.is_writable && wire.sent.borrow().len() == 10 && transfer.is_wanting());
     transfer.push_request(&[b'x'; 64 << 10], false);
     assert!(!transfer.is_wanting(), "no more than is bounded waits");
     (*wire.takes.borrow_mut(), ready) = (Some(usize::MAX), READY);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     assert!(transfer.is_wanting() && transfer.deadline == Nanos::MAX, "its client is waited for");
     transfer.push_request(b"", true);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     // An engine may tell of the end once more. The second last chunk used to be the begin of the next request.
     transfer.push_request(b"", true);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     let sent = wire.sent.borrow();
     assert!(sent.starts_with(b"HEAD\r\n\r\n5\r\nhello\r\n10000\r\nxxx") && sent.ends_with(b"xxx\r\n0\r\n\r\n"));
     assert!(!transfer.is_wanting() && transfer.deadline < Nanos::MAX);
@@ -231,7 +237,7 @@ fn what_may_have_been_done_is_not_asked_twice() {
     let sent = |method, body, was_idle| {
         let (mut transfer, mut ready) = (transfer(method, body), READY);
         transfer.connect(0, was_idle, Nanos::ZERO);
-        transfer.send(&mut over(&Wire::of(b"", &[]), &mut ready), Nanos::ZERO).unwrap();
+        over(&Wire::of(b"", &[]), &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
         transfer
     };
     let get = |was_idle| sent(Method::Get, BodyLength::None, was_idle);
@@ -247,12 +253,12 @@ fn what_may_have_been_done_is_not_asked_twice() {
 fn an_early_response_is_heard() {
     let wire = Wire::of(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n", &[]);
     let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 20)), READY);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     *wire.takes.borrow_mut() = None;
     transfer.push_request(&[0; 1000], false);
     (ready.is_writable, ready.is_readable) = (true, false);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
-    let head = transfer.read_head(&mut over(&wire, &mut ready), &mut [0; 1000], Nanos::ZERO).unwrap().unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
+    let head = on(&wire, &mut ready, &mut [0; 1000]).read_head(&mut transfer, Nanos::ZERO).unwrap().unwrap();
     assert!(head.status.0 == 413 && transfer.room() > 1 << 30 && !transfer.keeps_connection());
 }
 
@@ -267,7 +273,7 @@ fn a_request_that_never_quite_leaves_is_bounded() {
         transfer.push_request(&vec![7; part], false);
         pushed += part;
         (*wire.takes.borrow_mut(), ready.is_writable) = (Some(4000), true);
-        transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+        over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     }
     assert!(transfer.memory_bytes() <= 4 * (64 << 10), "{} bytes", transfer.memory_bytes());
     assert!(pushed > 7_000_000 && wire.sent.borrow()[8..].iter().all(|byte| *byte == 7));
@@ -279,10 +285,10 @@ fn an_upstream_has_its_time_when_the_request_is_whole() {
     let wire = Wire::of(b"", &[]);
     let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(5)), READY);
     transfer.push_request(b"hello", false);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     assert_eq!(transfer.deadline, Nanos::MAX);
     transfer.push_request(b"", true);
-    transfer.send(&mut over(&wire, &mut ready), Nanos::ZERO).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     assert!(transfer.deadline < Nanos::MAX);
 }
 
@@ -295,17 +301,17 @@ fn a_client_that_stops_on_a_stream_is_not_waited_for() {
     let mut transfer = transfer.uploading(Nanos::ZERO, limits);
     for (now, bytes, ends_at) in [(100, 0, 120), (110, 0, 120), (115, 10_000, 135)] {
         transfer.push_request(&vec![7; bytes], false);
-        transfer.send(&mut over(&wire, &mut ready), second(now)).unwrap();
+        over(&wire, &mut ready).send(&mut transfer, second(now)).unwrap();
         assert_eq!(transfer.deadline, second(ends_at), "at {now} s");
     }
     assert!(matches!(transfer.timed_out(), Fault::Client));
     // While the upstream takes nothing it has no part in that.
     *wire.takes.borrow_mut() = Some(0);
     transfer.push_request(&[7; 10], false);
-    transfer.send(&mut over(&wire, &mut ready), second(116)).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, second(116)).unwrap();
     assert!(matches!(transfer.timed_out(), Fault::TooSlow(_)));
     (*wire.takes.borrow_mut(), ready) = (Some(usize::MAX), READY);
-    transfer.send(&mut over(&wire, &mut ready), second(316)).unwrap();
+    over(&wire, &mut ready).send(&mut transfer, second(316)).unwrap();
     assert_eq!(transfer.deadline, second(336));
 }
 
@@ -318,7 +324,7 @@ fn interim_responses_are_passed_on_but_for_leave_and_those_past_the_bound() {
     let (mut transfer, mut ready, mut scratch) = (transfer(Method::Get, BodyLength::None), READY, [0; 1000]);
     let mut came = Vec::new();
     while !transfer.is_answered() {
-        let head = transfer.read_head(&mut over(&wire, &mut ready), &mut scratch, Nanos::ZERO).unwrap();
+        let head = on(&wire, &mut ready, &mut scratch).read_head(&mut transfer, Nanos::ZERO).unwrap();
         came.extend(head.map(|head| (head.status.0, head.values("link").map(<[u8]>::len).sum())));
         ready = READY;
     }

@@ -1,10 +1,8 @@
-//! One request on its way to an upstream, and its response on the way back. It knows no socket but the one that it is lent, and reads no
-//! clock.
+//! One request on its way to an upstream, and its response on the way back. It knows no socket, and reads no clock.
 
-use std::io;
 use std::sync::Arc;
 
-use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response};
+use http::http1::upstream::{Framing, UpstreamBody, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
 use http::{BodyLength, Method};
 use sched::JobId;
@@ -12,18 +10,15 @@ use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
 
+use super::attempt::Attempt;
 use super::health::PROBES;
 use super::inbound::{Inbound, Tunnel};
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
-use super::wire::{Received, Wire};
 use super::{Announced, BodySink, Fault, Group};
-use crate::transmit::Stream;
 use crate::upload::{Upload, UploadLimits};
 
 /// A tunnel in which nobody says anything ends after so long; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
-/// Connections tried for one request, where it may be sent again.
-const TRIES_MAX: u32 = 3;
 
 /// What a transfer has come to.
 #[derive(Debug)]
@@ -54,12 +49,12 @@ pub struct Transfer {
     pub connection: Option<usize>,
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
-    tries: u32,
     /// The upstream is waited for until then.
     pub deadline: Nanos,
     /// What its response is like, once its head has come.
     pub route: Option<RouteKey>,
-    pub times: Times,
+    /// The last one.
+    pub attempt: Attempt,
     pub queued: Queued,
     pub announced: Announced,
 }
@@ -69,19 +64,6 @@ pub struct Transfer {
 pub struct Queued {
     pub turn: Turn,
     pub route: Option<ServiceRoute>,
-}
-
-/// Of the connection that the request went over last.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Times {
-    /// When the request had it, or began to make it.
-    pub begun_at: Option<Nanos>,
-    /// When a new one took the first byte.
-    pub connected_at: Option<Nanos>,
-    /// When the first byte of the response came.
-    pub first_byte_at: Option<Nanos>,
-    /// The connection was made for it.
-    pub(super) is_new: bool,
 }
 
 impl Transfer {
@@ -108,10 +90,9 @@ impl Transfer {
                 held_at: None,
                 is_held: false,
             },
-            tries: 0,
             deadline: Nanos::MAX,
             route: None,
-            times: Times::default(),
+            attempt: Attempt::default(),
             queued: Queued::default(),
             announced: Announced::Nobody,
         }
@@ -157,8 +138,7 @@ impl Transfer {
     pub fn connect(&mut self, connection: usize, is_idle: bool, now: Nanos) {
         self.connection = Some(connection);
         self.outbound.rewind();
-        self.tries += 1;
-        self.times = Times { begun_at: Some(now), is_new: !is_idle, ..Times::default() };
+        self.attempt = self.attempt.next(now, !is_idle);
         self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
     }
 
@@ -169,11 +149,11 @@ impl Transfer {
         let may_do_no_harm = match fault {
             Fault::Refused => !self.outbound.has_sent,
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) => {
-                self.outbound.is_unsent() || (!self.times.is_new && self.outbound.is_repeatable)
+                self.outbound.is_unsent() || (!self.attempt.is_new() && self.outbound.is_repeatable)
             }
             _ => false,
         };
-        is_unheard && may_do_no_harm && self.tries < TRIES_MAX
+        is_unheard && may_do_no_harm && !self.attempt.is_last()
     }
 
     /// How long it may be silent.
@@ -203,44 +183,9 @@ impl Transfer {
         self.outbound.push(bytes, is_last);
     }
 
-    /// Over HTTP/2: something of the request's body is to be sent.
-    pub fn has_unsent(&self) -> bool {
-        self.outbound.has_unsent()
-    }
-
-    /// Sends what there is of the request.
-    pub fn send(&mut self, wire: &mut Wire<impl Stream>, now: Nanos) -> Result<(), Fault> {
-        while self.outbound.at < self.outbound.bytes.len() {
-            let out = &mut self.outbound;
-            match wire.send(&out.bytes[out.at..]) {
-                Ok(sent) => {
-                    out.at += sent;
-                    self.note_sent(now);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error)),
-                // It may have answered before.
-                Err(_) => {
-                    out.is_refused = true;
-                    wire.look();
-                    break;
-                }
-            }
-        }
-        self.outbound.forget_sent();
-        let out = &mut self.outbound;
-        let ends = self.inbound.tunnel.is_open && out.is_whole && out.is_sent();
-        if ends && !std::mem::replace(&mut out.has_ended, true) {
-            wire.finish();
-        }
-        self.set_deadline(now);
-        Ok(())
-    }
-
     /// Something of the request has left.
     pub(super) fn note_sent(&mut self, now: Nanos) {
-        self.times.connected_at = self.times.connected_at.or(self.times.is_new.then_some(now));
+        self.attempt.on_sent(now);
         self.outbound.sent_at = now;
         self.deadline = now + self.patience();
     }
@@ -248,7 +193,7 @@ impl Transfer {
     /// Something of the response has come.
     pub(super) fn note_came(&mut self, now: Nanos) {
         self.inbound.has_come = true;
-        self.times.first_byte_at = self.times.first_byte_at.or(Some(now));
+        self.attempt.on_come(now);
         self.deadline = now + self.patience();
     }
 
@@ -273,43 +218,6 @@ impl Transfer {
         }
     }
 
-    /// Goes on until the head of the response has come, or that of an interim one for the client.
-    pub fn read_head(
-        &mut self,
-        wire: &mut Wire<impl Stream>,
-        scratch: &mut [u8],
-        now: Nanos,
-    ) -> Result<Option<UpstreamHead>, Fault> {
-        let limits = ResponseLimits::default();
-        loop {
-            while let Some((head, bytes)) =
-                parse_response(&self.inbound.kept, self.inbound.method, &limits).map_err(Fault::Wrong)?
-            {
-                self.inbound.kept.drain(..bytes);
-                self.inbound.tunnel.check(&head)?;
-                if !head.is_interim() {
-                    self.begin_body(&head);
-                    return Ok(Some(head));
-                }
-                self.inbound.interim += 1;
-                if self.inbound.interim > limits.interim_max {
-                    return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
-                }
-                if self.inbound.passes_on(&head, bytes) {
-                    return Ok(Some(head));
-                }
-            }
-            match wire.receive(scratch)? {
-                Received::Bytes(bytes) => {
-                    self.note_came(now);
-                    self.inbound.kept.extend_from_slice(&scratch[..bytes]);
-                }
-                Received::Nothing => return Ok(None),
-                Received::End => return Err(Fault::Closed),
-            }
-        }
-    }
-
     pub(super) fn begin_body(&mut self, head: &UpstreamHead) {
         self.outbound.on_answered();
         // Both sides speak on.
@@ -323,36 +231,6 @@ impl Transfer {
     /// The head has come.
     pub fn is_answered(&self) -> bool {
         self.inbound.body.is_some()
-    }
-
-    /// Goes on with the body, as far as the sink takes it.
-    pub fn read_body(
-        &mut self,
-        sink: &mut impl BodySink,
-        wire: &mut Wire<impl Stream>,
-        scratch: &mut [u8],
-        now: Nanos,
-    ) -> Step {
-        self.inbound.is_held = false;
-        loop {
-            match self.inbound.take_kept(sink) {
-                Ok(None) => {}
-                Ok(Some(step)) => return step,
-                Err(fault) => return Step::Failed(fault),
-            }
-            let Some(room) = sink.room() else { return Step::Unwanted };
-            if room == 0 {
-                return self.wait_for_client(sink, now);
-            }
-            let bytes_max = room.min(scratch.len());
-            self.deadline = now + self.patience();
-            match wire.receive(&mut scratch[..bytes_max]) {
-                Ok(Received::Bytes(bytes)) => self.inbound.kept.extend_from_slice(&scratch[..bytes]),
-                Ok(Received::Nothing) => return Step::Wait,
-                Ok(Received::End) => return self.inbound.end_body(sink),
-                Err(fault) => return Step::Failed(fault),
-            }
-        }
     }
 
     pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {

@@ -3,13 +3,13 @@
 use units::Nanos;
 
 use crate::logging::{PassedOn, SizeFrom};
-use crate::upstream::{Prediction, Times};
+use crate::upstream::{Attempt, Prediction};
 
 /// Kept with the line of a response.
 #[derive(Debug)]
 pub struct PassedOnLine {
     pub upstream: String,
-    times: Times,
+    attempt: Attempt,
     /// When the response was there to be sent.
     answered_at: Option<Nanos>,
     size_from: Option<SizeFrom>,
@@ -20,9 +20,9 @@ pub struct PassedOnLine {
 
 impl PassedOnLine {
     /// Of a request that has gone to this upstream.
-    pub fn new(upstream: String, times: Times) -> PassedOnLine {
+    pub fn new(upstream: String, attempt: Attempt) -> PassedOnLine {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
-        PassedOnLine { upstream, times, answered_at, size_from, prediction, spooled_bytes: 0 }
+        PassedOnLine { upstream, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
     /// Its response is there, or as much of it that it can begin.
@@ -42,7 +42,7 @@ impl PassedOnLine {
 
     /// For a request that arrived then, and whose response left so long after that.
     pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
-        let Times { begun_at, connected_at, first_byte_at, .. } = self.times;
+        let Attempt { begun_at, connected_at, first_byte_at, .. } = self.attempt;
         let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);
         PassedOn {
             upstream: &self.upstream,

@@ -396,12 +396,13 @@ impl<N: Net> Proxy<N> {
         transfer: usize,
         complete: impl FnOnce(PassedOnLine) -> PassedOnLine,
     ) {
-        let Some((owner, times)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.times)) else {
+        let Some((owner, attempt)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.attempt))
+        else {
             return;
         };
         let Some(line) = line_of(with.conns, owner).filter(|line| line.log.is_some()) else { return };
         if line.passed_on.is_none() {
-            let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), times));
+            let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), attempt));
             line.passed_on = Some(Box::new(noted));
         }
     }

@@ -1,0 +1,66 @@
+//! Over which connection a request was tried last, and how far it got there.
+
+use units::Nanos;
+
+/// Connections tried for one request, where it may be sent again.
+const ATTEMPTS_MAX: u32 = 3;
+
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Attempt {
+    /// From 1; 0 before the first.
+    number: u32,
+    /// The connection was made for it.
+    is_new: bool,
+    /// When the request had its connection, or began to make it.
+    pub begun_at: Option<Nanos>,
+    /// When a new connection took the first byte.
+    pub connected_at: Option<Nanos>,
+    /// When the first byte of the response came.
+    pub first_byte_at: Option<Nanos>,
+}
+
+impl Attempt {
+    /// The one after this, on a new connection or one that was idle.
+    pub fn next(&self, now: Nanos, is_new: bool) -> Attempt {
+        Attempt { number: self.number + 1, is_new, begun_at: Some(now), ..Attempt::default() }
+    }
+
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Another one would be too many.
+    pub fn is_last(&self) -> bool {
+        self.number >= ATTEMPTS_MAX
+    }
+
+    /// Something of the request has left.
+    pub fn on_sent(&mut self, now: Nanos) {
+        self.connected_at = self.connected_at.or(self.is_new.then_some(now));
+    }
+
+    /// Something of the response has come.
+    pub fn on_come(&mut self, now: Nanos) {
+        self.first_byte_at = self.first_byte_at.or(Some(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_are_those_of_the_last_of_three_attempts() {
+        let mut attempt = Attempt::default();
+        for (number, is_new) in [(1, true), (2, false), (3, true)] {
+            assert!(!attempt.is_last());
+            attempt = attempt.next(Nanos(10 * number), is_new);
+            assert_eq!((attempt.connected_at, attempt.first_byte_at), (None, None));
+            (1..3).for_each(|later| attempt.on_sent(Nanos(10 * number + later)));
+            (3..5).for_each(|later| attempt.on_come(Nanos(10 * number + later)));
+            let connected_at = is_new.then_some(Nanos(10 * number + 1));
+            assert_eq!((attempt.connected_at, attempt.first_byte_at), (connected_at, Some(Nanos(10 * number + 3))));
+        }
+        assert!(attempt.is_last());
+    }
+}

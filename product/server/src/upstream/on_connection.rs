@@ -1,0 +1,106 @@
+//! A transfer that has a connection of HTTP/1.1 for itself: what differs from one on a stream.
+
+use std::io;
+
+use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead, parse_response};
+use units::Nanos;
+
+use super::transfer::{Step, Transfer};
+use super::wire::{Received, Wire};
+use super::{BodySink, Fault};
+use crate::transmit::Stream;
+
+/// A connection, for one step.
+pub struct OnConnection<'c, S> {
+    pub wire: Wire<'c, S>,
+    /// For what comes.
+    pub scratch: &'c mut [u8],
+}
+
+impl<S: Stream> OnConnection<'_, S> {
+    /// Sends what there is of the request.
+    pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<(), Fault> {
+        while transfer.outbound.at < transfer.outbound.bytes.len() {
+            let out = &mut transfer.outbound;
+            match self.wire.send(&out.bytes[out.at..]) {
+                Ok(sent) => {
+                    out.at += sent;
+                    transfer.note_sent(now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if out.at == 0 && !out.has_sent => return Err(Fault::Unreachable(error)),
+                // It may have answered before.
+                Err(_) => {
+                    out.is_refused = true;
+                    self.wire.look();
+                    break;
+                }
+            }
+        }
+        transfer.outbound.forget_sent();
+        let out = &mut transfer.outbound;
+        let ends = transfer.inbound.tunnel.is_open && out.is_whole && out.is_sent();
+        if ends && !std::mem::replace(&mut out.has_ended, true) {
+            self.wire.finish();
+        }
+        transfer.set_deadline(now);
+        Ok(())
+    }
+
+    /// Goes on until the head of the response has come, or that of an interim one for the client.
+    pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
+        let limits = ResponseLimits::default();
+        loop {
+            while let Some((head, bytes)) =
+                parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits).map_err(Fault::Wrong)?
+            {
+                transfer.inbound.kept.drain(..bytes);
+                transfer.inbound.tunnel.check(&head)?;
+                if !head.is_interim() {
+                    transfer.begin_body(&head);
+                    return Ok(Some(head));
+                }
+                transfer.inbound.interim += 1;
+                if transfer.inbound.interim > limits.interim_max {
+                    return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
+                }
+                if transfer.inbound.passes_on(&head, bytes) {
+                    return Ok(Some(head));
+                }
+            }
+            match self.wire.receive(self.scratch)? {
+                Received::Bytes(bytes) => {
+                    transfer.note_came(now);
+                    transfer.inbound.kept.extend_from_slice(&self.scratch[..bytes]);
+                }
+                Received::Nothing => return Ok(None),
+                Received::End => return Err(Fault::Closed),
+            }
+        }
+    }
+
+    /// Goes on with the body, as far as the sink takes it.
+    pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> Step {
+        transfer.inbound.is_held = false;
+        loop {
+            match transfer.inbound.take_kept(sink) {
+                Ok(None) => {}
+                Ok(Some(step)) => return step,
+                Err(fault) => return Step::Failed(fault),
+            }
+            let Some(room) = sink.room() else { return Step::Unwanted };
+            if room == 0 {
+                return transfer.wait_for_client(sink, now);
+            }
+            let bytes_max = room.min(self.scratch.len());
+            transfer.deadline = now + transfer.patience();
+            match self.wire.receive(&mut self.scratch[..bytes_max]) {
+                Ok(Received::Bytes(bytes)) => transfer.inbound.kept.extend_from_slice(&self.scratch[..bytes]),
+                Ok(Received::Nothing) => return Step::Wait,
+                Ok(Received::End) => return transfer.inbound.end_body(sink),
+                Err(fault) => return Step::Failed(fault),
+            }
+        }
+    }
+}
