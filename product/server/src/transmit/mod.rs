@@ -12,6 +12,8 @@ mod connections;
 mod delivery;
 mod dispatch;
 mod engine;
+#[cfg(test)]
+mod far_end;
 mod flow;
 mod framed;
 mod gauge;
@@ -42,6 +44,8 @@ pub use connection::BYTES as CONNECTION_BYTES;
 pub use connections::OpenConnections;
 pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
+#[cfg(test)]
+pub use far_end::FarEnd;
 pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::{ClientRate, Limit};

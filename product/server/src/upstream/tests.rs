@@ -4,8 +4,7 @@ mod http2;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 
 use config::{Proxy, UpstreamAddress};
@@ -17,7 +16,7 @@ use units::Nanos;
 use super::on_connection::OnConnection;
 use super::wire::Readiness;
 use super::*;
-use crate::transmit::{Pipe, Sink, Status, Stream};
+use crate::transmit::{FarEnd, Pipe};
 use crate::upload::UploadLimits;
 
 /// What an upstream sends, in pieces, and what it was sent.
@@ -40,8 +39,8 @@ impl Wire {
     }
 }
 
-impl Sink for Wire {
-    fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+impl FarEnd for Wire {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut takes = self.takes.borrow_mut();
         let Some(room) = takes.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let taken = bytes.len().min(*room);
@@ -53,21 +52,7 @@ impl Sink for Wire {
         Ok(taken)
     }
 
-    fn send_slices(&self, _: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
-        unreachable!("requests are in one piece")
-    }
-
-    fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
-        unreachable!("requests are in memory")
-    }
-
-    fn cork(&self, _: bool) {}
-    fn finish(&self) {}
-    fn reset(&self) {}
-}
-
-impl Stream for Wire {
-    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+    fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
         let mut pieces = self.pieces.borrow_mut();
         let Some(piece) = pieces.front_mut() else { return if self.has_ended { Ok(0) } else { Err(Errno::AGAIN) } };
         let bytes = piece.len().min(into.len());
@@ -78,21 +63,6 @@ impl Stream for Wire {
         }
         Ok(bytes)
     }
-
-    fn acknowledge(&self) {}
-    fn segments(&self) -> Option<(u32, bool)> {
-        None
-    }
-    fn status(&self) -> Status {
-        Status::default()
-    }
-    fn has_room(&self) -> bool {
-        true
-    }
-    fn queued_below_bytes(&self) -> Option<u64> {
-        None
-    }
-    fn set_priority(&self, _: u32) {}
 }
 
 /// A connection to send on.

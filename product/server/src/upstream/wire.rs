@@ -215,7 +215,6 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
 mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
-    use std::fs::File;
     use std::io::IoSlice;
     use std::sync::Arc;
 
@@ -223,7 +222,7 @@ mod tests {
     use tls::{Acceptor, Identity, Session, Tickets};
 
     use super::*;
-    use crate::transmit::{Sink, Status};
+    use crate::transmit::FarEnd;
 
     /// An upstream that speaks TLS, at the other end of a socket that takes and gives so many bytes at a time, and blocks each second time.
     struct Secure {
@@ -261,8 +260,8 @@ mod tests {
         }
     }
 
-    impl Sink for Secure {
-        fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+    impl FarEnd for Secure {
+        fn take(&self, bytes: &[u8]) -> io::Result<usize> {
             if self.blocks() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -271,21 +270,7 @@ mod tests {
             Ok(taken)
         }
 
-        fn send_slices(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-            self.send(pieces.first().map_or(&[], |piece| piece), more)
-        }
-
-        fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
-            unreachable!("requests are in memory")
-        }
-
-        fn cork(&self, _: bool) {}
-        fn finish(&self) {}
-        fn reset(&self) {}
-    }
-
-    impl Stream for Secure {
-        fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
             let mut sealed = self.sealed.borrow_mut();
             sealed.extend(self.session.borrow_mut().take_unsent(usize::MAX));
             let bytes = self.piece_bytes.min(into.len()).min(sealed.len());
@@ -298,21 +283,6 @@ mod tests {
             into.iter_mut().zip(sealed.drain(..bytes)).for_each(|(into, byte)| *into = byte);
             Ok(bytes)
         }
-
-        fn acknowledge(&self) {}
-        fn segments(&self) -> Option<(u32, bool)> {
-            None
-        }
-        fn status(&self) -> Status {
-            Status::default()
-        }
-        fn has_room(&self) -> bool {
-            true
-        }
-        fn queued_below_bytes(&self) -> Option<u64> {
-            None
-        }
-        fn set_priority(&self, _: u32) {}
     }
 
     proptest! {

@@ -121,8 +121,8 @@ fn head(status: HttpStatus) -> ResponseHead {
 #[derive(Debug, Clone)]
 struct Near(Rc<Far>);
 
-impl Sink for Near {
-    fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
+impl FarEnd for Near {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.is_refused {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -137,21 +137,7 @@ impl Sink for Near {
         Ok(part.len())
     }
 
-    fn send_slices(&self, _: &[IoSlice<'_>], _: bool) -> io::Result<usize> {
-        unreachable!("frames are in one piece")
-    }
-
-    fn send_file(&self, _: &File, _: u64, _: usize) -> io::Result<usize> {
-        unreachable!("frames are in memory")
-    }
-
-    fn cork(&self, _: bool) {}
-    fn finish(&self) {}
-    fn reset(&self) {}
-}
-
-impl Stream for Near {
-    fn receive(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
+    fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize> {
         let mut said = self.0.said.borrow_mut();
         let bytes = said.len().min(into.len());
         if bytes == 0 {
@@ -161,21 +147,6 @@ impl Stream for Near {
         said.drain(..bytes);
         Ok(bytes)
     }
-
-    fn acknowledge(&self) {}
-    fn segments(&self) -> Option<(u32, bool)> {
-        None
-    }
-    fn status(&self) -> Status {
-        Status::default()
-    }
-    fn has_room(&self) -> bool {
-        true
-    }
-    fn queued_below_bytes(&self) -> Option<u64> {
-        None
-    }
-    fn set_priority(&self, _: u32) {}
 }
 
 /// Where connections come from.
