@@ -121,7 +121,7 @@ impl Worker {
                 Event::Refused { reject, .. } => {
                     self.reached.mark("refused");
                     self.answer(&mut http1, reject.status, true);
-                    assert!(http1.closes(), "behind a refusal nothing is read");
+                    assert!(http1.answering.closes(), "behind a refusal nothing is read");
                 }
             }
         }
@@ -145,8 +145,8 @@ impl Worker {
                 http1.on_held(self.now);
                 self.has_held = true;
             }
-            Way::Gathered | Way::Postponed if !http1.closes() => {
-                http1.on_gathered();
+            Way::Gathered | Way::Postponed if !http1.answering.closes() => {
+                http1.answering.on_gathered();
                 self.has_gathered = true;
             }
             _ => {
@@ -186,7 +186,7 @@ impl Worker {
 
     fn stop(&mut self) {
         self.reached.mark("stopped");
-        self.http1.stop();
+        self.http1.answering.close();
         if self.http1.is_idle() {
             self.is_closed = true;
         }

@@ -4,10 +4,11 @@
 //! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
 //! ```
 
-use http::http1::{self, Connection, Delimiter, Head, OwnedHead, Search};
-use http::{BodyLength, HttpDate, Method, Reject, Request, Response, Shown, Status};
+use http::http1::{self, Delimiter, Head, OwnedHead, Search};
+use http::{BodyLength, HttpDate, Reject, Request, Response, Shown, Status};
 use units::Nanos;
 
+use super::answering::{Answering, Form};
 use super::passing::Passing;
 use super::received::{Kept, Received};
 use super::request_body::RequestBody;
@@ -22,10 +23,7 @@ const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the 
 /// An idle one holds no buffers.
 pub struct Http1 {
     phase: Phase,
-    answer: Answer,
-    /// Nothing is read after the response being made or sent.
-    closes: bool,
-    frame: Frame,
+    pub answering: Answering,
     kept: Option<Box<Kept>>,
     deadline: Nanos,
 }
@@ -48,35 +46,19 @@ enum Phase {
     },
 }
 
-/// The response that is coming; nothing behind its request is looked at meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    None,
-    /// A request was taken, and its response is not made yet.
-    Owed,
-    /// Responses are made and not all sent.
-    Made,
-}
+impl Phase {
+    /// What comes belongs to the request that was taken last.
+    fn is_passing(&self) -> bool {
+        matches!(self, Phase::Passing(passing) if !passing.is_waiting())
+    }
 
-/// What a request says of the form of its response.
-#[derive(Clone, Copy)]
-struct Frame {
-    /// False for HEAD: the head is that of a GET, and no body follows.
-    has_body: bool,
-    closes: bool,
-    minor_version: u8,
-}
-
-impl Frame {
-    const OF_REFUSAL: Frame = Frame { has_body: true, closes: true, minor_version: 1 };
-
-    fn of(head: &Head) -> Frame {
-        Frame {
-            has_body: head.request.method != Method::Head,
-            // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
-            // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
-            closes: !head.keep_alive || head.expect_continue,
-            minor_version: head.minor_version,
+    /// Of the request that is incomplete or waits.
+    fn head_bytes(&self) -> usize {
+        match self {
+            Phase::Body(body) => body.head.view().bytes,
+            Phase::Passing(passing) => passing.request().map_or(0, |body| body.head.view().bytes),
+            Phase::Waiting(head) => head.view().bytes,
+            Phase::Head | Phase::Lingering { .. } => 0,
         }
     }
 }
@@ -107,14 +89,7 @@ pub enum Late {
 
 impl Http1 {
     pub fn new(now: Nanos, limits: &Limits) -> Http1 {
-        Http1 {
-            phase: Phase::Head,
-            answer: Answer::None,
-            closes: false,
-            frame: Frame::OF_REFUSAL,
-            kept: None,
-            deadline: now + limits.head_timeout,
-        }
+        Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now + limits.head_timeout }
     }
 
     /// Nothing is expected before this instant.
@@ -124,18 +99,12 @@ impl Http1 {
 
     /// No whole request has come since the last answer.
     pub fn is_unasked(&self) -> bool {
-        matches!(self.phase, Phase::Head) && self.answer == Answer::None && !self.closes
+        matches!(self.phase, Phase::Head) && !self.answering.is_on() && !self.answering.closes()
     }
 
     /// What came is no HTTP of this connection: a response is owed to that, and nothing more is read.
     pub fn give_up(&mut self) {
-        self.owe(Frame::OF_REFUSAL);
-    }
-
-    /// The same, and it is answered with something else than a response.
-    pub fn refuse_aside(&mut self) {
-        self.answer = Answer::Made;
-        self.closes = true;
+        self.owe(Form::OF_REFUSAL);
     }
 
     /// Puts received bytes behind those that were kept. With none, those are looked at again.
@@ -158,7 +127,7 @@ impl Http1 {
         if let Phase::Passing(_) = self.phase {
             return self.next_passed(now, limits, received);
         }
-        if self.closes {
+        if self.answering.closes() {
             // Nobody wants any of them.
             received.used = received.bytes.len();
             return None;
@@ -167,28 +136,25 @@ impl Http1 {
             Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
             Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
             Phase::Passing(_) => unreachable!("it is looked at first"),
-            Phase::Body(body) => {
-                let taken = body.take(received.rest());
-                self.deadline = body.deadline(now, limits);
-                if matches!(taken, Ok((_, false))) {
-                    received.used = received.bytes.len();
-                    return None;
-                }
-                match taken {
-                    Ok((bytes, _)) => {
-                        received.used += bytes;
-                        self.begin_kept(received)
-                    }
-                    Err(reject) => {
-                        received.used = received.bytes.len();
-                        received.head = self.take_unanswered();
-                        let shown = received.head.as_ref()?.view().shown();
-                        Some(self.refuse(reject, shown, false))
-                    }
-                }
-            }
+            Phase::Body(_) => self.next_of_body(now, limits, received),
             Phase::Waiting(_) => self.begin_kept(received),
         }
+    }
+
+    /// More of a body that nobody wants.
+    fn next_of_body<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let Phase::Body(body) = &mut self.phase else { return None };
+        let taken = body.take(received.rest());
+        self.deadline = body.deadline(now, limits);
+        if let Ok((bytes, true)) = taken {
+            received.used += bytes;
+            return self.begin_kept(received);
+        }
+        received.used = received.bytes.len();
+        let reject = taken.err()?;
+        received.head = self.take_unanswered();
+        let shown = received.head.as_ref()?.view().shown();
+        Some(self.refuse(reject, shown, false))
     }
 
     /// More of what is passed on.
@@ -196,7 +162,7 @@ impl Http1 {
         let Phase::Passing(passing) = &mut self.phase else { return None };
         if let Some(head) = passing.resume() {
             let head = received.head.insert(head).view();
-            self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
+            self.owe(Form::of_wanted(&head));
             return Some(Event::Request { head });
         }
         if received.is_empty() {
@@ -213,11 +179,11 @@ impl Http1 {
         };
         let shown = passing.request()?.head.view().shown().into_owned();
         self.phase = Phase::Head;
-        if self.answer == Answer::Owed {
+        if self.answering.is_owed() {
             return Some(self.refuse(reject, shown, false));
         }
         // Its response is under way; nothing behind it is read.
-        self.closes = true;
+        self.answering.close();
         None
     }
 
@@ -235,26 +201,11 @@ impl Http1 {
         }
         let refused = match parsed {
             Ok(Some(head)) => {
-                let has_body = head.request.body != BodyLength::None;
-                if has_body && is_wanted(&head.request) {
-                    received.used += head.bytes;
-                    // Of any length; a client that waits for leave to send it is given that.
-                    self.owe(Frame { closes: !head.keep_alive, ..Frame::of(&head) });
-                    let body = RequestBody::new(&head, u64::MAX, now).expect("no body is longer");
-                    self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
-                    return Some(Event::Request { head });
-                }
-                if !has_body || head.expect_continue {
-                    received.used += head.bytes;
-                    self.owe(Frame::of(&head));
-                    return Some(Event::Request { head });
-                }
-                match RequestBody::new(&head, limits.body_bytes_max, now) {
-                    Ok(body) => {
+                let is_wanted = head.request.body != BodyLength::None && is_wanted(&head.request);
+                match self.on_head(now, limits, &head, is_wanted) {
+                    Ok(is_whole) => {
                         received.used += head.bytes;
-                        self.deadline = body.deadline(now, limits);
-                        self.phase = Phase::Body(Box::new(body));
-                        return Some(Event::Body);
+                        return Some(if is_whole { Event::Request { head } } else { Event::Body });
                     }
                     Err(reject) => reject,
                 }
@@ -270,6 +221,24 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
+    /// A head has come. Whether it is answered now: not where it has a body that nobody wants, which comes first.
+    fn on_head(&mut self, now: Nanos, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+        if is_wanted {
+            self.owe(Form::of_wanted(head));
+            let body = RequestBody::new(head, u64::MAX, now).expect("no body is longer");
+            self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
+            return Ok(true);
+        }
+        if head.request.body == BodyLength::None || head.expect_continue {
+            self.owe(Form::of(head));
+            return Ok(true);
+        }
+        let body = RequestBody::new(head, limits.body_bytes_max, now)?;
+        self.deadline = body.deadline(now, limits);
+        self.phase = Phase::Body(Box::new(body));
+        Ok(false)
+    }
+
     /// What is passed on as it comes, if anything is.
     pub fn passing(&mut self) -> Option<&mut Passing> {
         match &mut self.phase {
@@ -282,18 +251,17 @@ impl Http1 {
     fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
         received.head = self.take_unanswered();
         let head = received.head.as_ref()?.view();
-        self.owe(Frame::of(&head));
+        self.owe(Form::of(&head));
         Some(Event::Request { head })
     }
 
     fn refuse<'r>(&mut self, reject: Reject, shown: Shown<'r>, is_tls: bool) -> Event<'r> {
-        self.owe(Frame::OF_REFUSAL);
+        self.owe(Form::OF_REFUSAL);
         Event::Refused { reject, shown, is_tls }
     }
 
-    fn owe(&mut self, frame: Frame) {
-        self.frame = frame;
-        self.answer = Answer::Owed;
+    fn owe(&mut self, form: Form) {
+        self.answering.owe(form);
         self.deadline = Nanos::MAX;
     }
 
@@ -309,7 +277,7 @@ impl Http1 {
             Phase::Passing(passing) => passing.wait(),
             _ => self.phase = Phase::Waiting(Box::new(head.into())),
         }
-        self.answer = Answer::Made;
+        self.answering.postpone();
     }
 
     /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
@@ -320,43 +288,19 @@ impl Http1 {
         date: &HttpDate,
         out: &mut Vec<u8>,
     ) -> Option<Delimiter> {
-        debug_assert_eq!(self.answer, Answer::Owed, "no response is owed");
-        self.answer = Answer::Made;
-        let delimiter = Delimiter::of(response, self.frame.minor_version);
         // Where the body of the request is still to come, nobody may want the rest of it once the response is sent.
-        let is_early = matches!(&self.phase, Phase::Passing(passing) if !passing.is_waiting());
-        self.closes |= is_last || is_early || self.frame.closes || delimiter == Delimiter::Close;
-        let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
-        http1::encode(out, response, date, connection, self.frame.minor_version);
+        let is_last = is_last || self.phase.is_passing();
+        let delimiter = self.answering.encode(response, is_last, date, out);
         if response.status == Status::SWITCHING_PROTOCOLS {
-            self.closes = true;
+            self.answering.close();
             self.phase = Phase::Passing(Box::new(Passing::tunnel()));
         }
-        self.frame.has_body.then_some(delimiter)
-    }
-
-    /// Makes an interim response to the request that was taken last; `None` for one of HTTP/1.0, which has none (RFC 9110 section 15.2).
-    pub fn interim(&self, response: &Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
-        let minor_version = self.frame.minor_version;
-        (self.answer == Answer::Owed && minor_version > 0).then(|| {
-            let mut out = Vec::new();
-            http1::encode(&mut out, response, date, Connection::KeepAlive, minor_version);
-            out
-        })
-    }
-
-    /// The response is made and leaves with those behind it, so the next request is looked at.
-    pub fn on_gathered(&mut self) {
-        if !self.closes {
-            self.answer = Answer::None;
-        }
+        delimiter
     }
 
     /// Responses take a while to be sent.
     pub fn on_held(&mut self, now: Nanos) {
-        if self.answer == Answer::None {
-            self.answer = Answer::Made;
-        }
+        self.answering.on_held();
         self.deadline = Nanos::MAX;
         if let Phase::Body(body) = &mut self.phase {
             body.hold(now);
@@ -365,14 +309,16 @@ impl Http1 {
 
     /// Every response that was made is sent, and where it was the last, the end behind it.
     pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
-        if self.answer == Answer::Owed {
+        if self.answering.is_owed() {
             return;
         }
-        self.answer = Answer::None;
-        // Its client goes on sending what nobody wants any more.
-        self.closes |= matches!(&self.phase, Phase::Passing(passing) if !passing.is_waiting());
+        self.answering.on_sent();
+        if self.phase.is_passing() {
+            // Its client goes on sending what nobody wants any more.
+            self.answering.close();
+        }
         self.deadline = match &mut self.phase {
-            _ if self.closes => {
+            _ if self.answering.closes() => {
                 self.phase = Phase::Lingering { acked_bytes: 0 };
                 now + LINGER_FOR
             }
@@ -395,25 +341,18 @@ impl Http1 {
         }
     }
 
-    /// Nothing is read behind the response that is owed.
-    pub fn stop(&mut self) {
-        self.closes = true;
-    }
-
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
         match &self.phase {
-            Phase::Passing(passing) if self.answer == Answer::Owed => passing.deadline(),
+            Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
             _ => self.deadline,
         }
     }
 
     pub fn on_deadline(&mut self) -> Option<Late> {
         let shown = match &mut self.phase {
-            Phase::Passing(passing) if self.answer == Answer::Owed => {
-                passing.request()?.head.view().shown().into_owned()
-            }
-            _ if self.answer != Answer::None => return None,
+            Phase::Passing(passing) if self.answering.is_owed() => passing.request()?.head.view().shown().into_owned(),
+            _ if self.answering.is_on() => return None,
             Phase::Passing(_) => return Some(Late::Close),
             Phase::Body(body) => body.head.view().shown().into_owned(),
             Phase::Head => match self.kept.take() {
@@ -423,7 +362,7 @@ impl Http1 {
             Phase::Waiting(_) | Phase::Lingering { .. } => return Some(Late::Close),
         };
         self.phase = Phase::Head;
-        self.owe(Frame::OF_REFUSAL);
+        self.owe(Form::OF_REFUSAL);
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
@@ -437,19 +376,9 @@ impl Http1 {
         }
     }
 
-    /// A response is coming.
-    pub fn is_answering(&self) -> bool {
-        self.answer != Answer::None
-    }
-
     /// What comes is looked at: no response is coming, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
-        !self.is_answering() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
-    }
-
-    /// The connection ends behind the response being made or sent.
-    pub fn closes(&self) -> bool {
-        self.closes
+        !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
     }
 
     pub fn is_lingering(&self) -> bool {
@@ -477,22 +406,17 @@ impl Http1 {
 
     /// Bytes kept of requests that are incomplete or wait.
     pub fn kept_bytes(&self) -> usize {
-        let head_bytes = match &self.phase {
-            Phase::Body(body) => body.head.view().bytes,
-            Phase::Passing(passing) => passing.request().map_or(0, |body| body.head.view().bytes),
-            Phase::Waiting(head) => head.view().bytes,
-            Phase::Head | Phase::Lingering { .. } => 0,
-        };
-        head_bytes + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
+        self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        self.is_lingering() || (!self.is_answering() && matches!(self.phase, Phase::Head) && self.kept.is_none())
+        self.is_lingering() || (!self.answering.is_on() && matches!(self.phase, Phase::Head) && self.kept.is_none())
     }
 
     /// Of a request only a part has come.
     pub fn has_part(&self) -> bool {
-        !self.is_answering() && (matches!(self.phase, Phase::Body(_)) || (self.kept.is_some() && !self.is_lingering()))
+        !self.answering.is_on()
+            && (matches!(self.phase, Phase::Body(_)) || (self.kept.is_some() && !self.is_lingering()))
     }
 }

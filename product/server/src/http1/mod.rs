@@ -1,6 +1,7 @@
 //! Connections as state machines: bytes and instants in, events and bytes out. They know no socket and no clock; the worker's loop has
 //! both, and tests play them.
 
+mod answering;
 mod connection;
 mod passing;
 mod received;

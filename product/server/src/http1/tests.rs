@@ -99,8 +99,8 @@ impl Client {
                 http1.on_held(self.now);
                 self.held = true;
             }
-            Way::Gathered | Way::Postponed if !http1.closes() => {
-                http1.on_gathered();
+            Way::Gathered | Way::Postponed if !http1.answering.closes() => {
+                http1.answering.on_gathered();
                 self.gathered = true;
             }
             _ => {
@@ -276,7 +276,7 @@ fn a_slow_client_has_no_more_time_than_a_silent_one() {
 fn a_response_being_sent_has_all_the_time_it_wants() {
     let mut client = Client::new(Way::Held);
     client.receive(GET.as_bytes());
-    assert!(client.http1.is_answering() && client.http1.deadline() == Nanos::MAX);
+    assert!(client.http1.answering.is_on() && client.http1.deadline() == Nanos::MAX);
     client.pass(Nanos::from_secs(100_000));
     assert!(!client.is_closed && client.http1.on_deadline().is_none());
     client.let_go();
@@ -316,7 +316,7 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
             http1.next(client.now, &client.limits, &mut received, |_| false),
             Some(Event::Request { .. })
         ));
-        http1.stop();
+        http1.answering.close();
         client.answer(&mut http1, Status::OK, false);
         http1.keep(received);
         client.http1 = http1;
@@ -339,10 +339,10 @@ fn a_response_is_owed_until_it_is_made() {
     client.answer(&mut http1, Status::OK, false);
     assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
     http1.on_sent(client.now, &limits);
-    assert!(http1.is_answering() && http1.deadline() == Nanos::MAX && http1.on_deadline().is_none());
+    assert!(http1.answering.is_on() && http1.deadline() == Nanos::MAX && http1.on_deadline().is_none());
     client.answer(&mut http1, Status::OK, false);
     http1.on_sent(client.now, &limits);
-    assert!(!http1.is_answering() && received.is_empty());
+    assert!(!http1.answering.is_on() && received.is_empty());
 }
 
 /// Gathered responses that a full socket does not take hold back what is behind them.
@@ -355,9 +355,9 @@ fn what_was_gathered_may_have_to_wait() {
     let mut received = http1.receive(both.as_bytes());
     assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
     client.answer(&mut http1, Status::OK, false);
-    assert!(!http1.is_answering());
+    assert!(!http1.answering.is_on());
     http1.on_held(client.now);
-    assert!(http1.is_answering() && http1.deadline() == Nanos::MAX);
+    assert!(http1.answering.is_on() && http1.deadline() == Nanos::MAX);
     assert_eq!(http1.next(client.now, &limits, &mut received, |_| false), None);
     http1.on_sent(client.now, &limits);
     assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));

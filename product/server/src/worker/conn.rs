@@ -257,7 +257,7 @@ impl Conn {
             let copied = body.read(storage, out, COPIED_BYTES_MAX);
             debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
         }
-        (body, self.http1.closes())
+        (body, self.http1.answering.closes())
     }
 
     /// So many bytes of a response over HTTP/1.1 have left before it became a job.
@@ -277,7 +277,7 @@ impl Conn {
 
     /// What follows the response now being built.
     pub fn end(&self) -> End {
-        if !self.is_multiplexed() && self.http1.closes() { End::Finish } else { End::Open }
+        if !self.is_multiplexed() && self.http1.answering.closes() { End::Finish } else { End::Open }
     }
 
     /// The client speaks HTTP/2 or HTTP/3.
@@ -287,7 +287,7 @@ impl Conn {
 
     /// It is not read before something of it has been sent.
     pub fn is_answering(&self) -> bool {
-        !self.is_multiplexed() && (self.http1.is_answering() || self.channel.is_in_flight)
+        !self.is_multiplexed() && (self.http1.answering.is_on() || self.channel.is_in_flight)
     }
 
     /// What it sends is looked at.

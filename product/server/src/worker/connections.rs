@@ -185,7 +185,7 @@ impl Connections {
 
     /// Nothing is read behind the responses under way.
     pub fn stop(&mut self) {
-        self.slots.iter_mut().for_each(|(_, conn)| conn.http1.stop());
+        self.slots.iter_mut().for_each(|(_, conn)| conn.http1.answering.close());
     }
 
     /// Slots of the connections of which this is true.

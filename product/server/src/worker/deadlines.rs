@@ -66,7 +66,7 @@ impl<N: Net> Worker<N> {
             self.acceptor.pause(&self.responder.net);
             self.responder.service.admission.wait_no_more();
             self.acceptor.refuse(&self.responder.net);
-            for at in self.responder.conns.slots(|conn| !conn.http1.is_answering()) {
+            for at in self.responder.conns.slots(|conn| !conn.http1.answering.is_on()) {
                 match self.responder.conns[at].is_multiplexed() {
                     true => self.responder.end(at, Sender::leave_streams),
                     false => self.responder.close(at),

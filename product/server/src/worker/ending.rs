@@ -71,7 +71,7 @@ impl<N: Net> Sender<N> {
         }
         self.end(with.now, conn, with.replies);
         self.transmitter.connections[slot_of(conn.owner)].socket.tcp().inspect(|socket| socket.finish());
-        conn.http1.refuse_aside();
+        conn.http1.answering.refuse_aside();
         conn.http1.on_sent(with.now, with.limits);
         conn.input.is_readable = true;
         Ending::Drains

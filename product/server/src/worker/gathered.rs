@@ -85,7 +85,7 @@ impl<N: Net> Sender<N> {
         if !gathers || self.gathered.out.len() >= GATHER_BYTES_MAX {
             return Some(self.send_now(now, conn, body));
         }
-        conn.http1.on_gathered();
+        conn.http1.answering.on_gathered();
         None
     }
 

@@ -99,7 +99,7 @@ impl Conn {
         };
         let streams = match self.exchanges.streams() {
             Some(streams) => streams.count(),
-            None => self.http1.is_answering().into(),
+            None => self.http1.answering.is_on().into(),
         };
         let buffered_pieces = (self.http1.kept_bytes() + unsent_bytes).div_ceil(PIECE_BYTES);
         Holding {

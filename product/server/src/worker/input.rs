@@ -190,7 +190,7 @@ impl<N: Net> Responder<N> {
             if is_tls && !conn.channel.is_tls() {
                 // An alert is all it understands.
                 self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
-                conn.http1.refuse_aside();
+                conn.http1.answering.refuse_aside();
                 conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
                 self.sender.gathered.push(&REFUSAL);
                 return self.send_encoded(id.at, Body::default(), true);

@@ -154,7 +154,7 @@ impl<N: Net> Responder<N> {
         self.service.forget_origin(self.timers.now(), conn, 0);
         conn.has_answered = true;
         conn.http1.on_sent(self.timers.now(), &self.setup.limits);
-        if !conn.http1.closes() && std::mem::take(&mut conn.channel.is_corked) {
+        if !conn.http1.answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
             self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.cork(false));
         }
     }

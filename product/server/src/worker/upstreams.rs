@@ -70,7 +70,7 @@ impl<N: Net> Responder<N> {
             transmitter.connections.with_engine(id.at, |engine| engine.interim(id.stream, &head));
             return;
         }
-        let Some(bytes) = conn.http1.interim(&response, date) else { return };
+        let Some(bytes) = conn.http1.answering.interim(&response, date) else { return };
         let owner = conn.owner;
         if let Some(before) = self.proxy.put_off.get_mut(&owner) {
             return before.extend(bytes);

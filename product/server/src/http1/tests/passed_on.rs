@@ -64,10 +64,10 @@ proptest! {
         cuts.sort_unstable();
         cuts.windows(2).for_each(|pair| passing.receive(&both.as_bytes()[pair[0]..pair[1]]));
         prop_assert_eq!(&passing.came, &Came { requests: 1, body: b"hello".into(), ends: 1, refused: None });
-        prop_assert!(passing.http1.is_answering() && !passing.http1.is_reading() && !passing.http1.is_idle());
+        prop_assert!(passing.http1.answering.is_on() && !passing.http1.is_reading() && !passing.http1.is_idle());
         passing.answer();
         passing.http1.on_sent(passing.now, &passing.limits);
-        prop_assert!(!passing.http1.closes());
+        prop_assert!(!passing.http1.answering.closes());
         passing.receive(&[]);
         prop_assert_eq!(passing.came.requests, 2);
     }
@@ -99,7 +99,7 @@ fn a_response_before_the_end_of_the_body_is_the_last() {
     passing.receive(b"l");
     assert_eq!(passing.came.body, b"hel", "it goes on while its response is sent");
     passing.http1.on_sent(passing.now, &passing.limits);
-    assert!(passing.http1.closes() && passing.http1.is_lingering());
+    assert!(passing.http1.answering.closes() && passing.http1.is_lingering());
     passing.receive(b"lo");
     passing.receive(GET.as_bytes());
     assert_eq!((passing.came.requests, passing.came.ends), (1, 0));
@@ -115,7 +115,7 @@ fn a_wrong_chunk_is_refused_or_ends_the_connection_behind_the_response() {
     passing.receive(&CHUNKED.as_bytes()[..begin + 1]);
     passing.answer();
     passing.receive(b"x\r\n");
-    assert_eq!((passing.came.refused, passing.http1.closes()), (None, true));
+    assert_eq!((passing.came.refused, passing.http1.answering.closes()), (None, true));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
     let first = passing.http1.next(now, &passing.limits, &mut received, |_| true);
     assert!(matches!(first, Some(Event::Request { .. })));
     passing.http1.encode(&Response::new(Status::OK, ()).with_length(0), false, &date, &mut out);
-    passing.http1.on_gathered();
+    passing.http1.answering.on_gathered();
     let Some(Event::Request { head }) = passing.http1.next(now, &passing.limits, &mut received, |_| true) else {
         panic!("no second request")
     };
@@ -168,7 +168,7 @@ fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
     passing.http1.keep(received);
     assert!(passing.http1.has_kept() && !passing.http1.is_reading());
     passing.http1.on_sent(now, &passing.limits);
-    assert!(!passing.http1.closes());
+    assert!(!passing.http1.answering.closes());
     passing.receive(&[]);
     assert_eq!(passing.came, Came { requests: 1, body: body.into(), ends: 1, refused: None });
     passing.answer();

@@ -1,0 +1,197 @@
+//! The response that is coming on a connection: whether one is, its form, and whether it is the last.
+
+use http::http1::{self, Connection, Delimiter, Head};
+use http::{HttpDate, Method, Response};
+
+pub struct Answering {
+    stage: Stage,
+    form: Form,
+    /// Nothing is read after the response being made or sent.
+    closes: bool,
+}
+
+/// Nothing behind the request is looked at meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    None,
+    /// A request was taken, and its response is not made yet.
+    Owed,
+    /// Responses are made and not all sent.
+    Made,
+}
+
+/// What a request says of the form of its response.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// False for HEAD: the head is that of a GET, and no body follows.
+    has_body: bool,
+    closes: bool,
+    minor_version: u8,
+}
+
+impl Form {
+    pub const OF_REFUSAL: Form = Form { has_body: true, closes: true, minor_version: 1 };
+
+    pub fn of(head: &Head) -> Form {
+        Form {
+            // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
+            // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
+            closes: !head.keep_alive || head.expect_continue,
+            ..Form::of_wanted(head)
+        }
+    }
+
+    /// Of a request whose body is wanted, of any length; a client that waits for leave to send it is given that.
+    pub fn of_wanted(head: &Head) -> Form {
+        Form {
+            has_body: head.request.method != Method::Head,
+            closes: !head.keep_alive,
+            minor_version: head.minor_version,
+        }
+    }
+}
+
+impl Answering {
+    /// None is coming.
+    pub(super) fn new() -> Answering {
+        Answering { stage: Stage::None, form: Form::OF_REFUSAL, closes: false }
+    }
+
+    /// A response is coming.
+    pub fn is_on(&self) -> bool {
+        self.stage != Stage::None
+    }
+
+    /// It is not made yet.
+    pub fn is_owed(&self) -> bool {
+        self.stage == Stage::Owed
+    }
+
+    /// The connection ends behind the response being made or sent.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// Nothing is read behind the response that is owed.
+    pub fn close(&mut self) {
+        self.closes = true;
+    }
+
+    /// A response of this form is owed.
+    pub(super) fn owe(&mut self, form: Form) {
+        (self.form, self.stage) = (form, Stage::Owed);
+    }
+
+    /// What came is answered with something else than a response, and nothing more is read.
+    pub fn refuse_aside(&mut self) {
+        (self.stage, self.closes) = (Stage::Made, true);
+    }
+
+    /// A request that was taken waits for earlier responses.
+    pub(super) fn postpone(&mut self) {
+        self.stage = Stage::Made;
+    }
+
+    /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
+    pub(super) fn encode<B>(
+        &mut self,
+        response: &Response<B>,
+        is_last: bool,
+        date: &HttpDate,
+        out: &mut Vec<u8>,
+    ) -> Option<Delimiter> {
+        debug_assert_eq!(self.stage, Stage::Owed, "no response is owed");
+        self.stage = Stage::Made;
+        let Form { has_body, closes, minor_version } = self.form;
+        let delimiter = Delimiter::of(response, minor_version);
+        self.closes |= is_last || closes || delimiter == Delimiter::Close;
+        let connection = if self.closes { Connection::Close } else { Connection::KeepAlive };
+        http1::encode(out, response, date, connection, minor_version);
+        has_body.then_some(delimiter)
+    }
+
+    /// Makes an interim response to the request that was taken last; `None` for one of HTTP/1.0, which has none (RFC 9110 section 15.2).
+    pub fn interim(&self, response: &Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
+        let minor_version = self.form.minor_version;
+        (self.is_owed() && minor_version > 0).then(|| {
+            let mut out = Vec::new();
+            http1::encode(&mut out, response, date, Connection::KeepAlive, minor_version);
+            out
+        })
+    }
+
+    /// The response is made and leaves with those behind it, so the next request is looked at.
+    pub fn on_gathered(&mut self) {
+        if !self.closes {
+            self.stage = Stage::None;
+        }
+    }
+
+    /// Responses take a while to be sent.
+    pub(super) fn on_held(&mut self) {
+        if self.stage == Stage::None {
+            self.stage = Stage::Made;
+        }
+    }
+
+    /// Every response that was made is sent.
+    pub(super) fn on_sent(&mut self) {
+        self.stage = Stage::None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use http::http1::parse_request;
+    use http::{Length, Status};
+
+    use super::*;
+
+    /// The response to a request of these lines, and whether the connection goes on behind it.
+    fn answer(lines: &str, is_last: bool, length: Length) -> (String, Option<Delimiter>, bool) {
+        let text = format!("{lines}\r\nHost: a\r\n\r\n");
+        let head = parse_request(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+        let (mut answering, mut out) = (Answering::new(), Vec::new());
+        answering.owe(Form::of(&head));
+        let date = HttpDate::new(UNIX_EPOCH);
+        let response = Response::new(Status::OK, ()).of_length(length);
+        let delimiter = answering.encode(&response, is_last, &date, &mut out);
+        answering.on_gathered();
+        assert_eq!(answering.is_on(), answering.closes(), "behind the last one nothing is looked at");
+        (String::from_utf8(out).unwrap(), delimiter, !answering.closes())
+    }
+
+    #[test]
+    fn a_response_has_the_form_that_its_request_asks_for() {
+        for (lines, is_last, goes_on) in [
+            ("GET / HTTP/1.1", false, true),
+            ("GET / HTTP/1.1", true, false),
+            ("GET / HTTP/1.1\r\nConnection: close", false, false),
+            ("GET / HTTP/1.0", false, false),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive", false, true),
+            ("PUT / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue", false, false),
+        ] {
+            let (text, delimiter, went_on) = answer(lines, is_last, Length::Known(5));
+            assert_eq!((went_on, delimiter), (goes_on, Some(Delimiter::Length)), "{lines}");
+            assert_eq!(text.contains("Connection: close"), !goes_on, "{text}");
+        }
+        assert_eq!(answer("HEAD / HTTP/1.1", false, Length::Known(5)).1, None);
+        assert!(
+            !answer("GET / HTTP/1.0\r\nConnection: keep-alive", false, Length::Unknown).2,
+            "its end is the connection's"
+        );
+    }
+
+    #[test]
+    fn an_interim_response_goes_before_one_that_is_owed() {
+        let (mut answering, response) = (Answering::new(), Response::new(Status::CONTINUE, ()));
+        let interim = |answering: &Answering| answering.interim(&response, &HttpDate::new(UNIX_EPOCH)).is_some();
+        assert!(!interim(&answering));
+        answering.owe(Form::OF_REFUSAL);
+        assert!(interim(&answering));
+        answering.owe(Form { minor_version: 0, ..Form::OF_REFUSAL });
+        assert!(!interim(&answering));
+    }
+}
