@@ -50,20 +50,15 @@ impl RequestBody {
 
     /// Takes the next bytes; says how many belong to the body and whether it has ended.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
-        let (consumed, is_done) = match &mut self.left {
-            Left::Known(left) => {
-                let consumed = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= consumed as u64;
-                (consumed, *left == 0)
+        let mut consumed = 0;
+        loop {
+            let passed = self.pass(&bytes[consumed..])?;
+            consumed += passed.consumed;
+            if passed.is_last || consumed == bytes.len() {
+                self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
+                return Ok((consumed, passed.is_last));
             }
-            Left::Chunked(chunked) => {
-                let progress = chunked.discard(bytes)?;
-                (progress.consumed, progress.done)
-            }
-        };
-        self.upload.on_bytes(consumed);
-        self.bytes_max = self.bytes_max.checked_sub(consumed as u64).ok_or(TOO_LARGE)?;
-        Ok((consumed, is_done))
+        }
     }
 
     /// Takes the next bytes as far as they belong together, for somebody who wants them.
