@@ -28,6 +28,8 @@ mod wire;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::Request;
+use http::http1::upstream::UpstreamHead;
 use rustix::event::epoll::EventFlags;
 use sched::routes::Route;
 use sched::waiting::Turn;
@@ -248,11 +250,13 @@ impl<N: Net> Upstreams<N> {
         step
     }
 
-    /// The head of a response has come, which is of this route.
-    pub fn on_route(&mut self, at: usize, route: &Route) {
-        if let Some(transfer) = self.transfers.get_mut(at) {
-            transfer.route = Some(self.learned.routes.enter(route));
-        }
+    /// The head of the response to this request has come: it is learned from by what it is like.
+    pub fn on_head(&mut self, at: usize, request: &Request, head: &UpstreamHead) {
+        let Some(transfer) = self.transfers.get_mut(at) else { return };
+        let value = |name| head.values(name).next().unwrap_or_default();
+        let (content_type, coding) = (value("content-type"), value("content-encoding"));
+        let route = Route { status: head.status.0, content_type, coding, ..transfer.group.route(request) };
+        transfer.route = Some(self.learned.routes.enter(&route));
     }
 
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
@@ -308,11 +312,12 @@ impl<N: Net> Upstreams<N> {
         self.connections.iter().next().is_some()
     }
 
-    /// Memory of a transfer.
-    pub fn memory_bytes(&self, at: usize) -> usize {
-        self.transfers
-            .get(at)
-            .map_or(0, |transfer| transfer.memory_bytes() + self.connections.memory_bytes(transfer, at))
+    /// Memory of the transfer for an exchange.
+    pub fn memory_bytes(&self, owner: u64) -> usize {
+        self.of(owner).map_or(0, |at| {
+            let transfer = &self.transfers[at];
+            transfer.memory_bytes() + self.connections.memory_bytes(transfer, at)
+        })
     }
 
     /// The upstream of a transfer, for the log.

@@ -52,6 +52,7 @@ impl Gathered {
 impl<N: Net> Sender<N> {
     /// Gathers the head of a reply, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
     pub fn encode(&mut self, conn: &mut Conn, reply: Reply, date: &HttpDate) -> (Body, bool) {
+        self.put_off.remove(&conn.owner).into_iter().for_each(|bytes| self.gathered.push(&bytes));
         conn.encode(reply, date, self.transmitter.reads.storage(), &mut self.gathered.out)
     }
 

@@ -29,7 +29,8 @@ impl<N: Net> Responder<N> {
 impl<N: Net> Sender<N> {
     /// Bytes that were made for a connection and not taken, and those that its transfers keep.
     pub fn unsent_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
-        let passed_bytes: usize = conn.exchanges.iter().map(|exchange| proxy.memory_bytes(exchange.owner)).sum();
+        let passed_bytes: usize =
+            conn.exchanges.iter().map(|exchange| proxy.upstreams.memory_bytes(exchange.owner)).sum();
         let transmitter = &mut self.transmitter;
         transmitter.connections[slot_of(conn.owner)].unsent_bytes(&transmitter.sendings) + passed_bytes
     }

@@ -20,8 +20,6 @@ impl<N: Net> Responder<N> {
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.conns[id.at].is_multiplexed() {
-            let put_off = self.proxy.put_off.remove(&self.conns[id.at].owner);
-            put_off.into_iter().for_each(|bytes| self.sender.gathered.push(&bytes));
             let (body, is_last) = self.sender.encode(&mut self.conns[id.at], reply, self.timers.date());
             self.service.on_ready(self.timers.now(), self.conns.exchange(id), &self.sender.transmitter.link);
             return self.send_encoded(id.at, body, is_last);

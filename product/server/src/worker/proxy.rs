@@ -1,16 +1,15 @@
 //! Requests that upstreams answer: from a request to a transfer, and from its response to the write path.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use http::gateway::takes_trailers;
 use http::http1::Head;
 use http::http1::upstream::UpstreamHead;
-use http::{BodyLength, Method, OwnedRequest, Request, Response, Status, Trailers};
+use http::{Method, OwnedRequest, Request, Status, Trailers};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
-use sched::routes::Route;
 use units::Nanos;
 
 use super::connections::Connections;
@@ -55,10 +54,8 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
 /// Requests that upstreams answer, and the replies that have come of them.
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
-    /// Of each transfer one at most, behind its interim ones.
+    /// Of each transfer one at most.
     replies: VecDeque<ProxyReply>,
-    /// By the exchange over HTTP/1.1, what its socket has not taken of interim responses: it leaves with what is sent next.
-    pub(super) put_off: HashMap<u64, Vec<u8>>,
 }
 
 /// The event loop's own, as far as upstreams touch it.
@@ -71,26 +68,18 @@ pub(super) struct ProxyContext<'w, N: Net> {
     pub sender: &'w mut Sender<N>,
 }
 
-/// For the loop to send on an exchange.
+/// An upstream's reply, or one of our own in its place, for the loop to send on an exchange.
 pub(super) struct ProxyReply {
     /// The name of the exchange.
     pub owner: u64,
-    pub what: ToSend,
-}
-
-pub(super) enum ToSend {
-    Interim(Response<()>),
-    /// An upstream's reply, or one of our own in its place.
-    Reply {
-        reply: Box<Reply>,
-        /// How far its body has come where it is an upstream's: for [`Proxy::on_sent`], once it is sent or a job.
-        rest: Option<Step>,
-    },
+    pub reply: Box<Reply>,
+    /// How far its body has come where it is an upstream's: for [`Proxy::on_sent`], once it is sent or a job.
+    pub rest: Option<Step>,
 }
 
 impl<N: Net> Default for Proxy<N> {
     fn default() -> Proxy<N> {
-        Proxy { upstreams: Upstreams::default(), replies: VecDeque::new(), put_off: HashMap::new() }
+        Proxy { upstreams: Upstreams::default(), replies: VecDeque::new() }
     }
 }
 
@@ -98,16 +87,6 @@ impl<N: Net> Proxy<N> {
     /// The next reply to be sent; [`Proxy::on_sent`] is told then.
     pub fn next_reply(&mut self) -> Option<ProxyReply> {
         self.replies.pop_front()
-    }
-
-    /// Memory that the transfer of an exchange has.
-    pub fn memory_bytes(&self, owner: u64) -> usize {
-        self.upstreams.of(owner).map_or(0, |transfer| self.upstreams.memory_bytes(transfer))
-    }
-
-    /// Every deadline is so much later.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.upstreams.excuse(paused);
     }
 
     /// Has upstreams answer a request; the reply where they cannot.
@@ -127,7 +106,7 @@ impl<N: Net> Proxy<N> {
         let transfer = transfer_of(with, id, group, (request, head), to.site);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
-                self.want_body(with, id, request);
+                with.sender.want_body(with.timers, &with.conns[id.at], id.stream, request);
                 with.conns.exchange(id).task = Task::PassedOn(Box::new(request.into()));
                 Ok(transfer)
             }
@@ -136,20 +115,6 @@ impl<N: Net> Proxy<N> {
                 Err(Box::new(with.service.replies.handler().unanswered(to, request, fault.status())))
             }
         }
-    }
-
-    /// Has a client send the body of a request on a stream, which may wait for leave to (RFC 9110 section 10.1.1).
-    fn want_body(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, request: &Request) {
-        if !with.conns[id.at].is_multiplexed() || request.body == BodyLength::None {
-            return;
-        }
-        let engine = with.sender.transmitter.connections[id.at].engine();
-        engine.want_body(id.stream);
-        if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
-            let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(with.timers.date());
-            engine.interim(id.stream, &head);
-        }
-        with.sender.transmitter.connections.say(id.at);
     }
 
     /// More of a request's body. What an upstream does not take in time waits with the client.
@@ -228,8 +193,11 @@ impl<N: Net> Proxy<N> {
 
     fn take_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, mut step: Step) {
         while let Step::Interim(head) = step {
-            if let Some(owner) = self.upstreams.get(transfer).map(|transfer| transfer.owner) {
-                self.replies.push_back(ProxyReply { owner, what: ToSend::Interim(head.into_response(())) });
+            let owner = self.upstreams.get(transfer).map(|transfer| transfer.owner);
+            if let Some(id) = owner.and_then(|owner| with.conns.exchange_id(owner)) {
+                let conn = &with.conns[id.at];
+                let sent_bytes = with.sender.send_interim(with.timers, conn, id.stream, head.into_response(()));
+                with.service.admission.spend(conn.client_of(id.stream), sent_bytes);
             }
             step = self.upstreams.step(with.net, with.timers.now(), transfer);
         }
@@ -280,14 +248,14 @@ impl<N: Net> Proxy<N> {
         {
             return step;
         }
-        self.note_route(with, transfer, id, &head);
+        let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
+            unreachable!("a transfer without a response has its request")
+        };
+        self.upstreams.on_head(transfer, &request.view(), &head);
         let size_from = size_from(head.framing, &step);
         let prediction = self.upstreams.prediction(transfer, matches!(step, Step::Done));
         self.note_line(with, transfer, |line| line.answered(now, size_from, prediction));
         let is_multiplexed = with.conns[id.at].is_multiplexed();
-        let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
-            unreachable!("a transfer without a response has its request")
-        };
         let trailing = match is_multiplexed {
             true => Trailing::InFrames,
             false if takes_trailers(&request.view()) => Trailing::InChunks,
@@ -315,8 +283,7 @@ impl<N: Net> Proxy<N> {
         let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
         let exchange = with.conns.exchange(id);
         exchange.class = class;
-        let what = ToSend::Reply { reply: Box::new(reply), rest };
-        self.replies.push_back(ProxyReply { owner: exchange.owner, what });
+        self.replies.push_back(ProxyReply { owner: exchange.owner, reply: Box::new(reply), rest });
     }
 
     /// A reply that the loop was given is sent, or a job.
@@ -339,17 +306,6 @@ impl<N: Net> Proxy<N> {
         }
         self.on_step(with, transfer, step);
         self.release(with);
-    }
-
-    /// Learns by what the response is like.
-    fn note_route(&mut self, with: &mut ProxyContext<N>, transfer: usize, id: ExchangeId, head: &UpstreamHead) {
-        let Task::PassedOn(request) = &with.conns.exchange(id).task else { return };
-        let request = request.view();
-        let Some(group) = self.upstreams.get(transfer).map(|transfer| Arc::clone(&transfer.group)) else { return };
-        let value = |name| head.values(name).next().unwrap_or_default();
-        let (content_type, coding) = (value("content-type"), value("content-encoding"));
-        let route = Route { status: head.status.0, content_type, coding, ..group.route(&request) };
-        self.upstreams.on_route(transfer, &route);
     }
 
     fn end_transfer(&mut self, with: &mut ProxyContext<N>, transfer: usize, is_whole: bool) {

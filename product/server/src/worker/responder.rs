@@ -122,7 +122,6 @@ impl<N: Net> Responder<N> {
         if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.proxy.put_off.remove(&self.conns[at].owner);
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
         self.leave_upstream(at.into());
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
@@ -141,7 +140,7 @@ impl<N: Net> Responder<N> {
         if paused > Nanos::ZERO {
             self.conns.excuse(paused);
             self.sender.transmitter.connections.excuse(paused);
-            self.proxy.excuse(paused);
+            self.proxy.upstreams.excuse(paused);
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What connections send: the write path, as the protocols of a connection use it. Requests and replies are none of its business.
 
+use std::collections::HashMap;
+
+use http::{BodyLength, Request, Response, Status};
 use mux::Broken;
 use sched::Precedence;
 use units::Nanos;
@@ -9,6 +12,7 @@ use super::exchange::{Exchanges, Task};
 use super::flight::{self, FLIGHT_BYTES_MAX};
 use super::gathered::Gathered;
 use super::owner::slot_of;
+use super::timers::Timers;
 use super::{Order, Replies, Setup};
 use crate::config::Limits;
 use crate::net::Net;
@@ -25,11 +29,19 @@ pub(super) struct Sender<N: Net> {
     pub(super) order: Order,
     is_direct: bool,
     pub gathered: Gathered,
+    /// By the connection over HTTP/1.1, what its socket has not taken of interim responses: it leaves with what is sent next.
+    pub(super) put_off: HashMap<u64, Vec<u8>>,
 }
 
 impl<N: Net> Sender<N> {
     pub fn new(transmitter: Transmitter<Transport<N>>, setup: &Setup) -> Sender<N> {
-        Sender { transmitter, order: setup.order, is_direct: setup.is_direct, gathered: Gathered::default() }
+        Sender {
+            transmitter,
+            order: setup.order,
+            is_direct: setup.is_direct,
+            gathered: Gathered::default(),
+            put_off: HashMap::new(),
+        }
     }
 
     /// Whether a response that is ready while no other may become so needs not be a job: then the scheduler would give it the first grant, and
@@ -52,6 +64,41 @@ impl<N: Net> Sender<N> {
         let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, client, stream, precedence });
         let job = job.expect("a client has no more requests than its connection may have jobs");
         conn.hold(stream, job, now);
+    }
+
+    /// Has a client send the body of a request on a stream, which may wait for leave to (RFC 9110 section 10.1.1).
+    pub fn want_body(&mut self, timers: &Timers, conn: &Conn, stream: u32, request: &Request) {
+        if !conn.is_multiplexed() || request.body == BodyLength::None {
+            return;
+        }
+        self.transmitter.connections.with_engine(slot_of(conn.owner), |engine| {
+            engine.want_body(stream);
+            if request.values("expect").any(|value| value.eq_ignore_ascii_case(b"100-continue")) {
+                let (head, ()) = Response::new(Status::CONTINUE, ()).into_head(timers.date());
+                engine.interim(stream, &head);
+            }
+        });
+    }
+
+    /// Sends an interim response at once, as it may be of use only before the response (RFC 8297): it is charged to the link, and waits for no
+    /// turn. Gives how many bytes left, but for those of frames.
+    pub fn send_interim(&mut self, timers: &Timers, conn: &Conn, stream: u32, response: Response<()>) -> u64 {
+        let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
+        if conn.is_multiplexed() {
+            let (head, ()) = response.into_head(timers.date());
+            connections.with_engine(at, |engine| engine.interim(stream, &head));
+            return 0;
+        }
+        let Some(bytes) = conn.http1.answering.interim(&response, timers.date()) else { return 0 };
+        if let Some(before) = self.put_off.get_mut(&conn.owner) {
+            before.extend(bytes);
+            return 0;
+        }
+        let sent = connections[at].send_aside(timers.now(), &bytes, &mut self.transmitter.link);
+        if sent < bytes.len() {
+            self.put_off.insert(conn.owner, bytes[sent..].to_vec());
+        }
+        sent as u64
     }
 
     /// Hands down what answers the client's TLS, unless a response does so; gives how many bytes left, or will as a job.
@@ -168,6 +215,7 @@ impl<N: Net> Sender<N> {
     /// attacker's (RFC 8446 section 6.1).
     pub fn end(&mut self, now: Nanos, conn: &mut Conn, replies: &Replies) {
         let at = slot_of(conn.owner);
+        self.put_off.remove(&conn.owner);
         if let Some(streams) = conn.exchanges.streams() {
             debug_assert!(streams.is_idle(), "its responses have departed");
             conn.exchanges = Exchanges::single(conn.owner);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use http::http1::Head;
-use http::{BodyLength, Request, Response};
+use http::{BodyLength, Request};
 
 use super::exchange::ExchangeId;
-use super::proxy::{Proxy, ProxyContext, ProxyReply, ToSend};
+use super::proxy::{Proxy, ProxyContext, ProxyReply};
 use super::responder::Responder;
 use crate::handler::{Reply, To};
 use crate::net::Net;
@@ -36,50 +36,19 @@ impl<N: Net> Responder<N> {
     }
 
     fn send_replies(&mut self) {
-        while let Some(ProxyReply { owner, what }) = self.proxy.next_reply() {
+        while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
             // Its client may have left while others were sent.
-            match (self.conns.exchange_id(owner), what) {
-                (Some(id), ToSend::Interim(response)) => self.send_interim(id, response),
-                (None, ToSend::Interim(_)) => {}
-                (id, ToSend::Reply { reply, rest }) => {
-                    if let Some(id) = id {
-                        assert!(
-                            self.sender.gathered.is_empty(),
-                            "what was gathered for one connection is not another's"
-                        );
-                        self.send(id, *reply);
-                        self.flush(id.at);
-                        self.conns.go_on(id.at);
-                    }
-                    if let Some(step) = rest {
-                        let (proxy, mut with) = self.proxy();
-                        proxy.on_sent(&mut with, owner, step);
-                    }
-                }
+            if let Some(id) = self.conns.exchange_id(owner) {
+                assert!(self.sender.gathered.is_empty(), "what was gathered for one connection is not another's");
+                self.send(id, *reply);
+                self.flush(id.at);
+                self.conns.go_on(id.at);
+            }
+            if let Some(step) = rest {
+                let (proxy, mut with) = self.proxy();
+                proxy.on_sent(&mut with, owner, step);
             }
         }
-    }
-
-    /// Sends an interim response at once, as it may be of use only before the response (RFC 8297): it is charged to the link and its client,
-    /// and waits for no turn.
-    fn send_interim(&mut self, id: ExchangeId, response: Response<()>) {
-        let (now, date) = (self.timers.now(), self.timers.date());
-        let (conn, transmitter) = (&mut self.conns[id.at], &mut self.sender.transmitter);
-        if conn.is_multiplexed() {
-            let (head, ()) = response.into_head(date);
-            transmitter.connections.with_engine(id.at, |engine| engine.interim(id.stream, &head));
-            return;
-        }
-        let Some(bytes) = conn.http1.answering.interim(&response, date) else { return };
-        let owner = conn.owner;
-        if let Some(before) = self.proxy.put_off.get_mut(&owner) {
-            return before.extend(bytes);
-        }
-        let sent = transmitter.connections[id.at].send_aside(now, &bytes, &mut transmitter.link);
-        if sent < bytes.len() {
-            self.proxy.put_off.insert(owner, bytes[sent..].to_vec());
-        }
-        self.service.admission.spend(conn.client_of(0), sent as u64);
     }
 
     /// Passes a request on; the reply where no upstream can have it. Nothing where its client has left meanwhile.

@@ -555,7 +555,7 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     bench.far(0).go_on(1, &mut long);
     bench.turn();
     let at = bench.upstreams.of(1).unwrap();
-    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.memory_bytes(at) <= 2 * PIPE_BYTES_MAX);
+    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.memory_bytes(1) <= 2 * PIPE_BYTES_MAX);
     assert!(long.0.len() >= (1 << 20) - 3 * PIPE_BYTES_MAX, "{} bytes are left", long.0.len());
     bench.now += bench.group.read_timeout + bench.group.read_timeout;
     assert!(
@@ -614,5 +614,5 @@ fn a_request_is_held_by_its_upstream() {
     };
     push_all(&mut bench, &mut pushed);
     assert!(pushed < 250_000, "{pushed} bytes");
-    assert!(bench.upstreams.memory_bytes(at) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.memory_bytes(at));
+    assert!(bench.upstreams.memory_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.memory_bytes(1));
 }
