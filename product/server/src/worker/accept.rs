@@ -51,7 +51,9 @@ impl<N: Net> Acceptor<N> {
                 // Out of memory or over the user's limit of watches; without events the connection is of no use.
                 with.abandon(at);
             }
-            with.transmit_due();
+            if with.sender.is_due(|| with.net.now()) {
+                with.transmit();
+            }
         }
         self.newcomers = newcomers;
     }

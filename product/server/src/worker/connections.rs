@@ -111,9 +111,11 @@ impl Connections {
         }
     }
 
-    /// A name for a stream of the connection in this slot.
-    pub fn name(&mut self, at: usize) -> u64 {
-        self.owners.next(at)
+    /// A stream of the connection in this slot.
+    pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
+        let owner = self.owners.next(at);
+        self.slots[at].exchanges.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
+        ExchangeId { at, stream }
     }
 
     /// The slot of a connection that is still there.

@@ -8,13 +8,10 @@ use tls::Session;
 use super::Order;
 use super::conn::Conn;
 use super::ending::{EndContext, Ending};
-use super::failures::Kind;
 use super::owner::slot_of;
-use super::responder::Responder;
 use super::secure::HANDSHAKE_TIMEOUT;
 use super::sender::Sender;
 use crate::net::Net;
-use crate::transmit::Failure;
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
@@ -41,17 +38,5 @@ impl<N: Net> Sender<N> {
             return Ending::Closes { is_late: false };
         }
         Ending::Stays
-    }
-}
-
-impl<N: Net> Responder<N> {
-    /// No response has ended: neither the log nor the objectives have anything to say of it.
-    pub(super) fn on_flight_departure(&mut self, at: usize, failure: Option<Failure>) {
-        if let Some(Failure::Stalled) = failure {
-            let why = "a handshake slower than --send-rate-min";
-            self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, why);
-        }
-        self.end(at, |sender, conn, with| sender.end_flight(conn, failure.is_some(), with));
-        self.conns.go_on(at);
     }
 }

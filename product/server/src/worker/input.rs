@@ -176,7 +176,7 @@ impl<N: Net> Responder<N> {
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
         // Its body, which comes behind it, is at fault, or too slow.
-        self.leave_upstream(id);
+        self.with_upstreams(|proxy, with| proxy.leave(with, id));
         if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());

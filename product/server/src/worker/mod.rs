@@ -253,7 +253,9 @@ impl<N: Net> Worker<N> {
         for _ in 0..with.conns.queued() {
             if let Some(at) = with.conns.unqueue() {
                 with.read(at);
-                with.transmit_due();
+                if with.sender.is_due(|| with.net.now()) {
+                    with.transmit();
+                }
                 // Of one that was closed there may be many.
                 with.take_departures();
             }

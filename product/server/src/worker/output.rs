@@ -12,6 +12,9 @@ use crate::handler::Reply;
 use crate::net::Net;
 use crate::transmit::{Body, Departure, Direct, Failure, Outgoing, Sink, Socket};
 
+/// Of a client that takes too long over what answers it.
+const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min";
+
 impl<N: Net> Responder<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
@@ -50,16 +53,14 @@ impl<N: Net> Responder<N> {
         self.budget.on_sent(bytes);
         self.service.admission.spend(self.conns[at].client_of(0), bytes);
         match outcome {
-            Direct::Sent(_) => self.on_sent(at, ResponseEnd::now()),
+            Direct::Sent(_) => self.on_end(at.into(), ResponseEnd::now(), bytes, None),
             Direct::Begun(job) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
                 self.conns[at].hold(0, job, self.timers.now());
             }
             Direct::Failed(failure) => {
                 self.conns[at].note_first_byte(bytes, || self.net.now());
-                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, bytes);
-                self.log(at.into(), ResponseEnd::now().cut(bytes, outcome));
-                self.close(at);
+                self.on_end(at.into(), ResponseEnd::now(), bytes, Some(failure));
             }
         }
     }
@@ -93,67 +94,59 @@ impl<N: Net> Responder<N> {
         self.buffers.departures = departures;
     }
 
-    /// Between two connections: a paced link is not to wait for the end of a turn.
-    pub(super) fn transmit_due(&mut self) {
-        let is_due = || self.sender.transmitter.poll_timeout().is_some_and(|at| at <= self.net.now());
-        if self.setup.is_paced() && !self.sender.transmitter.link.is_searching() && is_due() {
-            self.transmit();
-        }
-    }
-
     fn on_departure(&mut self, departure: Departure) {
         let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
         self.service.admission.spend(self.conns[at].client_of(departure.stream), departure.untold_bytes);
+        let (is_multiplexed, failure) = (self.conns[at].is_multiplexed(), &departure.failure);
         if self.conns[at].channel.is_in_flight {
-            return self.on_flight_departure(at, departure.failure);
+            // No response has ended: neither the log nor the objectives have anything to say of it.
+            if let Some(Failure::Stalled) = failure {
+                self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, SLOW_HANDSHAKE);
+            }
+            self.end(at, |sender, conn, with| sender.end_flight(conn, failure.is_some(), with));
+            return self.conns.go_on(at);
         }
-        let (id, ending) = (ExchangeId { at, stream: departure.stream }, ResponseEnd::of(&departure));
-        let is_multiplexed = self.conns[at].is_multiplexed();
-        self.leave_upstream(id);
+        let id = ExchangeId { at, stream: departure.stream };
+        self.with_upstreams(|proxy, with| proxy.leave(with, id));
         let exchange = self.conns.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {
             exchange.task = Task::None;
         }
-        match departure.failure {
-            None if is_multiplexed => self.log(id, ending),
-            None => {
-                self.on_sent(at, ending);
-                return self.conns.go_on(at);
-            }
-            Some(failure) => {
-                let sent_bytes = departure.sent_bytes;
-                let outcome = self.service.report(&self.timers, &self.conns[at], &failure, sent_bytes);
-                self.log(id, ending.cut(sent_bytes, outcome));
-                if !is_multiplexed {
-                    return self.close(at);
-                }
-                self.sender.transmitter.connections.with_engine(at, |engine| engine.cancel(id.stream));
-                if matches!(failure, Failure::Stalled) {
-                    self.abandon(at);
-                }
-            }
-        }
-        if let Some(conn) = self.conns.get_mut(at) {
-            conn.has_answered = true;
-            self.end_stream(id);
-        }
+        self.on_end(id, ResponseEnd::of(&departure), departure.sent_bytes, departure.failure);
+        self.conns.go_on(at);
     }
 
-    fn log(&mut self, id: ExchangeId, ending: ResponseEnd) {
+    /// A response has ended, of which so much was sent, and where it was the last of its connection the end behind it: the kernel has that, or
+    /// it failed.
+    fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
         let (now, conn) = (self.timers.now(), &mut self.conns[id.at]);
+        let ending = match &failure {
+            Some(failure) => ending.cut(sent_bytes, self.service.report(&self.timers, conn, failure, sent_bytes)),
+            None => ending,
+        };
         self.service.log(&self.net, now, conn, id.stream, ending, &self.sender.transmitter.link);
-    }
-
-    /// The kernel has all of a response, and where it is the last, the end behind it.
-    fn on_sent(&mut self, at: usize, ending: ResponseEnd) {
-        self.log(at.into(), ending);
-        let conn = &mut self.conns[at];
-        self.service.forget_origin(self.timers.now(), conn, 0);
+        if conn.is_multiplexed() {
+            if failure.is_some() {
+                self.sender.transmitter.connections.with_engine(id.at, |engine| engine.cancel(id.stream));
+            }
+            if let Some(Failure::Stalled) = failure {
+                self.abandon(id.at);
+            }
+            if let Some(conn) = self.conns.get_mut(id.at) {
+                conn.has_answered = true;
+                self.end_stream(id);
+            }
+            return;
+        }
+        if failure.is_some() {
+            return self.close(id.at);
+        }
+        self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
-        conn.http1.on_sent(self.timers.now(), &self.setup.limits);
+        conn.http1.on_sent(now, &self.setup.limits);
         if !conn.http1.answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
-            self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.cork(false));
+            self.sender.transmitter.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
         }
     }
 }

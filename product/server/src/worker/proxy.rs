@@ -20,6 +20,7 @@ use super::line::Line;
 use super::messages::{responding, size_from};
 use super::passed_on::PassedOnLine;
 use super::replies::Replies;
+use super::responder::Responder;
 use super::sender::Sender;
 use super::service::Service;
 use super::spool;
@@ -66,6 +67,14 @@ pub(super) struct ProxyContext<'w, N: Net> {
     pub conns: &'w mut Connections,
     pub service: &'w mut Service,
     pub sender: &'w mut Sender<N>,
+}
+
+impl<'w, N: Net> ProxyContext<'w, N> {
+    /// All that is not the proxy.
+    pub fn of(responder: &'w mut Responder<N>) -> (&'w mut Proxy<N>, ProxyContext<'w, N>) {
+        let Responder { net, timers, setup, conns, service, sender, proxy, .. } = responder;
+        (proxy, ProxyContext { net, timers, limits: &setup.limits, conns, service, sender })
+    }
 }
 
 /// An upstream's reply, or one of our own in its place, for the loop to send on an exchange.

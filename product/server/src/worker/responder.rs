@@ -123,7 +123,7 @@ impl<N: Net> Responder<N> {
             return self.abandon(at);
         }
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
-        self.leave_upstream(at.into());
+        self.with_upstreams(|proxy, with| proxy.leave(with, at.into()));
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
         let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let conn = &self.conns[at];

@@ -15,6 +15,7 @@ use crate::transmit::{Socket, Stream};
 /// A client's first flight is there when it is accepted, and its second a round trip later.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
+/// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
 const WANTS_TLS: Reject = Reject {
     status: Status::BAD_REQUEST,
     reason: "this port speaks HTTPS: please ask for the same address with https://",
@@ -25,7 +26,9 @@ impl<N: Net> Responder<N> {
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
         let Some(session) = self.sender.transmitter.connections[at].session.as_deref_mut() else { return };
         if session.is_untouched() && tls::is_plain_http(wire) {
-            return self.refuse_plain(at, wire);
+            self.sender.end_tls(&mut self.conns[at]);
+            self.refuse(at.into(), WANTS_TLS, &http1::shown(wire), false);
+            return self.flush(at);
         }
         if self.conns[at].channel.is_handshaking {
             self.budget.on_handshake();
@@ -59,15 +62,5 @@ impl<N: Net> Responder<N> {
             }
         }
         self.buffers.plain = plain;
-    }
-
-    /// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
-    fn refuse_plain(&mut self, at: usize, received: &[u8]) {
-        let conn = &mut self.conns[at];
-        conn.channel.end_tls();
-        self.sender.transmitter.connections[at].session = None;
-        conn.http1.give_up();
-        self.refuse(at.into(), WANTS_TLS, &http1::shown(received), false);
-        self.flush(at);
     }
 }

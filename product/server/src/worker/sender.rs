@@ -52,6 +52,12 @@ impl<N: Net> Sender<N> {
         self.is_direct && (!link.is_paced() || link.is_searching()) && is_drained()
     }
 
+    /// Between two connections: a paced link is not to wait for the end of a turn.
+    pub fn is_due(&self, clock: impl Fn() -> Nanos) -> bool {
+        let is_due = || self.transmitter.poll_timeout().is_some_and(|at| at <= clock());
+        self.order == Order::Pace && !self.transmitter.link.is_searching() && is_due()
+    }
+
     /// Makes a job of a response.
     pub fn dispatch(&mut self, now: Nanos, conn: &mut Conn, stream: u32, outgoing: Outgoing) {
         let at = slot_of(conn.owner);
@@ -141,6 +147,13 @@ impl<N: Net> Sender<N> {
                 self.begin_http2(now, conn, limits, replies.handler().has_proxies());
             }
         }
+    }
+
+    /// The client does not speak TLS after all, and is owed an answer without.
+    pub fn end_tls(&mut self, conn: &mut Conn) {
+        conn.channel.end_tls();
+        self.transmitter.connections[slot_of(conn.owner)].session = None;
+        conn.http1.give_up();
     }
 
     /// Past its deadline, a connection is not late while its flight waits for others and not for its client.

@@ -2,7 +2,7 @@
 //!
 //! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
 
-use http::{Method, OwnedRequest, Refused};
+use http::Method;
 use mux::{Event, PREFACE};
 
 use super::conn::Conn;
@@ -59,7 +59,18 @@ impl<N: Net> Responder<N> {
                         self.service.fail(self.timers.now(), &self.conns[at], Kind::Crowded, why);
                         return self.abandon(at);
                     }
-                    None => self.begin_stream(ExchangeId { at, stream }, request),
+                    None => {
+                        let id = self.conns.begin_stream(at, stream);
+                        self.weigh(at);
+                        match request {
+                            Ok(request) => {
+                                let request = request.view();
+                                self.conns.exchange(id).has_body = request.method != Method::Head;
+                                self.answer(id, &request, None);
+                            }
+                            Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
+                        }
+                    }
                 },
                 Some(Event::Body { stream }) => {
                     self.with_upstreams(|proxy, with| proxy.pass_on_stream(with, ExchangeId { at, stream }));
@@ -70,28 +81,13 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    fn begin_stream(&mut self, id: ExchangeId, request: Result<Box<OwnedRequest>, Box<Refused>>) {
-        let owner = self.conns.name(id.at);
-        let Some(streams) = self.conns[id.at].exchanges.streams_mut() else { return };
-        streams.begin(id.stream, owner);
-        self.weigh(id.at);
-        match request {
-            Ok(request) => {
-                let request = request.view();
-                self.conns.exchange(id).has_body = request.method != Method::Head;
-                self.answer(id, &request, None);
-            }
-            Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
-        }
-    }
-
     /// The stream is closed. Its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => self.sender.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
             Task::LookingUp(_) | Task::PassedOn(_) | Task::None => {
-                self.leave_upstream(id);
+                self.with_upstreams(|proxy, with| proxy.leave(with, id));
                 self.service.leave(
                     &self.net,
                     &self.timers,

@@ -17,22 +17,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl<N: Net> Responder<N> {
     /// Does this with what the proxy may touch, and sends the replies that come of it.
     pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
-        let (proxy, mut with) = self.proxy();
+        let (proxy, mut with) = ProxyContext::of(self);
         let done = act(proxy, &mut with);
         self.send_replies();
         done
-    }
-
-    fn proxy(&mut self) -> (&mut Proxy<N>, ProxyContext<'_, N>) {
-        let with = ProxyContext {
-            net: &self.net,
-            timers: &self.timers,
-            limits: &self.setup.limits,
-            conns: &mut self.conns,
-            service: &mut self.service,
-            sender: &mut self.sender,
-        };
-        (&mut self.proxy, with)
     }
 
     fn send_replies(&mut self) {
@@ -45,7 +33,7 @@ impl<N: Net> Responder<N> {
                 self.conns.go_on(id.at);
             }
             if let Some(step) = rest {
-                let (proxy, mut with) = self.proxy();
+                let (proxy, mut with) = ProxyContext::of(self);
                 proxy.on_sent(&mut with, owner, step);
             }
         }
@@ -78,10 +66,5 @@ impl<N: Net> Responder<N> {
             }
             Err(reply) => Some(reply),
         }
-    }
-
-    /// The exchange needs no upstream any more.
-    pub(super) fn leave_upstream(&mut self, id: ExchangeId) {
-        self.with_upstreams(|proxy, with| proxy.leave(with, id));
     }
 }
