@@ -149,49 +149,27 @@ mod tests {
 
     use super::*;
 
-    /// The response to a request of these lines, and whether the connection goes on behind it.
-    fn answer(lines: &str, is_last: bool, length: Length) -> (String, Option<Delimiter>, bool) {
-        let text = format!("{lines}\r\nHost: a\r\n\r\n");
-        let head = parse_request(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
-        let (mut answering, mut out) = (Answering::new(), Vec::new());
-        answering.owe(Form::of(&head));
-        let date = HttpDate::new(UNIX_EPOCH);
-        let response = Response::new(Status::OK, ()).of_length(length);
-        let delimiter = answering.encode(&response, is_last, &date, &mut out);
-        answering.on_gathered();
-        assert_eq!(answering.is_on(), answering.closes(), "behind the last one nothing is looked at");
-        (String::from_utf8(out).unwrap(), delimiter, !answering.closes())
-    }
-
     #[test]
     fn a_response_has_the_form_that_its_request_asks_for() {
-        for (lines, is_last, goes_on) in [
-            ("GET / HTTP/1.1", false, true),
-            ("GET / HTTP/1.1", true, false),
-            ("GET / HTTP/1.1\r\nConnection: close", false, false),
-            ("GET / HTTP/1.0", false, false),
-            ("GET / HTTP/1.0\r\nConnection: keep-alive", false, true),
-            ("PUT / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue", false, false),
+        let (known, unknown, date) = (Length::Known(5), Length::Unknown, HttpDate::new(UNIX_EPOCH));
+        for (lines, is_last, length, delimiter, goes_on) in [
+            ("GET / HTTP/1.1", false, known, Some(Delimiter::Length), true),
+            ("GET / HTTP/1.1", true, known, Some(Delimiter::Length), false),
+            ("HEAD / HTTP/1.1", false, known, None, true),
+            ("GET / HTTP/1.1\r\nConnection: close", false, known, Some(Delimiter::Length), false),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive", false, known, Some(Delimiter::Length), true),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive", false, unknown, Some(Delimiter::Close), false),
         ] {
-            let (text, delimiter, went_on) = answer(lines, is_last, Length::Known(5));
-            assert_eq!((went_on, delimiter), (goes_on, Some(Delimiter::Length)), "{lines}");
-            assert_eq!(text.contains("Connection: close"), !goes_on, "{text}");
+            let text = format!("{lines}\r\nHost: a\r\n\r\n");
+            let head = parse_request(text.as_bytes(), &http::Limits::default()).unwrap().unwrap();
+            let (mut answering, mut out, response) = (Answering::new(), Vec::new(), Response::new(Status::OK, ()));
+            answering.owe(Form::of(&head));
+            let has_interim = answering.interim(&response, &date).is_some();
+            let ended = answering.encode(&response.of_length(length), is_last, &date, &mut out);
+            answering.on_gathered();
+            assert_eq!((ended, !answering.closes(), !answering.is_on()), (delimiter, goes_on, goes_on), "{lines}");
+            assert_eq!(has_interim, head.minor_version == 1, "{lines}");
+            assert_eq!(String::from_utf8(out).unwrap().contains("Connection: close"), !goes_on, "{lines}");
         }
-        assert_eq!(answer("HEAD / HTTP/1.1", false, Length::Known(5)).1, None);
-        assert!(
-            !answer("GET / HTTP/1.0\r\nConnection: keep-alive", false, Length::Unknown).2,
-            "its end is the connection's"
-        );
-    }
-
-    #[test]
-    fn an_interim_response_goes_before_one_that_is_owed() {
-        let (mut answering, response) = (Answering::new(), Response::new(Status::CONTINUE, ()));
-        let interim = |answering: &Answering| answering.interim(&response, &HttpDate::new(UNIX_EPOCH)).is_some();
-        assert!(!interim(&answering));
-        answering.owe(Form::OF_REFUSAL);
-        assert!(interim(&answering));
-        answering.owe(Form { minor_version: 0, ..Form::OF_REFUSAL });
-        assert!(!interim(&answering));
     }
 }

@@ -180,14 +180,4 @@ mod tests {
         let refunds = [0, 1].map(|closing| kept().close(Nanos::ZERO, &sent(2 * SEGMENT, SEGMENT, closing)).0.balance());
         assert_eq!(refunds, [(SEGMENT + HEADER) as i64, -(HEADER as i64)]);
     }
-
-    #[test]
-    fn bytes_are_told_once_beyond_4_gib_too() {
-        let mut delivery = delivery();
-        let told = [u64::from(u32::MAX), 0, 10].map(|bytes| {
-            delivery.on_sent(bytes);
-            delivery.newly_sent_bytes()
-        });
-        assert_eq!((told, delivery.sent_bytes()), ([u32::MAX.into(), 0, 10], u64::from(u32::MAX) + 10));
-    }
 }

@@ -43,7 +43,7 @@ impl NamedFiles {
 impl<N: Net> Upstreams<N> {
     /// The folder and path of the file that the response to a transfer names, where files may be named.
     pub fn named_file(&self, at: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
-        let transfer = self.transfers.get(at).filter(|transfer| !transfer.wants_tunnel())?;
+        let transfer = self.transfers.get(at).filter(|transfer| transfer.inbound.tunnel.accept.is_none())?;
         let files = transfer.group.files.as_ref()?;
         Some((files.number, files.path(head)?))
     }

@@ -117,21 +117,11 @@ impl Transfer {
         self.owner >= PROBES
     }
 
-    /// The same, whose request asks for another protocol or does not.
-    pub fn upgrading(mut self, is_asked: bool) -> Transfer {
-        self.inbound.tunnel.is_asked = is_asked;
+    /// The same, whose request asks for another protocol or does not. Where its client takes WebSocket and nothing else, there is one answer to
+    /// the key that was sent.
+    pub fn upgrading(mut self, is_asked: bool, accept: Option<[u8; ACCEPT_BYTES]>) -> Transfer {
+        (self.inbound.tunnel.is_asked, self.inbound.tunnel.accept) = (is_asked, accept);
         self
-    }
-
-    /// The same, whose client takes WebSocket and nothing else: a 101 that accepts the key that was sent.
-    pub fn accepted_by(mut self, accept: [u8; ACCEPT_BYTES]) -> Transfer {
-        self.inbound.tunnel.accept = Some(accept);
-        self
-    }
-
-    /// Its client takes nothing but a tunnel.
-    pub fn wants_tunnel(&self) -> bool {
-        self.inbound.tunnel.accept.is_some()
     }
 
     /// Begins on a connection, from the first byte.

@@ -33,56 +33,52 @@ impl<N: Net> Worker<N> {
 
     /// What is not of a connection.
     fn look_around(&mut self) {
-        self.responder
-            .sender
-            .transmitter
-            .link
-            .check(self.responder.timers.now(), &self.responder.sender.transmitter.connections);
-        self.responder.with_upstreams(Proxy::look_after);
-        self.responder.service.leave_found_rate(self.responder.timers.now(), &self.responder.sender.transmitter.link);
-        while let Some(notice) = self.responder.service.admission.notice(self.responder.timers.now()) {
-            self.responder.service.journal.error(notice);
+        let with = &mut self.responder;
+        let now = with.timers.now();
+        with.sender.transmitter.link.check(now, &with.sender.transmitter.connections);
+        with.with_upstreams(Proxy::look_after);
+        with.service.leave_found_rate(now, &with.sender.transmitter.link);
+        while let Some(notice) = with.service.admission.notice(now) {
+            with.service.journal.error(notice);
         }
-        self.responder.service.journal.log_failures(self.responder.timers.now());
-        if let Some(line) = self.responder.service.replies.slow_disk(self.responder.timers.now()) {
-            self.responder.service.journal.error(line);
+        with.service.journal.log_failures(now);
+        if let Some(line) = with.service.replies.slow_disk(now) {
+            with.service.journal.error(line);
         }
-        if self.responder.sender.has_memory_to_give(&self.responder.conns) && self.responder.timers.begin_giving_back()
-        {
-            self.responder.buffers.departures.shrink_to_fit();
-            self.responder.sender.give_back_memory(&mut self.responder.conns);
+        if with.sender.has_memory_to_give(&with.conns) && with.timers.begin_giving_back() {
+            with.buffers.departures.shrink_to_fit();
+            with.sender.give_back_memory(&mut with.conns);
         }
-        if let Err(error) = self.acceptor.accept_again(&mut self.responder) {
-            self.responder
-                .service
-                .journal
-                .error(format_args!("cannot accept connections on worker {}: {error}", self.responder.setup.number));
+        if let Err(error) = self.acceptor.accept_again(with) {
+            let number = with.setup.number;
+            with.service.journal.error(format_args!("cannot accept connections on worker {number}: {error}"));
         }
     }
 
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
     pub(super) fn is_stopped(&mut self) -> bool {
-        if self.responder.timers.stop(self.responder.setup.limits.stop_timeout.into()) {
-            self.acceptor.pause(&self.responder.net);
-            self.responder.service.admission.wait_no_more();
-            self.acceptor.refuse(&self.responder.net);
-            for at in self.responder.conns.slots(|conn| !conn.http1.answering.is_on()) {
-                match self.responder.conns[at].is_multiplexed() {
-                    true => self.responder.end(at, Sender::leave_streams),
-                    false => self.responder.close(at),
+        let with = &mut self.responder;
+        if with.timers.stop(with.setup.limits.stop_timeout.into()) {
+            self.acceptor.pause(&with.net);
+            with.service.admission.wait_no_more();
+            self.acceptor.refuse(&with.net);
+            for at in with.conns.slots(|conn| !conn.http1.answering.is_on()) {
+                match with.conns[at].is_multiplexed() {
+                    true => with.end(at, Sender::leave_streams),
+                    false => with.close(at),
                 }
             }
             // Those being answered learn that nothing is read behind the response.
-            self.responder.conns.stop();
+            with.conns.stop();
         }
-        if self.responder.timers.is_time_up() {
+        if with.timers.is_time_up() {
             // What is still being sent is cut, so that its line says how far it came.
-            for at in self.responder.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
-                self.responder.abandon(at);
+            for at in with.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
+                with.abandon(at);
             }
-            self.responder.transmit();
+            with.transmit();
         }
-        self.responder.conns.is_empty() || self.responder.timers.is_time_up()
+        with.conns.is_empty() || with.timers.is_time_up()
     }
 
     /// The look of a sweep at one connection, if there is one.

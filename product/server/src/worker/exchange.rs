@@ -87,14 +87,9 @@ impl Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
-    /// Its request waits for the lookup of this key.
-    pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>) {
-        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said: None }));
-    }
-
-    /// The same for a response that names the file.
-    pub fn wait_for_named(&mut self, key: Key, request: Box<OwnedRequest>, said: Response<()>) {
-        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said: Some(said) }));
+    /// Its request waits for the lookup of this key, as may the response of an upstream that names the file.
+    pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>, said: Option<Response<()>>) {
+        self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said }));
     }
 
     pub fn is_sending(&self) -> bool {

@@ -32,17 +32,16 @@ pub(super) fn transfer_of<N: Net>(
     let priority = with.service.replies.handler().priority(class);
     let route = ServiceRoute::of(&group.route(request));
     let tells_client = group.tells_client;
+    let accept = key.map(|key| websocket::accept(&key));
+    let is_uploading = accept.is_none() && with.conns[id.at].is_multiplexed() && body != BodyLength::None;
     let transfer = Transfer::new(owner, group, method, encoded, body).queued(priority, route);
-    let mut transfer = transfer.upgrading(is_upgrading);
+    let mut transfer = transfer.upgrading(is_upgrading, accept);
     if tells_client {
         transfer.announced = Announced::Client(with.conns[id.at].client_address(id.stream));
     }
-    match key {
-        Some(key) => transfer.accepted_by(websocket::accept(&key)),
-        None if with.conns[id.at].is_multiplexed() && body != BodyLength::None => {
-            let limits = upload_limits(with.limits, &transfer.group, request);
-            transfer.uploading(with.timers.now(), limits)
-        }
-        None => transfer,
+    if is_uploading {
+        let limits = upload_limits(with.limits, &transfer.group, request);
+        transfer = transfer.uploading(with.timers.now(), limits);
     }
+    transfer
 }

@@ -99,7 +99,7 @@ impl<N: Net> Responder<N> {
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
-                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits, self.service.has_tunnels());
+                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits, &self.service.replies);
                 return self.take_frames(at, received.rest());
             }
             None if may_be_http2 => return conn.http1.keep(received),

@@ -26,11 +26,6 @@ impl Service {
         }
     }
 
-    /// Metrics tell sites by these names from now on.
-    pub fn name_sites(&mut self) {
-        self.journal.replace_sites(self.replies.handler().site_names());
-    }
-
     /// Answers the thread that asks for it.
     pub fn answer_status(&mut self, now: Nanos, conns: &Connections, link: &Link) {
         let ledger = link.scheduler().pacer().ledger();

@@ -319,7 +319,9 @@ impl<N: Net> Worker<N> {
             with.service.journal.replace_classes(assigned);
         }
         if served.is_some() {
-            with.service.name_sites();
+            let Service { journal, replies, .. } = &mut with.service;
+            // Metrics tell sites by these names from now on.
+            journal.replace_sites(replies.handler().site_names());
         }
         with.service.replies.take_found(now);
         if with.setup.number == 0 {

@@ -32,7 +32,7 @@ impl<N: Net> Proxy<N> {
                 let client = with.conns[id.at].client_of(id.stream);
                 match with.service.replies.begin_lookup(lookup, owner, client) {
                     Ok(key) => {
-                        with.conns.exchange(id).wait_for_named(key, request, said);
+                        with.conns.exchange(id).wait_for(key, request, Some(said));
                         return left;
                     }
                     Err(missing) => Err(missing),

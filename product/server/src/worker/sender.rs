@@ -144,7 +144,7 @@ impl<N: Net> Sender<N> {
             if session.speaks_http2() {
                 // The ticket leaves first: what follows is the transmitter's.
                 self.send_sealed(now, conn, replies);
-                self.begin_http2(now, conn, limits, replies.handler().has_proxies());
+                self.begin_http2(now, conn, limits, replies);
             }
         }
     }
@@ -164,7 +164,8 @@ impl<N: Net> Sender<N> {
     }
 
     /// From now on the client speaks HTTP/2.
-    pub fn begin_http2(&mut self, now: Nanos, conn: &mut Conn, limits: &Limits, has_tunnels: bool) {
+    pub fn begin_http2(&mut self, now: Nanos, conn: &mut Conn, limits: &Limits, replies: &Replies) {
+        let has_tunnels = replies.handler().has_proxies();
         let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX, has_tunnels };
         self.transmitter.begin_framed(now, slot_of(conn.owner), mux::Session::new(&settings).into());
         conn.exchanges = Exchanges::several(now + limits.head_timeout);

@@ -42,11 +42,6 @@ impl Service {
         }
     }
 
-    /// Upstreams may be tunnelled to.
-    pub fn has_tunnels(&self) -> bool {
-        self.replies.handler().has_proxies()
-    }
-
     /// All places are taken.
     pub fn log_full(&self, now: Nanos) {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
@@ -73,7 +68,7 @@ impl Service {
         let client = conn.client_of(stream);
         let exchange = conn.exchange(stream);
         let key = self.replies.begin_lookup(lookup, exchange.owner, client)?;
-        exchange.wait_for(key, Box::new(request.into()));
+        exchange.wait_for(key, Box::new(request.into()), None);
         Ok(())
     }
 
