@@ -1,5 +1,8 @@
 //! The world that a worker runs in: a clock, readiness, and sockets. Production has the kernel's ([`Os`]); a simulation has its own.
 
+mod flow;
+mod transport;
+
 use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
@@ -11,9 +14,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 use units::Nanos;
 
+pub use flow::Flow;
+pub use transport::{TcpSocket, Transport};
+
 use crate::clock;
 use crate::poll::{Poll, Ready};
-use crate::transmit::{Stream, TcpSocket};
+use crate::transmit::Stream;
 use crate::udp::{DatagramSocket, Udp};
 use crate::upstream::{Endpoint, EndpointAddress, TlsEndpoint};
 use crate::wake::Wake;

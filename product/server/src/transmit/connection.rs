@@ -215,4 +215,4 @@ impl<S: Socket> Connection<S> {
 
 /// Of every connection, most of them idle.
 #[cfg(test)]
-pub const BYTES: usize = size_of::<Connection<super::Transport>>();
+pub const BYTES: usize = size_of::<Connection<crate::net::Transport>>();

@@ -14,9 +14,8 @@ use sched::Path;
 use units::Nanos;
 
 use super::connections::OpenConnections;
-use super::flow::Seen;
 use super::socket::DatagramSink;
-use super::{Socket, TURN_FOR, Transmitter};
+use super::{Seen, Socket, TURN_FOR, Transmitter};
 
 /// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
 const NO_ERROR: u64 = 0x100;

@@ -14,7 +14,6 @@ mod dispatch;
 mod engine;
 #[cfg(test)]
 mod far_end;
-mod flow;
 mod framed;
 mod gauge;
 mod http3;
@@ -46,7 +45,6 @@ pub use dispatch::{Direct, Dispatch, Opening};
 pub use engine::Engine;
 #[cfg(test)]
 pub use far_end::FarEnd;
-pub use flow::Flow;
 pub use gauge::{Gauge, Queue, Queued};
 pub use limit::{ClientRate, Limit};
 pub use line_feedback::{Line, is_fast};
@@ -59,8 +57,7 @@ pub use producing::Producer;
 pub use reads::Reads;
 pub use secure::Down;
 pub use sendings::Sendings;
-pub use socket::{Shared, has_room};
-pub use socket::{Sink, Socket, Status, Stream, TcpSocket, Transport};
+pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};
 
 pub use write::Room;
 

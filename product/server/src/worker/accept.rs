@@ -14,8 +14,8 @@ use super::admission::NoPlace;
 use super::responder::Responder;
 use super::room::give_up_idle;
 use super::secure::HANDSHAKE_TIMEOUT;
-use crate::net::{Net, Source};
-use crate::transmit::{Socket, Stream, Transport};
+use crate::net::{Net, Source, Transport};
+use crate::transmit::{Socket, Stream};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;

@@ -9,8 +9,8 @@ use super::replies::Replies;
 use super::sender::Sender;
 use crate::config::Limits;
 use crate::http1::{Http1, Late};
-use crate::net::Net;
-use crate::transmit::{Engine, Sink, Socket, Stream, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::{Engine, Sink, Socket, Stream};
 
 /// What is left to do with a connection that is to end.
 pub(super) enum Ending {

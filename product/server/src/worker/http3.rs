@@ -17,8 +17,7 @@ use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
 use crate::listen::Listener;
-use crate::net::Net;
-use crate::transmit::{Flow, Transport};
+use crate::net::{Flow, Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 
 /// System calls that read from one socket in a turn, each up to eight pieces.

@@ -14,8 +14,8 @@ use super::responder::Responder;
 use super::streams::is_preface;
 use crate::handler::{self, Later};
 use crate::http1::Event;
-use crate::net::Net;
-use crate::transmit::{Body, Socket, Stream, Transmitter, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::{Body, Socket, Stream, Transmitter};
 
 /// Of a client that speaks TLS where HTTP is spoken.
 const SPEAKS_TLS: &str =

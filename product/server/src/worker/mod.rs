@@ -69,10 +69,10 @@ use units::Nanos;
 
 use crate::config::Limits;
 use crate::listen::Listener;
-use crate::net::{Net, Os, Source};
+use crate::net::{Net, Os, Source, Transport};
 use crate::poll::Ready;
 use crate::threads::Beat;
-use crate::transmit::{Transmitter, Transport};
+use crate::transmit::Transmitter;
 use crate::upstream::connection_of;
 use crate::wake::Wake;
 use acceptor::Acceptor;

@@ -15,8 +15,8 @@ use super::sender::Sender;
 use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
-use crate::net::Net;
-use crate::transmit::{Departure, Opening, Transmitter, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::{Departure, Opening, Transmitter};
 
 /// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
 pub(super) struct Responder<N: Net> {

@@ -5,8 +5,8 @@
 use units::Nanos;
 
 use super::responder::Responder;
-use crate::net::Net;
-use crate::transmit::{Engine, Stream, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::{Engine, Stream};
 
 /// Closes the longest idle connection of those that have been idle for so long. False: there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {

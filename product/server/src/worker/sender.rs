@@ -15,8 +15,8 @@ use super::owner::slot_of;
 use super::timers::Timers;
 use super::{Order, Replies, Setup};
 use crate::config::Limits;
-use crate::net::Net;
-use crate::transmit::{Dispatch, Outgoing, Transmitter, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::{Dispatch, Outgoing, Transmitter};
 
 /// A flight waits so long for its turn, beyond the client's own time. Many clients have given up by then.
 const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);

@@ -9,8 +9,8 @@ use units::Nanos;
 
 use super::conn::Conn;
 use super::connections::Connections;
-use crate::net::Net;
-use crate::transmit::{Transmitter, Transport};
+use crate::net::{Net, Transport};
+use crate::transmit::Transmitter;
 
 /// All are looked at no more often than this, however many there are and however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);

@@ -101,13 +101,13 @@ impl Sink for KernelSocket {
 
 impl Socket for KernelSocket {
     type Tcp = KernelSocket;
-    type Quic = super::super::Flow;
+    type Quic = crate::net::Flow;
 
     fn tcp(&self) -> Option<&KernelSocket> {
         Some(self)
     }
 
-    fn quic(&mut self) -> Option<&mut super::super::Flow> {
+    fn quic(&mut self) -> Option<&mut crate::net::Flow> {
         None
     }
 

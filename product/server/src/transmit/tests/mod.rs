@@ -72,7 +72,7 @@ struct FakeSocket {
     fails: Rc<Cell<Option<io::ErrorKind>>>,
     /// Datagrams that it took.
     datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
-    seen: Rc<Cell<flow::Seen>>,
+    seen: Rc<Cell<Seen>>,
 }
 
 impl Sink for FakeSocket {
@@ -143,7 +143,7 @@ impl socket::DatagramSink for FakeSocket {
         Ok(())
     }
 
-    fn see(&mut self, seen: flow::Seen) {
+    fn see(&mut self, seen: Seen) {
         self.seen.set(seen);
         self.acked.set(seen.acked_bytes);
     }

@@ -4,11 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use quic::Datagrams;
-use sched::{Path, TcpSent};
-use units::Nanos;
+use sched::TcpSent;
 
-use super::Status;
-use super::socket::{DatagramSink, Shared};
+use crate::transmit::{DatagramSink, Seen, Shared, Status};
 use crate::udp::{DatagramSocket, Left, Udp};
 
 /// One connection on a socket of many.
@@ -21,20 +19,6 @@ pub struct Flow<U = Udp> {
     /// Something was sent since.
     is_unseen: bool,
     priority: u32,
-}
-
-/// What QUIC has seen of its path.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
-    pub path: Path,
-    /// UDP payload that was lost so far, and is sent again.
-    pub lost_bytes: u64,
-    /// UDP payload that was acknowledged so far.
-    pub acked_bytes: u64,
-    /// How long ago the last acknowledgement came; `None` before the first.
-    pub acked_ago: Option<Nanos>,
-    /// A response is not acknowledged yet.
-    pub is_unacknowledged: bool,
 }
 
 impl<U: DatagramSocket> Flow<U> {
