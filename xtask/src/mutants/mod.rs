@@ -51,7 +51,7 @@ const TARGETS: [Target; 3] = [
     },
     Target {
         package: "server",
-        files: &["product/server/src/transmit/**", "product/server/src/conn/**"],
+        files: &["product/server/src/transmit/**", "product/server/src/net/**"],
         slow_tests: &[],
     },
 ];

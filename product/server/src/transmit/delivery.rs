@@ -97,52 +97,13 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use sched::Path;
-
     use super::*;
 
     const SEGMENT: u64 = 1_448;
     const HEADER: u64 = 66;
-    const RTT: Nanos = Nanos::from_millis(20);
 
     fn delivery() -> Delivery {
         Delivery::new(Framing::ETHERNET)
-    }
-
-    /// Of a kernel that counts what it sent: this much, and nothing was lost.
-    fn status(acked_bytes: u64, ago_ms: u64) -> Status {
-        let sent = Some(TcpSent { payload_bytes: acked_bytes, segments: acked_bytes.div_ceil(SEGMENT) as u32 });
-        let path = Path { rtt: Some(RTT), ..Path::default() };
-        Status { sent, acked_bytes, acked_ago: Nanos::from_millis(ago_ms), path, ..Status::default() }
-    }
-
-    /// The kernel tells the same smoothed round trip again and again: it is news when eight segments were acknowledged, the last
-    /// of them just now.
-    #[test]
-    fn a_round_trip_is_taken_once() {
-        let mut delivery = delivery();
-        let mut rtt = |acked_bytes, ago_ms| delivery.look(Nanos::ZERO, &status(acked_bytes, ago_ms)).rtt;
-        assert_eq!(rtt(0, 90), Some(RTT), "the handshake's");
-        assert_eq!((rtt(8 * SEGMENT - 1, 0), rtt(8 * SEGMENT, 51), rtt(8 * SEGMENT, 50)), (None, None, Some(RTT)));
-        assert_eq!((rtt(8 * SEGMENT, 0), rtt(16 * SEGMENT - 1, 0), rtt(16 * SEGMENT, 0)), (None, None, Some(RTT)));
-    }
-
-    /// It may be minutes old.
-    #[test]
-    fn the_round_trip_of_an_earlier_response_is_not_taken() {
-        let mut delivery = delivery();
-        let looks = [5, 13].map(|segments| delivery.look(Nanos::ZERO, &status(segments * SEGMENT, 0)).rtt);
-        assert_eq!(looks, [None, Some(RTT)]);
-    }
-
-    #[test]
-    fn losses_are_those_since_the_last_look() {
-        let mut delivery = delivery();
-        let mut lost = |retransmitted_bytes| {
-            delivery.look(Nanos::ZERO, &Status { retransmitted_bytes, ..Status::default() }).lost_bytes
-        };
-        let again = 10_000 + SEGMENT;
-        assert_eq!([lost(10_000), lost(again), lost(again)], [10_000 + 7 * HEADER, SEGMENT + HEADER, 0]);
     }
 
     /// Then what was taken and does not wait unsent has left.
