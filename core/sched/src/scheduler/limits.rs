@@ -83,9 +83,7 @@ impl Limits {
         }
         go_on
     }
-}
 
-impl Limits {
     /// A job of a class has come. Says whether it may run, and which jobs sleep from now on: it, or another for it.
     pub fn claim(&mut self, id: JobId, job: &Job) -> (bool, Vec<JobId>) {
         let class = self.class_of(job);
