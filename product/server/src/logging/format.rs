@@ -53,6 +53,8 @@ pub struct Requested<'a> {
     pub version: (u8, u8),
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
+    /// The authority that was asked for, with its port if it has one; JSON only.
+    pub host: Option<&'a [u8]>,
 }
 
 /// A request that an upstream answered.
@@ -153,7 +155,7 @@ impl Outcome {
 pub(super) struct Formatter {
     format: Format,
     unix_s: u64,
-    /// `21/Nov/2026:10:00:00 +0000` or `2026-11-21T10:00:00Z`.
+    /// `21/Nov/2026:10:00:00 +0000` or `2026-11-21T10:00:00`.
     time: String,
 }
 
@@ -211,7 +213,10 @@ fn version(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
 fn json(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time.as_bytes());
-    out.extend_from_slice(b"\",\"remote\":\"");
+    let ms = entry.times.logged.subsec_millis();
+    out.push(b'.');
+    out.extend([100, 10, 1].map(|unit| b'0' + (ms / unit % 10) as u8));
+    out.extend_from_slice(b"Z\",\"remote\":\"");
     address(out, entry.remote);
     out.push(b'"');
     json_request(out, &entry.request);
@@ -244,6 +249,7 @@ fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
     }
     json_text(out, "method", request.method);
     json_text(out, "target", request.target);
+    request.host.iter().for_each(|host| json_text(out, "host", host));
     out.extend_from_slice(b",\"version\":\"");
     version(out, request.version);
     out.push(b'"');
@@ -394,7 +400,8 @@ fn time(format: Format, unix_s: u64) -> String {
             let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
             format!("{day}/{month}/{year}:{clock} +0000")
         }
-        Format::Json => date.iso(),
+        // Each line adds its milliseconds.
+        Format::Json => date.iso().trim_end_matches('Z').into(),
     }
 }
 
@@ -436,6 +443,7 @@ mod tests {
         version: (1, 1),
         referer: None,
         user_agent: Some(b"curl/8.5"),
+        host: Some(b"a.test:80"),
     };
 
     fn line(format: Format, entry: &Entry<'_>) -> String {
@@ -456,7 +464,7 @@ mod tests {
     fn json_line() {
         assert_eq!(
             line(Format::Json, &entry()),
-            "{\"time\":\"2026-11-21T10:00:00Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/a%20b?q=1\",\
+            "{\"time\":\"2026-11-21T10:00:00.000Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/a%20b?q=1\",\"host\":\"a.test:80\",\
              \"version\":\"1.1\",\"status\":200,\"size_bytes\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
              \"arrival_unix_ns\":1795255199987654322,\"first_byte_ms\":1.000002,\"response_time_ms\":12.345678,\
              \"connection_reused\":false,\"outcome\":\"complete\",\"user_agent\":\"curl/8.5\"}\n"

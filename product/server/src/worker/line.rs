@@ -32,38 +32,39 @@ pub struct Line {
 
 /// A request as the access log shows it.
 struct RequestText {
-    /// Method, target, referer and user agent, one behind the other: a client decides how long this is kept, a hundred times.
+    /// Method, target, referer, user agent and host, one behind the other: a client decides how long this is kept, a hundred times.
     text: Box<[u8]>,
     /// Where each of them ends. The method is empty if the target is none but what was received instead of a request line.
-    ends: [u32; 4],
+    ends: [u32; 5],
     has_referer: bool,
     has_user_agent: bool,
+    has_host: bool,
     /// Major and minor.
     version: (u8, u8),
 }
 
 impl Line {
     pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> Line {
-        let fields = [request.fields.referer, request.fields.user_agent];
+        let fields = [request.fields.referer, request.fields.user_agent, request.fields.host];
         let begin = [request.method.token().as_bytes(), request.target];
         Line::of(Some(log), begin, fields, version, arrived_at)
     }
 
     /// Of a request that nobody logs.
     pub fn bare(version: (u8, u8), arrived_at: Nanos) -> Line {
-        Line::of(None, [b""; 2], [None; 2], version, arrived_at)
+        Line::of(None, [b""; 2], [None; 3], version, arrived_at)
     }
 
     /// For what is refused.
     pub fn refused(shown: &Shown, version: (u8, u8), reason: &'static str, log: Arc<Log>, arrived_at: Nanos) -> Line {
-        let line = Line::of(Some(log), [&shown.method, &shown.target], [None; 2], version, arrived_at);
+        let line = Line::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
         Line { reason: Some(reason), ..line }
     }
 
     fn of(
         log: Option<Arc<Log>>,
         begin: [&[u8]; 2],
-        fields: [Option<&[u8]>; 2],
+        fields: [Option<&[u8]>; 3],
         version: (u8, u8),
         arrived_at: Nanos,
     ) -> Line {
@@ -99,9 +100,11 @@ impl Line {
 }
 
 impl RequestText {
-    /// Of method and target, referer and user agent. A head is far below 4 GiB.
-    fn new([method, target]: [&[u8]; 2], [referer, user_agent]: [Option<&[u8]>; 2], version: (u8, u8)) -> RequestText {
-        let texts = [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default()];
+    /// Of method and target, then referer, user agent and host. A head is far below 4 GiB.
+    fn new([method, target]: [&[u8]; 2], fields: [Option<&[u8]>; 3], version: (u8, u8)) -> RequestText {
+        let [referer, user_agent, host] = fields;
+        let texts =
+            [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default(), host.unwrap_or_default()];
         let mut end = 0;
         RequestText {
             text: texts.concat().into(),
@@ -111,6 +114,7 @@ impl RequestText {
             }),
             has_referer: referer.is_some(),
             has_user_agent: user_agent.is_some(),
+            has_host: host.is_some(),
             version,
         }
     }
@@ -127,6 +131,7 @@ impl RequestText {
             version: self.version,
             referer: self.has_referer.then(|| self.part(2)),
             user_agent: self.has_user_agent.then(|| self.part(3)),
+            host: self.has_host.then(|| self.part(4)),
         }
     }
 }

@@ -220,9 +220,14 @@ fn a_client_that_moves_is_whom_its_handshake_was_with() {
         (0..2).for_each(|_| assert_eq!(asking.get("/size-10").body.len(), 10));
     }
     let is_logged = |line: &String| {
-        [r#""remote":"127.0.0.1""#, r#""target":"/size-10","version":"3.0","status":200"#, r#""class":"home""#]
-            .iter()
-            .all(|part| line.contains(part))
+        [
+            r#""remote":"127.0.0.1""#,
+            r#""target":"/size-10","host":""#,
+            r#","version":"3.0","status":200"#,
+            r#""class":"home""#,
+        ]
+        .iter()
+        .all(|part| line.contains(part))
     };
     wait_until("lines of all", || server.stdout().iter().filter(|line| is_logged(line)).count() == 5);
 }
