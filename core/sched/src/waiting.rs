@@ -20,16 +20,22 @@ pub struct Turn {
     pub since: Nanos,
 }
 
-/// At most [`WAITING_MAX`].
-#[derive(Debug, Default)]
-pub struct Waiting {
+/// At most [`WAITING_MAX`], each with a name of its own; the lesser name goes first where all else is equal.
+#[derive(Debug)]
+pub struct Waiting<T> {
     /// In no order.
-    turns: Vec<(Turn, usize)>,
+    turns: Vec<(Turn, T)>,
     /// Since the one that had waited longest was released.
     releases: u32,
 }
 
-impl Waiting {
+impl<T> Default for Waiting<T> {
+    fn default() -> Waiting<T> {
+        Waiting { turns: Vec::new(), releases: 0 }
+    }
+}
+
+impl<T: Copy + Ord> Waiting<T> {
     pub fn len(&self) -> usize {
         self.turns.len()
     }
@@ -39,31 +45,31 @@ impl Waiting {
     }
 
     /// Whether there is room for one more; if so, it waits.
-    pub fn push(&mut self, turn: Turn, transfer: usize) -> bool {
+    pub fn push(&mut self, turn: Turn, name: T) -> bool {
         let has_room = self.turns.len() < WAITING_MAX;
         if has_room {
-            self.turns.push((turn, transfer));
+            self.turns.push((turn, name));
         }
         has_room
     }
 
-    /// The one that is begun next.
-    pub fn pop(&mut self) -> Option<usize> {
-        self.releases += u32::from(!self.turns.is_empty());
-        let numbered = self.turns.iter().enumerate();
-        let next = if self.releases >= RELEASES_PER_OLDEST {
-            self.releases = 0;
-            numbered.min_by_key(|(_, (turn, transfer))| (turn.since, *transfer))
+    /// The one that is begun next, of those that may begin.
+    pub fn pop(&mut self, may_begin: impl Fn(&T) -> bool) -> Option<T> {
+        let ready = self.turns.iter().enumerate().filter(|(_, (_, name))| may_begin(name));
+        let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
+        let next = if is_oldests {
+            ready.min_by_key(|(_, (turn, name))| (turn.since, *name))
         } else {
-            numbered.min_by_key(|(_, turn)| **turn)
+            ready.min_by_key(|(_, (turn, name))| (*turn, *name))
         };
         let at = next?.0;
+        self.releases = if is_oldests { 0 } else { self.releases + 1 };
         Some(self.turns.swap_remove(at).1)
     }
 
-    /// It waits no more.
-    pub fn leave(&mut self, transfer: usize) {
-        self.turns.retain(|(_, waiting)| *waiting != transfer);
+    /// Those of these names wait no more.
+    pub fn leave(&mut self, is_leaving: impl Fn(&T) -> bool) {
+        self.turns.retain(|(_, name)| !is_leaving(name));
     }
 }
 
@@ -83,7 +89,7 @@ mod tests {
         for (transfer, turn) in [turn(1, 1, 0), turn(0, 9, 1), turn(0, 5, 3), turn(0, 5, 2)].into_iter().enumerate() {
             assert!(waiting.push(turn, transfer));
         }
-        let order: Vec<usize> = std::iter::from_fn(|| waiting.pop()).collect();
+        let order: Vec<usize> = std::iter::from_fn(|| waiting.pop(|_| true)).collect();
         assert_eq!(order, [3, 2, 1, 0]);
     }
 
@@ -92,8 +98,18 @@ mod tests {
         let mut waiting = Waiting::default();
         assert!((0..WAITING_MAX).all(|transfer| waiting.push(Turn::default(), transfer)));
         assert!(!waiting.push(Turn::default(), WAITING_MAX) && waiting.len() == WAITING_MAX);
-        waiting.leave(0);
+        waiting.leave(|name| *name == 0);
         assert!(waiting.push(Turn::default(), WAITING_MAX) && !waiting.push(Turn::default(), 9999));
+    }
+
+    #[test]
+    fn one_that_may_not_begin_holds_nobody_back_and_keeps_its_turn() {
+        let mut waiting = Waiting::default();
+        for name in 0..3 {
+            waiting.push(turn(0, name as u64, 0), name);
+        }
+        assert_eq!([waiting.pop(|name| *name > 0), waiting.pop(|name| *name > 2)], [Some(1), None]);
+        assert_eq!([waiting.pop(|_| true), waiting.pop(|_| true)], [Some(0), Some(2)]);
     }
 
     proptest! {
@@ -110,7 +126,7 @@ mod tests {
                     next += 1;
                 }
                 releases += 1;
-                if waiting.pop() == Some(before) {
+                if waiting.pop(|_| true) == Some(before) {
                     break;
                 }
             }

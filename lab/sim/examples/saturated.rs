@@ -116,7 +116,7 @@ fn nanos(seconds: f64) -> Nanos {
 }
 
 fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
-    let (mut waiting, mut services) = (Waiting::default(), ServiceTimes::default());
+    let (mut waiting, mut services) = (Waiting::<usize>::default(), ServiceTimes::default());
     let mut ends: BinaryHeap<Reverse<(Nanos, usize)>> = BinaryHeap::new();
     let (mut took, mut longest, mut refused, mut next) = (Vec::new(), Nanos::ZERO, 0, 0);
     while next < requests.len() || !ends.is_empty() {
@@ -127,7 +127,7 @@ fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
             ends.pop();
             took.push((now - requests[ended].at).0 as f64 / 1e9);
             services.note(requests[ended].route, requests[ended].takes);
-            if let Some(begun) = waiting.pop() {
+            if let Some(begun) = waiting.pop(|_| true) {
                 longest = longest.max(now - requests[begun].at);
                 ends.push(Reverse((now + requests[begun].takes, begun)));
             }

@@ -29,7 +29,7 @@ use crate::sites::{Current, PageError, SecureError, Served, SiteConfig, Wanted};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter};
-use crate::upstream::GroupError;
+use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
@@ -73,15 +73,17 @@ struct Loops {
     stop: Arc<AtomicBool>,
     /// One of each.
     wakes: Vec<Arc<Wake>>,
+    upstream_places: Arc<UpstreamPlaces>,
     /// Those that have started.
     threads: Vec<ThreadId>,
 }
 
 impl Loops {
     fn new(count: usize) -> Result<Loops, StartError> {
-        let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<_>>();
+        let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
-        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, threads: Vec::new() })
+        let upstream_places = Arc::new(UpstreamPlaces::new(&wakes));
+        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, upstream_places, threads: Vec::new() })
     }
 
     fn wake_all(&self) {
@@ -339,6 +341,7 @@ impl Server {
                 is_direct: config.shaping.is_memoryless() && order != Order::Marks,
                 order,
                 limits: config.limits.clone(),
+                upstream_places: self.loops.upstream_places.of_loop(number),
                 wake: Arc::clone(wake),
                 stop: Arc::clone(&self.loops.stop),
             },

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Set before the loop clears it, it is seen; set after, it wakes the loop again.
+#[derive(Debug)]
 pub struct Wake(OwnedFd);
 
 impl Wake {

@@ -43,7 +43,7 @@ pub static PROXY: &[Key] = &[
         "site.proxy.requests",
         whole(1, 65535),
         Is("256"),
-        "Most requests at once to each upstream; others wait, then are answered 503.",
+        "Most requests at once to each upstream, of all event loops together; others wait, then are answered 503.",
         "8",
     ),
     key("site.proxy.connect_timeout", text(Form::Time), Is("5s"), "Longest time to connect to an upstream.", r#""1s""#),

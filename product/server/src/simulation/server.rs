@@ -31,6 +31,7 @@ use crate::logging::{Format, Log, LogConfig, Logs, Unthreaded};
 use crate::places::Places;
 use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::transmit::{Link, Notice, Reads, Transmitter};
+use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
 
@@ -129,11 +130,11 @@ impl Server {
                 order: order(&plan, &policy),
                 is_direct: !policy.build().follows_jobs() && !policy.build().needs_path(),
                 limits,
+                upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake: Arc::clone(&wake),
                 stop: Arc::clone(&stop),
             },
         };
-
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));
         parts.listeners[1].udp = SimulatedUdp::of(&world);
         let worker = Worker::new(SimulatedNet::of(&world), parts).expect("nothing of it can fail");

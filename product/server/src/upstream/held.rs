@@ -13,7 +13,7 @@ impl<N: Net> Upstreams<N> {
     /// This transfer waits for its client, and with it half of its upstream's places or more.
     pub fn is_crowded(&self, at: usize) -> bool {
         let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
-        self.peers[transfer.peer].is_crowded(transfer.group.requests_max)
+        self.peers[transfer.peer].places.is_crowded(transfer.group.requests_max)
     }
 
     /// Those that wait with this one at its upstream, the largest response first, of equal ones the one that began first.
@@ -34,7 +34,7 @@ impl<N: Net> Upstreams<N> {
     /// The transfer does not wait for its client any more.
     pub fn let_go(&mut self, at: usize) {
         if let Some(transfer) = self.transfers.get_mut(at) {
-            self.peers[transfer.peer].on_held(transfer.let_go(), false);
+            self.peers[transfer.peer].places.on_held(transfer.let_go(), false);
         }
     }
 

@@ -19,6 +19,7 @@ mod on_stream;
 mod outbound;
 mod peer;
 mod peers;
+mod places;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,8 @@ pub use learned::{Learned, Prediction, RouteStatus, RoutesStatus};
 pub use named::NamedFiles;
 pub use outbound::Head;
 use peers::Peers;
+use places::Begun;
+pub use places::{LoopPlaces, UpstreamPlaces};
 pub use sink::{BodySink, pipe_of};
 use transfer::Queued;
 pub use transfer::{Step, Transfer};
@@ -61,28 +64,24 @@ pub struct Upstreams<N: Net> {
     peers: Peers,
     pub learned: Learned,
     pub checks: Checks,
-    /// Owners of transfers that may begin, since others have ended.
-    released: Vec<u64>,
-    /// Of those that may go on, since something has happened to a connection that they share.
+    /// Owners of transfers that may go on, since something has happened to a connection that they share.
     stirred: Vec<u64>,
 }
 
-impl<N: Net> Default for Upstreams<N> {
-    fn default() -> Upstreams<N> {
+impl<N: Net> Upstreams<N> {
+    /// None; places at them are these.
+    pub fn new(places: LoopPlaces) -> Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
             by_owner: HashMap::new(),
             connections: UpstreamConnections::default(),
-            peers: Peers::default(),
+            peers: Peers::new(places),
             learned: Learned::default(),
             checks: Checks::default(),
-            released: Vec::new(),
             stirred: Vec::new(),
         }
     }
-}
 
-impl<N: Net> Upstreams<N> {
     /// Begins a transfer, or has it wait.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
         transfer.queued.turn.since = now;
@@ -112,18 +111,26 @@ impl<N: Net> Upstreams<N> {
         begun
     }
 
+    /// At its upstream, where it has a place, takes one, or waits for one.
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
-        let (peer, group) = (self.transfers[at].peer, &self.transfers[at].group);
-        let (requests_max, waits_for) = (group.requests_max, group.read_timeout);
-        if self.peers[peer].begin(requests_max) {
-            let connected = self.connect(net, now, at);
-            return connected.inspect_err(|_| self.end_under_way(peer));
+        let transfer = &mut self.transfers[at];
+        let has_waited = transfer.queued.ticket.take().is_some();
+        if !has_waited && !transfer.is_probe() {
+            let Queued { turn, route, .. } = transfer.queued;
+            let service = route.map_or(Nanos::ZERO, |route| self.learned.services.expected(route));
+            let turn = Turn { service, ..turn };
+            match self.peers.begin(transfer.peer, transfer.group.requests_max, turn, transfer.owner) {
+                Begun::Taken => {}
+                Begun::Waits(ticket) => {
+                    transfer.queued.ticket = Some(ticket);
+                    transfer.deadline = now + transfer.group.read_timeout;
+                    return Ok(());
+                }
+                Begun::Full => return Err(Fault::Busy),
+            }
         }
-        let Queued { turn, route } = &self.transfers[at].queued;
-        let service = route.map_or(Nanos::ZERO, |route| self.learned.services.expected(route));
-        let waits = self.peers[peer].wait(Turn { service, ..*turn }, at);
-        self.transfers[at].deadline = now + waits_for;
-        if waits { Ok(()) } else { Err(Fault::Busy) }
+        let connected = self.connect(net, now, at);
+        connected.inspect_err(|_| self.end_under_way(at))
     }
 
     /// Gives a transfer that is under way a connection: one that has room, or a new one.
@@ -212,14 +219,14 @@ impl<N: Net> Upstreams<N> {
         let group = self.transfers[at].group.clone();
         let next = self.peers.choose(&group, now, &self.checks).unwrap_or(peer);
         if next != peer {
-            self.end_under_way(peer);
+            self.end_under_way(at);
             self.transfers[at].peer = next;
             return self.begin_at(net, now, at);
         }
         // The same once more only where the connection was an old one, or the upstream lives.
         let may_be_reached = !is_new || matches!(fault, Fault::Refused);
         let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
-        connected.inspect_err(|_| self.end_under_way(peer))
+        connected.inspect_err(|_| self.end_under_way(at))
     }
 
     /// A transfer has its connection no more, which is kept where it may be used again.
@@ -246,7 +253,7 @@ impl<N: Net> Upstreams<N> {
         };
         let was_held = transfer.is_held();
         let step = self.connections.read_body(transfer, at, now, sink);
-        self.peers[transfer.peer].on_held(was_held, transfer.is_held());
+        self.peers[transfer.peer].places.on_held(was_held, transfer.is_held());
         step
     }
 
@@ -262,24 +269,26 @@ impl<N: Net> Upstreams<N> {
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.get(at) else { return };
-        let (owner, peer, is_under_way) = (transfer.owner, transfer.peer, transfer.connection.is_some());
-        self.by_owner.remove(&owner);
-        if transfer.is_held() {
-            self.peers[peer].on_held(true, false);
-        }
+        let is_under_way = transfer.connection.is_some();
+        self.by_owner.remove(&transfer.owner);
+        let places = &self.peers[transfer.peer].places;
+        places.on_held(transfer.is_held(), false);
+        transfer.queued.ticket.into_iter().for_each(|ticket| places.leave(ticket));
         self.learned.note(transfer, now, is_whole);
         if is_under_way {
             self.disconnect(net, now, at, is_whole);
-            self.end_under_way(peer);
-        } else {
-            self.peers[peer].leave(at);
+            self.end_under_way(at);
         }
         self.transfers.remove(at);
     }
 
-    fn end_under_way(&mut self, peer: usize) {
-        let next = self.peers[peer].end();
-        self.released.extend(next.map(|at| self.transfers[at].owner));
+    /// Gives the place of a transfer back.
+    fn end_under_way(&mut self, at: usize) {
+        let transfer = &self.transfers[at];
+        // Those that ask how an upstream is have none.
+        if !transfer.is_probe() {
+            self.peers.end(transfer.peer);
+        }
     }
 
     /// Begins those that waited; gives one that began, or failed to, or may go on.
@@ -289,10 +298,13 @@ impl<N: Net> Upstreams<N> {
                 return Some((at, Ok(())));
             }
         }
-        while let Some(owner) = self.released.pop() {
-            // Its client may have left.
-            if let Some(at) = self.of(owner) {
-                return Some((at, self.begin_at(net, now, at)));
+        while let Some(handed) = self.peers.next_handed() {
+            let ticket = Some(handed.ticket);
+            let is_of = |at: &usize| self.transfers[*at].queued.ticket == ticket;
+            match self.of(handed.owner).filter(is_of) {
+                Some(at) => return Some((at, self.begin_at(net, now, at))),
+                // Its client has left.
+                None => self.peers.give_back(&handed),
             }
         }
         None

@@ -1,9 +1,11 @@
-//! One upstream as this worker knows it: its idle connections, what is under way, and whether it answers.
+//! One upstream as this worker knows it: its idle connections, its places, and whether it answers.
 
-use sched::waiting::{Turn, Waiting};
+use std::sync::Arc;
+
 use units::Nanos;
 
 use super::Endpoint;
+use super::places::EndpointPlaces;
 
 /// Idle connections kept to one upstream: as many as requests are under way at once unless told otherwise. With fewer, each request of
 /// more clients costs a connection.
@@ -21,63 +23,19 @@ pub struct Peer {
     idle: Vec<usize>,
     /// Slots of connections of HTTP/2, those used first before others, so that those at the end may become idle.
     shared: Vec<usize>,
-    under_way: u32,
-    /// Of them, those whose responses wait for their clients.
-    held: u32,
-    /// Transfers that wait until there are fewer under way.
-    waiting: Waiting,
+    /// Which all workers share.
+    pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
 }
 
 impl Peer {
-    pub fn new(endpoint: Endpoint) -> Peer {
-        Peer {
-            endpoint,
-            idle: Vec::new(),
-            shared: Vec::new(),
-            under_way: 0,
-            held: 0,
-            waiting: Waiting::default(),
-            down_until: Nanos::ZERO,
-        }
+    pub fn new(endpoint: Endpoint, places: Arc<EndpointPlaces>) -> Peer {
+        Peer { endpoint, idle: Vec::new(), shared: Vec::new(), places, down_until: Nanos::ZERO }
     }
 
-    /// The load that it has; one that could not be reached comes behind all others.
+    /// The load that it has of all workers; one that could not be reached comes behind all others.
     pub fn load(&self, now: Nanos) -> (bool, usize) {
-        (now < self.down_until, self.under_way as usize + self.waiting.len())
-    }
-
-    /// Whether one more may be under way; if so, it is.
-    pub fn begin(&mut self, requests_max: u32) -> bool {
-        let may = self.under_way < requests_max;
-        self.under_way += u32::from(may);
-        may
-    }
-
-    /// One fewer is under way; gives a transfer that waits.
-    pub fn end(&mut self) -> Option<usize> {
-        self.under_way -= 1;
-        self.waiting.pop()
-    }
-
-    /// A transfer came to wait for its client, or does so no more.
-    pub fn on_held(&mut self, was_held: bool, is_held: bool) {
-        self.held = self.held + u32::from(is_held) - u32::from(was_held);
-    }
-
-    /// Half of so many places or more are held by responses that wait for their clients.
-    pub fn is_crowded(&self, requests_max: u32) -> bool {
-        self.held > 0 && self.held.saturating_mul(2) >= requests_max
-    }
-
-    /// Whether there is room for one more to wait; if so, it does.
-    pub fn wait(&mut self, turn: Turn, transfer: usize) -> bool {
-        self.waiting.push(turn, transfer)
-    }
-
-    /// The transfer waits no more.
-    pub fn leave(&mut self, transfer: usize) {
-        self.waiting.leave(transfer);
+        (now < self.down_until, self.places.load())
     }
 
     /// One that may serve for this.
@@ -116,13 +74,9 @@ impl Peer {
         self.down_until = Nanos::ZERO;
     }
 
-    /// Nothing is known of it that is worth keeping.
+    /// Nothing is known of it that is worth keeping, but for transfers.
     pub fn is_unused(&self, now: Nanos) -> bool {
-        self.idle.is_empty()
-            && self.shared.is_empty()
-            && self.under_way == 0
-            && self.waiting.is_empty()
-            && now >= self.down_until
+        self.idle.is_empty() && self.shared.is_empty() && now >= self.down_until
     }
 }
 
@@ -135,20 +89,7 @@ mod tests {
 
     fn peer() -> Peer {
         let (version, address) = (UpstreamVersion::Http1, EndpointAddress::Unix("/a".into()));
-        Peer::new(Endpoint { version, address })
-    }
-
-    #[test]
-    fn those_beyond_the_limit_wait() {
-        let mut peer = peer();
-        assert!(peer.begin(2) && peer.begin(2) && !peer.begin(2));
-        assert!(
-            (0..3).all(|transfer| peer.wait(Turn { since: Nanos(transfer), ..Turn::default() }, transfer as usize))
-        );
-        assert_eq!(peer.load(Nanos::ZERO), (false, 5));
-        peer.leave(1);
-        assert_eq!([peer.end(), peer.end()], [Some(0), Some(2)]);
-        assert!(peer.begin(2) && peer.begin(2) && !peer.begin(2));
+        Peer::new(Endpoint { version, address }, Arc::default())
     }
 
     #[test]

@@ -3,19 +3,23 @@
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
+use sched::waiting::Turn;
 use slab::Slab;
 use units::Nanos;
 
 use super::connection::UpstreamConnections;
 use super::peer::Peer;
+use super::places::{Begun, Handed, LoopPlaces};
 use super::{Announced, Checks, Endpoint, Fault, Group};
 use crate::net::Net;
 
 /// By a number each.
-#[derive(Default)]
 pub struct Peers {
     all: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
+    places: LoopPlaces,
+    /// Places of transfers that have waited for them.
+    handed: Vec<Handed>,
 }
 
 impl Index<usize> for Peers {
@@ -33,6 +37,32 @@ impl IndexMut<usize> for Peers {
 }
 
 impl Peers {
+    /// None; places at them are these.
+    pub fn new(places: LoopPlaces) -> Peers {
+        Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new() }
+    }
+
+    /// Takes a place at one, or has the owner wait for it.
+    pub fn begin(&mut self, peer: usize, requests_max: u32, turn: Turn, owner: u64) -> Begun {
+        self.places.begin(&self.all[peer].places, requests_max, turn, owner)
+    }
+
+    /// Gives back a place at one.
+    pub fn end(&mut self, peer: usize) {
+        self.places.end(&self.all[peer].places, &mut self.handed);
+    }
+
+    /// Gives back a place that nobody waits for any more.
+    pub fn give_back(&mut self, handed: &Handed) {
+        self.places.end(&handed.places, &mut self.handed);
+    }
+
+    /// A place for one that waited.
+    pub fn next_handed(&mut self) -> Option<Handed> {
+        self.places.take_handed(&mut self.handed);
+        self.handed.pop()
+    }
+
     /// The upstream with the fewest requests for its share, those that cannot be reached last; `None` where all are down.
     pub fn choose(&mut self, group: &Group, now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
@@ -63,7 +93,7 @@ impl Peers {
         if let Some(at) = self.by_endpoint.get(endpoint) {
             return *at;
         }
-        let at = self.all.insert(Peer::new(endpoint.clone()));
+        let at = self.all.insert(Peer::new(endpoint.clone(), self.places.of(endpoint)));
         self.by_endpoint.insert(endpoint.clone(), at);
         at
     }

@@ -64,6 +64,8 @@ pub struct Transfer {
 pub struct Queued {
     pub turn: Turn,
     pub route: Option<ServiceRoute>,
+    /// As long as it waits for a place.
+    pub ticket: Option<u64>,
 }
 
 impl Transfer {
@@ -100,7 +102,7 @@ impl Transfer {
 
     /// The same, which waits behind classes of a lower number, and by what is known of its route.
     pub fn queued(mut self, priority: u8, route: ServiceRoute) -> Transfer {
-        self.queued = Queued { turn: Turn { priority, ..Turn::default() }, route: Some(route) };
+        self.queued = Queued { turn: Turn { priority, ..Turn::default() }, route: Some(route), ticket: None };
         self
     }
 

@@ -73,7 +73,7 @@ use crate::net::{Net, Os, Source, Transport};
 use crate::poll::Ready;
 use crate::threads::Beat;
 use crate::transmit::Transmitter;
-use crate::upstream::connection_of;
+use crate::upstream::{LoopPlaces, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
@@ -115,6 +115,8 @@ pub struct Setup {
     /// A response that is alone need not be a job while nothing is paced or marked.
     pub is_direct: bool,
     pub limits: Limits,
+    /// That it shares with the other workers.
+    pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
     pub stop: Arc<AtomicBool>,
 }
@@ -332,6 +334,7 @@ impl<N: Net> Worker<N> {
         if served.is_some() {
             with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }
+        with.with_upstreams(|proxy, with| proxy.release(with));
     }
 
     /// When something is due, at once where something is ready.

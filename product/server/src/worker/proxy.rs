@@ -29,7 +29,7 @@ use crate::config::Limits;
 use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::transmit::{Producer, Socket, Trailing};
-use crate::upstream::{BodySink, Fault, Group, Step, Upstreams, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -86,13 +86,12 @@ pub(super) struct ProxyReply {
     pub rest: Option<Step>,
 }
 
-impl<N: Net> Default for Proxy<N> {
-    fn default() -> Proxy<N> {
-        Proxy { upstreams: Upstreams::default(), replies: VecDeque::new() }
-    }
-}
-
 impl<N: Net> Proxy<N> {
+    /// With these places at upstreams.
+    pub fn new(places: LoopPlaces) -> Proxy<N> {
+        Proxy { upstreams: Upstreams::new(places), replies: VecDeque::new() }
+    }
+
     /// The next reply to be sent; [`Proxy::on_sent`] is told then.
     pub fn next_reply(&mut self) -> Option<ProxyReply> {
         self.replies.pop_front()

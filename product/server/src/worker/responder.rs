@@ -56,8 +56,8 @@ impl<N: Net> Responder<N> {
             conns: Connections::default(),
             service,
             sender: Sender::new(transmitter, &setup),
+            proxy: Proxy::new(setup.upstream_places.clone()),
             setup,
-            proxy: Proxy::default(),
             buffers: Buffers::new(),
         }
     }

@@ -18,6 +18,7 @@ use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
 use crate::transmit::{Limit, Link};
+use crate::upstream::UpstreamPlaces;
 
 const FILE: &[u8] = b"hello";
 /// Neither an answer in the tests nor so long that a turn is over for it.
@@ -104,6 +105,7 @@ impl Bench {
                 order,
                 is_direct: is_memoryless && order != Order::Marks,
                 limits,
+                upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake,
                 stop: Arc::new(AtomicBool::new(false)),
             },

@@ -18,6 +18,7 @@ use crate::net::{Net, Source};
 use crate::poll::Ready;
 use crate::transmit::PIPE_BYTES_MAX;
 use crate::udp::Udp;
+use crate::wake::Wake;
 
 /// The upstream's end of a connection.
 struct Far {
@@ -235,7 +236,8 @@ impl Bench {
         proxy.requests = REQUESTS_MAX;
         let room = crate::storage::Room::new(1);
         let group = Group::resolve("a", &proxy, &room, &|_| unreachable!()).expect("an address");
-        let (upstreams, came) = (Upstreams::default(), HashMap::new());
+        let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
+        let (upstreams, came) = (Upstreams::new(places), HashMap::new());
         let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
         Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came }
     }
