@@ -57,7 +57,15 @@ impl Asked {
 
 impl Upstream {
     pub fn start(answer: impl Fn(&Asked, &mut TcpStream) -> bool + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Upstream::start_at("127.0.0.1:0", answer)
+    }
+
+    /// Listening on this address.
+    pub fn start_at(
+        address: &str,
+        answer: impl Fn(&Asked, &mut TcpStream) -> bool + Send + Sync + 'static,
+    ) -> Upstream {
+        let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (asked, answer): (Arc<Mutex<Vec<Asked>>>, Arc<Answer>) = (Arc::default(), Arc::new(answer));
         let seen = Arc::clone(&asked);
