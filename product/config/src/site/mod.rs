@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub use answers::Answers;
 pub use https::Https;
 pub(crate) use https::check as check_https;
-pub use proxy::{Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
+pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
 pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};

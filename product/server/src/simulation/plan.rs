@@ -2,6 +2,7 @@
 
 use units::Nanos;
 
+use super::outages::HealthPlan;
 use super::random::Random;
 
 /// Orders of responses, with the rate at which they are paced in bytes per second.
@@ -93,6 +94,8 @@ pub struct UpstreamPlan {
     pub refused_permille: u64,
     /// They close idle connections.
     pub closes_idle: bool,
+    /// The server asks how they are.
+    pub health: Option<HealthPlan>,
 }
 
 /// Requests beyond which none waits.
@@ -107,12 +110,19 @@ impl UpstreamPlan {
             read_timeout: Nanos::from_secs(random.between(20, 60)),
             refused_permille: random.one_of(&[0, 0, 0, 200]),
             closes_idle: random.once_in(2),
+            health: None,
         }
     }
 
     /// A request may find no connection, or none in time.
     pub fn may_fail(&self) -> bool {
-        self.requests_max < REQUESTS_MANY || self.refused_permille > 0
+        let has_outages = self.health.is_some_and(|health| health.has_outages());
+        self.has_queue() || self.refused_permille > 0 || has_outages
+    }
+
+    /// Requests may wait for others to end.
+    pub fn has_queue(&self) -> bool {
+        self.requests_max < REQUESTS_MANY
     }
 
     /// No client waits longer for them.

@@ -23,6 +23,8 @@ pub enum Fault {
     ForgottenTimer,
     /// What was written to a file is read from beside its place.
     SpooledBeside,
+    /// An upstream that is down is asked.
+    DownAsked,
 }
 
 thread_local! {

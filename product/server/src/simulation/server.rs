@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use config::{Answers, Pattern, Proxy, UpstreamAddress};
+use config::{Answers, Health, Pattern, Proxy, UpstreamAddress};
 use record::Run;
 use sched::policy::PolicySpec;
 use sched::{Guard, Pace, Scheduler};
@@ -18,6 +18,7 @@ use super::client::Client;
 use super::disk::DiskQueue;
 use super::files::Site;
 use super::net::SimulatedNet;
+use super::outages::HEALTH;
 use super::plan::{Plan, UpstreamPlan};
 use super::random::Random;
 use super::udp::SimulatedUdp;
@@ -82,6 +83,11 @@ fn proxy(plan: &UpstreamPlan) -> Proxy {
         requests: plan.requests_max,
         connect_timeout: plan.connect_timeout.into(),
         read_timeout: plan.read_timeout.into(),
+        health: plan.health.map(|health| Health {
+            path: HEALTH.into(),
+            every: health.every.into(),
+            slow_start: health.slow_start.into(),
+        }),
         ..Proxy::of_all((0..plan.endpoints).map(address).collect())
     }
 }

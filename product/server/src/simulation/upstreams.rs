@@ -9,6 +9,7 @@ use units::Nanos;
 use super::application::{Application, Seen};
 use super::client::Client;
 use super::datagrams::Datagrams;
+use super::outages::OutageKind;
 use super::wire::{Far, Link, Wire};
 use super::world::{Event, World};
 use crate::upstream::{Endpoint, EndpointAddress};
@@ -35,7 +36,9 @@ impl World {
         self.enter();
         let plan = self.plan.upstreams.ok_or(Errno::NETUNREACH)?;
         let EndpointAddress::Tcp(address) = &to.address else { return Err(Errno::NOENT.into()) };
-        let is_refused = self.random.below(1_000) < plan.refused_permille;
+        let endpoint = usize::from(address.port() - PORT);
+        let outage = plan.health.and_then(|health| health.outage(endpoint, self.now));
+        let is_refused = self.random.below(1_000) < plan.refused_permille || outage == Some(OutageKind::Refusal);
         if is_refused && self.random.once_in(3) {
             return Err(Errno::CONNREFUSED.into());
         }
@@ -44,7 +47,6 @@ impl World {
         let at = self.wires.len();
         self.wires.push(Wire::new(link, *address, Far::Application(number)));
         self.wires[at].server.is_connecting = true;
-        let endpoint = usize::from(address.port() - PORT);
         self.peers.applications.push(Some(Application::new(at, endpoint, &plan, &mut self.random)));
         match is_refused {
             false => self.schedule(self.now + Nanos(2 * link.delay.0), Event::Connected { wire: at }),

@@ -65,10 +65,13 @@ pub struct World {
     pub outcome: Outcome,
 }
 
+/// When a run begins.
+pub const BEGINS_AT: Nanos = Nanos::from_secs(1_000);
+
 impl World {
     pub fn new(plan: Plan, random: Random, site: Rc<Site>, wake: Arc<Wake>, disk: DiskQueue) -> World {
         let mut world = World {
-            now: Nanos::from_secs(1_000),
+            now: BEGINS_AT,
             plan,
             random,
             site,

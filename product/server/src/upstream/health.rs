@@ -34,12 +34,16 @@ pub struct HealthCheck {
 #[derive(Debug, Default)]
 pub struct Checks {
     by_endpoint: HashMap<Endpoint, Checked>,
-    /// Of the next.
+    /// Of the next to be asked.
     owner: u64,
+    /// Of the next to be added.
+    number: u64,
 }
 
 #[derive(Debug)]
 struct Checked {
+    /// Those that were there before are asked before.
+    number: u64,
     check: HealthCheck,
     /// It alone.
     group: Arc<Group>,
@@ -65,9 +69,12 @@ impl Checks {
         for group in groups {
             let Some(check) = &group.health else { continue };
             for endpoint in &group.endpoints {
-                let checked = self.by_endpoint.entry(endpoint.clone()).or_insert_with(|| Checked::new(group, endpoint));
+                let number = self.number;
+                self.number += 1;
+                let new = || Checked::new(number, group, endpoint);
+                let checked = self.by_endpoint.entry(endpoint.clone()).or_insert_with(new);
                 if !checked.is_wanted && checked.check != *check {
-                    *checked = Checked::new(group, endpoint);
+                    *checked = new();
                 }
                 checked.is_wanted = true;
             }
@@ -77,13 +84,15 @@ impl Checks {
 
     /// The requests to those whose time has come.
     pub fn due(&mut self, now: Nanos) -> Vec<Transfer> {
-        let mut due = Vec::new();
-        for checked in self.by_endpoint.values_mut().filter(|checked| checked.health.is_due(now)) {
+        let mut due: Vec<_> = self.by_endpoint.values_mut().filter(|checked| checked.health.is_due(now)).collect();
+        due.sort_by_key(|checked| checked.number);
+        let mut requests = Vec::with_capacity(due.len());
+        for checked in due {
             checked.health.is_asked = true;
             self.owner = (self.owner + 1) % u64::from(u32::MAX);
-            due.push(checked.request(PROBES + self.owner));
+            requests.push(checked.request(PROBES + self.owner));
         }
-        due
+        requests
     }
 
     /// What came of the request to an upstream; a line for the log where that changes what is thought of it.
@@ -118,10 +127,10 @@ fn line(endpoint: impl Display, why: Option<String>) -> String {
 }
 
 impl Checked {
-    fn new(group: &Arc<Group>, endpoint: &Endpoint) -> Checked {
+    fn new(number: u64, group: &Arc<Group>, endpoint: &Endpoint) -> Checked {
         let check = group.health.clone().expect("it is checked");
         let group = Arc::new(group.probing(endpoint));
-        Checked { check, group, health: Health::default(), is_wanted: true }
+        Checked { number, check, group, health: Health::default(), is_wanted: true }
     }
 
     fn request(&self, owner: u64) -> Transfer {

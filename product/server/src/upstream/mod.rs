@@ -347,10 +347,14 @@ impl<N: Net> Upstreams<N> {
 
 #[cfg(test)]
 impl<N: Net> Upstreams<N> {
-    /// Under way, or waiting.
+    /// Under way, or waiting; those that ask upstreams how they are are nobody's.
     pub fn transfers(&self) -> usize {
         debug_assert_eq!(self.transfers.len(), self.by_owner.len(), "each is one exchange's");
-        self.transfers.len()
+        self.transfers.len() - self.probes()
+    }
+
+    fn probes(&self) -> usize {
+        self.transfers.iter().filter(|(_, transfer)| transfer.is_probe()).count()
     }
 
     /// As upstreams count them.
@@ -359,7 +363,7 @@ impl<N: Net> Upstreams<N> {
     }
 
     pub fn connections_in_use(&self) -> usize {
-        self.connections.iter().count() - self.idle_connections()
+        self.connections.iter().count() - self.idle_connections() - self.probes()
     }
 
     pub fn idle_connections(&self) -> usize {

@@ -12,6 +12,8 @@ use super::peer::Peer;
 use super::places::{Begun, Handed, LoopPlaces};
 use super::{Announced, Checks, Endpoint, Fault, Group};
 use crate::net::Net;
+#[cfg(test)]
+use crate::simulation::planted;
 
 /// By a number each.
 pub struct Peers {
@@ -67,7 +69,10 @@ impl Peers {
     pub fn choose(&mut self, group: &Group, now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
         for endpoint in &group.endpoints {
-            if group.health.is_some() && checks.is_down(endpoint) {
+            let is_down = group.health.is_some() && checks.is_down(endpoint);
+            #[cfg(test)]
+            let is_down = is_down && !planted::strikes(planted::Fault::DownAsked);
+            if is_down {
                 continue;
             }
             let at = self.at(endpoint);

@@ -9,6 +9,9 @@ use super::super::random::Random;
 /// Paths that are passed on begin so.
 pub const PREFIX: &str = "/app/";
 
+/// The slowest line and application take longer for such a body than for a response is waited at least.
+const LARGE_UPLOAD_BYTES: usize = 300_000;
+
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// Its name.
@@ -207,10 +210,14 @@ impl Ask {
         let may_be_lost = plan.closes_idle && (self.method == "POST" || self.upload.is_some());
         // Where the rest of a request comes to a closed socket, a reset throws away what of the response has not left.
         let may_be_reset = self.takes == Takes::Never;
+        // The time for a response runs from the last byte that the socket took. Where the line is slow, or the application takes slowly, most of
+        // a large body has still to be read then.
+        let takes_first = matches!(self.takes, Takes::Whole | Takes::Slowly);
+        let may_be_late = takes_first && self.upload.is_some_and(|upload| upload.bytes >= LARGE_UPLOAD_BYTES);
         let is_faulty = self.fault.is_some_and(|fault| fault != Fault::TooMuch);
         Expected {
             is_answered: self.fault.is_none_or(|fault| fault.is_in_body() || fault == Fault::TooMuch),
-            may_fail: is_faulty || may_be_lost || may_be_reset || plan.may_fail(),
+            may_fail: is_faulty || may_be_lost || may_be_reset || may_be_late || plan.may_fail(),
             may_break: may_be_reset || self.fault.is_some_and(Fault::is_in_body),
         }
     }

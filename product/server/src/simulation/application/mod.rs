@@ -8,6 +8,7 @@ use units::Nanos;
 
 use super::chunks::Chunks;
 use super::files::Site;
+use super::outages::HEALTH;
 use super::plan::UpstreamPlan;
 use super::random::Random;
 use super::wire::Wire;
@@ -22,6 +23,7 @@ pub struct Application {
     pub wire: usize,
     /// Among the upstreams.
     pub endpoint: usize,
+    plan: UpstreamPlan,
     received: Vec<u8>,
     asked: Option<Asked>,
     may_read_at: Nanos,
@@ -67,6 +69,7 @@ impl Application {
         Application {
             wire,
             endpoint,
+            plan: *plan,
             received: Vec::new(),
             asked: None,
             may_read_at: Nanos::ZERO,
@@ -142,7 +145,7 @@ impl Application {
 
     /// Whether something was done, so that there may be more.
     fn go_on(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
-        let Some(asked) = &mut self.asked else { return self.begin(now, site, seen) };
+        let Some(asked) = &mut self.asked else { return self.begin(now, wire, site, seen) };
         let before = (self.received.len(), asked.answer.as_ref().map(|answer| answer.at));
         if !asked.ask.is_tunnel || asked.answer_at.is_none() {
             asked.take_body(now, &mut self.received, site)?;
@@ -175,7 +178,7 @@ impl Application {
         Ok(!self.is_done && answered != Some(before.1) || self.received.len() != before.0)
     }
 
-    fn begin(&mut self, now: Nanos, site: &Site, seen: &mut Seen) -> Result<bool, String> {
+    fn begin(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
         let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(false) };
         let head = String::from_utf8_lossy(&self.received[..end]).into_owned();
         self.received.drain(..end + 4);
@@ -183,6 +186,15 @@ impl Application {
         let line: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let wrong = || format!("an application is asked: {head}");
         let [method, path, "HTTP/1.1"] = line[..] else { return Err(wrong()) };
+        if let Some(health) = self.plan.health {
+            if (method, path) == ("GET", HEALTH) {
+                wire.up.say(health.says(self.endpoint, now));
+                return Ok(true);
+            }
+            if health.is_known_down(self.endpoint, now, &self.plan) {
+                return Err(format!("one that is down is asked: {head}"));
+            }
+        }
         let ask = Ask::of_path(path, site).filter(|ask| ask.method == method).ok_or_else(wrong)?;
         let fields: Vec<(&str, &str)> =
             lines.map(|line| line.split_once(": ").ok_or_else(wrong)).collect::<Result<_, _>>()?;
