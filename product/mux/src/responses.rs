@@ -48,7 +48,11 @@ impl Response {
         }
         self.interim += u32::from(head.is_interim());
         self.has_head = !head.is_interim();
-        self.left_bytes = if let Framing::Length(bytes) = head.framing { Some(bytes) } else { None };
+        self.left_bytes = match head.framing {
+            Framing::Length(bytes) => Some(bytes),
+            Framing::None => Some(0),
+            _ => None,
+        };
         self.heads.push_back(Ok(head));
         if ends_stream { self.end() } else { Ok(()) }
     }

@@ -153,4 +153,9 @@ impl Session {
     pub fn body_bytes(&mut self) -> usize {
         self.streams.open.iter().filter(|open| open.holds_body()).count() * BODY_BYTES_MAX
     }
+
+    /// Memory of heads that windows have not let through.
+    pub fn head_bytes(&self) -> usize {
+        self.streams.open.iter().filter_map(|open| open.reply.as_ref()).map(|reply| reply.heads.capacity()).sum()
+    }
 }

@@ -410,6 +410,17 @@ fn a_response_that_is_none_is_reset() {
     }
 }
 
+/// They used to be given as its body.
+#[test]
+fn bytes_where_there_is_no_body_are_malformed() {
+    let mut server = Server::asked(1);
+    server.say(&answer(0, 1, &[(":status", "204")])).unwrap();
+    assert!(server.client.take_head(1).unwrap().is_ok());
+    server.say(&frame(DATA, 0, 1, b"hello")).unwrap();
+    assert!(server.client.take_head(1).unwrap().is_err());
+    assert_eq!(server.last(), Some((RST_STREAM, 1, PROTOCOL_ERROR)));
+}
+
 #[test]
 fn floods_end_the_connection() {
     for (flood, count) in [

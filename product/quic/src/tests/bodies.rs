@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use std::time::UNIX_EPOCH;
 
 use super::rig::*;
+use crate::Settings;
 use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
 use crate::h3::fault::{FRAME_UNEXPECTED, MESSAGE_ERROR, NO_ERROR};
 use crate::intake::HEAD_PIECE_BYTES;
@@ -262,6 +263,18 @@ fn interim_heads_go_before_the_response() {
     assert_eq!(response.field(":status"), Some("200"));
     assert_eq!(response.body, counted(10_000));
     assert_eq!(rig.session().waiting_bytes(), 0);
+}
+
+#[test]
+fn interim_heads_that_wait_for_a_window_are_counted() {
+    let mut rig = Rig::with(&Settings::default(), Windows { stream: 64, ..Windows::default() });
+    rig.connect();
+    let stream = rig.client.request("/", &[]);
+    rig.run();
+    let head = Response::new(Status(103), ()).with("Link", &[b'x'; 5000]).into_head(&HttpDate::new(UNIX_EPOCH)).0;
+    assert!(rig.session().interim(stream, &head));
+    rig.run();
+    assert!((4000..10_000).contains(&rig.session().head_bytes()), "{} bytes", rig.session().head_bytes());
 }
 
 /// A request with this body in frames of these sizes.
