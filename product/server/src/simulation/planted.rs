@@ -44,5 +44,5 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
-    fault == Fault::CutBodyEnded || TIMES.get().is_multiple_of(EVERY)
+    matches!(fault, Fault::CutBodyEnded | Fault::DownAsked) || TIMES.get().is_multiple_of(EVERY)
 }

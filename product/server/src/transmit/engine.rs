@@ -47,9 +47,12 @@ impl Engine {
         ask!(self, session => session.leave_body(stream));
     }
 
-    /// Memory of bodies that were not read.
-    pub fn body_bytes(&mut self) -> usize {
-        ask!(self, session => session.body_bytes())
+    /// Memory of bodies that were not read, and of heads that wait: those of HTTP/2 wait as frames.
+    pub fn kept_bytes(&mut self) -> usize {
+        match self {
+            Engine::Http2(session) => session.body_bytes(),
+            Engine::Http3(quic) => quic.session.body_bytes() + quic.session.head_bytes(),
+        }
     }
 
     /// Gives an interim head (1xx) before a response. The connection has something to say. False: the stream is closed.

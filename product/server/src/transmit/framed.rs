@@ -211,7 +211,7 @@ impl Framed {
     pub fn memory_bytes(&mut self, sendings: &Sendings) -> usize {
         let bytes_of = |job: &JobId| sendings.get(*job).map_or(0, |one| one.outgoing.memory_bytes());
         self.buffering.retain(|job| bytes_of(job) > 0);
-        self.out.capacity() + self.engine.body_bytes() + self.buffering.iter().map(bytes_of).sum::<usize>()
+        self.out.capacity() + self.engine.kept_bytes() + self.buffering.iter().map(bytes_of).sum::<usize>()
     }
 
     /// All that it could send waits for its reader; beside that, so many responses wait for their producers.

@@ -33,7 +33,7 @@ impl<S: Socket> Producer<'_, S> {
         match taken {
             Some(_) => {
                 let at = self.transmitter.sendings[self.job].connection();
-                self.transmitter.reads.on_buffered(at);
+                self.transmitter.reads.on_kept(at);
                 self.transmitter.connections[at].load.on_buffered(self.job);
                 self.on_produced(now);
             }

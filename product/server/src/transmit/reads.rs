@@ -57,13 +57,13 @@ impl Reads {
         self.refills.drain(..)
     }
 
-    /// A connection for whose responses bytes of bodies have come since it was last given here.
+    /// A connection for which more was kept since it was last given here.
     pub fn next_grown(&mut self) -> Option<usize> {
         self.grown.pop()
     }
 
-    /// Bytes of the body of a response have come.
-    pub(super) fn on_buffered(&mut self, at: usize) {
+    /// Bytes of a response have come, and may wait here.
+    pub fn on_kept(&mut self, at: usize) {
         if self.grown.last() != Some(&at) {
             self.grown.push(at);
         }
@@ -128,7 +128,7 @@ impl<S: Socket> Transmitter<S> {
             match self.sendings.get_mut(id).map(|sending| sending.on_read(read)) {
                 Some(Ok(())) => {
                     let at = self.sendings[id].connection();
-                    self.reads.on_buffered(at);
+                    self.reads.on_kept(at);
                     self.connections[at].load.on_buffered(id);
                     self.link.scheduler.on_wait_over(now, id, Why::Disk);
                 }

@@ -27,12 +27,14 @@ impl<N: Net> Responder<N> {
 }
 
 impl<N: Net> Sender<N> {
-    /// Bytes that were made for a connection and not taken, and those that its transfers keep.
+    /// Bytes that were made for a connection and not taken, interim responses among them, and those that its transfers keep.
     pub fn unsent_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
         let passed_bytes: usize =
             conn.exchanges.iter().map(|exchange| proxy.upstreams.memory_bytes(exchange.owner)).sum();
+        let put_off_bytes =
+            if self.put_off.is_empty() { 0 } else { self.put_off.get(&conn.owner).map_or(0, Vec::capacity) };
         let transmitter = &mut self.transmitter;
-        transmitter.connections[slot_of(conn.owner)].unsent_bytes(&transmitter.sendings) + passed_bytes
+        transmitter.connections[slot_of(conn.owner)].unsent_bytes(&transmitter.sendings) + put_off_bytes + passed_bytes
     }
 
     /// Of these connections too.

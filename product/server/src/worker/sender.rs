@@ -90,6 +90,8 @@ impl<N: Net> Sender<N> {
     /// turn. Gives how many bytes left, but for those of frames.
     pub fn send_interim(&mut self, timers: &Timers, conn: &Conn, stream: u32, response: Response<()>) -> u64 {
         let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
+        // What is not taken waits.
+        self.transmitter.reads.on_kept(at);
         if conn.is_multiplexed() {
             let (head, ()) = response.into_head(timers.date());
             connections.with_engine(at, |engine| engine.interim(stream, &head));

@@ -91,3 +91,18 @@ fn a_stalled_connection_of_http3_is_small() {
     });
     assert!(held <= HELD_BYTES_MAX, "{held} bytes");
 }
+
+/// Of HTTP/1.1: what its socket does not take.
+#[test]
+fn interim_responses_that_wait_are_counted() {
+    let mut bench = Bench::new("interim", "srpt");
+    let mut client = bench.connect();
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    bench.turn_until(&mut client, 1);
+    let Responder { conns, sender, .. } = &mut bench.worker.responder;
+    let (at, owner, before) = conns.iter().map(|(at, conn)| (at, conn.owner, conn.holding.bytes())).next().unwrap();
+    sender.put_off.insert(owner, Vec::with_capacity(10_000));
+    bench.worker.responder.weigh(at);
+    let waits = bench.worker.responder.conns[at].holding.bytes() - before;
+    assert!((10_000..11_000).contains(&waits), "{waits} bytes");
+}
