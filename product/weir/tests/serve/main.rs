@@ -27,6 +27,7 @@ mod passed;
 mod paths;
 mod privileges;
 mod proxy;
+mod proxy_hostile;
 mod proxy_http2;
 mod proxy_log;
 mod proxy_protocol;

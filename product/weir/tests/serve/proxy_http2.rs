@@ -167,6 +167,53 @@ fn an_upstream_that_dies_is_a_cut_and_no_end() {
     server.assert_alive();
 }
 
+/// Larger than what the sockets between hold.
+const LARGE: usize = 16 << 20;
+
+/// From the file of this site, with one place at its upstream; with a disk of its own of a megabyte where `has_small_disk`.
+fn spooling(to: &Server, site: &Site, has_small_disk: bool) -> Server {
+    let folder = site.outside("spool");
+    if has_small_disk {
+        std::fs::create_dir_all(&folder).unwrap();
+    }
+    let text = format!(
+        "[server]\nspool_folder = {folder:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\n\
+         to = [\"{}\"]\nrequests = 1\n",
+        h2c(to)
+    );
+    site.write("weir.toml", text.as_bytes());
+    let script = format!("mount -t tmpfs -o size=1m none '{}' && exec \"$0\" \"$@\"", folder.display());
+    let under: &[&str] = if has_small_disk { &["unshare", "--mount", "sh", "-c", &script] } else { &[] };
+    let mut command = weir_under(under);
+    command.arg("run").arg(site.path("weir.toml"));
+    Server::spawn(command)
+}
+
+/// A disk that is full, or no folder at all: the response holds its upstream until its client has it, and another request waits.
+#[test]
+fn what_cannot_be_spooled_waits_and_is_whole() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("SKIPPED: a full disk: mounting one needs root");
+    }
+    let upstream = Upstream::start(of_size);
+    let middle = http2_before(&upstream);
+    for has_small_disk in [false, true].into_iter().filter(|small| is_root || !small) {
+        let site = Site::new();
+        let server = spooling(&middle, &site, has_small_disk);
+        let (mut slow, asked) = (server.connect(), upstream.asked().len());
+        slow.send(get(&format!("/chunked/{LARGE}")));
+        wait_until("the large one is asked for", || upstream.asked().len() > asked);
+        wait_until("a line about the disk", || server.stderr().concat().contains("cannot spool a response"));
+        let mut other = server.connect();
+        other.send(get("/length/100"));
+        assert_eq!(slow.head().0, 200);
+        assert!(chunks(&mut slow).0 == content(LARGE), "small disk: {has_small_disk}");
+        assert_eq!(other.response().body, content(100));
+        server.assert_alive();
+    }
+}
+
 fn over_tls(to: &Server, site: &Site, keys: &str) -> Server {
     let text = format!(
         "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\n[[site.proxy]]\nto = [\"h2://localhost:{}\"]\n{keys}\n",
