@@ -53,6 +53,7 @@ targets! {
     upstream "upstream"
     connection "connection"
     mux "mux"
+    mux_client "mux-client"
     h3 "h3"
     datagrams "datagrams"
     tls "tls"

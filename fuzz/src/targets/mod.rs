@@ -7,6 +7,7 @@ mod datagrams;
 mod h3;
 mod http1;
 mod mux;
+mod mux_client;
 mod qpack;
 mod tls;
 mod upstream;
@@ -18,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     upstream::TARGET,
     connection::TARGET,
     mux::TARGET,
+    mux_client::TARGET,
     h3::TARGET,
     datagrams::TARGET,
     tls::TARGET,
