@@ -149,13 +149,10 @@ impl Session {
     }
 
     /// Memory of bodies that were not read, at most: the engine does not tell how much there is of one, so each counts with all that its window
-    /// lets through.
+    /// lets through. And of heads that windows have not let through.
     pub fn body_bytes(&mut self) -> usize {
-        self.streams.open.iter().filter(|open| open.holds_body()).count() * BODY_BYTES_MAX
-    }
-
-    /// Memory of heads that windows have not let through.
-    pub fn head_bytes(&self) -> usize {
-        self.streams.open.iter().filter_map(|open| open.reply.as_ref()).map(|reply| reply.heads.capacity()).sum()
+        let open = || self.streams.open.iter();
+        let head_bytes: usize = open().filter_map(|open| open.reply.as_ref()).map(|reply| reply.heads.len()).sum();
+        open().filter(|open| open.holds_body()).count() * BODY_BYTES_MAX + head_bytes
     }
 }

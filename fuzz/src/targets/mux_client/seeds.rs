@@ -17,6 +17,7 @@ const PUSH_PROMISE: u8 = 5;
 
 pub fn all() -> Vec<Vec<u8>> {
     let mut seeds = conversations();
+    seeds.extend(ends());
     seeds.extend(malformed());
     seeds.extend(uploads());
     seeds.extend(floods());
@@ -53,6 +54,13 @@ fn conversations() -> Vec<Vec<u8>> {
             leave(0),
             data(0, 0, b"late"),
         ]),
+    ]
+}
+
+/// Ends of streams and connections, and windows.
+fn ends() -> Vec<Vec<u8>> {
+    let data = |place, flags, text: &[u8]| on_stream(place, DATA, flags, text);
+    vec![
         program([request(GET), on_stream(0, RST_STREAM, 0, &[0, 0, 0, 7]), leave(0), request(GET)]),
         program([request(GET), fields(0, END_HEADERS, &[OK]), on_stream(0, RST_STREAM, 0, &[0, 0, 0, 2]), read(0, 9)]),
         program([request(GET), request(GET), frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]), request(GET), leave(1)]),

@@ -274,7 +274,7 @@ fn interim_heads_that_wait_for_a_window_are_counted() {
     let head = Response::new(Status(103), ()).with("Link", &[b'x'; 5000]).into_head(&HttpDate::new(UNIX_EPOCH)).0;
     assert!(rig.session().interim(stream, &head));
     rig.run();
-    assert!((4000..10_000).contains(&rig.session().head_bytes()), "{} bytes", rig.session().head_bytes());
+    assert!((4000..10_000).contains(&rig.session().body_bytes()), "{} bytes", rig.session().body_bytes());
 }
 
 /// A request with this body in frames of these sizes.

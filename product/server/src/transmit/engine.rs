@@ -49,10 +49,7 @@ impl Engine {
 
     /// Memory of bodies that were not read, and of heads that wait: those of HTTP/2 wait as frames.
     pub fn kept_bytes(&mut self) -> usize {
-        match self {
-            Engine::Http2(session) => session.body_bytes(),
-            Engine::Http3(quic) => quic.session.body_bytes() + quic.session.head_bytes(),
-        }
+        ask!(self, session => session.body_bytes())
     }
 
     /// Gives an interim head (1xx) before a response. The connection has something to say. False: the stream is closed.

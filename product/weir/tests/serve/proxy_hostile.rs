@@ -292,11 +292,8 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
         let socket = TcpStream::connect(server.address).unwrap();
         socket.set_read_timeout(Some(SILENT_FOR)).unwrap();
         let heard = converse(socket, said.as_bytes());
-        let came = of_weir.take();
-        let mut seen = Vec::new();
-        for bytes in &came {
-            seen.extend(read_strictly(bytes).unwrap_or_else(|why| panic!("{said:?}: {why}")));
-        }
+        let strictly = |bytes: Vec<u8>| read_strictly(&bytes).unwrap_or_else(|why| panic!("{said:?}: {why}"));
+        let mut seen: Vec<Seen> = of_weir.take().into_iter().flat_map(strictly).collect();
         assert!(!is_refused || seen.is_empty(), "{said:?} reaches the upstream: {seen:?}");
         assert!(
             !is_refused || heard.starts_with("HTTP/1.1 4") || heard.starts_with("HTTP/1.1 501"),

@@ -178,24 +178,28 @@ impl Application {
         Ok(!self.is_done && answered != Some(before.1) || self.received.len() != before.0)
     }
 
+    /// Answers where it is asked how it is. One that must be known to be down is asked for nothing else.
+    fn says_health(&self, now: Nanos, wire: &mut Wire, asked: (&str, &str)) -> Result<bool, String> {
+        let Some(health) = self.plan.health else { return Ok(false) };
+        if asked == ("GET", HEALTH) {
+            wire.up.say(health.says(self.endpoint, now));
+            return Ok(true);
+        }
+        let is_down = health.is_known_down(self.endpoint, now, &self.plan);
+        if is_down { Err(format!("one that is down is asked: {asked:?}")) } else { Ok(false) }
+    }
+
     fn begin(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
         let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(false) };
         let head = String::from_utf8_lossy(&self.received[..end]).into_owned();
         self.received.drain(..end + 4);
         let mut lines = head.lines();
-        let line: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let wrong = || format!("an application is asked: {head}");
+        let line: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let [method, path, "HTTP/1.1"] = line[..] else { return Err(wrong()) };
-        if let Some(health) = self.plan.health {
-            if (method, path) == ("GET", HEALTH) {
-                wire.up.say(health.says(self.endpoint, now));
-                return Ok(true);
-            }
-            if health.is_known_down(self.endpoint, now, &self.plan) {
-                return Err(format!("one that is down is asked: {head}"));
-            }
-        }
-        let ask = Ask::of_path(path, site).filter(|ask| ask.method == method).ok_or_else(wrong)?;
+        let says_health = self.says_health(now, wire, (method, path))?;
+        let ask = Ask::of_path(path, site).filter(|ask| ask.method == method);
+        let Some(ask) = ask else { return if says_health { Ok(true) } else { Err(wrong()) } };
         let fields: Vec<(&str, &str)> =
             lines.map(|line| line.split_once(": ").ok_or_else(wrong)).collect::<Result<_, _>>()?;
         let values = |name: &str| {
@@ -221,8 +225,8 @@ impl Application {
         if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
             return Err(format!("{ask:?} comes {times} times"));
         }
-        self.asked = Some(Asked { ask, body, key, came: 0, answer_at: None, answer: None });
-        self.may_read_at = now;
+        let asked = Asked { ask, body, key, came: 0, answer_at: None, answer: None };
+        (self.asked, self.may_read_at) = (Some(asked), now);
         Ok(true)
     }
 }
