@@ -10,6 +10,7 @@
 //! assert_eq!(mistakes[0].line("weir.toml"), "weir.toml:3:1: unknown key `site.listnig`: did you mean `site.listing`?");
 //! ```
 
+mod changes;
 mod class;
 mod document;
 mod explain;
@@ -29,6 +30,7 @@ mod site;
 mod suggest;
 mod uplink_rate;
 
+pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};

@@ -94,6 +94,11 @@ impl<'r, 't> Section<'r, 't> {
         self.held.into_inner()
     }
 
+    /// The same of one that is read on.
+    pub(crate) fn held_so_far(&self) -> Vec<Held> {
+        self.held.borrow().clone()
+    }
+
     pub(crate) fn is_given(&self, name: &str) -> bool {
         self.find(name).is_some()
     }

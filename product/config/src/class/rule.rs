@@ -9,7 +9,7 @@ use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::place::Place;
 use crate::reach;
-use crate::section::Section;
+use crate::section::{Held, Section};
 use crate::site;
 
 /// Every condition that is given holds for the requests of the class.
@@ -24,6 +24,7 @@ pub struct Rule {
     pub network: Option<Network>,
     pub field: Option<Field>,
     pub token: Option<Token>,
+    pub held: Vec<Held>,
 }
 
 /// A header field of a request; the value is a pattern.
@@ -78,6 +79,7 @@ impl Rule {
             network: network.map(|network| network.value),
             field: field.map(|field| field.value),
             token: token.map(|token| token.value),
+            held: table.held_so_far(),
         })
     }
 
@@ -193,6 +195,7 @@ mod tests {
             network: network.map(|text| Network::from_text(text).unwrap()),
             field: field.map(|text| Field::from_text(text).unwrap()),
             token: None,
+            held: Vec::new(),
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Site {
     pub answers: Answers,
     pub https: Https,
     pub held: Vec<Held>,
+    /// Of its answers, in the order of their kinds.
+    pub answers_held: Vec<Held>,
 }
 
 /// The site of this host, and its host that fits best; without one it is the default.
@@ -92,7 +94,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
     let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));
     let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
-    let answers = read_answers(&table);
+    let (answers, answers_held) = read_answers(&table);
     check_answers(&answers, &table, &hosts, is_default);
     Site {
         at: table.at,
@@ -108,6 +110,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         answers,
         https: https::read(&table),
         held: table.held(),
+        answers_held,
     }
 }
 
@@ -120,14 +123,17 @@ fn access_log(table: &Section<'_, '_>, process: Option<&Process>) -> Option<Acce
     Some(AccessLog { path, format: format.unwrap_or(LogFormat::Combined) })
 }
 
-fn read_answers(table: &Section<'_, '_>) -> Answers {
-    Answers {
-        headers: table.tables("header").iter().filter_map(HeaderRule::read).collect(),
-        cache: table.tables("cache").iter().filter_map(CacheRule::read).collect(),
-        error_pages: table.tables("error_page").iter().filter_map(ErrorPage::read).collect(),
-        redirects: table.tables("redirect").iter().filter_map(Redirect::read).collect(),
-        proxies: table.tables("proxy").iter().filter_map(Proxy::read).collect(),
-    }
+fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
+    let kinds = ["header", "cache", "error_page", "redirect", "proxy"].map(|name| table.tables(name));
+    let [headers, cache, error_pages, redirects, proxies] = &kinds;
+    let answers = Answers {
+        headers: headers.iter().filter_map(HeaderRule::read).collect(),
+        cache: cache.iter().filter_map(CacheRule::read).collect(),
+        error_pages: error_pages.iter().filter_map(ErrorPage::read).collect(),
+        redirects: redirects.iter().filter_map(Redirect::read).collect(),
+        proxies: proxies.iter().filter_map(Proxy::read).collect(),
+    };
+    (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
 }
 
 fn check_answers(answers: &Answers, table: &Section<'_, '_>, hosts: &[Placed<Host>], is_default: bool) {

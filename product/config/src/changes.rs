@@ -1,0 +1,133 @@
+//! What differs between two files, by their own words, for an operator who has a server read the second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::Configuration;
+use crate::class::Class;
+use crate::place::Place;
+use crate::section::Held;
+use crate::settings::Listener;
+use crate::site::Site;
+
+/// Of a default that is shown as it is.
+const DEFAULT_BYTES_MAX: usize = 40;
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// `None`: a whole table is new, or gone.
+    pub key: Option<&'static str>,
+    said: String,
+    /// In the second file; `None` for what is gone, or a default now.
+    at: Option<Place>,
+}
+
+impl Change {
+    /// `uplink.rate 20mbit → 18mbit (weir.toml:6)`, with the line of this file.
+    pub fn of_file<'c>(&'c self, file: &'c str) -> impl fmt::Display + 'c {
+        fmt::from_fn(move |f| match self.at {
+            Some(at) => write!(f, "{} ({file}:{})", self.said, at.line),
+            None => write!(f, "{}", self.said),
+        })
+    }
+}
+
+/// All differences: the server's, the listeners', those of sites and of classes.
+pub fn changes(before: &Configuration, after: &Configuration) -> Vec<Change> {
+    let mut changes = of_values("", &before.settings.held, &after.settings.held);
+    changes.extend(of_listeners(before, after));
+    changes.extend(of_tables("site", &sites(before), &sites(after)));
+    changes.extend(of_tables("class", &classes(before), &classes(after)));
+    changes
+}
+
+fn sites(of: &Configuration) -> BTreeMap<&str, Table> {
+    let held = |site: &Site| site.held.iter().chain(&site.answers_held).cloned().collect();
+    of.sites.iter().map(|site| (site.name.as_str(), Table { at: site.at, held: held(site) })).collect()
+}
+
+/// Each with its rules. A token is shown to nobody, so a change of it alone is not told.
+fn classes(of: &Configuration) -> BTreeMap<&str, Table> {
+    let table = |(at, class): (usize, &Class)| {
+        let rules = of.rules.iter().filter(|rule| rule.class == at).flat_map(|rule| &rule.held);
+        Table { at: class.at, held: class.held.iter().chain(rules).cloned().collect() }
+    };
+    of.classes.iter().enumerate().map(|class| (of.classes[class.0].name.as_str(), table(class))).collect()
+}
+
+/// A table that has a name, and all below it.
+struct Table {
+    at: Place,
+    held: Vec<Held>,
+}
+
+fn of_tables(noun: &str, before: &BTreeMap<&str, Table>, after: &BTreeMap<&str, Table>) -> Vec<Change> {
+    let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let of_name = |name: &str| match (before.get(name), after.get(name)) {
+        (Some(before), Some(after)) => of_values(&format!("{noun} {name}: "), &before.held, &after.held),
+        (Some(_), None) => vec![Change { key: None, said: format!("{noun} {name} removed"), at: None }],
+        (None, after) => {
+            vec![Change { key: None, said: format!("{noun} {name} added"), at: after.map(|table| table.at) }]
+        }
+    };
+    names.into_iter().flat_map(of_name).collect()
+}
+
+/// Of a key that stands several times, as in two `[[site.proxy]]`, the first is compared with the first.
+fn of_values(prefix: &str, before: &[Held], after: &[Held]) -> Vec<Change> {
+    let (before, after) = (by_key(before), by_key(after));
+    let keys: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
+    let of_key = |key: &'static str| {
+        let [before, after] = [&before, &after].map(|all| all.get(key).map_or(&[][..], Vec::as_slice));
+        (0..before.len().max(after.len())).filter_map(move |at| of_value(prefix, key, before.get(at), after.get(at)))
+    };
+    keys.into_iter().flat_map(of_key).collect()
+}
+
+fn of_value(prefix: &str, key: &'static str, before: Option<&&Held>, after: Option<&&Held>) -> Option<Change> {
+    let [was, is] = [before, after].map(|held| held.map_or("none", |held| shown(held)));
+    (was != is).then(|| Change {
+        key: Some(key),
+        said: format!("{prefix}{key} {was} → {is}"),
+        at: after.and_then(|held| held.at),
+    })
+}
+
+/// Some defaults are sentences.
+fn shown(held: &Held) -> &str {
+    let is_sentence = held.at.is_none() && held.value.len() > DEFAULT_BYTES_MAX;
+    if is_sentence { "the default" } else { &held.value }
+}
+
+fn by_key(held: &[Held]) -> BTreeMap<&'static str, Vec<&Held>> {
+    let mut all: BTreeMap<_, Vec<&Held>> = BTreeMap::new();
+    held.iter().for_each(|held| all.entry(held.key).or_default().push(held));
+    all
+}
+
+fn of_listeners(before: &Configuration, after: &Configuration) -> Vec<Change> {
+    let (before, after) = (&before.settings.listeners, &after.settings.listeners);
+    let mut changes = Vec::new();
+    for listener in after {
+        let said = |said: String| Change { key: None, said, at: Some(listener.at) };
+        match before.iter().find(|old| old.value.address == listener.value.address) {
+            None => changes.push(said(format!("listener {} added", listener.value.address))),
+            Some(old) => changes.extend(flags(&old.value, &listener.value).into_iter().map(said)),
+        }
+    }
+    let is_gone = |old: &Listener| !after.iter().any(|listener| listener.value.address == old.address);
+    let gone = before.iter().map(|old| &old.value).filter(|old| is_gone(old));
+    changes.extend(gone.map(|old| Change { key: None, said: format!("listener {} removed", old.address), at: None }));
+    changes
+}
+
+fn flags(before: &Listener, after: &Listener) -> Vec<String> {
+    let all = [
+        ("tls", before.is_secure, after.is_secure),
+        ("http3", before.has_http3, after.has_http3),
+        ("proxy_protocol", before.has_proxy_header, after.has_proxy_header),
+    ];
+    let changed = all.into_iter().filter(|(_, was, is)| was != is);
+    changed.map(|(key, was, is)| format!("listener {}: listener.{key} {was} → {is}", after.address)).collect()
+}
