@@ -42,5 +42,6 @@ pub use scheduler::jobs::{CONNECTIONS_MAX, JOBS_MAX, Jobs};
 pub use scheduler::order::Order;
 pub use scheduler::path::Path;
 pub(crate) use scheduler::path::Paths;
+pub use scheduler::settings::Settings;
 pub use scheduler::{Grant, Progress, Scheduler, Sent, Waiter};
 pub use turns::{SHARING_MAX, Turns};

@@ -24,6 +24,7 @@ mod limits;
 pub(crate) mod order;
 pub(crate) mod path;
 pub(crate) mod run_queue;
+pub(crate) mod settings;
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@
 
 use units::{Nanos, Rate};
 
+use crate::Pace;
 use crate::pacing::cross_traffic::{CrossTraffic, Presence};
 use crate::pacing::pace::Pace;
 
@@ -99,6 +100,15 @@ impl Ledger {
         }
         if below > 0 {
             self.idle_at = now + self.time_for(below);
+        }
+    }
+
+    /// The same, and all else that an operator may set.
+    pub fn change(&mut self, now: Nanos, pace: &Pace, cross_permille: u32) {
+        self.set_rate(now, pace.rate);
+        self.behind = pace.behind;
+        if self.cross.share_permille() != cross_permille {
+            self.cross = CrossTraffic::new(cross_permille);
         }
     }
 

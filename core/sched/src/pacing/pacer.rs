@@ -82,6 +82,13 @@ impl Pacer {
         self.ledger.set_rate(now, rate);
     }
 
+    /// Another pace from now on, and another share of cross traffic, in thousandths; what was handed down stays charged.
+    pub(crate) fn change(&mut self, now: Nanos, pace: Pace, cross_permille: u32) {
+        self.ledger.change(now, &pace, cross_permille);
+        self.overtaking = Overtaking::new(pace.grant_for);
+        self.pace = pace;
+    }
+
     /// Wire bytes that were charged without a grant since this was last asked for.
     pub(crate) fn take_ungranted_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.ungranted_bytes)

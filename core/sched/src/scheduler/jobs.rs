@@ -88,6 +88,17 @@ impl Jobs {
         self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
+    /// Slots of all jobs in the system.
+    pub(crate) fn occupied(&self) -> impl Iterator<Item = u32> {
+        self.jobs.iter().enumerate().filter(|(_, job)| job.is_some()).map(|(slot, _)| slot as u32)
+    }
+
+    /// Slots of all connections.
+    pub(crate) fn open_connections(&self) -> Vec<u32> {
+        let all = self.connections.iter().enumerate();
+        all.filter(|(_, connection)| connection.is_some()).map(|(slot, _)| slot as u32).collect()
+    }
+
     /// Puts a job into the system, and on an open connection, whose framing it has then.
     pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");

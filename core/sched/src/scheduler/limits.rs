@@ -133,6 +133,11 @@ impl Limits {
         if self.woken.is_empty() { self.ceilings.next() } else { Some(past) }
     }
 
+    /// Classes at their greatest rate.
+    pub fn held(&self) -> impl Iterator<Item = u16> {
+        (0..self.is_limited.len() as u16).filter(|class| self.ceilings.is_held(*class))
+    }
+
     /// The guard helps nobody beyond a class's greatest rate, and those who stand behind such a job are helped meanwhile.
     pub fn park(&mut self, jobs: &Jobs, order: &mut Order) {
         for _ in 0..PARKED_PER_LOOK_MAX {

@@ -40,6 +40,12 @@ impl Order {
         Order { guard, ..self }
     }
 
+    /// Another policy, which knows no job yet, and a guard beside its ranks.
+    pub(crate) fn replace_policy(&mut self, policy: Box<dyn Policy>, guard: Guard) {
+        let longest_wait = self.longest_wait;
+        *self = Order { longest_wait, ..Order::new(policy).with_guard(guard) };
+    }
+
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy
     }
