@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 
 use crate::Configuration;
 use crate::class::Class;
-use crate::place::Place;
+use crate::place::{Place, Placed};
 use crate::section::Held;
 use crate::settings::Listener;
 use crate::site::Site;
 
 /// Of a default that is shown as it is.
 const DEFAULT_BYTES_MAX: usize = 40;
+
+/// What is said of a listener begins with this.
+const LISTENER: &str = "listener ";
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,11 @@ pub struct Change {
 }
 
 impl Change {
+    /// A listener has come or gone, or differs.
+    pub fn is_of_listener(&self) -> bool {
+        self.key.is_none() && self.said.starts_with(LISTENER)
+    }
+
     /// `uplink.rate 20mbit → 18mbit (weir.toml:6)`, with the line of this file.
     pub fn of_file<'c>(&'c self, file: &'c str) -> impl fmt::Display + 'c {
         fmt::from_fn(move |f| match self.at {
@@ -107,19 +116,33 @@ fn by_key(held: &[Held]) -> BTreeMap<&'static str, Vec<&Held>> {
 }
 
 fn of_listeners(before: &Configuration, after: &Configuration) -> Vec<Change> {
-    let (before, after) = (&before.settings.listeners, &after.settings.listeners);
+    let (before, after) = (by_address(before), by_address(after));
     let mut changes = Vec::new();
-    for listener in after {
+    for (address, listener) in &after {
         let said = |said: String| Change { key: None, said, at: Some(listener.at) };
-        match before.iter().find(|old| old.value.address == listener.value.address) {
-            None => changes.push(said(format!("listener {} added", listener.value.address))),
+        match before.get(address) {
+            None => changes.push(said(format!("{LISTENER}{} added", address.0))),
             Some(old) => changes.extend(flags(&old.value, &listener.value).into_iter().map(said)),
         }
     }
-    let is_gone = |old: &Listener| !after.iter().any(|listener| listener.value.address == old.address);
-    let gone = before.iter().map(|old| &old.value).filter(|old| is_gone(old));
-    changes.extend(gone.map(|old| Change { key: None, said: format!("listener {} removed", old.address), at: None }));
+    let gone = before.keys().filter(|address| !after.contains_key(address));
+    changes.extend(gone.map(|(address, _)| Change {
+        key: None,
+        said: format!("{LISTENER}{address} removed"),
+        at: None,
+    }));
     changes
+}
+
+/// Of port 0 there may be several, which are told apart by their order.
+fn by_address(of: &Configuration) -> BTreeMap<(SocketAddr, usize), &Placed<Listener>> {
+    let mut all = BTreeMap::new();
+    for listener in &of.settings.listeners {
+        let address = listener.value.address;
+        let nth = (0..).find(|nth| !all.contains_key(&(address, *nth))).unwrap_or(usize::MAX);
+        all.insert((address, nth), listener);
+    }
+    all
 }
 
 fn flags(before: &Listener, after: &Listener) -> Vec<String> {
@@ -129,5 +152,5 @@ fn flags(before: &Listener, after: &Listener) -> Vec<String> {
         ("proxy_protocol", before.has_proxy_header, after.has_proxy_header),
     ];
     let changed = all.into_iter().filter(|(_, was, is)| was != is);
-    changed.map(|(key, was, is)| format!("listener {}: listener.{key} {was} → {is}", after.address)).collect()
+    changed.map(|(key, was, is)| format!("{LISTENER}{}: listener.{key} {was} → {is}", after.address)).collect()
 }

@@ -19,6 +19,17 @@ fn a_value_is_told_with_that_of_before_and_its_line() {
     assert_eq!(of("", "[server]\nworkers = 2"), ["server.workers one per core → 2 (weir.toml:2)"]);
 }
 
+/// Port 0 may stand there twice.
+#[test]
+fn listeners_of_one_address_are_told_apart_by_their_order() {
+    let text = "[[listener]]\naddress = '127.0.0.1:0'\nproxy_protocol = true\n[[listener]]\naddress = '127.0.0.1:0'\n\
+                [server]\ntrusted_proxies = ['::1']\n[[site]]\nroot = '.'\n";
+    assert_eq!(told(text, text), [""; 0]);
+    let third = text.replace("[server]", "[[listener]]\naddress = '127.0.0.1:0'\n[server]");
+    assert_eq!(told(text, &third), ["listener 127.0.0.1:0 added (weir.toml:7)"]);
+    assert_eq!(told(&third, text), ["listener 127.0.0.1:0 removed"]);
+}
+
 #[test]
 fn listeners_sites_and_classes_come_change_and_go() {
     let before = "[[listener]]\naddress = '127.0.0.1:80'\n[[listener]]\naddress = '127.0.0.2:80'\n\

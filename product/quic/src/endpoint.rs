@@ -203,6 +203,17 @@ impl Endpoint {
         inner.quinn.set_server_config(Some(Arc::new(config)));
     }
 
+    /// Connections from now on end when nothing was heard of them for so long. One that cannot be told to a client changes nothing.
+    pub fn set_idle_timeout(&self, timeout: Nanos) {
+        let mut inner = self.lock();
+        let settings = Settings { idle_timeout: timeout, ..inner.settings };
+        let Ok(transport) = transport(&settings) else { return };
+        inner.settings = settings;
+        inner.config.transport_config(Arc::new(transport));
+        let config = inner.config.clone();
+        inner.quinn.set_server_config(Some(Arc::new(config)));
+    }
+
     /// One datagram that has come from this address, to this one of ours, with these two bits of the IP header.
     pub fn receive(
         &self,

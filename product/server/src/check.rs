@@ -102,8 +102,8 @@ impl Checked {
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError>) {
         let keys = std::mem::take(&mut config.privileges.keys);
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
-            let wanted = Wanted { sites, classes: None, open_log };
-            Current::open(&wanted, None, is_secure, keys.clone(), config.limits.spool.bytes_max)
+            let wanted = Wanted { sites, classes: None, access_log: None, open_log };
+            Current::open(&wanted, is_secure, keys.clone(), config.limits.spool.bytes_max)
         };
         let together = match open(&config.sites, config.is_secure(), &keys) {
             Ok(current) => return self.remarks.extend(current.served().remarks.iter().cloned()),

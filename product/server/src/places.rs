@@ -12,7 +12,7 @@ use units::Nanos;
 use crate::wake::Wake;
 
 pub struct Places {
-    max: usize,
+    max: AtomicUsize,
     taken: AtomicUsize,
     /// By worker.
     waiting: Vec<Waiting>,
@@ -34,7 +34,7 @@ impl Places {
     pub fn new(max: usize, wakes: &[Arc<Wake>]) -> Places {
         let waiting = |wake: &Arc<_>| Waiting { is_waiting: AtomicBool::new(false), wake: Arc::clone(wake) };
         Places {
-            max,
+            max: AtomicUsize::new(max),
             taken: AtomicUsize::new(0),
             waiting: wakes.iter().map(waiting).collect(),
             waiting_count: AtomicUsize::new(0),
@@ -43,7 +43,13 @@ impl Places {
     }
 
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(SeqCst)
+    }
+
+    /// There are so many from now on. Those that are taken stay so, also where they are more.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, SeqCst);
+        self.wake_waiting();
     }
 
     /// Among how many workers.
@@ -53,18 +59,22 @@ impl Places {
 
     /// False: there is no room.
     pub fn take(&self) -> bool {
-        self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max).then_some(taken + 1)).is_ok()
+        self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max()).then_some(taken + 1)).is_ok()
     }
 
     pub fn give_back(&self) {
         self.taken.fetch_sub(1, SeqCst);
+        self.wake_waiting();
+    }
+
+    fn wake_waiting(&self) {
         if self.is_wanted() {
             self.waiting.iter().filter(|one| one.is_waiting.load(SeqCst)).for_each(|one| one.wake.set());
         }
     }
 
     pub fn has_room(&self) -> bool {
-        self.taken.load(SeqCst) < self.max
+        self.taken.load(SeqCst) < self.max()
     }
 
     /// A client waits at this worker. It looks again after this: a place given back a moment before wakes nobody.
@@ -113,6 +123,20 @@ mod tests {
         assert!(places.take() && places.take() && !places.take() && !places.has_room());
         places.give_back();
         assert!(places.has_room() && places.take() && !places.take());
+    }
+
+    #[test]
+    fn who_waits_is_woken_where_there_is_more_room() {
+        let (places, wakes) = of(1);
+        assert!(places.take() && !places.take());
+        places.wait(0);
+        places.set_max(2);
+        assert!(is_woken(&wakes[0]) && places.take());
+        places.set_max(1);
+        places.give_back();
+        assert!(!places.take(), "one is taken, of one");
+        places.give_back();
+        assert!(places.take());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::thread::CapabilitySet;
 use sched::classes::{ByClass, ClassTable};
 use sched::line::Bounds;
 use sched::policy::{ClientShare, ClientShareSpec, PolicySpec};
-use sched::{Guard, Pace, Scheduler, WaitBound};
+use sched::{Guard, Pace, Policy, Scheduler, WaitBound};
 use units::wire::Framing;
 use units::{Nanos, Rate};
 use uplink::tree;
@@ -255,25 +255,36 @@ impl ShapingChoice {
         self.classes.is_none() && !order.follows_jobs() && !order.needs_path()
     }
 
+    /// Beside the ranks.
+    pub fn guard(&self) -> Guard {
+        Guard::new(self.guard_permille)
+    }
+
+    /// The order of all responses, with classes and clients.
+    pub fn policy_of_all(&self) -> Box<dyn Policy> {
+        match &self.classes {
+            None => self.policy.build_among_clients(self.client_share()),
+            Some(table) => {
+                let name = format!("{} classes", table.classes.len());
+                Box::new(ByClass::new(name, &table.classes, self.client_share(), self.pace.rate))
+            }
+        }
+    }
+
     /// How clients share the link. Off, the order is that of a turn, and an account over time would order nothing.
-    fn client_share(&self) -> Option<ClientShare> {
+    pub fn client_share(&self) -> Option<ClientShare> {
         let is_ordered = self.is_paced() || self.marker.is_some();
         self.client_share.of_link(self.link).filter(|_| is_ordered)
     }
 
     /// A shaping as chosen.
     pub fn scheduler(&self) -> Scheduler {
+        let scheduler = Scheduler::new(self.policy_of_all(), self.pace);
         let scheduler = match &self.classes {
-            None => Scheduler::new(self.policy.build_among_clients(self.client_share()), self.pace),
-            Some(table) => self.scheduler_of(table),
+            None => scheduler,
+            Some(table) => scheduler.with_classes(table),
         };
-        scheduler.with_guard(Guard::new(self.guard_permille))
-    }
-
-    fn scheduler_of(&self, table: &ClassTable) -> Scheduler {
-        let name = format!("{} classes", table.classes.len());
-        let policy = ByClass::new(name, &table.classes, self.client_share(), self.pace.rate);
-        Scheduler::new(Box::new(policy), self.pace).with_classes(table)
+        scheduler.with_guard(self.guard())
     }
 }
 

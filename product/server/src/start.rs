@@ -3,18 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use sched::WaitBound;
 use thiserror::Error;
 
-use crate::classes::{ClassesChange, ClassesConfig};
+use crate::classes::ClassesChange;
 use crate::clients::Clients;
 use crate::config::{Config, Listen};
-use crate::files::{Cache, CacheLimits, Lookups};
+use crate::files::{Cache, Lookups};
 use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses};
@@ -22,16 +22,17 @@ use crate::logging::{Log, LogConfig, Logs};
 use crate::net::{Os, Transport};
 use crate::objectives::{Question, Status, StatusChannel};
 use crate::places::Places;
+use crate::reload::InForce;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, PageError, SecureError, Served, SiteConfig, Wanted};
+use crate::sites::{Current, PageError, SecureError, Served, Wanted};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
+use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -44,20 +45,22 @@ pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// A running server.
 pub struct Server {
     promised: Promised,
-    places: Arc<Places>,
-    clients: Arc<Clients>,
-    loops: Loops,
+    pub(crate) places: Arc<Places>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) loops: Loops,
     /// Reads and lookups for the workers.
-    pool: Arc<Pool>,
+    pub(crate) pool: Arc<Pool>,
     /// Ends the watching, before the logs' threads end.
     threads: Threads,
-    logs: Logs,
-    current: Arc<Current>,
+    pub(crate) logs: Logs,
+    pub(crate) current: Arc<Current>,
     /// One for each event loop; the first keeps what all of them share.
     status_channels: Vec<Arc<StatusChannel>>,
     /// To files that were named at the start.
-    is_confined: bool,
+    pub(crate) is_confined: bool,
     keeping: Keeping,
+    /// A reload compares with it.
+    pub(crate) in_force: Mutex<InForce>,
 }
 
 /// What an operator is told at the start, and may go by.
@@ -68,12 +71,25 @@ struct Promised {
     client_allowance_bytes: Option<u64>,
 }
 
+impl Promised {
+    fn of(shaping: &mut ShapingChoice, addresses: Vec<Listen>) -> Promised {
+        Promised {
+            addresses,
+            why: std::mem::take(&mut shaping.why),
+            wait_bound: shaping.wait_bound(),
+            client_allowance_bytes: shaping.client_allowance_bytes(),
+        }
+    }
+}
+
 /// The event loops, as those beside them have them.
-struct Loops {
+pub(crate) struct Loops {
     stop: Arc<AtomicBool>,
     /// One of each.
-    wakes: Vec<Arc<Wake>>,
+    pub(crate) wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
+    /// Settings that each is to take.
+    pub(crate) changes: Vec<Arc<Changes>>,
     /// Those that have started.
     threads: Vec<ThreadId>,
 }
@@ -83,7 +99,8 @@ impl Loops {
         let wakes = (0..count).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>();
         let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
         let upstream_places = Arc::new(UpstreamPlaces::new(&wakes));
-        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, upstream_places, threads: Vec::new() })
+        let changes = (0..count).map(|_| Arc::default()).collect();
+        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, upstream_places, changes, threads: Vec::new() })
     }
 
     fn wake_all(&self) {
@@ -128,6 +145,8 @@ pub enum StartError {
     Thread(String, #[source] io::Error),
     #[error(transparent)]
     Unstarted(ThreadError),
+    #[error("shaping is {before} and would be {after}: run `weir upgrade` for that")]
+    OtherShaping { before: &'static str, after: &'static str },
     #[error("{0}; or it is new since the start and out of reach of weir's sandbox: restart weir for that")]
     OutOfReach(#[source] Box<StartError>),
     #[error("cannot {0}: {1}")]
@@ -174,14 +193,10 @@ impl Server {
         logs.bound(usize::try_from(config.limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         let current = Arc::new(open_sites(&mut config, &logs)?);
         let loops = Loops::new(config.workers)?;
-        let connections_max = room(&config);
+        let connections_allowed = descriptors(&config);
+        let connections_max = config.limits.connections_max.min(connections_allowed).max(1);
         let mut server = Server {
-            promised: Promised {
-                addresses,
-                why: std::mem::take(&mut config.shaping.why),
-                wait_bound: config.shaping.wait_bound(),
-                client_allowance_bytes: config.shaping.client_allowance_bytes(),
-            },
+            promised: Promised::of(&mut config.shaping, addresses),
             places: Arc::new(Places::new(connections_max, &loops.wakes)),
             clients: Arc::new(Clients::new(config.limits.clients(connections_max))),
             loops,
@@ -192,6 +207,7 @@ impl Server {
             status_channels: (0..config.workers).map(|_| Arc::default()).collect(),
             is_confined,
             keeping: Keeping::new(config.keeper.take(), config.shaping.place.take()),
+            in_force: Mutex::new(InForce::of(&config, connections_allowed)),
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -239,27 +255,6 @@ impl Server {
     /// Opens the access logs anew, as after a rotation.
     pub fn reopen_logs(&self) {
         self.logs.reopen();
-    }
-
-    /// Serves these sites with these classes from now on, or, with the reason why not, those from before. What is under way ends as it began.
-    pub fn replace_sites(&self, sites: &[SiteConfig], classes: Option<&ClassesConfig>) -> Result<(), StartError> {
-        let open = |config: &LogConfig| open_log(&self.logs, config);
-        let reached = if self.is_confined { sandbox::out_of_reach(sites) } else { Ok(()) };
-        let replaced = reached.and_then(|()| self.current.replace(&Wanted { sites, classes, open_log: &open }));
-        match &replaced {
-            Ok(()) => self.logs.keep_made(),
-            Err(_) => self.logs.remove_made(),
-        }
-        self.logs.forget_unused();
-        replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })?;
-        self.loops.wake_all();
-        self.tell_remarks();
-        Ok(())
-    }
-
-    /// What an operator should know of the certificates.
-    fn tell_remarks(&self) {
-        self.current.served().remarks.iter().for_each(|remark| self.logs.error(remark));
     }
 
     /// Writes a line to the error log.
@@ -319,20 +314,18 @@ impl Server {
 
     fn start_worker(&mut self, number: usize, listeners: Vec<Listener>, config: &mut Config) -> Result<(), StartError> {
         let served = self.current.served();
-        let cache_bytes = config.limits.memory.caches_bytes(config.workers);
-        let limits = CacheLimits::per_worker(config.workers).within(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
-        let cache = Cache::new(served.roots.clone(), limits);
+        let memory = MemoryShare::of(&config.limits.memory, config.workers);
+        let cache = Cache::new(served.roots.clone(), memory.cache);
         let cache = cache.closing_by(Arc::clone(&self.pool));
         let wake = &self.loops.wakes[number];
         let woken = Arc::clone(wake);
         let handler = Handler::new(cache, Arc::clone(&served));
         let lookups = Lookups::new(Arc::clone(&self.pool), move || woken.set());
         let (places, clients) = (Arc::clone(&self.places), Arc::clone(&self.clients));
-        let connections_bytes = config.limits.memory.connections_bytes(config.workers);
         let order = order(&config.shaping);
         let parts = Parts {
             listeners,
-            admission: Admission::new(number, places, clients, connections_bytes, &config.limits),
+            admission: Admission::new(number, places, clients, memory.connections_bytes, &config.limits),
             replies: Replies::new(handler, lookups, Arc::clone(&self.current)),
             journal: self.journal(number, &served, config.reporting.has_metrics),
             transmitter: transmitter(self, config, wake),
@@ -344,6 +337,7 @@ impl Server {
                 upstream_places: self.loops.upstream_places.of_loop(number),
                 wake: Arc::clone(wake),
                 stop: Arc::clone(&self.loops.stop),
+                changes: Arc::clone(&self.loops.changes[number]),
             },
         };
         let name = format!("weir-worker-{number}");
@@ -376,11 +370,6 @@ fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
     hidden.map_err(|e| StartError::System("hide the memory of the process", e.into()))
 }
 
-/// How many connections there may be.
-fn room(config: &Config) -> usize {
-    config.limits.connections_max.min(descriptors(config)).max(1)
-}
-
 /// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
 /// else is opened, and before there is a thread.
 fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
@@ -393,7 +382,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
 }
 
 /// Where we pace that decides, whatever else marks packets below.
-fn order(shaping: &ShapingChoice) -> Order {
+pub(crate) fn order(shaping: &ShapingChoice) -> Order {
     match &shaping.marker {
         _ if shaping.is_paced() => Order::Pace,
         Some(_) => Order::Marks,
@@ -426,9 +415,9 @@ fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
 fn open_sites(config: &mut Config, logs: &Logs) -> Result<Current, StartError> {
     let open = |config: &LogConfig| open_log(logs, config);
     let keys = std::mem::take(&mut config.privileges.keys);
-    let of_server = config.reporting.access_log.as_ref().map(open).transpose()?;
-    let wanted = Wanted { sites: &config.sites, classes: config.assigned.as_ref(), open_log: &open };
-    Current::open(&wanted, of_server, config.is_secure(), keys, config.limits.spool.bytes_max)
+    let (classes, access_log) = (config.assigned.as_ref(), config.reporting.access_log.as_ref());
+    let wanted = Wanted { sites: &config.sites, classes, access_log, open_log: &open };
+    Current::open(&wanted, config.is_secure(), keys, config.limits.spool.bytes_max)
         .inspect(|_| logs.keep_made())
         .inspect_err(|_| logs.remove_made())
 }

@@ -24,12 +24,12 @@ pub struct Args {
 pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
-    match verdict {
-        USED if lines.trim().is_empty() => {
-            println!("weir: server {pid}: logs opened anew; it was started without a file to read again")
-        }
-        USED => println!("weir: server {pid}: {}", lines.trim_end()),
-        _ => return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end()))),
+    if verdict != USED {
+        return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end())));
     }
+    // What has changed, what to know of it, and the verdict.
+    let (told, last) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
+    told.lines().for_each(|line| println!("{line}"));
+    println!("weir: server {pid}: {last}");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `weir serve`: from flags to a running server, and from signals to its end.
 
 mod admin;
+mod again;
 pub mod control;
 mod events;
 mod first_line;
@@ -28,6 +29,8 @@ use server::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
+
+use again::{OfFlags, Source};
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
@@ -81,7 +84,7 @@ pub struct Args {
 }
 
 /// Those of a server, whatever it serves.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
     /// Address and port, or :8080 for all addresses; port 0 takes a free one; repeatable
     /// [default: 127.0.0.1:8080, for this machine alone; the sockets that a service manager passes]
@@ -274,10 +277,9 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
     let site = SiteConfig { https, ..site };
-    let hosted = |site| Hosted { sites: vec![site], classes: None };
-    let again = || Ok(hosted(site.clone()));
-    let source = flags.cert.is_some().then_some(Source { file: None, again: &again });
-    serve(flags, hosted(site.clone()), Addresses { listen, is_secure, has_http3 }, source.as_ref())
+    let source = OfFlags { site: site.clone(), flags: flags.clone() };
+    let hosted = Hosted { sites: vec![site], classes: None };
+    serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)
 }
 
 /// What the flags say of TLS.
@@ -306,17 +308,9 @@ struct Hosted {
     classes: Option<ClassesConfig>,
 }
 
-/// A configuration that can be read again.
-struct Source<'a> {
-    /// Read again as the user that the server has become.
-    file: Option<&'a Path>,
-    /// As it is now.
-    again: &'a dyn Fn() -> Result<Hosted, Failure>,
-}
-
 /// Serves these sites, whatever the flags say of the folder, at these addresses; without any where a service manager says, or at
 /// the default.
-fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source>) -> Result<(), Failure> {
+fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -> Result<(), Failure> {
     // Before anything opens a descriptor that could be taken for one of them.
     let passed = passed_sockets()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
@@ -326,14 +320,13 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source
     let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
     let warnings = [flags.tls_dev.then_some(DEVELOPMENT), is_root.then_some(AS_ROOT)];
     let asked_loops = flags.workers.unwrap_or(1);
-    let stop_timeout = flags.stop_timeout;
     let (keeper, unkept) = shaping::keeper(&flags);
     let config = Config { watchdog: notifier.watchdog(), ..config(flags, hosted, listen, passed, keeper)? };
     let first_line = first_line::Line::of(&config, served, asked_loops);
     let closer = events.closer();
     let account = config.privileges.account.clone();
     let server = Server::start(config, move || closer.close()).map_err(|error| unstarted(error, account))?;
-    source.and_then(|source| source.file).map_or(Ok(()), readable)?;
+    source.file().map_or(Ok(()), readable)?;
     let status = first_line.tell(&server);
     let remarks = events.remarks().iter().map(String::as_str);
     unheard
@@ -349,7 +342,7 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: Option<&Source
         return Err(failure.into());
     }
     server.keep_rate();
-    notifier.stopping(stop_timeout);
+    notifier.stopping(server.stop_timeout());
     // A second signal ends the process at once.
     for signal in [SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));

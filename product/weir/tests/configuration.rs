@@ -341,8 +341,9 @@ fn a_file_read_again_counts_whole_or_not_at_all() {
     for (wrong, reason) in [
         (SITES.replace("root = \"one\"", "root = \"none\""), "cannot serve `"),
         (SITES.replace("one.test", "one test"), "weir.toml:6:10: site.hosts"),
-        (format!("{SITES}[uplink]\nrate = \"1mbit\"\n"), "restart weir for that"),
-        (SITES.replace("[::1]:0", "127.0.0.2:0"), "restart weir for that"),
+        (format!("{SITES}[server]\nworkers = 3\n"), "server.workers one per core → 3 ("),
+        (format!("{SITES}[uplink]\nrate = \"off\"\n"), "shaping is paced and would be off: run `weir upgrade`"),
+        (format!("{SITES}[uplink]\nrate = \"1mb"), "weir.toml:13:"),
         (String::new(), "site missing"),
     ] {
         folder.write("weir.toml", &wrong);
@@ -363,7 +364,9 @@ fn weir_reload_waits_for_the_outcome() {
     let mut lines = String::new();
     for (round, words) in [["reload", "--pid", &pid], ["reload", "--pid-file", "pid"]].into_iter().enumerate() {
         let (status, out, err) = said(&weir(&folder.0, &words));
-        let expected = format!("weir: server {pid}: configuration read again: 2 sites are in force\n");
+        let changed = format!("site one.test: site.root one → many ({}:7)\n", folder.0.join("weir.toml").display());
+        let verdict = format!("weir: server {pid}: configuration read again: 2 sites are in force\n");
+        let expected = if round == 0 { format!("{changed}{verdict}") } else { verdict };
         assert_eq!((status, &*out, &*err), (Some(0), &*expected, ""));
         while lines.matches("in force\n").count() <= round {
             assert!(log.read_line(&mut lines).unwrap() > 0, "{lines}");
@@ -372,7 +375,8 @@ fn weir_reload_waits_for_the_outcome() {
     }
     // As root it says first that it is.
     let lines: Vec<&str> = lines.lines().filter(|line| !line.contains("WARNING")).collect();
-    assert_eq!(lines, ["weir: configuration read again: 2 sites are in force"; 2]);
+    assert!(lines[0].starts_with("weir: site one.test: site.root one → many ("), "{lines:?}");
+    assert_eq!(lines[1..], ["weir: configuration read again: 2 sites are in force"; 2]);
 
     folder.write("weir.toml", &SITES.replace("root = \"one\"", "root = \"none\""));
     let (status, out, err) = said(&weir(&folder.0, &["reload", "--pid", &pid]));

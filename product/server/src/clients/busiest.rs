@@ -41,7 +41,7 @@ impl Clients {
         let until = state.table.entries().len().min(from + LOOK_ENTRIES);
         for index in from as u32..until as u32 {
             let entry = state.table.entry(index);
-            entry.advance(now, self.limits.requests_per_s_max);
+            entry.advance(now, self.limits.get().requests_per_s_max);
             let busy = Busy {
                 client: Client { index, generation: entry.generation },
                 prefix: entry.prefix(),
@@ -67,7 +67,7 @@ impl Clients {
         for one in &busiest {
             let counts =
                 [u64::from(one.connections), one.bytes, u64::from(one.refusals)].map(|count| count.to_string());
-            let own = std::iter::once(self.limits.prefix.show(one.prefix)).chain(counts);
+            let own = std::iter::once(self.limits.get().prefix.show(one.prefix)).chain(counts);
             rows.push(own.chain(columns.iter().map(|(_, cell)| cell(one))).collect());
         }
         let title = "clients by bytes sent lately (a minute ago counts half)".to_string();

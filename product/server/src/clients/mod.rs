@@ -8,6 +8,7 @@
 mod bucket;
 mod busiest;
 mod idle;
+mod limits;
 mod prefix;
 mod refusals;
 mod table;
@@ -22,6 +23,7 @@ use units::{Nanos, Rate};
 
 use bucket::Bucket;
 pub use busiest::{Busy, Column};
+use limits::InForce;
 pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
@@ -60,7 +62,7 @@ pub struct Refusal {
 }
 
 pub struct Clients {
-    limits: ClientLimits,
+    limits: InForce,
     /// The busiest are to be told.
     is_asked: AtomicBool,
     state: Mutex<State>,
@@ -76,17 +78,22 @@ struct State {
 
 impl Clients {
     pub fn new(limits: ClientLimits) -> Clients {
-        Clients { limits, is_asked: AtomicBool::new(false), state: Mutex::default() }
+        Clients { limits: InForce::new(limits), is_asked: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// Each may have this from now on, and keeps what it has. How clients are told apart stays.
+    pub fn set_limits(&self, limits: ClientLimits) {
+        self.limits.set(limits);
     }
 
     /// A connection from this address.
     pub fn enter(&self, address: IpAddr, now: Nanos) -> Result<Client, Refusal> {
-        let prefix = self.limits.prefix.of(address);
+        let limits = self.limits.get();
         let mut state = self.state();
-        let index = state.table.find_or_insert(prefix, now);
+        let index = state.table.find_or_insert(limits.prefix.of(address), now);
         let entry = state.table.entry(index);
-        if self.limits.connections_max > 0 && entry.connections >= self.limits.connections_max {
-            return Err(state.refuse(Kind::Connections, index, 0, now, &self.limits));
+        if limits.connections_max > 0 && entry.connections >= limits.connections_max {
+            return Err(state.refuse(Kind::Connections, index, 0, now, &limits));
         }
         Ok(state.connect(index))
     }
@@ -94,7 +101,7 @@ impl Clients {
     /// A connection of a proxy, which brings many clients, or a request of a client behind one: neither is bounded by the connections that one
     /// client may have. [`Clients::leave`] ends it.
     pub fn enter_unbounded(&self, address: IpAddr, now: Nanos) -> Client {
-        let prefix = self.limits.prefix.of(address);
+        let prefix = self.limits.get().prefix.of(address);
         let mut state = self.state();
         let index = state.table.find_or_insert(prefix, now);
         state.connect(index)
@@ -102,7 +109,8 @@ impl Clients {
 
     /// Whether the client of this address has half of the connections that it may have.
     pub fn has_half(&self, address: IpAddr) -> bool {
-        let (prefix, max) = (self.limits.prefix.of(address), self.limits.connections_max);
+        let limits = self.limits.get();
+        let (prefix, max) = (limits.prefix.of(address), limits.connections_max);
         let mut state = self.state();
         let index = state.table.find(prefix).filter(|_| max > 0);
         index.is_some_and(|index| state.table.entry(index).connections >= max.div_ceil(2))
@@ -111,7 +119,7 @@ impl Clients {
     /// One of its connections has ended, and so many bytes were sent to it.
     pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
         let mut state = self.state();
-        state.add_bytes(index, bytes, now, &self.limits);
+        state.add_bytes(index, bytes, now, &self.limits.get());
         #[cfg(test)]
         if crate::simulation::planted::strikes(crate::simulation::planted::Fault::LeakedAccount) {
             return;
@@ -121,7 +129,8 @@ impl Clients {
 
     /// A request: the generic cell rate algorithm as a leaky bucket (ITU-T I.371), which drains at the rate and holds a second's worth.
     pub fn on_request(&self, index: u32, now: Nanos) -> Result<(), Refusal> {
-        let rate = self.limits.requests_per_s_max;
+        let limits = self.limits.get();
+        let rate = limits.requests_per_s_max;
         if rate == 0 {
             return Ok(());
         }
@@ -134,12 +143,12 @@ impl Clients {
             return Ok(());
         }
         let wait_ms = (level - burst).div_ceil(rate.into());
-        Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &self.limits))
+        Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &limits))
     }
 
     /// The request counted last is put back, and will be counted again.
     pub fn on_postponed(&self, index: u32) {
-        if self.limits.requests_per_s_max > 0 {
+        if self.limits.get().requests_per_s_max > 0 {
             let mut state = self.state();
             let entry = state.table.entry(index);
             entry.requests_milli = entry.requests_milli.saturating_sub(1000);
@@ -148,12 +157,12 @@ impl Clients {
 
     /// So many bytes were sent to it.
     pub fn on_bytes(&self, index: u32, bytes: u64, now: Nanos) {
-        self.state().add_bytes(index, bytes, now, &self.limits);
+        self.state().add_bytes(index, bytes, now, &self.limits.get());
     }
 
     /// A line about refusals that is due; to be asked for until there is none, about once a second.
     pub fn notice(&self, now: Nanos) -> Option<String> {
-        self.state().refusals.tell(now, &self.limits)
+        self.state().refusals.tell(now, &self.limits.get())
     }
 
     /// The busiest are to be told by a worker.
@@ -173,7 +182,7 @@ impl Clients {
 
 impl ClientRate for Clients {
     fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos> {
-        let rate = self.limits.rate_max?;
+        let rate = self.limits.get().rate_max?;
         let (mut state, at) = (self.state(), client as usize);
         if state.buckets.len() <= at {
             state.buckets.resize(at + 1, Bucket::default());

@@ -119,6 +119,12 @@ impl Cache {
         self
     }
 
+    /// What is kept above these goes as others come.
+    pub fn set_limits(&mut self, limits: CacheLimits) {
+        self.entries.set_limits(limits);
+        self.listings.set_bytes_max(limits.listing_bytes);
+    }
+
     /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up.
     pub fn replace_roots(&mut self, roots: Roots) {
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
@@ -397,11 +403,6 @@ impl Cache {
     pub(super) fn unwatched(&mut self) {
         self.inotify = Inotify::unavailable();
         self.watch = Watch::new(Inotify::unavailable());
-    }
-
-    #[cfg(test)]
-    pub(super) fn set_limits(&mut self, limits: CacheLimits) {
-        self.entries.set_limits(limits);
     }
 
     #[cfg(test)]

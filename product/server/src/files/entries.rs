@@ -135,7 +135,6 @@ impl Entries {
         Some(slot)
     }
 
-    #[cfg(test)]
     pub fn set_limits(&mut self, limits: CacheLimits) {
         self.limits = limits;
     }

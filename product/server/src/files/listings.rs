@@ -43,6 +43,10 @@ impl Listings {
         Listings { bytes_max, bytes: 0, by_folder: HashMap::new(), folders: HashMap::new(), next_slot: FIRST_SLOT }
     }
 
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// The folder's page and the state of the folder when it was made, if that was not long ago.
     pub fn get(&self, folder: &str, now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;

@@ -98,10 +98,11 @@ fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>)
     let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
     let answers = Answers { proxies: upstreams.map(proxy).into_iter().collect(), ..Answers::default() };
     let sites = [SiteConfig { https, answers, ..SiteConfig::alone(site.folder.path(""), Options::default()) }];
-    let wanted = Wanted { sites: &sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
+    let access_log = log.as_ref().map(|_| LogConfig { path: None, format: Format::Json });
+    let open_log = |_: &LogConfig| Ok(log.clone().expect("the server has one"));
+    let wanted = Wanted { sites: &sites, classes: None, access_log: access_log.as_ref(), open_log: &open_log };
     Arc::new(
-        Current::open(&wanted, log, true, Default::default(), 1 << 30)
-            .expect("the folder and the certificate are there"),
+        Current::open(&wanted, true, Default::default(), 1 << 30).expect("the folder and the certificate are there"),
     )
 }
 
@@ -139,6 +140,7 @@ impl Server {
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake: Arc::clone(&wake),
                 stop: Arc::clone(&stop),
+                changes: Arc::default(),
             },
         };
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));

@@ -46,6 +46,8 @@ pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError> + 'o;
 pub struct Wanted<'w> {
     pub sites: &'w [SiteConfig],
     pub classes: Option<&'w ClassesConfig>,
+    /// Of the sites without their own.
+    pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
 }
 
@@ -54,7 +56,6 @@ struct Before<'b> {
     /// The number of the first site.
     first: SiteNumber,
     roots: Option<&'b Roots>,
-    server_log: Option<Arc<Log>>,
     tickets: &'b Tickets,
     keys: &'b Keys,
     spool: &'b Arc<Room>,
@@ -63,7 +64,7 @@ struct Before<'b> {
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, server_log, tickets, keys, spool }) = (wanted.sites, before);
+        let (configs, Before { first, roots: before, tickets, keys, spool }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -75,18 +76,18 @@ impl Served {
             };
             root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
         };
-        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, StartError>>()?;
+        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
         let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
         let groups = configs.iter().map(|site| resolve(site, spool, &trust, &mut open_files));
-        let groups = groups.collect::<Result<Vec<Vec<Arc<Group>>>, StartError>>()?;
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
         let secured = secure(configs, &sites, tickets, keys)?;
-        let (acceptor, remarks) =
-            secured.map_or((None, Vec::new()), |secured| (Some(secured.acceptor), secured.remarks));
+        let (acceptor, remarks) = secured.map(|secured| (secured.acceptor, secured.remarks)).unzip();
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
+        let server_log = wanted.access_log.map_or(Ok(None), own)?;
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
         let logs = configs.iter().map(log).collect::<Result<_, StartError>>()?;
         let roots = Roots { first, folders: folders.into() };
@@ -99,7 +100,7 @@ impl Served {
             logs,
             server_log,
             acceptor,
-            remarks,
+            remarks: remarks.unwrap_or_default(),
         })
     }
 
@@ -171,7 +172,7 @@ fn connector(
 
 impl Drop for Served {
     fn drop(&mut self) {
-        Log::release(std::mem::take(&mut self.logs).into_iter().flatten());
+        Log::release(std::mem::take(&mut self.logs).into_iter().chain([self.server_log.take()]).flatten());
     }
 }
 
@@ -191,17 +192,11 @@ pub struct Current {
 
 impl Current {
     /// `is_secure`: clients of a listener speak TLS.
-    pub fn open(
-        wanted: &Wanted<'_>,
-        server_log: Option<Arc<Log>>,
-        is_secure: bool,
-        keys: Keys,
-        spool_bytes_max: u64,
-    ) -> Result<Current, StartError> {
+    pub fn open(wanted: &Wanted<'_>, is_secure: bool, keys: Keys, spool_bytes_max: u64) -> Result<Current, StartError> {
         let tickets =
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
         let spool = Room::new(spool_bytes_max);
-        let before = Before { first: 0, roots: None, server_log, tickets: &tickets, keys: &keys, spool: &spool };
+        let before = Before { first: 0, roots: None, tickets: &tickets, keys: &keys, spool: &spool };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
         let served = checked(served, is_secure)?;
         Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure, keys, spool })
@@ -216,13 +211,18 @@ impl Current {
             (None, None) => None,
             _ => return Err(ClassesChange::Presence.into()),
         };
-        let (first, server_log) = (before.roots.end(), before.server_log.clone());
+        let first = before.roots.end();
         let Current { tickets, keys, spool, .. } = self;
-        let known = Before { first, roots: Some(&before.roots), server_log, tickets, keys, spool };
+        let known = Before { first, roots: Some(&before.roots), tickets, keys, spool };
         let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// So many bytes on disk from now on.
+    pub fn set_spool(&self, bytes_max: u64) {
+        self.spool.set_bytes_max(bytes_max);
     }
 
     pub fn served(&self) -> Arc<Served> {
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
-        Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") }
+        Wanted { sites, classes: None, access_log: None, open_log: &|_| unreachable!("no site has a log") }
     }
 
     /// A folder of the same name that is another one, as after a deployment by a symlink, is opened.
@@ -258,7 +258,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("a")).unwrap();
         let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&wanted(&[site(false)]), None, false, Keys::default(), 0).unwrap();
+        let current = Current::open(&wanted(&[site(false)]), false, Keys::default(), 0).unwrap();
         let root = || current.served().roots.folders[0].clone().unwrap();
         let first = root();
         current.replace(&wanted(&[site(false)])).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_set_that_cannot_be_changes_nothing() {
         let site = |dir: &str| SiteConfig::alone(dir.into(), Default::default());
-        let current = Current::open(&wanted(&[site("/")]), None, false, Keys::default(), 0).unwrap();
+        let current = Current::open(&wanted(&[site("/")]), false, Keys::default(), 0).unwrap();
         let mut turn = 0;
         assert!(current.newer(&mut turn).is_none());
         assert!(current.replace(&wanted(&[site("/"), site("/none/of/that/name")])).is_err());

@@ -49,7 +49,7 @@ pub struct Pool {
     wake: Condvar,
     buffered_bytes: Arc<AtomicU64>,
     /// Over so many a read is a page.
-    buffered_bytes_max: u64,
+    buffered_bytes_max: AtomicU64,
     /// For the threads it starts.
     this: Weak<Pool>,
 }
@@ -98,9 +98,14 @@ impl Pool {
             state: Mutex::default(),
             wake: Condvar::new(),
             buffered_bytes: Arc::default(),
-            buffered_bytes_max,
+            buffered_bytes_max: AtomicU64::new(buffered_bytes_max),
             this: this.clone(),
         })
+    }
+
+    /// Another bound, for reads from now on.
+    pub fn set_bound(&self, buffered_bytes_max: u64) {
+        self.buffered_bytes_max.store(buffered_bytes_max, Relaxed);
     }
 
     /// Runs a task that may wait for a device, and is no client's.
@@ -141,7 +146,7 @@ impl Pool {
 
     /// A buffer for a read of `wanted_bytes` or less, within the bound.
     pub fn buffer(&self, wanted_bytes: u64) -> Buffer {
-        let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max;
+        let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max.load(Relaxed);
         let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
         self.buffered_bytes.fetch_add(bytes, Relaxed);
         Buffer { bytes: Vec::new(), at: 0, reserved: bytes, buffered_bytes: Some(self.buffered_bytes.clone()) }

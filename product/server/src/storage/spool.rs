@@ -28,7 +28,7 @@ pub struct SpoolConfig {
 /// A bound of bytes on disk, perhaps within another, and how many are taken of it.
 #[derive(Debug)]
 pub struct Room {
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     taken: AtomicU64,
     within: Option<Arc<Room>>,
 }
@@ -74,16 +74,26 @@ impl SpoolConfig {
 
 impl Room {
     pub fn new(bytes_max: u64) -> Arc<Room> {
-        Arc::new(Room { bytes_max, taken: AtomicU64::new(0), within: None })
+        Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: AtomicU64::new(0), within: None })
+    }
+
+    /// So many from now on; what is taken stays so, also where it is more.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Relaxed);
     }
 
     /// A part of this one.
     pub fn part(self: &Arc<Room>, bytes_max: u64) -> Arc<Room> {
-        Arc::new(Room { bytes_max, taken: AtomicU64::new(0), within: Some(Arc::clone(self)) })
+        Arc::new(Room {
+            bytes_max: AtomicU64::new(bytes_max),
+            taken: AtomicU64::new(0),
+            within: Some(Arc::clone(self)),
+        })
     }
 
     fn take(&self, bytes: u64) -> bool {
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.bytes_max);
+        let bytes_max = self.bytes_max.load(Relaxed);
+        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= bytes_max);
         if self.taken.fetch_update(Relaxed, Relaxed, more).is_err() {
             return false;
         }

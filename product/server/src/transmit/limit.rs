@@ -28,6 +28,11 @@ impl Limit {
         Limit { rate, ..Limit::default() }
     }
 
+    /// Another, or none. Those that wait go on when they would have.
+    pub fn set_rate(&mut self, rate: Option<Arc<dyn ClientRate>>) {
+        self.rate = rate;
+    }
+
     /// Whether a client may be sent more now.
     pub fn allows(&self, client: u32, now: Nanos) -> bool {
         self.rate.as_ref().is_none_or(|rate| rate.spend(client, 0, now).is_none())

@@ -5,6 +5,7 @@
 //! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
 //! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
+mod adopt;
 mod below;
 mod body;
 mod connection;
@@ -37,6 +38,7 @@ mod tests;
 mod unacknowledged;
 mod write;
 
+pub use adopt::{LineSettings, LinkSettings, ReaderSettings};
 pub use body::{Available, Body, Piece};
 #[cfg(test)]
 pub use connection::BYTES as CONNECTION_BYTES;

@@ -72,6 +72,13 @@ impl Admission {
         }
     }
 
+    /// From now on; what was let in stays.
+    pub(super) fn adopt(&mut self, memory_bytes_max: u64, limits: &Limits) {
+        self.streams_max = sched::JOBS_MAX.saturating_sub(self.places.max());
+        self.shortage.set_bytes_max(memory_bytes_max);
+        self.trusted_proxies = limits.trusted_proxies.clone();
+    }
+
     /// Whether there is a place for a connection; then it is taken, and [`Admission::enter`] or [`Admission::give_back_place`] follows.
     pub(super) fn take_place(&self) -> bool {
         self.places.take()

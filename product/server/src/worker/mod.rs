@@ -13,6 +13,7 @@ mod accept;
 mod acceptor;
 mod admission;
 mod budget;
+mod change;
 mod client;
 mod conn;
 mod connections;
@@ -77,6 +78,7 @@ use crate::upstream::{LoopPlaces, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
+pub use change::{Change, Changes, LinkChange, MemoryShare};
 use failures::Kind;
 pub use journal::Journal;
 pub use replies::Replies;
@@ -119,6 +121,8 @@ pub struct Setup {
     pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
     pub stop: Arc<AtomicBool>,
+    /// Settings that are to be taken.
+    pub changes: Arc<Changes>,
 }
 
 impl Setup {
@@ -312,8 +316,9 @@ impl<N: Net> Worker<N> {
 
     /// Others have something to tell: sites are to be renewed, files were found, numbers are asked for.
     fn on_woken(&mut self) {
+        self.responder.setup.wake.clear();
+        self.take_changes();
         let with = &mut self.responder;
-        with.setup.wake.clear();
         let (now, link) = (with.timers.now(), &mut with.sender.transmitter.link);
         let served = with.service.replies.renew();
         if let Some(assigned) = served.as_ref().and_then(|served| served.assigned.as_ref()) {

@@ -9,7 +9,7 @@ use tls::Session;
 use units::Nanos;
 
 use super::conn::{Conn, Security};
-use crate::files::{Answer, CacheAnswer, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
+use crate::files::{Answer, CacheAnswer, CacheLimits, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
 use crate::handler::{Handler, Later, Reply, To};
 use crate::sites::{Current, Served};
 
@@ -70,6 +70,11 @@ impl Replies {
     /// The same for what is no request.
     pub(super) fn default_class(&self) -> u16 {
         self.handler.default_class().unwrap_or(0)
+    }
+
+    /// What is kept in memory from the next file on.
+    pub(super) fn set_cache_limits(&mut self, limits: CacheLimits) {
+        self.handler.cache.set_limits(limits);
     }
 
     /// Forgets the files that have changed.

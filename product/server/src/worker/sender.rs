@@ -44,6 +44,10 @@ impl<N: Net> Sender<N> {
         }
     }
 
+    pub fn adopt(&mut self, order: Order, is_direct: bool) {
+        (self.order, self.is_direct) = (order, is_direct);
+    }
+
     /// Whether a response that is ready while no other may become so needs not be a job: then the scheduler would give it the first grant, and
     /// need not be asked.
     pub fn is_direct(&self) -> bool {

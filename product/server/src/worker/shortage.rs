@@ -45,6 +45,10 @@ impl Shortage {
         Shortage { bytes_max, costliest: Vec::new(), looked_at: Nanos::ZERO }
     }
 
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Nobody else is let in.
     pub fn is_near(&self, held_bytes: u64) -> bool {
         held_bytes >= self.bytes_max / 100 * NEAR_PERCENT

@@ -40,8 +40,10 @@ struct Client {
 }
 
 fn open(sites: &[SiteConfig], is_secure: bool, log: Option<Arc<Log>>) -> Current {
-    let wanted = Wanted { sites, classes: None, open_log: &|_| unreachable!("no site has a log") };
-    Current::open(&wanted, log, is_secure, Default::default(), 1 << 30).unwrap()
+    let access_log = log.as_ref().map(|_| LogConfig { path: None, format: Format::Json });
+    let open_log = |_: &LogConfig| Ok(log.clone().expect("the server has one"));
+    let wanted = Wanted { sites, classes: None, access_log: access_log.as_ref(), open_log: &open_log };
+    Current::open(&wanted, is_secure, Default::default(), 1 << 30).unwrap()
 }
 
 /// One, for all hosts.
@@ -108,6 +110,7 @@ impl Bench {
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake,
                 stop: Arc::new(AtomicBool::new(false)),
+                changes: Arc::default(),
             },
         };
         let worker = Worker::new(Os::new().unwrap(), parts);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use quic::{Datagrams, Endpoint, Settings};
 use rustix::event::epoll::EventFlags;
 use tls::Acceptor;
+use units::Nanos;
 use units::wire::Framing;
 
 use super::DATAGRAMS;
@@ -72,6 +73,12 @@ impl<N: Net> UdpEndpoints<N> {
     pub fn renew(&self, acceptor: &Acceptor) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
+    }
+
+    /// Of connections from now on.
+    pub fn set_idle_timeout(&self, timeout: Nanos) {
+        let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
+        all.for_each(|endpoint| endpoint.quic.set_idle_timeout(timeout));
     }
 
     /// For a turn of reading; [`UdpEndpoints::put_back`] follows.

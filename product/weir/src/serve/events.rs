@@ -15,8 +15,9 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::admin::Admin;
+use super::again::{Outcome, Source, reload};
 use super::control::{Control, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
-use super::{Hosted, Source, status};
+use super::status;
 
 /// How often what is found of the uplink is kept.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
@@ -40,12 +41,6 @@ struct Asked {
     status: bool,
     routes: bool,
     admin: bool,
-}
-
-/// What became of a reload, and lines about it.
-pub struct Outcome {
-    pub is_used: bool,
-    pub lines: Vec<String>,
 }
 
 impl Outcome {
@@ -87,8 +82,8 @@ impl Events {
     }
 
     /// Until the server is asked to stop, or has failed.
-    pub fn handle(&mut self, server: &Server, source: Option<&Source>, notifier: &Notifier, status: &str) {
-        let reload = || {
+    pub fn handle(&mut self, server: &Server, source: &dyn Source, notifier: &Notifier, status: &str) {
+        let again = || {
             notifier.reloading();
             server.reopen_logs();
             let outcome = reload(server, source);
@@ -102,14 +97,14 @@ impl Events {
         while !self.signals.handle().is_closed() {
             for signal in self.signals.pending() {
                 match signal {
-                    SIGHUP => drop(reload()),
+                    SIGHUP => drop(again()),
                     SIGUSR1 => server.reopen_logs(),
                     SIGUSR2 => server.tell_clients(),
                     _ => return,
                 }
             }
             if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
-                control.answer(|| reload().text());
+                control.answer(|| again().text());
             }
             if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
                 control.answer(|| status::answer(server));
@@ -151,27 +146,6 @@ impl Events {
                 std::thread::sleep(LOOK_EVERY);
                 Asked { reload: true, status: true, routes: true, admin: true }
             }
-        }
-    }
-}
-
-/// All of the file as it is now, or nothing of it.
-fn reload(server: &Server, source: Option<&Source>) -> Outcome {
-    let Some(source) = source else { return Outcome { is_used: true, lines: vec![] } };
-    let replaced = (source.again)().and_then(|Hosted { sites, classes }| {
-        server.replace_sites(&sites, classes.as_ref())?;
-        Ok(sites.len())
-    });
-    match replaced {
-        Ok(count) => {
-            let sites = if count == 1 { "1 site is".to_string() } else { format!("{count} sites are") };
-            let line = format!("configuration read again: {sites} in force");
-            Outcome { is_used: true, lines: vec![line] }
-        }
-        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
-            let verdict = "configuration read again and not used: that from before stays in force";
-            let lines = reason.lines().chain([verdict]).map(Into::into).collect();
-            Outcome { is_used: false, lines }
         }
     }
 }

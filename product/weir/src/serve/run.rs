@@ -1,14 +1,16 @@
 //! `weir run`: what `weir serve` does, from a file.
 
 use std::net::SocketAddr;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use cli::Failure;
-use config::{AccessLog, Configuration};
+use config::{AccessLog, Change, Configuration};
 use server::{Certificate, Checked, ClassesConfig, Https, Listen, Server, SiteConfig, files};
 
-use super::{Hosted, LogFormat, Shaping, Source};
+use super::again::{Next, Source, UplinkChange};
+use super::{Hosted, LogFormat, Shaping};
 
 const HTTPS_PORT: u16 = 443;
 
@@ -16,7 +18,7 @@ const AFTER_HELP: &str = "\
 Examples:
   weir run /etc/weir/weir.toml
 
-SIGHUP and `weir reload` read the file again: all of its sites, or nothing and the reason.
+SIGHUP and `weir reload` read the file again: all of it counts, or nothing and the reason.
 `weir check FILE` prints all mistakes of the file, and `weir check --explain URL` what it does with a request.";
 
 #[derive(clap::Args)]
@@ -36,22 +38,79 @@ struct Defaults {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let (hosted, settings) = read(&args.file)?;
-    let before = fixed(&settings, &args.file);
-    let again = || {
-        let (hosted, settings) = read(&args.file)?;
-        if fixed(&settings, &args.file) != before {
+    let configuration = config::read_file(&args.file)?;
+    let (hosted, settings) = (hosted(&configuration, &args.file), configuration.settings.clone());
+    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
+    let flags = flags_of(&configuration, &args.file);
+    let source = OfFile { file: args.file, in_force: RefCell::new(configuration), read: RefCell::new(None) };
+    super::serve(flags, hosted, listen, &source)
+}
+
+/// The file, and what of it is in force.
+struct OfFile {
+    file: PathBuf,
+    in_force: RefCell<Configuration>,
+    read: RefCell<Option<Configuration>>,
+}
+
+impl Source for OfFile {
+    fn file(&self) -> Option<&Path> {
+        Some(&self.file)
+    }
+
+    fn next(&self) -> Result<Next, Failure> {
+        let configuration = config::read_file(&self.file)?;
+        let changes = config::changes(&self.in_force.borrow(), &configuration);
+        let name = self.file.display().to_string();
+        let fixed: Vec<String> =
+            changes.iter().filter(|change| is_fixed(change)).map(|change| change.of_file(&name).to_string()).collect();
+        if !fixed.is_empty() {
             return Err(Failure::Failed(format!(
-                "{}: [server], [uplink], [limits], [timeouts] or a listener has changed: restart weir for that",
-                args.file.display()
+                "{}\nthis takes another process: run `weir upgrade`",
+                fixed.join("\n")
             )));
         }
-        Ok(hosted)
-    };
-    let listen = super::Addresses { listen: listen(&settings), is_secure: false, has_http3: false };
-    let source = Source { file: Some(&args.file), again: &again };
-    let flags = super::Flags { configuration: Some(args.file.clone()), ..flags(settings, folder_of(&args.file)) };
-    super::serve(flags, hosted, listen, Some(&source))
+        let next = Next {
+            hosted: hosted(&configuration, &self.file),
+            flags: flags_of(&configuration, &self.file),
+            uplink: uplink_change(&changes),
+            changes: changes.iter().map(|change| change.of_file(&name).to_string()).collect(),
+        };
+        *self.read.borrow_mut() = Some(configuration);
+        Ok(next)
+    }
+
+    fn adopt(&self) {
+        if let Some(configuration) = self.read.take() {
+            *self.in_force.borrow_mut() = configuration;
+        }
+    }
+}
+
+/// What a process has from its start to its end.
+const FIXED: [&str; 10] = [
+    "server.workers",
+    "server.slots",
+    "server.backlog",
+    "server.admin",
+    "server.user",
+    "server.group",
+    "server.sandbox",
+    "server.spool_folder",
+    "uplink.shaping",
+    "uplink.slot_sharing",
+];
+
+fn is_fixed(change: &Change) -> bool {
+    change.is_of_listener() || change.key.is_some_and(|key| FIXED.contains(&key))
+}
+
+fn uplink_change(changes: &[Change]) -> UplinkChange {
+    let has = |is: fn(&str) -> bool| changes.iter().filter_map(|change| change.key).any(is);
+    if has(|key| key == "uplink.rate") {
+        return UplinkChange::Line;
+    }
+    if has(|key| key.starts_with("uplink.")) { UplinkChange::Order } else { UplinkChange::None }
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -78,12 +137,7 @@ pub fn check(configuration: Configuration, file: &Path) -> Result<Checked, Failu
     Ok(server::check(config))
 }
 
-/// The sites and classes of a file, and the rest of it.
-fn read(file: &Path) -> Result<(Hosted, config::Settings), Failure> {
-    let configuration = config::read_file(file)?;
-    Ok((hosted(&configuration, file), configuration.settings))
-}
-
+/// The sites and classes of a file.
 fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     let (port, above) = (secure_port(&configuration.settings), configuration.settings.process.access_log.as_ref());
     let sites = configuration.sites.iter().map(|site| site_config(site, above, folder_of(file), port)).collect();
@@ -91,6 +145,12 @@ fn hosted(configuration: &Configuration, file: &Path) -> Hosted {
     let (assignment, objectives) = (configuration.assignment(), configuration.objectives());
     let classes = classes.map(|table| ClassesConfig { table, assignment, objectives });
     Hosted { sites, classes }
+}
+
+/// The rest of it.
+fn flags_of(configuration: &Configuration, file: &Path) -> super::Flags {
+    let flags = flags(configuration.settings.clone(), folder_of(file));
+    super::Flags { configuration: Some(file.into()), ..flags }
 }
 
 /// Those of the file.
@@ -109,11 +169,6 @@ fn secure_port(settings: &config::Settings) -> u16 {
     let listeners = settings.listeners.iter().filter(|listener| listener.value.is_secure);
     let ports: Vec<u16> = listeners.map(|listener| listener.value.address.port()).collect();
     if ports.contains(&HTTPS_PORT) { HTTPS_PORT } else { ports.first().copied().unwrap_or(HTTPS_PORT) }
-}
-
-/// What holds from the start to the end of the process, to be compared.
-fn fixed(settings: &config::Settings, file: &Path) -> String {
-    format!("{:?} {:?}", listen(settings), flags(settings.clone(), folder_of(file)))
 }
 
 /// A site, its relative paths beneath this folder; `above` is the log of those without their own, and requests without TLS are sent to this

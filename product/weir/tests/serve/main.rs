@@ -35,6 +35,7 @@ mod proxy_streams;
 mod proxy_tls;
 mod proxy_upstreams;
 mod refusals;
+mod reloads;
 mod scarcity;
 mod start;
 mod status;

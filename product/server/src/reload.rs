@@ -1,0 +1,165 @@
+//! Another configuration for a running server: all of it or nothing.
+//!
+//! What can fail comes first: folders, certificates and logs are opened, and only then do the event loops take anything. An event loop takes
+//! its part at the beginning of a turn ([`crate::worker`](self)), and the reload is over when all have.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use sched::Settings;
+use sched::policy::{ClientShare, PolicySpec};
+
+use crate::classes::ClassesConfig;
+use crate::config::{Config, Limits};
+use crate::files::CacheLimits;
+use crate::logging::LogConfig;
+use crate::memory::MemoryLimit;
+use crate::sandbox;
+use crate::shaping::ShapingChoice;
+use crate::sites::{SiteConfig, Wanted};
+use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
+use crate::storage::BUFFERED_BYTES_MAX;
+use crate::transmit::{ClientRate, LineSettings, LinkSettings};
+use crate::worker::{Change, LinkChange, MemoryShare};
+
+/// What a running server takes in place of what it has.
+pub struct Reload<'r> {
+    pub sites: &'r [SiteConfig],
+    pub classes: Option<&'r ClassesConfig>,
+    /// Of the sites without their own, and of requests for no site.
+    pub access_log: Option<LogConfig>,
+    pub limits: Limits,
+    /// `None`: the uplink's settings are as before.
+    pub shaping: Option<ShapingChoice>,
+    /// With these: the line's rate is told anew, and is not what was found of it.
+    pub is_line_new: bool,
+}
+
+/// What of a configuration is in force, to be compared with the next.
+pub(crate) struct InForce {
+    pub workers: usize,
+    /// That the limit on open files allows, beside the event loops.
+    pub connections_allowed: usize,
+    pub shaping: &'static str,
+    pub order: OrderKey,
+    pub stop_timeout: Duration,
+}
+
+/// What makes one order of responses differ from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OrderKey {
+    policy: PolicySpec,
+    guard_permille: u32,
+    client_share: Option<ClientShare>,
+}
+
+impl OrderKey {
+    pub fn of(shaping: &ShapingChoice) -> OrderKey {
+        let (policy, guard_permille) = (shaping.policy.clone(), shaping.guard_permille);
+        OrderKey { policy, guard_permille, client_share: shaping.client_share() }
+    }
+}
+
+impl InForce {
+    pub fn of(config: &Config, connections_allowed: usize) -> InForce {
+        InForce {
+            workers: config.workers,
+            connections_allowed,
+            shaping: config.shaping.name(),
+            order: OrderKey::of(&config.shaping),
+            stop_timeout: config.limits.stop_timeout,
+        }
+    }
+
+    /// What a place in the order takes of a worker that has one.
+    fn link(&self, shaping: &mut ShapingChoice, is_line_new: bool) -> LinkChange {
+        let is_reordered = self.order != OrderKey::of(shaping);
+        let order = order(shaping);
+        LinkChange {
+            settings: LinkSettings {
+                scheduler: Settings {
+                    order: is_reordered.then(|| (shaping.policy_of_all(), shaping.guard())),
+                    pace: shaping.pace,
+                    cross_permille: shaping.cross_permille,
+                },
+                line: is_line_new.then(|| LineSettings { bounds: shaping.bounds, gauge: shaping.gauge.take() }),
+            },
+            is_direct: shaping.is_memoryless(),
+            order,
+        }
+    }
+}
+
+impl MemoryShare {
+    pub(crate) fn of(memory: &MemoryLimit, workers: usize) -> MemoryShare {
+        let cache_bytes = usize::try_from(memory.caches_bytes(workers)).unwrap_or(usize::MAX);
+        MemoryShare {
+            connections_bytes: memory.connections_bytes(workers),
+            cache: CacheLimits::per_worker(workers).within(cache_bytes),
+        }
+    }
+}
+
+impl Server {
+    /// Serves by this from now on, or, with the reason why not, by what was in force. Responses under way end as they began, but for their
+    /// order and the pace.
+    pub fn reload(&self, mut reload: Reload<'_>) -> Result<(), StartError> {
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shaping) = &reload.shaping
+            && (shaping.name() != in_force.shaping || shaping.name() == "bands")
+        {
+            return Err(StartError::OtherShaping { before: in_force.shaping, after: shaping.name() });
+        }
+        self.replace_sites(&reload)?;
+        self.set_shared_limits(&reload.limits, in_force.connections_allowed);
+        for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
+            let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);
+            let change = Change {
+                limits: reload.limits.clone(),
+                memory: MemoryShare::of(&reload.limits.memory, in_force.workers),
+                client_rate,
+                link: reload.shaping.as_mut().map(|shaping| in_force.link(shaping, reload.is_line_new)),
+            };
+            changes.hand_over(change, || wake.set(), STATUS_WAIT_MAX);
+        }
+        if let Some(shaping) = &reload.shaping {
+            in_force.order = OrderKey::of(shaping);
+        }
+        in_force.stop_timeout = reload.limits.stop_timeout;
+        Ok(())
+    }
+
+    /// The event loops take them with what is handed over next.
+    fn replace_sites(&self, reload: &Reload<'_>) -> Result<(), StartError> {
+        let open = |config: &LogConfig| open_log(&self.logs, config);
+        let reached = if self.is_confined { sandbox::out_of_reach(reload.sites) } else { Ok(()) };
+        let Reload { sites, classes, .. } = *reload;
+        let wanted = Wanted { sites, classes, access_log: reload.access_log.as_ref(), open_log: &open };
+        let replaced = reached.and_then(|()| self.current.replace(&wanted));
+        match &replaced {
+            Ok(()) => self.logs.keep_made(),
+            Err(_) => self.logs.remove_made(),
+        }
+        self.logs.forget_unused();
+        replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })
+    }
+
+    /// What all event loops look at.
+    fn set_shared_limits(&self, limits: &Limits, connections_allowed: usize) {
+        self.places.set_max(limits.connections_max.min(connections_allowed).max(1));
+        self.clients.set_limits(limits.clients(self.places.max()));
+        self.pool.set_bound(limits.memory.reads_bytes().min(BUFFERED_BYTES_MAX));
+        self.logs.bound(usize::try_from(limits.memory.logs_bytes()).unwrap_or(usize::MAX));
+        self.current.set_spool(limits.spool.bytes_max);
+    }
+
+    /// What an operator should know of the certificates in force.
+    pub fn remarks(&self) -> Vec<String> {
+        self.current.served().remarks.clone()
+    }
+
+    /// How long a stopping server goes on sending.
+    pub fn stop_timeout(&self) -> Duration {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).stop_timeout
+    }
+}

@@ -1,0 +1,49 @@
+//! Other settings for a write path that has responses: the next grant goes by them.
+
+use std::sync::Arc;
+
+use sched::Settings;
+use sched::line::Bounds;
+use units::Nanos;
+
+use super::{ClientRate, Gauge, Link, Patience, Socket, Transmitter};
+use crate::transmit::line_feedback::Observer;
+
+/// What an operator may change of the link; whether it is paced at all stays.
+pub struct LinkSettings {
+    pub scheduler: Settings,
+    /// `None`: the rate is searched as before, from what is known of it.
+    pub line: Option<LineSettings>,
+}
+
+/// What is known of the line, told anew.
+pub struct LineSettings {
+    pub bounds: Option<Bounds>,
+    pub gauge: Option<Gauge>,
+}
+
+impl LinkSettings {
+    /// No grant is outstanding.
+    pub fn apply_to(self, now: Nanos, link: &mut Link) {
+        if let Some(LineSettings { bounds, gauge }) = self.line {
+            link.observer = bounds.map(Observer::new);
+            link.gauge = gauge;
+            return self.scheduler.apply_to(now, &mut link.scheduler);
+        }
+        let pace = *link.scheduler.pacer().pace();
+        Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
+    }
+}
+
+/// How slow a reader may be, and what one client may be sent; `None`: anything.
+pub struct ReaderSettings {
+    pub patience: Patience,
+    pub client_rate: Option<Arc<dyn ClientRate>>,
+}
+
+impl ReaderSettings {
+    pub fn apply_to<S: Socket>(self, transmitter: &mut Transmitter<S>) {
+        transmitter.patience = self.patience;
+        transmitter.limit.set_rate(self.client_rate);
+    }
+}

@@ -1,0 +1,120 @@
+//! Settings that change while a worker runs: another thread leaves them, and the worker takes them at its next turn.
+//!
+//! All that can fail was done before: sockets are bound, files are open. New limits and times hold for what begins from now on, and for the
+//! next deadline of what is there; the link's settings hold from the next grant on.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Order, Worker};
+use crate::config::Limits;
+use crate::files::CacheLimits;
+use crate::net::Net;
+use crate::transmit::{ClientRate, LinkSettings, ReaderSettings};
+
+/// One of them for one worker.
+pub struct Change {
+    pub limits: Limits,
+    pub memory: MemoryShare,
+    /// What one client may be sent; `None`: anything.
+    pub client_rate: Option<Arc<dyn ClientRate>>,
+    /// `None`: as before.
+    pub link: Option<LinkChange>,
+}
+
+/// A worker's share of the memory.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryShare {
+    pub connections_bytes: u64,
+    pub cache: CacheLimits,
+}
+
+pub struct LinkChange {
+    pub settings: LinkSettings,
+    pub order: Order,
+    pub is_direct: bool,
+}
+
+/// What a worker is to take, the oldest first: one for each reload since its last turn.
+#[derive(Default)]
+pub struct Changes {
+    left: Mutex<Vec<Change>>,
+    taken: Condvar,
+}
+
+impl Changes {
+    /// `wake` has the worker look. Waits until it has taken the change, so long at most: it takes it in the end.
+    pub fn hand_over(&self, change: Change, wake: impl FnOnce(), wait: Duration) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.push(change);
+        wake();
+        let _ = self.taken.wait_timeout_while(left, wait, |left| !left.is_empty());
+    }
+
+    fn take(&self) -> Vec<Change> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *left)
+    }
+
+    /// What was taken holds.
+    fn tell(&self) {
+        self.taken.notify_all();
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// Takes what was left, if anything was.
+    pub(super) fn take_changes(&mut self) {
+        let changes = Arc::clone(&self.responder.setup.changes);
+        let taken = changes.take();
+        if !taken.is_empty() {
+            taken.into_iter().for_each(|change| self.adopt(change));
+            changes.tell();
+        }
+    }
+
+    fn adopt(&mut self, change: Change) {
+        let Change { limits, memory, client_rate, link } = change;
+        let with = &mut self.responder;
+        let now = with.timers.now();
+        with.service.admission.adopt(memory.connections_bytes, &limits);
+        with.service.replies.set_cache_limits(memory.cache);
+        ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.sender.transmitter);
+        self.udp.set_idle_timeout(limits.idle_timeout);
+        with.setup.limits = limits;
+        if let Some(LinkChange { settings, order, is_direct }) = link {
+            settings.apply_to(now, &mut with.sender.transmitter.link);
+            with.sender.adopt(order, is_direct);
+            with.setup.order = order;
+            with.setup.is_direct = is_direct;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The caller goes on when the change holds.
+    #[test]
+    fn a_change_is_waited_for() {
+        let changes = Arc::new(Changes::default());
+        let worker = Arc::clone(&changes);
+        let change = || Change {
+            limits: Limits::default(),
+            memory: MemoryShare { connections_bytes: 1, cache: CacheLimits::per_worker(1) },
+            client_rate: None,
+            link: None,
+        };
+        changes.hand_over(change(), || (), Duration::ZERO);
+        let wake = move || {
+            std::thread::spawn(move || {
+                let taken = worker.take();
+                assert_eq!(taken.len(), 2, "with the one that was not waited for");
+                worker.tell();
+            });
+        };
+        changes.hand_over(change(), wake, Duration::from_secs(60));
+        assert!(changes.take().is_empty());
+    }
+}

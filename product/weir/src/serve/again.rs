@@ -1,0 +1,97 @@
+//! A configuration that is read again while the server runs: all of it counts, or nothing.
+
+use std::path::Path;
+
+use cli::Failure;
+use server::{Reload, Server, SiteConfig};
+
+use super::{Flags, Hosted, access_log, limits, shaping};
+
+/// Where a server's configuration comes from.
+pub trait Source {
+    /// Read again as the user that the server has become.
+    fn file(&self) -> Option<&Path>;
+    /// As it is now.
+    fn next(&self) -> Result<Next, Failure>;
+    /// What was read last is in force: the next is compared with it.
+    fn adopt(&self);
+}
+
+/// One site, as the flags say: its folder, its certificate and its log are opened again.
+pub struct OfFlags {
+    pub site: SiteConfig,
+    pub flags: Flags,
+}
+
+impl Source for OfFlags {
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    fn next(&self) -> Result<Next, Failure> {
+        let hosted = Hosted { sites: vec![self.site.clone()], classes: None };
+        Ok(Next { hosted, flags: self.flags.clone(), uplink: UplinkChange::None, changes: Vec::new() })
+    }
+
+    fn adopt(&self) {}
+}
+
+/// What was read.
+pub struct Next {
+    pub hosted: Hosted,
+    pub flags: Flags,
+    pub uplink: UplinkChange,
+    /// A line for each.
+    pub changes: Vec<String>,
+}
+
+/// What of the uplink is not as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UplinkChange {
+    None,
+    /// The order, or the shares.
+    Order,
+    /// The rate, and perhaps the order.
+    Line,
+}
+
+/// What became of a reload, and lines about it, the verdict last.
+pub struct Outcome {
+    pub is_used: bool,
+    pub lines: Vec<String>,
+}
+
+/// All of the configuration as it is now, or nothing of it.
+pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
+    match replaced(server, source) {
+        Ok((changes, count)) => {
+            let sites = if count == 1 { "1 site is".to_string() } else { format!("{count} sites are") };
+            let verdict = format!("configuration read again: {sites} in force");
+            let lines = changes.into_iter().chain(server.remarks()).chain([verdict]);
+            Outcome { is_used: true, lines: lines.collect() }
+        }
+        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
+            let verdict = "configuration read again and not used: that from before stays in force";
+            let lines = reason.lines().chain([verdict]).map(Into::into).collect();
+            Outcome { is_used: false, lines }
+        }
+    }
+}
+
+/// What has changed, and how many sites there are.
+fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Failure> {
+    let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = source.next()?;
+    let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();
+    let found = || shaping::found(&flags, classes.as_ref(), &addresses, None);
+    let reload = Reload {
+        sites: &sites,
+        classes: classes.as_ref(),
+        access_log: flags.access_log.as_ref().map(|path| access_log(path.clone(), flags.log_format)),
+        limits: limits(&flags),
+        shaping: (uplink != UplinkChange::None).then(found).transpose()?,
+        is_line_new: uplink == UplinkChange::Line,
+    };
+    server.reload(reload)?;
+    source.adopt();
+    Ok((changes, sites.len()))
+}

@@ -1,0 +1,199 @@
+//! `weir reload` of everything that it can change, beside requests and responses.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::Value;
+
+use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+
+const SMALL: usize = 1 << 10;
+const MEDIUM: usize = 64 << 10;
+/// More than two sockets hold.
+const HUGE: usize = 16 << 20;
+
+struct Hosted {
+    site: Site,
+    server: Server,
+}
+
+/// What there is of every file: an address and the site's folder.
+fn whole(site: &Site, text: &str) -> String {
+    format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", site.served().display())
+}
+
+impl Hosted {
+    fn new(sizes: &[usize], text: &str) -> Hosted {
+        let site = Site::of_sizes(sizes);
+        std::fs::write(site.outside("weir.toml"), whole(&site, text)).unwrap();
+        let server = Server::run(&site.outside("weir.toml"));
+        Hosted { site, server }
+    }
+
+    fn ask(&self, size: usize) -> Client {
+        let mut client = self.server.connect();
+        client.send(get(&format!("/size-{size}")));
+        client
+    }
+
+    /// Writes the file anew and has it read; gives whether it is used, and what `weir reload` printed.
+    fn reload(&self, text: &str) -> (bool, String) {
+        std::fs::write(self.site.outside("weir.toml"), whole(&self.site, text)).unwrap();
+        self.reload_as_it_is()
+    }
+
+    fn reload_as_it_is(&self) -> (bool, String) {
+        let output = run_to_end(&["reload", "--pid", &self.server.pid().to_string()]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code() == Some(0), said)
+    }
+
+    fn uplink(&self) -> Value {
+        let output = run_to_end(&["status", "--json", "--pid", &self.server.pid().to_string()]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["uplink"].clone()
+    }
+}
+
+#[test]
+fn limits_hold_for_what_comes_after_the_reload() {
+    let hosted = Hosted::new(&[SMALL], "");
+    let mut client = hosted.server.connect();
+    assert_eq!(client.get("/size-1024").status, 200);
+    let (is_used, said) = hosted.reload("[limits]\nclient_requests = 1\n[timeouts]\nidle = '5s'");
+    let file = hosted.site.outside("weir.toml").display().to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(is_used && lines.len() == 3, "{said}");
+    assert_eq!(lines[0], format!("limits.client_requests 0 → 1 ({file}:2)"));
+    assert_eq!(lines[1], format!("timeouts.idle 75s → 5s ({file}:4)"));
+    let refused = (0..100).find(|_| client.get("/size-1024").status == 429);
+    assert!(refused.is_some(), "one in a second");
+
+    assert!(hosted.reload("[limits]\nclient_connections = 1").0);
+    assert_eq!(client.get("/size-1024").status, 200);
+    let mut second = hosted.server.connect();
+    second.try_send(get("/size-1024"));
+    second.assert_gone();
+    assert!(hosted.reload("").0);
+    assert_eq!(hosted.server.connect().get("/size-1024").status, 200);
+}
+
+#[test]
+fn a_rate_told_anew_is_the_pace() {
+    let hosted = Hosted::new(&[SMALL, HUGE], "[uplink]\nrate = '8mbit'");
+    let mut download = hosted.ask(HUGE);
+    download.wait_for_first_byte();
+    let before = hosted.uplink();
+    let (is_used, said) = hosted.reload("[uplink]\nrate = '600mbit'");
+    assert!(is_used && said.starts_with("uplink.rate 8mbit → 600mbit ("), "{said}");
+    let after = hosted.uplink();
+    assert_ne!(before, after);
+    assert!(after.to_string().contains("588"), "98 % of what is told: {after}");
+    assert!(download.response().body == content(HUGE));
+}
+
+#[test]
+fn another_policy_ranks_what_waits() {
+    let first = "[uplink]\nrate = '2mbit'\nguard = 0\npolicy = 'fcfs'";
+    let hosted = Hosted::new(&[MEDIUM, HUGE], first);
+    let mut download = hosted.ask(HUGE);
+    download.wait_for_first_byte();
+    let mut page = hosted.ask(MEDIUM);
+    page.assert_silent();
+    let (is_used, said) = hosted.reload(&first.replace("fcfs", "srpt"));
+    assert!(is_used && said.starts_with("uplink.policy fcfs → srpt ("), "{said}");
+    assert!(page.response().body == content(MEDIUM));
+    download.reset();
+}
+
+/// A download goes on with what it was, and the new file is not used.
+#[test]
+fn what_cannot_be_changes_nothing() {
+    let hosted = Hosted::new(&[SMALL, HUGE], "");
+    let mut download = hosted.ask(HUGE);
+    download.wait_for_first_byte();
+    let right = whole(&hosted.site, "[limits]\nclient_requests = 1");
+    let wrong = [
+        ("[server]\nuser = 'nobody'\n".to_string(), "server.user "),
+        ("[limits]\nclient_requests = 1\n[server]\naccess_log = '/none/of/that/name'".into(), "cannot open access log"),
+        ("[limits]\nclient_requests = 1\n[uplink]\nrate = '0mbit'".into(), ":4:8: uplink.rate `0mbit`"),
+    ];
+    for (text, reason) in wrong {
+        let (is_used, said) = hosted.reload(&text);
+        assert!(!is_used && said.contains(reason) && said.contains("stays in force"), "{said}");
+    }
+    // Written by halves, byte by byte of its first line.
+    for bytes in [right.len() / 2, 9] {
+        std::fs::write(hosted.site.outside("weir.toml"), &right[..bytes]).unwrap();
+        let (is_used, said) = hosted.reload_as_it_is();
+        assert!(!is_used && said.contains("stays in force"), "{said}");
+    }
+    let mut client = hosted.server.connect();
+    (0..5).for_each(|_| assert_eq!(client.get("/size-1024").status, 200, "without a limit"));
+    assert!(download.response().body == content(HUGE));
+}
+
+/// What is reloaded twenty times: a key and its values.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("uplink.rate", "'400mbit'", "'300mbit..500mbit'"),
+    ("uplink.policy", "'srpt'", "'fair'"),
+    ("uplink.guard", "10", "50"),
+    ("uplink.cross_share", "500", "0"),
+    ("uplink.client_share", "'on'", "'20MB'"),
+    ("limits.memory", "'256MiB'", "'300MiB'"),
+    ("limits.spool", "'1GB'", "'2GB'"),
+    ("limits.body_rate_min", "500", "600"),
+    ("limits.send_rate_min", "500", "400"),
+    ("limits.send_window", "'30s'", "'40s'"),
+    ("limits.client_connections", "100", "200"),
+    ("limits.client_requests", "1000000", "900000"),
+    ("limits.client_rate", "'900mbit'", "'800mbit'"),
+    ("timeouts.idle", "'75s'", "'60s'"),
+    ("timeouts.head", "'60s'", "'70s'"),
+    ("timeouts.body", "'20s'", "'25s'"),
+    ("timeouts.stop", "'30s'", "'20s'"),
+    ("server.connections", "1000", "900"),
+    ("server.trusted_proxies", "['198.18.0.1']", "['198.18.0.2']"),
+    ("server.log_format", "'combined'", "'json'"),
+    ("server.access_log", "'weir.log'", "'other.log'"),
+];
+
+/// All of them, each with its first value or the second.
+fn of_turn(turn: usize) -> String {
+    let lines = KEYS.iter().map(|(key, first, second)| format!("{key} = {}\n", [first, second][turn % 2]));
+    lines.collect()
+}
+
+#[test]
+fn twenty_reloads_of_every_key_lose_no_request() {
+    let hosted = Hosted::new(&[SMALL, MEDIUM, HUGE], &of_turn(0));
+    let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let download = || assert!(hosted.ask(HUGE).response().body == content(HUGE));
+    let on_one_connection = || {
+        let mut client = hosted.server.connect();
+        while !is_over.load(Ordering::Relaxed) {
+            assert_eq!(client.get("/size-1024").body, content(SMALL));
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let on_its_own = || {
+        while !is_over.load(Ordering::Relaxed) {
+            assert_eq!(hosted.server.connect().get("/size-65536").body, content(MEDIUM));
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients = [scope.spawn(download), scope.spawn(on_one_connection), scope.spawn(on_its_own)];
+        for turn in 1..=20 {
+            let before = answered.load(Ordering::Relaxed);
+            let (is_used, said) = hosted.reload(&of_turn(turn));
+            assert!(is_used, "{said}");
+            for (key, ..) in KEYS {
+                assert!(said.contains(&format!("{key} ")), "{key}: {said}");
+            }
+            wait_until("more requests", || answered.load(Ordering::Relaxed) > before + 10);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    println!("20 reloads, {} requests answered, 0 failed, 0 refused", answered.load(Ordering::Relaxed));
+    hosted.server.assert_alive();
+}
