@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::{Config, Listen};
 use crate::net::{Net, Os};
-use crate::service::PassedSocket;
+use crate::service::{NamedSocket, PassedSocket};
 use crate::start::StartError;
 use crate::udp::{Group, Udp};
 
@@ -33,6 +33,8 @@ pub struct Listener<N: Net = Os> {
     pub(crate) has_proxy_header: bool,
     /// Where they speak HTTP/3.
     pub(crate) udp: Option<Arc<N::Udp>>,
+    /// The process before this one reads it until it ends.
+    pub(crate) is_udp_waiting: bool,
     /// At this port.
     pub(crate) http3_port: Option<NonZeroU16>,
     /// Other workers and the service manager have it too.
@@ -42,7 +44,20 @@ pub struct Listener<N: Net = Os> {
 impl<N: Net> Listener<N> {
     /// Its clients speak HTTP without TLS.
     pub fn new(socket: N::Listener) -> Listener<N> {
-        Listener { socket, is_secure: false, has_proxy_header: false, udp: None, http3_port: None, is_passed: false }
+        Listener {
+            socket,
+            is_secure: false,
+            has_proxy_header: false,
+            udp: None,
+            is_udp_waiting: false,
+            http3_port: None,
+            is_passed: false,
+        }
+    }
+
+    /// Another process has it too from now on.
+    pub fn share(&mut self) {
+        self.is_passed = true;
     }
 
     /// What epoll is asked for.
@@ -78,7 +93,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
     let mut remarks = Vec::new();
     for passed in &config.passed {
         let (listeners, remark) = listen_on(config, passed).map_err(|e| StartError::Listen(passed.address, e))?;
-        of_workers.iter_mut().zip(listeners).for_each(|(all, one)| all.push(one));
+        listeners.into_iter().enumerate().for_each(|(at, one)| of_workers[at % config.workers].push(one));
         remarks.extend(remark);
     }
     for asked in &config.listen {
@@ -110,12 +125,14 @@ fn untold(socket: &impl AsFd) -> Option<String> {
 /// Those of a passed socket, one for each worker; with what is missing there.
 fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener>, Option<String>)> {
     adopt(config, passed)?;
-    let share = |_| {
-        let socket = passed.socket.try_clone()?;
+    // With more workers than sockets some share one; with fewer, some have several.
+    let is_shared = !passed.is_own() || passed.sockets.len() != config.workers;
+    let share = |worker: usize| {
+        let socket = passed.sockets[worker % passed.sockets.len()].try_clone()?;
         let PassedSocket { is_secure, has_proxy_header, .. } = *passed;
-        Ok(Listener { is_secure, has_proxy_header, is_passed: true, ..socket.into() })
+        Ok(Listener { is_secure, has_proxy_header, is_passed: is_shared, ..socket.into() })
     };
-    let mut listeners = (0..config.workers).map(share).collect::<io::Result<Vec<_>>>()?;
+    let mut listeners = (0..config.workers.max(passed.sockets.len())).map(share).collect::<io::Result<Vec<_>>>()?;
     if speaks_http3(config, passed.is_secure, passed.has_http3) {
         let remark = add_passed_udp(config, passed, &mut listeners)?;
         return Ok((listeners, remark));
@@ -126,7 +143,7 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
 /// Of a datagram socket that was passed for nothing. It stays open: the service manager has it too, and would pass it again.
 fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let PassedSocket { address, .. } = passed;
-    passed.datagrams.as_ref()?;
+    passed.datagrams.first()?;
     let why = match passed {
         PassedSocket { is_secure: false, .. } => "its clients are without TLS, which HTTP/3 cannot be",
         PassedSocket { has_http3: false, .. } => "HTTP/3 is turned off",
@@ -175,7 +192,7 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
 /// The datagram socket that the service manager passed beside this one is the first worker's, since nothing steers among several that have
 /// it; without one ours are bound. Where that is not allowed there is no HTTP/3: the service manager's is what may be missing.
 fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
-    let Some(socket) = &passed.datagrams else {
+    let Some(socket) = passed.datagrams.first() else {
         let bound = add_udp(config, passed.address, listeners);
         return Ok(bound.err().map(|error| {
             let PassedSocket { address, .. } = passed;
@@ -183,16 +200,25 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
         }));
     };
     let control_priority = config.shaping.control_priority.unwrap_or(0);
-    listeners[0].udp = Some(Arc::new(Udp::adopt(socket.try_clone()?, control_priority)?));
+    // Those of a process before this one steer to as many workers.
+    let is_whole = passed.datagrams.len() == config.workers;
+    let sockets = if is_whole { &passed.datagrams[..] } else { std::slice::from_ref(socket) };
+    let sockets = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+    for (listener, udp) in listeners.iter_mut().zip(Udp::adopt_all(sockets, control_priority)?) {
+        (listener.udp, listener.is_udp_waiting) = (Some(Arc::new(udp)), passed.is_own());
+    }
     listeners.iter_mut().for_each(|listener| listener.http3_port = NonZeroU16::new(passed.address.port()));
     Ok(None)
 }
 
 /// Its backlog is the manager's to say.
 fn adopt(config: &Config, passed: &PassedSocket) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(&passed.socket, true)?;
-    inherit(config, &passed.socket)?;
-    Ok(rustix::net::sockopt::set_tcp_quickack(&passed.socket, false)?)
+    for socket in &passed.sockets {
+        rustix::io::ioctl_fionbio(socket, true)?;
+        inherit(config, socket)?;
+        rustix::net::sockopt::set_tcp_quickack(socket, false)?;
+    }
+    Ok(())
 }
 
 /// One listening socket per worker on one port; the kernel spreads connections over them.
@@ -257,6 +283,22 @@ fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
 /// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
     port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
+}
+
+/// All listening sockets, for the process that follows this one: first those that were passed, then those that were bound.
+pub fn named_sockets(config: &Config, of_workers: &[Vec<Listener>]) -> io::Result<Vec<NamedSocket>> {
+    let mut all = Vec::new();
+    for passed in &config.passed {
+        for socket in passed.sockets.iter().chain(&passed.datagrams) {
+            all.push(NamedSocket { name: passed.name.clone(), socket: socket.try_clone()? });
+        }
+    }
+    let bound = |listeners: &Vec<Listener>| listeners.len() - config.listen.len();
+    for listener in of_workers.iter().flat_map(|listeners| &listeners[bound(listeners)..]) {
+        all.push(NamedSocket::own(listener.socket.try_clone()?));
+        all.extend(listener.udp.as_ref().map(|udp| udp.try_clone_socket()).transpose()?.map(NamedSocket::own));
+    }
+    Ok(all)
 }
 
 pub fn local_addresses(listeners: &[Listener]) -> Result<Vec<Listen>, StartError> {

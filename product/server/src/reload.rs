@@ -15,12 +15,13 @@ use crate::files::CacheLimits;
 use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
 use crate::sandbox;
+use crate::service::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{SiteConfig, Wanted};
 use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
 use crate::storage::BUFFERED_BYTES_MAX;
 use crate::transmit::{ClientRate, LineSettings, LinkSettings};
-use crate::worker::{Change, LinkChange, MemoryShare};
+use crate::worker::{Change, LinkChange, MemoryShare, NewSettings};
 
 /// What a running server takes in place of what it has.
 pub struct Reload<'r> {
@@ -43,6 +44,8 @@ pub(crate) struct InForce {
     pub shaping: &'static str,
     pub order: OrderKey,
     pub stop_timeout: Duration,
+    /// All that listen.
+    pub sockets: Vec<NamedSocket>,
 }
 
 /// What makes one order of responses differ from another.
@@ -61,13 +64,14 @@ impl OrderKey {
 }
 
 impl InForce {
-    pub fn of(config: &Config, connections_allowed: usize) -> InForce {
+    pub fn of(config: &Config, connections_allowed: usize, sockets: Vec<NamedSocket>) -> InForce {
         InForce {
             workers: config.workers,
             connections_allowed,
             shaping: config.shaping.name(),
             order: OrderKey::of(&config.shaping),
             stop_timeout: config.limits.stop_timeout,
+            sockets,
         }
     }
 
@@ -114,12 +118,13 @@ impl Server {
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);
-            let change = Change {
+            let settings = NewSettings {
                 limits: reload.limits.clone(),
                 memory: MemoryShare::of(&reload.limits.memory, in_force.workers),
                 client_rate,
                 link: reload.shaping.as_mut().map(|shaping| in_force.link(shaping, reload.is_line_new)),
             };
+            let change = Change::Settings(Box::new(settings));
             changes.hand_over(change, || wake.set(), STATUS_WAIT_MAX);
         }
         if let Some(shaping) = &reload.shaping {
@@ -151,6 +156,20 @@ impl Server {
         self.pool.set_bound(limits.memory.reads_bytes().min(BUFFERED_BYTES_MAX));
         self.logs.bound(usize::try_from(limits.memory.logs_bytes()).unwrap_or(usize::MAX));
         self.current.set_spool(limits.spool.bytes_max);
+    }
+
+    /// The process whose sockets these were has ended: nobody else reads their datagrams.
+    pub fn on_predecessor_ended(&self) {
+        for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
+            changes.hand_over(Change::PredecessorEnded, || wake.set(), STATUS_WAIT_MAX);
+        }
+    }
+
+    /// All listening sockets, for the process that follows this one.
+    pub fn sockets(&self) -> std::io::Result<Vec<NamedSocket>> {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let clone = |one: &NamedSocket| Ok(NamedSocket { name: one.name.clone(), socket: one.socket.try_clone()? });
+        in_force.sockets.iter().map(clone).collect()
     }
 
     /// What an operator should know of the certificates in force.

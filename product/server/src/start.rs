@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::config::{Config, Listen};
 use crate::files::{Cache, Lookups};
 use crate::handler::Handler;
 use crate::kept::Keeping;
-use crate::listen::{Listener, Listening, listen_all, local_addresses};
+use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::{Os, Transport};
 use crate::objectives::{Question, Status, StatusChannel};
@@ -32,7 +31,7 @@ use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
-use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Worker};
+use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Stop, Worker};
 
 /// Descriptors kept from connections: files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
@@ -84,7 +83,7 @@ impl Promised {
 
 /// The event loops, as those beside them have them.
 pub(crate) struct Loops {
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     /// One of each.
     pub(crate) wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
@@ -100,7 +99,7 @@ impl Loops {
         let wakes = wakes.map_err(|e| StartError::System("create the wake-ups of the threads", e))?;
         let upstream_places = Arc::new(UpstreamPlaces::new(&wakes));
         let changes = (0..count).map(|_| Arc::default()).collect();
-        Ok(Loops { stop: Arc::new(AtomicBool::new(false)), wakes, upstream_places, changes, threads: Vec::new() })
+        Ok(Loops { stop: Arc::default(), wakes, upstream_places, changes, threads: Vec::new() })
     }
 
     fn wake_all(&self) {
@@ -114,7 +113,7 @@ impl Loops {
 
     /// They finish what is being sent, and end.
     fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.ask();
         self.wake_all();
     }
 }
@@ -186,6 +185,7 @@ impl Server {
             config.workers = 1;
         }
         let (Listening { of_workers, mut remarks }, addresses) = listen(&config)?;
+        let sockets = named_sockets(&config, &of_workers).map_err(|e| StartError::System("keep the sockets", e))?;
         let is_confined = settle(&config, &mut remarks);
         let threads = Threads::start(config.watchdog.take(), on_failure)
             .map_err(|e| StartError::Thread("weir-watch".into(), e))?;
@@ -207,7 +207,7 @@ impl Server {
             status_channels: (0..config.workers).map(|_| Arc::default()).collect(),
             is_confined,
             keeping: Keeping::new(config.keeper.take(), config.shaping.place.take()),
-            in_force: Mutex::new(InForce::of(&config, connections_allowed)),
+            in_force: Mutex::new(InForce::of(&config, connections_allowed, sockets)),
         };
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
@@ -293,6 +293,12 @@ impl Server {
             }
         }
         Some(status)
+    }
+
+    /// Another process has the sockets: finishes what is being sent, however long that takes, then ends all threads.
+    pub fn stop_handed_over(self) -> Result<(), ThreadError> {
+        self.loops.stop.ask_handed_over();
+        self.stop()
     }
 
     /// Finishes what is being sent, then ends all threads.

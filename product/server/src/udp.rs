@@ -123,10 +123,15 @@ impl Udp {
         Ok(socket.into())
     }
 
-    /// One that is bound; `control_priority` is that of a [`Group`].
-    pub fn adopt(socket: OwnedFd, control_priority: u32) -> io::Result<Udp> {
-        rustix::io::ioctl_fionbio(&socket, true)?;
-        Udp::of([socket].into(), 0, control_priority)
+    /// Those that are bound, in the order of their workers; `control_priority` is that of a [`Group`].
+    pub fn adopt_all(sockets: Vec<OwnedFd>, control_priority: u32) -> io::Result<Vec<Udp>> {
+        sockets.iter().try_for_each(|socket| rustix::io::ioctl_fionbio(socket, true))?;
+        let sockets: Arc<[OwnedFd]> = sockets.into();
+        (0..sockets.len()).map(|at| Udp::of(Arc::clone(&sockets), at, control_priority)).collect()
+    }
+
+    pub fn try_clone_socket(&self) -> io::Result<OwnedFd> {
+        self.socket().try_clone()
     }
 
     fn of(group: Arc<[OwnedFd]>, at: usize, control_priority: u32) -> io::Result<Udp> {

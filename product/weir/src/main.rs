@@ -16,6 +16,7 @@ mod running;
 mod serve;
 mod status;
 mod top;
+mod upgrade;
 mod uplink;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Command {
     Run(serve::run::Args),
     /// Have a running server read its configuration again
     Reload(reload::Args),
+    /// Replace a running server by a new process, without refusing a client
+    Upgrade(upgrade::Args),
     /// Show the uplink of a running server, the times of its responses, and each class
     Status(status::Args),
     /// Show what a running server does, once a second
@@ -79,6 +82,7 @@ fn main() -> std::process::ExitCode {
         Command::Init(args) => init::main(args),
         Command::Run(args) => serve::run::main(args),
         Command::Reload(args) => reload::main(args),
+        Command::Upgrade(args) => upgrade::main(args),
         Command::Status(args) => status::main(args),
         Command::Top(args) => top::main(&args),
         Command::Check(args) => check::main(args),

@@ -5,6 +5,8 @@ mod again;
 pub mod control;
 mod events;
 mod first_line;
+mod given;
+pub mod handover;
 pub mod proxy;
 pub mod run;
 mod shaping;
@@ -13,14 +15,14 @@ mod status;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
 use config::{Network, UplinkRate};
 use server::logging::LogConfig;
-use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, passed_sockets, unpassed};
+use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
 use server::transmit::Patience;
 use server::{
     Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
@@ -30,7 +32,8 @@ use server::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
 
-use again::{OfFlags, Source};
+use again::{OfFlags, Source, readable};
+use given::Given;
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
@@ -312,9 +315,9 @@ struct Hosted {
 /// the default.
 fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -> Result<(), Failure> {
     // Before anything opens a descriptor that could be taken for one of them.
-    let passed = passed_sockets()?;
+    let Given { passed, admin, predecessor } = Given::take()?;
     // Before anything runs, so that no signal is missed and the workers inherit nothing of it.
-    let mut events = events::Events::new(flags.admin)?;
+    let mut events = events::Events::new(flags.admin, admin)?;
     let served = first_line::served(&hosted.sites);
     let (notifier, unheard) = notifier();
     let is_root = flags.user.is_none() && rustix::process::geteuid().is_root();
@@ -336,18 +339,29 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
         .chain(unkept.as_deref())
         .chain(warnings.into_iter().flatten())
         .for_each(|line| server.tell(line));
+    predecessor.map_or(Ok(()), |predecessor| events.follow(predecessor))?;
     notifier.ready(&status);
-    events.handle(&server, source, &notifier, &status);
+    let successor = events.handle(&server, source, &notifier, &status);
+    end(server, &notifier, successor)
+}
+
+/// Asked to, failed, or followed by another process, which is told of the end by the end of this one.
+fn end(server: Server, notifier: &Notifier, successor: Option<handover::Successor>) -> Result<(), Failure> {
     if let Some(failure) = server.failure() {
         return Err(failure.into());
     }
     server.keep_rate();
-    notifier.stopping(server.stop_timeout());
-    // A second signal ends the process at once.
+    // A second signal ends the process at once, and the first where another serves.
     for signal in [SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register_conditional_default(signal, std::sync::Arc::new(true.into()));
     }
-    Ok(server.stop()?)
+    let Some(successor) = successor else {
+        notifier.stopping(server.stop_timeout());
+        return Ok(server.stop()?);
+    };
+    notifier.is_followed_by(successor.pid);
+    server.tell(&format!("process {} serves from now on; this one finishes what it has begun", successor.pid));
+    Ok(server.stop_handed_over()?)
 }
 
 /// The service manager, or why it hears nothing.
@@ -364,16 +378,6 @@ fn unstarted(error: StartError, account: Option<Account>) -> Failure {
         (StartError::Listen(..) | StartError::Privileges(_), _) | (_, None) => error.into(),
         (_, Some(account)) => Failure::Failed(format!("as user {account}: {error}")),
     }
-}
-
-/// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
-fn readable(file: &Path) -> Result<(), Failure> {
-    std::fs::File::open(file).map(drop).map_err(|error| {
-        let name = file.display();
-        Failure::Failed(format!(
-            "cannot read {name} again as server.user: {error}; run: chgrp GROUP {name}; chmod g+r {name}"
-        ))
-    })
 }
 
 pub fn address(text: &str) -> Result<SocketAddr, String> {

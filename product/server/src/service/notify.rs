@@ -69,6 +69,11 @@ impl Notifier {
         self.send(&format!("STOPPING=1\nSTATUS=finishing responses\nEXTEND_TIMEOUT_USEC={wait}"));
     }
 
+    /// Another process is the service from now on, and reports itself.
+    pub fn is_followed_by(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}"));
+    }
+
     /// What the manager's watchdog wants, if this process has one.
     pub fn watchdog(&self) -> Option<Watchdog> {
         let socket = self.0.as_ref()?.try_clone().ok()?;

@@ -19,7 +19,23 @@ const PASSED_MAX: usize = 64;
 /// The name of a socket whose clients speak TLS, if no listener of the file has its address: `FileDescriptorName=https`.
 const SECURE_NAME: &str = "https";
 
-/// A listening socket of the manager's, which outlives us.
+/// The name of a socket that the process before this one bound; any other is the service manager's.
+pub const OWN_NAME: &str = "weir";
+
+/// A socket, and its name as LISTEN_FDNAMES has it.
+#[derive(Debug)]
+pub struct NamedSocket {
+    pub name: String,
+    pub socket: OwnedFd,
+}
+
+impl NamedSocket {
+    pub(crate) fn own(socket: OwnedFd) -> NamedSocket {
+        NamedSocket { name: OWN_NAME.into(), socket }
+    }
+}
+
+/// Listening sockets of one address: one of the manager's, which outlives us, or those of the process before this one.
 #[derive(Debug)]
 pub struct PassedSocket {
     pub address: SocketAddr,
@@ -31,9 +47,10 @@ pub struct PassedSocket {
     pub has_http3: bool,
     /// See [`Listen::has_proxy_header`].
     pub(crate) has_proxy_header: bool,
-    pub(crate) socket: OwnedFd,
-    /// The datagram socket of the same address, for HTTP/3.
-    pub(crate) datagrams: Option<OwnedFd>,
+    /// Several where each worker has its own.
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// The datagram sockets of the same address, for HTTP/3.
+    pub(crate) datagrams: Vec<OwnedFd>,
     /// An IPv6 socket for all addresses that takes IPv4 too.
     is_dual: bool,
 }
@@ -61,15 +78,24 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let count = known.ok_or(PassedError::Count(count))?;
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
-    let (mut listening, mut datagrams) = (Vec::new(), Vec::new());
+    let mut named = Vec::new();
     for (nth, socket) in sys::take_passed(FIRST, count).into_iter().enumerate() {
-        let name = names.next().unwrap_or_default();
+        let name = names.next().unwrap_or_default().to_string();
+        let socket = socket.map_err(|_| PassedError::Closed(FIRST + nth as i32, count))?;
+        named.push(NamedSocket { name, socket });
+    }
+    gather(named)
+}
+
+/// By their addresses. An error names a socket by its place, counted as descriptors are.
+pub fn gather(named: Vec<NamedSocket>) -> Result<Vec<PassedSocket>, PassedError> {
+    let (mut listening, mut datagrams) = (Vec::new(), Vec::new());
+    for (nth, NamedSocket { name, socket }) in named.into_iter().enumerate() {
         let at = Descriptor { fd: FIRST + nth as i32, name };
-        let socket = socket.map_err(|_| PassedError::Closed(at.fd, count))?;
         if socket_type(&socket) == Ok(SocketType::DGRAM) {
             datagrams.push((at, socket));
         } else {
-            listening.push(PassedSocket::new(socket, name).map_err(|is| at.unfit(is))?);
+            add_listening(&mut listening, socket, &at.name).map_err(|is| at.unfit(is))?;
         }
     }
     for (at, socket) in datagrams {
@@ -78,13 +104,23 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     Ok(listening)
 }
 
-/// A place among those passed.
-struct Descriptor<'a> {
-    fd: i32,
-    name: &'a str,
+/// Those of one address that Weir bound are one for each worker.
+fn add_listening(listening: &mut Vec<PassedSocket>, socket: OwnedFd, name: &str) -> Result<(), String> {
+    let new = PassedSocket::new(socket, name)?;
+    match listening.iter_mut().find(|known| new.is_own() && known.is_own() && known.address == new.address) {
+        Some(known) => known.sockets.extend(new.sockets),
+        None => listening.push(new),
+    }
+    Ok(())
 }
 
-impl Descriptor<'_> {
+/// A place among those passed.
+struct Descriptor {
+    fd: i32,
+    name: String,
+}
+
+impl Descriptor {
     fn unfit(&self, is: String) -> PassedError {
         let name = if self.name.is_empty() { String::new() } else { format!(" ({})", self.name) };
         PassedError::Unfit { fd: self.fd, name, is }
@@ -138,17 +174,23 @@ impl PassedSocket {
             is_secure: name == SECURE_NAME,
             has_http3: true,
             has_proxy_header: false,
-            socket,
-            datagrams: None,
+            sockets: vec![socket],
+            datagrams: Vec::new(),
             is_dual,
         })
     }
 
     fn take_datagrams(&mut self, socket: OwnedFd) -> Result<(), String> {
-        match self.datagrams.replace(socket) {
-            None => Ok(()),
-            Some(_) => Err(format!("a second datagram socket of {}", self.address)),
+        if !self.datagrams.is_empty() && !self.is_own() {
+            return Err(format!("a second datagram socket of {}", self.address));
         }
+        self.datagrams.push(socket);
+        Ok(())
+    }
+
+    /// The process before this one bound it, and nobody else has it once that has ended.
+    pub fn is_own(&self) -> bool {
+        self.name == OWN_NAME
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::{Answers, Health, Pattern, Proxy, UpstreamAddress};
 use record::Run;
@@ -34,7 +33,7 @@ use crate::sites::{Certificate, Current, Https, SiteConfig, Wanted};
 use crate::transmit::{Link, Notice, Reads, Transmitter};
 use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
-use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Worker};
+use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Stop, Worker};
 
 /// After the last client has left, the last connection ends within this: longer than every time-out.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
@@ -45,7 +44,7 @@ const FLUSHED_AFTER: Nanos = Nanos::from_secs(1);
 pub struct Server {
     worker: Worker<SimulatedNet>,
     world: Rc<RefCell<World>>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<Stop>,
     wake: Arc<Wake>,
     places: Arc<Places>,
     /// The longest that the guard has promised so far.
@@ -119,7 +118,7 @@ impl Server {
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
         let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
         let storage = disk.storage(&plan, &mut random);
-        let (stop, woken) = (Arc::new(AtomicBool::new(false)), Arc::clone(&wake));
+        let (stop, woken) = (Arc::<Stop>::default(), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
@@ -195,7 +194,8 @@ impl Server {
     }
 
     fn tell_to_stop(&self) {
-        if !self.stop.swap(true, Ordering::Release) {
+        if !self.stop.is_asked() {
+            self.stop.ask();
             self.wake.set();
         }
     }
@@ -210,7 +210,7 @@ impl Server {
         if idle > 0 && is_late {
             return Err(format!("all clients have left, and {idle} idle connections to upstreams are left"));
         }
-        if is_empty && is_flushed && idle == 0 && !self.stop.load(Ordering::Acquire) {
+        if is_empty && is_flushed && idle == 0 && !self.stop.is_asked() {
             self.check_accounts()?;
             self.tell_to_stop();
         }

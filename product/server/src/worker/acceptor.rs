@@ -71,6 +71,11 @@ impl<N: Net> Acceptor<N> {
         }
     }
 
+    /// Another process has all sockets too, and lets clients in.
+    pub fn share(&mut self) {
+        self.listeners.iter_mut().for_each(Listener::share);
+    }
+
     /// Clients are refused from now on, but at sockets that other processes have too.
     pub fn refuse(&self, net: &N) {
         self.listeners.iter().for_each(|listener| listener.refuse(net));

@@ -12,8 +12,15 @@ use crate::files::CacheLimits;
 use crate::net::Net;
 use crate::transmit::{ClientRate, LinkSettings, ReaderSettings};
 
-/// One of them for one worker.
-pub struct Change {
+/// What a worker is told.
+pub enum Change {
+    Settings(Box<NewSettings>),
+    /// The process before this one has ended, and reads no datagrams any more.
+    PredecessorEnded,
+}
+
+/// Settings for one worker.
+pub struct NewSettings {
     pub limits: Limits,
     pub memory: MemoryShare,
     /// What one client may be sent; `None`: anything.
@@ -74,7 +81,21 @@ impl<N: Net> Worker<N> {
     }
 
     fn adopt(&mut self, change: Change) {
-        let Change { limits, memory, client_rate, link } = change;
+        match change {
+            Change::Settings(settings) => self.adopt_settings(*settings),
+            Change::PredecessorEnded => {
+                if let Err(error) = self.udp.hear(&self.responder.net) {
+                    self.responder
+                        .service
+                        .journal
+                        .error(format_args!("HTTP/3 is off: cannot hear of datagrams: {error}"));
+                }
+            }
+        }
+    }
+
+    fn adopt_settings(&mut self, settings: NewSettings) {
+        let NewSettings { limits, memory, client_rate, link } = settings;
         let with = &mut self.responder;
         let now = with.timers.now();
         with.service.admission.adopt(memory.connections_bytes, &limits);
@@ -100,12 +121,7 @@ mod tests {
     fn a_change_is_waited_for() {
         let changes = Arc::new(Changes::default());
         let worker = Arc::clone(&changes);
-        let change = || Change {
-            limits: Limits::default(),
-            memory: MemoryShare { connections_bytes: 1, cache: CacheLimits::per_worker(1) },
-            client_rate: None,
-            link: None,
-        };
+        let change = || Change::PredecessorEnded;
         changes.hand_over(change(), || (), Duration::ZERO);
         let wake = move || {
             std::thread::spawn(move || {

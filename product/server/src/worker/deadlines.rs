@@ -4,9 +4,13 @@
 
 use super::Worker;
 use super::proxy::Proxy;
+use units::Nanos;
+
 use super::sender::Sender;
 use crate::net::Net;
 
+/// A server whose sockets another has goes on sending for so long: the largest downloads take hours.
+const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
 /// Places that are looked at in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
 
@@ -58,7 +62,13 @@ impl<N: Net> Worker<N> {
     /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
     pub(super) fn is_stopped(&mut self) -> bool {
         let with = &mut self.responder;
-        if with.timers.stop(with.setup.limits.stop_timeout.into()) {
+        let is_handed_over = with.setup.stop.is_handed_over();
+        let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.setup.limits.stop_timeout.into() };
+        if with.timers.stop(timeout) {
+            if is_handed_over {
+                self.acceptor.share();
+                self.udp.share();
+            }
             self.acceptor.pause(&with.net);
             with.service.admission.wait_no_more();
             self.acceptor.refuse(&with.net);

@@ -53,6 +53,7 @@ mod sender;
 mod service;
 mod shortage;
 mod spool;
+mod stop;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -63,7 +64,6 @@ mod upstreams;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
@@ -78,7 +78,7 @@ use crate::upstream::{LoopPlaces, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
-pub use change::{Change, Changes, LinkChange, MemoryShare};
+pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 use failures::Kind;
 pub use journal::Journal;
 pub use replies::Replies;
@@ -86,6 +86,7 @@ use responder::Responder;
 use room::give_up_idle;
 use service::Service;
 use shortage::IDLE_FOR;
+pub use stop::Stop;
 use udp_endpoints::UdpEndpoints;
 
 const LISTENER: u64 = u64::MAX;
@@ -120,7 +121,7 @@ pub struct Setup {
     /// That it shares with the other workers.
     pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
-    pub stop: Arc<AtomicBool>,
+    pub stop: Arc<Stop>,
     /// Settings that are to be taken.
     pub changes: Arc<Changes>,
 }
@@ -195,7 +196,7 @@ impl<N: Net> Worker<N> {
         awake();
         self.begin_turn(timeout);
         self.turn();
-        let is_over = self.responder.setup.stop.load(Ordering::Acquire) && self.is_stopped();
+        let is_over = self.responder.setup.stop.is_asked() && self.is_stopped();
         if is_over && let Some(notice) = self.responder.sender.transmitter.link.longest_wait() {
             self.responder.service.journal.error(notice);
         }

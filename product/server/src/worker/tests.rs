@@ -109,7 +109,7 @@ impl Bench {
                 limits,
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake,
-                stop: Arc::new(AtomicBool::new(false)),
+                stop: Arc::default(),
                 changes: Arc::default(),
             },
         };

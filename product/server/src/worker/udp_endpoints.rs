@@ -38,6 +38,8 @@ pub(super) struct UdpEndpoint<N: Net> {
     pub is_passed: bool,
     /// Room in it is waited for.
     is_full: bool,
+    /// The process before this one reads it.
+    is_waiting: bool,
 }
 
 impl<N: Net> Default for UdpEndpoints<N> {
@@ -60,8 +62,11 @@ impl<N: Net> UdpEndpoints<N> {
             let Some(udp) = listener.udp.clone() else { continue };
             let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..*settings };
             let quic = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
-            net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
-            all.push(UdpEndpoint { udp, quic, is_passed: listener.is_passed, is_full: false });
+            let (is_passed, is_waiting) = (listener.is_passed, listener.is_udp_waiting);
+            if !is_waiting {
+                net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
+            }
+            all.push(UdpEndpoint { udp, quic, is_passed, is_full: false, is_waiting });
         }
         if !all.is_empty() {
             self.sockets = Some(Box::new(Sockets { all, pieces: Pieces::new(), answers: Datagrams::new() }));
@@ -73,6 +78,21 @@ impl<N: Net> UdpEndpoints<N> {
     pub fn renew(&self, acceptor: &Acceptor) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
+    }
+
+    /// The process before this one has ended: datagrams are heard of at its sockets too.
+    pub fn hear(&mut self, net: &N) -> io::Result<()> {
+        for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all) {
+            if std::mem::take(&mut endpoint.is_waiting) {
+                net.add(Source::Udp(&*endpoint.udp), DATAGRAMS, EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Another process has all sockets too, and will have their newcomers.
+    pub fn share(&mut self) {
+        self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).for_each(|endpoint| endpoint.is_passed = true);
     }
 
     /// Of connections from now on.
@@ -94,7 +114,7 @@ impl<N: Net> UdpEndpoints<N> {
     pub fn wait_for_room(&mut self, net: &N, is_full_at: impl Fn(u64) -> bool) {
         let Some(sockets) = &mut self.sockets else { return };
         for endpoint in &mut sockets.all {
-            let is_full = is_full_at(endpoint.udp.number());
+            let is_full = is_full_at(endpoint.udp.number()) && !endpoint.is_waiting;
             if is_full != std::mem::replace(&mut endpoint.is_full, is_full) {
                 let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                 // Should it fail, those that wait are sent on when a datagram comes.

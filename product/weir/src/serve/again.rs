@@ -61,6 +61,16 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
+/// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
+pub fn readable(file: &Path) -> Result<(), Failure> {
+    std::fs::File::open(file).map(drop).map_err(|error| {
+        let name = file.display();
+        Failure::Failed(format!(
+            "cannot read {name} again as server.user: {error}; run: chgrp GROUP {name}; chmod g+r {name}"
+        ))
+    })
+}
+
 /// All of the configuration as it is now, or nothing of it.
 pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
     match replaced(server, source) {

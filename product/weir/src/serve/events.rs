@@ -1,6 +1,7 @@
 //! What a running server is asked for: by signals, by `weir reload` and `weir status`. The main thread waits for all at once.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use cli::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use server::Server;
-use server::service::Notifier;
+use server::service::{NamedSocket, Notifier};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -17,6 +18,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use super::admin::Admin;
 use super::again::{Outcome, Source, reload};
 use super::control::{Control, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
+use super::handover::{ADMIN, Handover, Predecessor, Successor};
 use super::status;
 
 /// How often what is found of the uplink is kept.
@@ -30,6 +32,9 @@ pub struct Events {
     status: Option<Control>,
     routes: Option<Control>,
     admin: Option<Admin>,
+    handover: Option<Handover>,
+    /// Until it has ended.
+    predecessor: Option<Predecessor>,
     /// Which of them is not there, and where the admin listener is.
     remarks: Vec<String>,
 }
@@ -41,6 +46,9 @@ struct Asked {
     status: bool,
     routes: bool,
     admin: bool,
+    handover: bool,
+    /// The process before this one has ended.
+    is_alone: bool,
 }
 
 impl Outcome {
@@ -51,7 +59,8 @@ impl Outcome {
 }
 
 impl Events {
-    pub fn new(admin: Option<SocketAddr>) -> Result<Events, Failure> {
+    /// `taken`: the socket of the admin listener, if the process before this one had it.
+    pub fn new(admin: Option<SocketAddr>, taken: Option<OwnedFd>) -> Result<Events, Failure> {
         let unwatched = |e| Failure::Failed(format!("cannot watch for signals: {e}"));
         let (read, write) = UnixStream::pair().map_err(unwatched)?;
         read.set_nonblocking(true).map_err(unwatched)?;
@@ -65,10 +74,20 @@ impl Events {
         };
         let (control, status) = (open(NAME, "reload", "; SIGHUP does"), open(STATUS_NAME, "status", ""));
         let routes = open(ROUTES_NAME, "status --routes", "");
-        let admin = admin.map(Admin::open).transpose()?;
+        let handover = Handover::open();
+        let handover =
+            handover.map_err(|error| remarks.push(format!("`weir upgrade` does not reach this server: {error}"))).ok();
+        let admin = admin.map(|address| Admin::open(address, taken)).transpose()?;
         let address = admin.as_ref().and_then(|admin| admin.listener().local_addr().ok());
         remarks.extend(address.map(|address| format!("what it does: http://{address}/ (for this machine alone)")));
-        Ok(Events { signals, control, status, routes, admin, remarks })
+        Ok(Events { signals, control, status, routes, admin, handover, predecessor: None, remarks })
+    }
+
+    /// This process serves in place of another from now on, and hears when that has ended.
+    pub fn follow(&mut self, mut predecessor: Predecessor) -> Result<(), Failure> {
+        predecessor.tell_ready().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
+        self.predecessor = Some(predecessor);
+        Ok(())
     }
 
     /// Ends [`Events::handle`], from any thread.
@@ -81,17 +100,15 @@ impl Events {
         &self.remarks
     }
 
-    /// Until the server is asked to stop, or has failed.
-    pub fn handle(&mut self, server: &Server, source: &dyn Source, notifier: &Notifier, status: &str) {
-        let again = || {
-            notifier.reloading();
-            server.reopen_logs();
-            let outcome = reload(server, source);
-            outcome.lines.iter().for_each(|line| server.tell(line));
-            let failure = if outcome.is_used { String::new() } else { format!("; {}", outcome.lines.join("; ")) };
-            notifier.ready(&format!("{status}{failure}"));
-            outcome
-        };
+    /// Until the server is asked to stop, has failed, or another process serves in its place: that.
+    pub fn handle(
+        &mut self,
+        server: &Server,
+        source: &dyn Source,
+        notifier: &Notifier,
+        status: &str,
+    ) -> Option<Successor> {
+        let again = || again(server, source, notifier, status);
         let mut asked = Asked::default();
         let mut kept_at = Instant::now();
         while !self.signals.handle().is_closed() {
@@ -100,26 +117,56 @@ impl Events {
                     SIGHUP => drop(again()),
                     SIGUSR1 => server.reopen_logs(),
                     SIGUSR2 => server.tell_clients(),
-                    _ => return,
+                    _ => return None,
                 }
             }
-            if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
-                control.answer(|| again().text());
+            self.answer(&asked, server, || again().text());
+            if asked.handover
+                && let Some(successor) = self.hand_over(server)
+            {
+                return Some(successor);
             }
-            if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
-                control.answer(|| status::answer(server));
-            }
-            if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
-                control.answer(|| status::routes(server));
-            }
-            if let Some(admin) = self.admin.as_ref().filter(|_| asked.admin) {
-                admin.answer(server);
+            if asked.is_alone && self.predecessor.take().is_some() {
+                server.on_predecessor_ended();
             }
             if server.keeps_rate() && kept_at.elapsed() >= KEEP_EVERY {
                 server.keep_rate();
                 kept_at = Instant::now();
             }
             asked = self.wait(server.keeps_rate());
+        }
+        None
+    }
+
+    fn answer(&self, asked: &Asked, server: &Server, again: impl FnOnce() -> String) {
+        if let Some(control) = self.control.as_ref().filter(|_| asked.reload) {
+            control.answer(again);
+        }
+        if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
+            control.answer(|| status::answer(server));
+        }
+        if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
+            control.answer(|| status::routes(server));
+        }
+        if let Some(admin) = self.admin.as_ref().filter(|_| asked.admin) {
+            admin.answer(server);
+        }
+    }
+
+    /// Answers who asks for the sockets, and gives the process that serves with them.
+    fn hand_over(&mut self, server: &Server) -> Option<Successor> {
+        let admin = self.admin.as_ref().map(|admin| admin.listener().as_fd().try_clone_to_owned());
+        let sockets = || {
+            let mut sockets = server.sockets()?;
+            sockets.extend(admin.transpose()?.map(|socket| NamedSocket { name: ADMIN.into(), socket }));
+            Ok(sockets)
+        };
+        match self.handover.as_mut()?.answer(sockets) {
+            Ok(successor) => successor,
+            Err(line) => {
+                server.tell(&line);
+                None
+            }
         }
     }
 
@@ -128,8 +175,11 @@ impl Events {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
         let admin = self.admin.iter().map(|admin| PollFd::new(admin.listener(), PollFlags::IN));
+        let handover = self.handover.iter().flat_map(Handover::descriptors).map(|fd| PollFd::new(fd, PollFlags::IN));
+        let predecessor = self.predecessor.iter().map(|before| PollFd::new(before.end(), PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
-        let mut sources: Vec<_> = [signals].into_iter().chain(control).chain(admin).collect();
+        let of_others = control.chain(admin).chain(predecessor).chain(handover);
+        let mut sources: Vec<_> = [signals].into_iter().chain(of_others).collect();
         let timeout = Timespec { tv_sec: KEEP_EVERY.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut sources, keeps.then_some(&timeout)) {
             Ok(_) => {
@@ -137,15 +187,28 @@ impl Events {
                 let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);
                 let [reload, status, routes] =
                     [&self.control, &self.status, &self.routes].map(|control| of(control.is_some()));
-                Asked { reload, status, routes, admin: of(self.admin.is_some()) }
+                let (admin, is_alone) = (of(self.admin.is_some()), of(self.predecessor.is_some()));
+                let handover = is_ready.any(|is_ready| is_ready);
+                Asked { reload, status, routes, admin, handover, is_alone }
             }
             // As good as a signal: a look that finds none costs nothing.
             Err(Errno::INTR) => Asked::default(),
             // Refused by a filter, or short of memory: a look now and then.
             Err(_) => {
                 std::thread::sleep(LOOK_EVERY);
-                Asked { reload: true, status: true, routes: true, admin: true }
+                Asked { reload: true, status: true, routes: true, admin: true, handover: true, is_alone: false }
             }
         }
     }
+}
+
+/// Reads everything again, and tells the log and the service manager what came of it.
+fn again(server: &Server, source: &dyn Source, notifier: &Notifier, status: &str) -> Outcome {
+    notifier.reloading();
+    server.reopen_logs();
+    let outcome = reload(server, source);
+    outcome.lines.iter().for_each(|line| server.tell(line));
+    let failure = if outcome.is_used { String::new() } else { format!("; {}", outcome.lines.join("; ")) };
+    notifier.ready(&format!("{status}{failure}"));
+    outcome
 }

@@ -42,6 +42,7 @@ mod status;
 mod stop;
 mod timeouts;
 mod trusted;
+mod upgrades;
 mod user;
 
 /// Whose verdict depends on time, or that wait: done in virtual time, where there is a kernel for that.

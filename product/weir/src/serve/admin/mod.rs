@@ -6,6 +6,7 @@ mod metrics;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use cli::Failure;
@@ -40,8 +41,10 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Admin {
-    pub fn open(address: SocketAddr) -> Result<Admin, Failure> {
-        let opened = TcpListener::bind(address).and_then(|listener| {
+    /// At this address; where this socket has it, it is that one.
+    pub fn open(address: SocketAddr, taken: Option<OwnedFd>) -> Result<Admin, Failure> {
+        let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
+        let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(Admin(listener))
         });

@@ -1,0 +1,27 @@
+//! Sockets that this process did not bind: of the service manager, or of the process that this one is to follow.
+
+use std::os::fd::OwnedFd;
+
+use cli::Failure;
+use server::service::{PassedSocket, gather, passed_sockets};
+
+use super::handover::{ADMIN, Predecessor, VARIABLE};
+
+pub struct Given {
+    pub passed: Vec<PassedSocket>,
+    pub admin: Option<OwnedFd>,
+    pub predecessor: Option<Predecessor>,
+}
+
+impl Given {
+    /// Before anything else opens a descriptor.
+    pub fn take() -> Result<Given, Failure> {
+        let untaken = |error| Failure::Failed(format!("cannot take the sockets over ({VARIABLE}): {error}"));
+        let Some((predecessor, sockets)) = Predecessor::from_env().map_err(untaken)? else {
+            return Ok(Given { passed: passed_sockets()?, admin: None, predecessor: None });
+        };
+        let (admin, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().partition(|one| one.name == ADMIN);
+        let admin = admin.into_iter().next().map(|one| one.socket);
+        Ok(Given { passed: gather(sockets)?, admin, predecessor: Some(predecessor) })
+    }
+}

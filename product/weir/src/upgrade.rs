@@ -1,0 +1,91 @@
+//! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes what it has begun.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use cli::Failure;
+
+use crate::running::Which;
+use crate::serve::handover::{SERVES, Started, VARIABLE, description};
+
+const AFTER_HELP: &str = "\
+The new process has the arguments, folder and environment of the old one, reads the
+configuration again, and takes over its sockets: no client is refused. The old one sends on
+what it has begun, for a day at most, and then ends. If the new one cannot start, the reason
+is printed, the exit status is 1, and the old one serves on.
+
+Examples:
+  weir upgrade
+  weir upgrade --pid 1234";
+
+/// Of the service manager, for one process.
+const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+}
+
+pub fn main(args: Args) -> Result<(), Failure> {
+    let old = args.which.pid("upgrade")?;
+    let unknown = |error: std::io::Error| {
+        let hint = "`weir upgrade` without --pid finds those that run here; root and the server's own user may ask";
+        Failure::Failed(format!("server {old} does not tell how it was started: {error}; {hint}"))
+    };
+    if old == 1 {
+        let why = "with process 1 its container ends; start another container in its place";
+        return Err(Failure::Failed(format!("server 1 cannot be followed by another process: {why}")));
+    }
+    let (started, stdout) = description(old).map_err(unknown)?;
+    let mut command = command(&started, old).map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command.stdout(stdout.map_or_else(Stdio::null, Stdio::from));
+    let mut child = command.spawn().map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let new = child.id();
+    join_group(old, new);
+    if relay(&mut child) {
+        println!("weir: process {new} serves in place of {old}, which finishes what it has begun");
+        return Ok(());
+    }
+    let _ = child.wait();
+    Err(Failure::Failed(format!("the new process has ended; server {old} serves on")))
+}
+
+/// This program as the server was started, by root or as the user that it is.
+fn command(started: &Started, old: u32) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(&started.words).current_dir(&started.folder).env_clear();
+    let variables = started.variables.iter().filter(|(name, _)| !OF_ONE_PROCESS.iter().any(|one| name == one));
+    command.envs(variables.map(|(name, value)| (name, value))).env(VARIABLE, old.to_string());
+    if rustix::process::geteuid().is_root() && !started.by_root {
+        command.gid(started.group).uid(started.user);
+    }
+    Ok(command)
+}
+
+/// Prints what the new process says until it serves, or ends. False: it has ended. What it says later is where the old one said it.
+fn relay(child: &mut Child) -> bool {
+    let said = child.stderr.take().into_iter().flat_map(|said| BufReader::new(said).lines());
+    for line in said.map_while(Result::ok) {
+        if line == SERVES {
+            return true;
+        }
+        eprintln!("{line}");
+    }
+    false
+}
+
+/// Where a service manager keeps the server in a group of its own, the new process is to be there too. Without the right to that it is
+/// not: then the manager does not take it for the service.
+fn join_group(old: u32, new: u32) {
+    let group = |pid: u32| -> Option<String> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        Some(text.lines().find_map(|line| line.strip_prefix("0::"))?.to_string())
+    };
+    if let Some(wanted) = group(old).filter(|wanted| group(new).as_ref() != Some(wanted)) {
+        let _ = std::fs::write(format!("/sys/fs/cgroup{wanted}/cgroup.procs"), new.to_string());
+    }
+}

@@ -1,0 +1,165 @@
+//! `weir upgrade`: another process takes the sockets, and nobody is refused.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::common::tls::Made;
+use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+
+const SMALL: usize = 1 << 10;
+/// More than two sockets hold.
+const HUGE: usize = 16 << 20;
+
+/// The process that serves now, ended with the test.
+struct Serving(u32);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = kill_process(pid(self.0), Signal::KILL);
+    }
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(number as i32).unwrap()
+}
+
+fn has_ended(number: u32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    test_kill_process(pid(number)).is_err() || state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"))
+}
+
+/// The number of the next process, or what was said of it.
+fn upgrade(old: u32) -> Result<Serving, String> {
+    let output = run_to_end(&["upgrade", "--pid", &old.to_string()]);
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let new = out.strip_prefix("weir: process ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    match new.filter(|_| output.status.code() == Some(0)) {
+        Some(new) => Ok(Serving(new)),
+        None => Err(err),
+    }
+}
+
+/// A port that was free a moment ago: the next process is to have the same, so it cannot be 0.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn file(site: &Site, port: u16, text: &str) -> std::path::PathBuf {
+    let whole =
+        format!("{text}\n[[listener]]\naddress = '127.0.0.1:{port}'\n[[site]]\nroot = '{}'\n", site.served().display());
+    let file = site.outside("weir.toml");
+    std::fs::write(&file, whole).unwrap();
+    file
+}
+
+#[test]
+fn five_upgrades_lose_no_request_and_cut_no_download() {
+    for settings in ["", "[uplink]\nshaping = 'off'\n[server]\nworkers = 2"] {
+        let site = Site::of_sizes(&[SMALL, HUGE]);
+        let server = Server::run(&file(&site, free_port(), settings));
+        let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let mut download = server.connect();
+        download.send(get(&format!("/size-{HUGE}")));
+        download.wait_for_first_byte();
+        // Closed by the server where its process is followed by another; never refused, and never without an answer.
+        let ask = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut client = server.connect();
+                client.send("GET /size-1024 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                assert_eq!(client.response().body, content(SMALL));
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            let clients = [scope.spawn(ask), scope.spawn(ask)];
+            let mut serving = upgrade(server.pid()).unwrap();
+            for _ in 1..5 {
+                let before = answered.load(Ordering::Relaxed);
+                let next = upgrade(serving.0).unwrap();
+                let old = std::mem::replace(&mut serving, next);
+                wait_until("the end of a process without responses", || has_ended(old.0));
+                wait_until("more requests", || answered.load(Ordering::Relaxed) > before + 20);
+            }
+            assert!(!has_ended(server.pid()), "its download is under way");
+            is_over.store(true, Ordering::Relaxed);
+            clients.into_iter().for_each(|client| client.join().unwrap());
+            assert!(download.response().body == content(HUGE));
+            assert_eq!(server.exit_status().code(), Some(0));
+            kill_process(pid(serving.0), Signal::TERM).unwrap();
+            wait_until("the end", || has_ended(serving.0));
+        });
+        println!("5 upgrades, {} requests answered, 0 failed, 0 refused", answered.load(Ordering::Relaxed));
+    }
+}
+
+/// What a reload cannot change; and the page of the admin listener stays where it was.
+#[test]
+fn an_upgrade_takes_the_new_file() {
+    let site = Site::of_sizes(&[SMALL]);
+    let (port, admin) = (free_port(), free_port());
+    let settings = format!("[server]\nadmin = '127.0.0.1:{admin}'\n");
+    let server = Server::run(&file(&site, port, &settings));
+    let workers = format!("{settings}workers = 2\n[uplink]\nshaping = 'off'\n");
+    file(&site, port, &workers);
+    let serving = upgrade(server.pid()).unwrap();
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    let threads = std::fs::read_dir(format!("/proc/{}/task", serving.0)).unwrap().flatten();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("weir-worker-")).count(), 2);
+    let mut health = Client::connect(([127, 0, 0, 1], admin).into());
+    health.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(health.response().status, 200);
+}
+
+#[test]
+fn one_that_cannot_start_changes_nothing() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let port = free_port();
+    let server = Server::run(&file(&site, port, ""));
+    for (text, reason) in [
+        ("[server]\nuser = 'no such user'", "no such user"),
+        ("[server]\naccess_log = '/none/of/that/name'", "cannot open access log"),
+        ("[serv", "weir.toml:1:"),
+    ] {
+        file(&site, port, text);
+        let Err(said) = upgrade(server.pid()) else { panic!("{text} is wrong") };
+        assert!(said.contains(reason) && said.contains("serves on"), "{said}");
+        assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    }
+    // And one whose process is gone before it is ready.
+    file(&site, port, "");
+    let _serving = upgrade(server.pid()).unwrap();
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    let said = run_to_end(&["upgrade", "--pid", "1"]);
+    assert_eq!(said.status.code(), Some(1));
+}
+
+/// Over TLS and HTTP/3: the sockets of both go over.
+#[test]
+fn tls_and_its_udp_socket_go_over() {
+    let site = Site::of_sizes(&[SMALL]);
+    let made = Made::new(&site, "a", &["a.test"]);
+    let port = free_port();
+    let text = format!(
+        "[[listener]]\naddress = '127.0.0.1:{port}'\ntls = true\n[[site]]\nroot = '{}'\ncert = '{}'\nkey = '{}'\n",
+        site.served().display(),
+        made.cert.display(),
+        made.key.display()
+    );
+    let file = site.outside("weir.toml");
+    std::fs::write(&file, text).unwrap();
+    let server = Server::run(&file);
+    let first = upgrade(server.pid()).unwrap();
+    assert_eq!(server.exit_status().code(), Some(0));
+    let second = upgrade(first.0).unwrap();
+    wait_until("the end of the first", || has_ended(first.0));
+    std::mem::forget(first);
+    let mut client = made.trust().connect(server.address, "a.test");
+    client.send("GET /size-1024 HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let (head, body) = client.response();
+    assert!(head.contains(&format!("Alt-Svc: h3=\":{port}\"")) && body == content(SMALL), "{head}");
+    drop(second);
+}
