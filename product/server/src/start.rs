@@ -146,7 +146,7 @@ pub enum StartError {
     Unstarted(ThreadError),
     #[error("shaping is {before} and would be {after}: run `weir upgrade` for that")]
     OtherShaping { before: &'static str, after: &'static str },
-    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: restart weir for that")]
+    #[error("{0}; or it is new since the start and out of reach of weir's sandbox: run `weir upgrade` for that")]
     OutOfReach(#[source] Box<StartError>),
     #[error("cannot {0}: {1}")]
     System(&'static str, #[source] io::Error),

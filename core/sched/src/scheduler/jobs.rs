@@ -42,6 +42,11 @@ impl Jobs {
         self.most
     }
 
+    /// Bytes that all of them have still to be sent; for a size not known, the least it can be.
+    pub fn left_bytes(&self) -> u64 {
+        self.jobs.iter().flatten().map(Job::remaining).sum()
+    }
+
     /// The job, unless it has departed.
     pub fn get(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id.slot as usize)?.as_ref().filter(|job| job.number == id.number)

@@ -22,14 +22,14 @@ pub struct ClassesConfig {
 /// Why other classes cannot take the place of those in force.
 #[derive(Debug, Error)]
 pub enum ClassesChange {
-    #[error("the first [[class]] has come, or the last has gone: restart weir for that")]
+    #[error("the first [[class]] has come, or the last has gone: run `weir upgrade` for that")]
     Presence,
-    #[error("uplink.slot_sharing has changed: restart weir for that")]
+    #[error("uplink.slot_sharing has changed: run `weir upgrade` for that")]
     Sharing,
-    #[error("class.policy `{0}` needs the paths of connections, and no class did before: restart weir for that")]
+    #[error("class.policy `{0}` needs the paths of connections, and no class did before: run `weir upgrade` for that")]
     Path(String),
     #[error(
-        "{0} classes since the start, renamed and removed ones included: expected {CLASSES_MAX} at most; restart weir"
+        "{0} classes since the start, renamed and removed ones included: expected {CLASSES_MAX} at most; run `weir upgrade`"
     )]
     TooMany(usize),
 }

@@ -64,7 +64,7 @@ impl Helper {
     fn read(&self, at: usize) -> io::Result<Vec<u8>> {
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = ask(&mut socket, at);
-        let gone = |_| io::Error::other("the process that reads it as root (weir-keys) has ended; restart weir");
+        let gone = |_| io::Error::other("the process that reads it as root (weir-keys) has ended; run `weir upgrade`");
         match asked.map_err(gone)? {
             (0, bytes) => Ok(bytes),
             (errno, _) => Err(io::Error::from_raw_os_error(errno)),

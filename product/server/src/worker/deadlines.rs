@@ -7,6 +7,7 @@ use super::proxy::Proxy;
 use units::Nanos;
 
 use super::sender::Sender;
+use super::stop::Left;
 use crate::net::Net;
 
 /// A server whose sockets another has goes on sending for so long: the largest downloads take hours.
@@ -79,16 +80,42 @@ impl<N: Net> Worker<N> {
                 }
             }
             // Those being answered learn that nothing is read behind the response.
-            with.conns.stop();
+            self.responder.conns.stop();
+            let (left, workers) = (self.left(), self.responder.service.admission.workers());
+            let line = self.responder.setup.stop.tell_begun(left, workers, timeout);
+            line.filter(|_| !is_handed_over).inspect(|line| self.responder.service.journal.error(line));
         }
-        if with.timers.is_time_up() {
+        let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
+        if self.responder.timers.is_time_up() {
             // What is still being sent is cut, so that its line says how far it came.
-            for at in with.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
-                with.abandon(at);
+            for at in self.responder.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
+                self.responder.abandon(at);
             }
-            with.transmit();
+            self.responder.transmit();
         }
-        with.conns.is_empty() || with.timers.is_time_up()
+        let is_over = self.responder.conns.is_empty() || self.responder.timers.is_time_up();
+        if is_over {
+            self.tell_end(cut);
+        }
+        is_over
+    }
+
+    /// The last lines: how long responses waited, and what was cut.
+    fn tell_end(&mut self, cut: Left) {
+        let with = &mut self.responder;
+        with.sender.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
+        let line = with.setup.stop.tell_cut(cut, with.service.admission.workers());
+        line.inspect(|line| with.service.journal.error(line));
+    }
+
+    /// Responses that are under way, and what is left of them.
+    fn left(&self) -> Left {
+        let with = &self.responder;
+        let responses = with.conns.iter().map(|(_, conn)| match conn.is_multiplexed() {
+            true => conn.exchanges.iter().count(),
+            false => usize::from(conn.http1.answering.is_on()),
+        });
+        Left { responses: responses.sum(), bytes: with.sender.transmitter.link.scheduler().jobs().left_bytes() }
     }
 
     /// The look of a sweep at one connection, if there is one.

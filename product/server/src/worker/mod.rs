@@ -196,11 +196,7 @@ impl<N: Net> Worker<N> {
         awake();
         self.begin_turn(timeout);
         self.turn();
-        let is_over = self.responder.setup.stop.is_asked() && self.is_stopped();
-        if is_over && let Some(notice) = self.responder.sender.transmitter.link.longest_wait() {
-            self.responder.service.journal.error(notice);
-        }
-        Ok(is_over)
+        Ok(self.responder.setup.stop.is_asked() && self.is_stopped())
     }
 
     fn turn(&mut self) {

@@ -1,32 +1,89 @@
 //! How a server ends: with its sockets, or after they were handed over to the process that follows it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use units::Nanos;
 
 const GOES_ON: u8 = 0;
 const ENDS: u8 = 1;
 const HANDED_OVER: u8 = 2;
 
-/// What all event loops are told.
+/// What all event loops are told, and what they tell of it.
 #[derive(Debug, Default)]
-pub struct Stop(AtomicU8);
+pub struct Stop {
+    state: AtomicU8,
+    begun: Mutex<Tally>,
+    cut: Mutex<Tally>,
+}
+
+/// Responses under way, added up over the event loops.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    pub responses: usize,
+    /// At least.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    workers: usize,
+    left: Left,
+}
+
+impl Tally {
+    /// What one event loop has. The sum, with the last of so many.
+    fn add(&mut self, left: Left, of_workers: usize) -> Option<Left> {
+        self.workers += 1;
+        self.left.responses += left.responses;
+        self.left.bytes += left.bytes;
+        (self.workers == of_workers).then_some(self.left)
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left { responses, bytes } = *self;
+        let plural = if responses == 1 { "" } else { "s" };
+        let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")];
+        match units.into_iter().find(|(scale, _)| bytes >= *scale) {
+            Some((scale, unit)) => write!(f, "{responses} response{plural}, {} {unit} left", bytes / scale),
+            None => write!(f, "{responses} response{plural}, {bytes} bytes left"),
+        }
+    }
+}
 
 impl Stop {
     /// They finish what is being sent, within the time that they have for that.
     pub fn ask(&self) {
-        let _ = self.0.compare_exchange(GOES_ON, ENDS, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.compare_exchange(GOES_ON, ENDS, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Another process has the sockets. They finish what is being sent, however long that takes.
     pub fn ask_handed_over(&self) {
-        self.0.store(HANDED_OVER, Ordering::Release);
+        self.state.store(HANDED_OVER, Ordering::Release);
+    }
+
+    /// What an event loop finishes. A line about those of all, from the last of so many, if there is anything to wait for.
+    pub fn tell_begun(&self, left: Left, of_workers: usize, at_most: Nanos) -> Option<String> {
+        let all = self.begun.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
+        let seconds = at_most.as_secs_f64().ceil();
+        (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.stop)"))
+    }
+
+    /// What an event loop has not finished. A line about those of all, from the last of so many, if anything was cut.
+    pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
+        let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
+        (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.stop)"))
     }
 
     pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Acquire) != GOES_ON
+        self.state.load(Ordering::Acquire) != GOES_ON
     }
 
     pub fn is_handed_over(&self) -> bool {
-        self.0.load(Ordering::Acquire) == HANDED_OVER
+        self.state.load(Ordering::Acquire) == HANDED_OVER
     }
 }
 
@@ -44,5 +101,20 @@ mod tests {
         let stop = Stop::default();
         stop.ask();
         assert!(stop.is_asked() && !stop.is_handed_over());
+    }
+
+    #[test]
+    fn the_last_event_loop_tells_of_all() {
+        let stop = Stop::default();
+        let left = |responses, bytes| Left { responses, bytes };
+        assert_eq!(stop.tell_begun(left(1, 800_000_000), 2, Nanos::from_secs(30)), None);
+        let said = stop.tell_begun(left(2, 12_000_000), 2, Nanos::from_millis(29_500));
+        assert_eq!(said.unwrap(), "waiting for 3 responses, 812 MB left, at most 30 s (timeouts.stop)");
+        assert_eq!(stop.tell_cut(left(0, 0), 2), None);
+        assert_eq!(
+            stop.tell_cut(left(1, 500), 2).unwrap(),
+            "cut 1 response, 500 bytes left: the time for them is over (timeouts.stop)"
+        );
+        assert_eq!(Stop::default().tell_begun(left(0, 0), 1, Nanos::ZERO), None);
     }
 }

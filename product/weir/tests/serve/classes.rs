@@ -134,7 +134,7 @@ fn more_slots_wake_at_once_and_a_removed_class_keeps_nobody() {
 fn classes_that_need_a_restart_say_so_and_change_nothing() {
     let hosted = Hosted::new(&[HUGE, SMALL], &slots(1));
     for (after, why) in [
-        ("[uplink]\nshaping = \"off\"\n".to_string(), "the last has gone: restart weir"),
+        ("[uplink]\nshaping = \"off\"\n".to_string(), "the last has gone: run `weir upgrade`"),
         (slots(1).replace("[uplink]", "[uplink]\nslot_sharing = \"any\""), "uplink.slot_sharing own → any ("),
     ] {
         let said = hosted.reload(&after);

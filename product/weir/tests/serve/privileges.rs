@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::common::tls::Made;
-use crate::common::{Server, Site, run_to_end, wait_until};
+use crate::common::{Server, Site, run_to_end, wait_until, weir_under};
 use crate::user::{is_root, of_threads};
 
 /// As keys are kept: for root alone.
@@ -71,6 +71,38 @@ fn keys_of_root_alone_are_read_at_the_start_and_at_each_reload() {
     wait_until("the end of the helper", || has_ended(helpers[0]));
 }
 
+/// Folders of 0700, keys of 0600, and symlinks that a renewal turns to files of other names.
+#[test]
+fn what_certbot_keeps_for_root_is_read_again_after_a_renewal() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::with(&[("a", b"hello")]);
+    let folders = ["live", "archive", "live/localhost", "archive/localhost"].map(|name| site.outside(name));
+    for folder in &folders {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let renew = |nth: usize| {
+        let made = Made::new(&site, &format!("archive/localhost/{nth}"), &["localhost"]);
+        of_root(&made);
+        for (link, file) in [("fullchain.pem", &made.cert), ("privkey.pem", &made.key)] {
+            let (link, name) = (folders[2].join(link), file.file_name().unwrap());
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(std::path::Path::new("../../archive/localhost").join(name), link).unwrap();
+        }
+        made
+    };
+    let old = renew(1);
+    let [cert, key] = ["fullchain.pem", "privkey.pem"].map(|name| folders[2].join(name).display().to_string());
+    let server = Server::start(&site, &["--user", "nobody", "--cert", &cert, "--key", &key]);
+    assert_eq!(old.trust().connect(server.address, "localhost").get("/a").1, b"hello");
+    let new = renew(2);
+    let (is_used, said) = reload(&server);
+    assert!(is_used, "{said}");
+    assert_eq!(new.trust().connect(server.address, "localhost").get("/a").1, b"hello");
+}
+
 /// A file of another name is read as the user: what may become of the server cannot have it read any file as root.
 #[test]
 fn a_key_that_was_not_named_at_the_start_is_read_as_the_user() {
@@ -92,7 +124,7 @@ fn a_key_that_was_not_named_at_the_start_is_read_as_the_user() {
     kill_process(Pid::from_raw(children(&server)[0]).unwrap(), Signal::KILL).unwrap();
     std::fs::write(&file, as_nobody(&site, "old")).unwrap();
     let (is_used, said) = reload(&server);
-    assert!(!is_used && said.contains("(weir-keys) has ended; restart weir"), "{said}");
+    assert!(!is_used && said.contains("(weir-keys) has ended; run `weir upgrade`"), "{said}");
     assert_eq!(old.trust().connect(server.address, "localhost").get("/a").1, b"hello");
 }
 
@@ -208,7 +240,7 @@ fn a_folder_that_is_new_since_the_start_needs_a_restart() {
         std::fs::write(site.outside("conf/weir.toml"), sandboxed(&site, "new", more)).unwrap();
         let (is_used, said) = reload(&server);
         assert_eq!(is_used, is_taken, "{said}");
-        assert!(is_taken || said.contains("new`: Permission denied") && said.contains("restart weir"), "{said}");
+        assert!(is_taken || said.contains("new`: Permission denied") && said.contains("run `weir upgrade`"), "{said}");
         assert_eq!(server.connect().get("/a").text(), if is_taken { "new" } else { "old" });
     }
 }
@@ -230,4 +262,14 @@ fn a_symlink_to_another_release_is_followed_at_a_reload() {
     let (is_used, said) = reload(&server);
     assert!(is_used, "{said}");
     assert_eq!(server.connect().get("/a").text(), "2");
+    // A server without a file does so too.
+    let mut command = weir_under(&[]);
+    command.arg("serve").arg(&current).args(["--listen", "127.0.0.1:0"]);
+    let server = Server::spawn(command);
+    assert_eq!(server.connect().get("/a").text(), "2");
+    std::fs::remove_file(&current).unwrap();
+    std::os::unix::fs::symlink("releases/1", &current).unwrap();
+    let (is_used, said) = reload(&server);
+    assert!(is_used, "{said}");
+    assert_eq!(server.connect().get("/a").text(), "1");
 }

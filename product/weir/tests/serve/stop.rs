@@ -101,6 +101,15 @@ fn stopping_has_an_end() {
                 let _slow = begun(&server);
                 server.signal(Signal::TERM);
                 assert_eq!(server.exit_status().code(), Some(0));
+                let begins = ["weir: waiting for 1 response, ", "weir: cut 1 response, "];
+                wait_until("lines about it", || {
+                    begins.iter().all(|begin| server.stderr().iter().any(|line| line.starts_with(begin)))
+                });
+                assert!(
+                    server.stderr().last().is_some_and(|line| line.starts_with(begins[1])),
+                    "{:?}",
+                    server.stderr()
+                );
             });
         }
     });
