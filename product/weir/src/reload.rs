@@ -3,13 +3,15 @@
 use cli::Failure;
 
 use crate::running::Which;
-use crate::serve::control::{NAME, USED};
+use crate::serve::control::{FIXED, NAME, USED};
+use crate::upgrade;
 
 const AFTER_HELP: &str = "\
 Examples:
   weir reload
   weir reload --pid 1234
   weir reload --pid-file /run/weir.pid
+  weir reload --upgrade
 
 It exits with 1 and prints the reason if the configuration from before stays in force. It
 reaches servers of the same user, or any as root; logs are opened anew too.";
@@ -19,11 +21,20 @@ reaches servers of the same user, or any as root; logs are opened anew too.";
 pub struct Args {
     #[command(flatten)]
     which: Which,
+    /// Where a change takes another process, start that, as `weir upgrade` does
+    #[arg(long)]
+    upgrade: bool,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
     let (pid, answer) = args.which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
+    if verdict == FIXED && args.upgrade {
+        // What has changed; that it is not used is no more true in a moment.
+        let changed = lines.lines().filter(|line| line.contains(" → "));
+        changed.for_each(|line| println!("{line}"));
+        return upgrade::replace(pid);
+    }
     if verdict != USED {
         return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end())));
     }

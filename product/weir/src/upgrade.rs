@@ -30,7 +30,11 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let old = args.which.pid("upgrade")?;
+    replace(args.which.pid("upgrade")?)
+}
+
+/// Another process serves in place of this one.
+pub fn replace(old: u32) -> Result<(), Failure> {
     let unknown = |error: std::io::Error| {
         let hint = "`weir upgrade` without --pid finds those that run here; root and the server's own user may ask";
         Failure::Failed(format!("server {old} does not tell how it was started: {error}; {hint}"))

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cli::Failure;
-use server::{Reload, Server, SiteConfig};
+use server::{Reload, Server, SiteConfig, StartError};
 
 use super::{Flags, Hosted, access_log, limits, shaping};
 
@@ -12,7 +12,7 @@ pub trait Source {
     /// Read again as the user that the server has become.
     fn file(&self) -> Option<&Path>;
     /// As it is now.
-    fn next(&self) -> Result<Next, Failure>;
+    fn next(&self) -> Result<Next, Refused>;
     /// What was read last is in force: the next is compared with it.
     fn adopt(&self);
 }
@@ -28,7 +28,7 @@ impl Source for OfFlags {
         None
     }
 
-    fn next(&self) -> Result<Next, Failure> {
+    fn next(&self) -> Result<Next, Refused> {
         let hosted = Hosted { sites: vec![self.site.clone()], classes: None };
         Ok(Next { hosted, flags: self.flags.clone(), uplink: UplinkChange::None, changes: Vec::new() })
     }
@@ -57,8 +57,44 @@ pub enum UplinkChange {
 
 /// What became of a reload, and lines about it, the verdict last.
 pub struct Outcome {
-    pub is_used: bool,
+    pub verdict: Verdict,
     pub lines: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Used,
+    Unused,
+    /// Not used, and another process would.
+    Fixed,
+}
+
+/// Why what was read is not used.
+pub struct Refused {
+    verdict: Verdict,
+    reason: Failure,
+}
+
+impl Refused {
+    /// What a process has from its start to its end would be another.
+    pub fn fixed(reason: String) -> Refused {
+        Refused { verdict: Verdict::Fixed, reason: Failure::Failed(reason) }
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(reason: Failure) -> Refused {
+        Refused { verdict: Verdict::Unused, reason }
+    }
+}
+
+impl From<StartError> for Refused {
+    fn from(error: StartError) -> Refused {
+        let is_fixed =
+            matches!(error, StartError::OtherShaping { .. } | StartError::OutOfReach(_) | StartError::Classes(_));
+        let verdict = if is_fixed { Verdict::Fixed } else { Verdict::Unused };
+        Refused { verdict, reason: error.into() }
+    }
 }
 
 /// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
@@ -78,18 +114,18 @@ pub fn reload(server: &Server, source: &dyn Source) -> Outcome {
             let sites = if count == 1 { "1 site is".to_string() } else { format!("{count} sites are") };
             let verdict = format!("configuration read again: {sites} in force");
             let lines = changes.into_iter().chain(server.remarks()).chain([verdict]);
-            Outcome { is_used: true, lines: lines.collect() }
+            Outcome { verdict: Verdict::Used, lines: lines.collect() }
         }
-        Err(Failure::Failed(reason) | Failure::Usage(reason)) => {
-            let verdict = "configuration read again and not used: that from before stays in force";
-            let lines = reason.lines().chain([verdict]).map(Into::into).collect();
-            Outcome { is_used: false, lines }
+        Err(Refused { verdict, reason: Failure::Failed(reason) | Failure::Usage(reason) }) => {
+            let said = "configuration read again and not used: that from before stays in force";
+            let lines = reason.lines().chain([said]).map(Into::into).collect();
+            Outcome { verdict, lines }
         }
     }
 }
 
 /// What has changed, and how many sites there are.
-fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Failure> {
+fn replaced(server: &Server, source: &dyn Source) -> Result<(Vec<String>, usize), Refused> {
     let Next { hosted: Hosted { sites, classes }, flags, uplink, changes } = source.next()?;
     let addresses: Vec<_> = server.addresses().iter().map(|listen| listen.address).collect();
     let found = || shaping::found(&flags, classes.as_ref(), &addresses, None);

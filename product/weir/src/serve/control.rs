@@ -2,7 +2,7 @@
 //! `weir-routes-PID`, which need no folder to write to, are listed by the kernel, and are gone with their process. Root and the server's own
 //! user may ask.
 //!
-//! A connection gets one answer, and is closed: on the first `used` or `unused` and lines for the operator, on the others an object of JSON.
+//! A connection gets one answer, and is closed: on the first `used`, `unused` or `fixed` and lines for the operator, on the others an object of JSON.
 //! Nothing is read of an asker, so nobody waits for one, and to ask for the status is never to reload.
 
 use std::io::{ErrorKind, Write};
@@ -19,6 +19,8 @@ pub const ROUTES_NAME: &str = "weir-routes-";
 /// The first line of an answer.
 pub const USED: &str = "used";
 pub const UNUSED: &str = "unused";
+/// As that, and another process would use it.
+pub const FIXED: &str = "fixed";
 /// Answers in one go; who still waits is asked for in the next.
 const ANSWERS_MAX: usize = 16;
 /// How long an asker may take to read an answer, which fits in its socket unless there are thousands of classes.

@@ -16,8 +16,8 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use super::admin::Admin;
-use super::again::{Outcome, Source, reload};
-use super::control::{Control, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
+use super::again::{Outcome, Source, Verdict, reload};
+use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
 use super::handover::{ADMIN, Handover, Predecessor, Successor};
 use super::status;
 
@@ -54,7 +54,15 @@ struct Asked {
 impl Outcome {
     /// As `weir reload` reads it.
     fn text(&self) -> String {
-        format!("{}\n{}\n", if self.is_used { USED } else { UNUSED }, self.lines.join("\n"))
+        format!(
+            "{}\n{}\n",
+            match self.verdict {
+                Verdict::Used => USED,
+                Verdict::Unused => UNUSED,
+                Verdict::Fixed => FIXED,
+            },
+            self.lines.join("\n")
+        )
     }
 }
 
@@ -208,7 +216,8 @@ fn again(server: &Server, source: &dyn Source, notifier: &Notifier, status: &str
     server.reopen_logs();
     let outcome = reload(server, source);
     outcome.lines.iter().for_each(|line| server.tell(line));
-    let failure = if outcome.is_used { String::new() } else { format!("; {}", outcome.lines.join("; ")) };
+    let failure =
+        if outcome.verdict == Verdict::Used { String::new() } else { format!("; {}", outcome.lines.join("; ")) };
     notifier.ready(&format!("{status}{failure}"));
     outcome
 }

@@ -9,7 +9,7 @@ use cli::Failure;
 use config::{AccessLog, Change, Configuration};
 use server::{Certificate, Checked, ClassesConfig, Https, Listen, Server, SiteConfig, files};
 
-use super::again::{Next, Source, UplinkChange};
+use super::again::{Next, Refused, Source, UplinkChange};
 use super::{Hosted, LogFormat, Shaping};
 
 const HTTPS_PORT: u16 = 443;
@@ -58,14 +58,14 @@ impl Source for OfFile {
         Some(&self.file)
     }
 
-    fn next(&self) -> Result<Next, Failure> {
-        let configuration = config::read_file(&self.file)?;
+    fn next(&self) -> Result<Next, Refused> {
+        let configuration = config::read_file(&self.file).map_err(Failure::from)?;
         let changes = config::changes(&self.in_force.borrow(), &configuration);
         let name = self.file.display().to_string();
         let fixed: Vec<String> =
             changes.iter().filter(|change| is_fixed(change)).map(|change| change.of_file(&name).to_string()).collect();
         if !fixed.is_empty() {
-            return Err(Failure::Failed(format!(
+            return Err(Refused::fixed(format!(
                 "{}\nthis takes another process: run `weir upgrade`",
                 fixed.join("\n")
             )));

@@ -32,9 +32,13 @@ fn has_ended(number: u32) -> bool {
 
 /// The number of the next process, or what was said of it.
 fn upgrade(old: u32) -> Result<Serving, String> {
-    let output = run_to_end(&["upgrade", "--pid", &old.to_string()]);
+    by(&["upgrade"], old)
+}
+
+fn by(command: &[&str], old: u32) -> Result<Serving, String> {
+    let output = run_to_end(&[command, &["--pid", &old.to_string()]].concat());
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    let new = out.strip_prefix("weir: process ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let new = out.lines().find_map(|line| line.strip_prefix("weir: process ")?.split(' ').next()?.parse().ok());
     match new.filter(|_| output.status.code() == Some(0)) {
         Some(new) => Ok(Serving(new)),
         None => Err(err),
@@ -103,7 +107,9 @@ fn an_upgrade_takes_the_new_file() {
     let server = Server::run(&file(&site, port, &settings));
     let workers = format!("{settings}workers = 2\n[uplink]\nshaping = 'off'\n");
     file(&site, port, &workers);
-    let serving = upgrade(server.pid()).unwrap();
+    let refused = run_to_end(&["reload", "--pid", &server.pid().to_string()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let serving = by(&["reload", "--upgrade"], server.pid()).unwrap();
     assert_eq!(server.exit_status().code(), Some(0));
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
     let threads = std::fs::read_dir(format!("/proc/{}/task", serving.0)).unwrap().flatten();
