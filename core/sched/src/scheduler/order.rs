@@ -42,7 +42,7 @@ impl Order {
 
     /// Another policy, which knows no job yet, and a guard beside its ranks.
     pub(crate) fn replace_policy(&mut self, policy: Box<dyn Policy>, guard: Guard) {
-        let longest_wait = self.longest_wait;
+        let (longest_wait, guard) = (self.longest_wait, guard.succeeding(self.guard));
         *self = Order { longest_wait, ..Order::new(policy).with_guard(guard) };
     }
 

@@ -20,6 +20,7 @@ mod random;
 mod readiness;
 mod schedule;
 mod server;
+mod settings;
 mod udp;
 mod upstreams;
 mod wire;

@@ -20,6 +20,7 @@ use super::net::SimulatedNet;
 use super::outages::HEALTH;
 use super::plan::{Plan, UpstreamPlan};
 use super::random::Random;
+use super::settings::Reloads;
 use super::udp::SimulatedUdp;
 use super::world::World;
 use crate::clients::Clients;
@@ -49,6 +50,7 @@ pub struct Server {
     places: Arc<Places>,
     /// The longest that the guard has promised so far.
     promised: Nanos,
+    reloads: Reloads,
     writer: Unthreaded,
     /// Of the access log, if there is one.
     log_path: Option<PathBuf>,
@@ -61,7 +63,7 @@ fn pace(plan: &Plan) -> Pace {
     })
 }
 
-fn order(plan: &Plan, policy: &PolicySpec) -> Order {
+pub(super) fn order(plan: &Plan, policy: &PolicySpec) -> Order {
     match plan.uplink_bytes_per_s {
         Some(_) => Order::Pace,
         None if policy.is_fair() => Order::Arrival,
@@ -117,7 +119,7 @@ impl Server {
         let log_path = plan.is_logged.then(|| site.folder.path("secret/log.json"));
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
         let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
-        let storage = disk.storage(&plan, &mut random);
+        let (storage, reloads) = (disk.storage(&plan, &mut random), Reloads::of(&plan));
         let (stop, woken) = (Arc::<Stop>::default(), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
@@ -139,13 +141,13 @@ impl Server {
                 upstream_places: Arc::new(UpstreamPlaces::new(&[Arc::clone(&wake)])).of_loop(0),
                 wake: Arc::clone(&wake),
                 stop: Arc::clone(&stop),
-                changes: Arc::default(),
+                changes: reloads.changes(),
             },
         };
         let world = Rc::new(RefCell::new(World::new(plan, random, site, Arc::clone(&wake), disk)));
         parts.listeners[1].udp = SimulatedUdp::of(&world);
         let worker = Worker::new(SimulatedNet::of(&world), parts).expect("nothing of it can fail");
-        Server { worker, world, stop, wake, places, promised: Nanos::ZERO, writer, log_path, _logs: logs }
+        Server { worker, world, stop, wake, places, promised: Nanos::ZERO, reloads, writer, log_path, _logs: logs }
     }
 
     /// Until everybody has left and the server has stopped.
@@ -164,6 +166,7 @@ impl Server {
             self.note_promise();
             self.check_memory()?;
             steps += 1;
+            self.reloads.at_turn(steps, &self.world.borrow().plan, self.worker.limits(), &self.wake);
             if steps > steps_max {
                 return Err(format!("{steps} turns, and no end"));
             }

@@ -5,6 +5,7 @@ use units::Nanos;
 use super::Worker;
 use super::held::Holding;
 use super::responder::Responder;
+use crate::config::Limits;
 use crate::net::Net;
 use crate::transmit::Notice;
 
@@ -62,6 +63,11 @@ impl<N: Net> Worker<N> {
             self.responder.sender.transmitter.link.scheduler().pacer().pace().rate,
             self.responder.sender.transmitter.link.scheduler().jobs().most()
         )
+    }
+
+    /// In force.
+    pub fn limits(&self) -> &Limits {
+        &self.responder.setup.limits
     }
 
     pub fn longest_wait(&self) -> Option<Notice> {
