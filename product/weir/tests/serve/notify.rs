@@ -65,6 +65,8 @@ fn it_says_when_it_is_ready_reloads_and_stops() {
         assert_eq!(manager.hear(), ["STOPPING=1", "STATUS=finishing responses", "EXTEND_TIMEOUT_USEC=7000000"]);
         assert_eq!(server.exit_status().code(), Some(0));
         assert!(manager.is_silent(), "there is no watchdog");
+        // The line is read by a thread of its own.
+        crate::common::wait_until("the line about it", || !server.stderr().is_empty());
         assert_eq!(server.stderr(), ["weir: configuration read again: 1 site is in force"]);
     }
 }

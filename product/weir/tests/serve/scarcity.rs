@@ -160,9 +160,9 @@ fn exhausted_descriptors() {
     const CLIENTS: usize = 60;
     let site = Site::of_sizes(&[10, 100_000]);
     for path in WRITE_PATHS {
-        // A worker alone has about eleven open: one limit leaves some for files, the other hardly any. The cap on
+        // A worker alone has about thirteen open: one limit leaves some for files, the other hardly any. The cap on
         // connections follows the limit, so that accepting never fails.
-        for descriptors in [48, 17] {
+        for descriptors in [50, 19] {
             let args = [path, &["--workers", "1", "--client-connections", "0"]].concat();
             let server = Server::start_with_descriptors(&site, descriptors, &args);
             let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
