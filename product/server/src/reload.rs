@@ -84,7 +84,6 @@ impl InForce {
                 scheduler: Settings {
                     order: is_reordered.then(|| (shaping.policy_of_all(), shaping.guard())),
                     pace: shaping.pace,
-                    cross_permille: shaping.cross_permille,
                 },
                 line: is_line_new.then(|| LineSettings { bounds: shaping.bounds, gauge: shaping.gauge.take() }),
             },

@@ -13,7 +13,6 @@
 
 use units::{Nanos, Rate};
 
-use crate::Pace;
 use crate::pacing::cross_traffic::{CrossTraffic, Presence};
 use crate::pacing::pace::Pace;
 
@@ -104,11 +103,11 @@ impl Ledger {
     }
 
     /// The same, and all else that an operator may set.
-    pub fn change(&mut self, now: Nanos, pace: &Pace, cross_permille: u32) {
+    pub fn change(&mut self, now: Nanos, pace: &Pace) {
         self.set_rate(now, pace.rate);
         self.behind = pace.behind;
-        if self.cross.share_permille() != cross_permille {
-            self.cross = CrossTraffic::new(cross_permille);
+        if self.cross.share_permille() != pace.cross_permille {
+            self.cross = CrossTraffic::new(pace.cross_permille);
         }
     }
 

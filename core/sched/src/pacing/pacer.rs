@@ -82,9 +82,9 @@ impl Pacer {
         self.ledger.set_rate(now, rate);
     }
 
-    /// Another pace from now on, and another share of cross traffic, in thousandths; what was handed down stays charged.
-    pub(crate) fn change(&mut self, now: Nanos, pace: Pace, cross_permille: u32) {
-        self.ledger.change(now, &pace, cross_permille);
+    /// Another pace from now on; what was handed down stays charged.
+    pub(crate) fn change(&mut self, now: Nanos, pace: Pace) {
+        self.ledger.change(now, &pace);
         self.overtaking = Overtaking::new(pace.grant_for);
         self.pace = pace;
     }

@@ -16,14 +16,12 @@ pub struct Settings {
     /// `None`: the order stays, and so does the guard.
     pub order: Option<(Box<dyn Policy>, Guard)>,
     pub pace: Pace,
-    /// Share of cross traffic in the queue below, in thousandths.
-    pub cross_permille: u32,
 }
 
 impl Settings {
     /// They hold from the next grant on. No grant is outstanding.
     pub fn apply_to(self, now: Nanos, scheduler: &mut Scheduler) {
-        scheduler.pacer.change(now, self.pace, self.cross_permille);
+        scheduler.pacer.change(now, self.pace);
         if let Some((policy, guard)) = self.order {
             reorder(scheduler, policy, guard);
         }
@@ -74,7 +72,7 @@ mod tests {
 
     fn settings(name: &str) -> Settings {
         let order = Some((policy::parse(name).unwrap(), Guard::new(GUARD_PERMILLE)));
-        Settings { order, pace: Pace::UNLIMITED, cross_permille: crate::CROSS_SHARE_PERMILLE }
+        Settings { order, pace: Pace::UNLIMITED }
     }
 
     fn of(name: &str) -> Scheduler {
@@ -121,7 +119,7 @@ mod tests {
         let grant = scheduler.poll_grant(Nanos::ZERO).unwrap();
         let _ = scheduler.on_sent(Nanos::ZERO, job, grant.bytes_max);
         let before = scheduler.poll_timeout().unwrap();
-        let slower = Settings { order: None, pace: Pace::of_line(rate(4)), cross_permille: 0 };
+        let slower = Settings { order: None, pace: Pace { cross_permille: 0, ..Pace::of_line(rate(4)) } };
         slower.apply_to(Nanos::ZERO, &mut scheduler);
         assert_eq!(scheduler.poll_timeout().unwrap().0.div_ceil(2), before.0, "what is below takes twice as long");
         assert_eq!(scheduler.pacer().ledger().cross_traffic().share_permille(), 0);

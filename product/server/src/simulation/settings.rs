@@ -63,11 +63,7 @@ impl Reloads {
         let built = policy.build();
         let is_direct = !built.follows_jobs() && !built.needs_path();
         let bounds = rate.map(sched::line::Bounds::told);
-        let scheduler = Settings {
-            order: Some((built, Guard::new(crate::GUARD_PERMILLE))),
-            pace,
-            cross_permille: sched::CROSS_SHARE_PERMILLE,
-        };
+        let scheduler = Settings { order: Some((built, Guard::new(crate::GUARD_PERMILLE))), pace };
         let settings = LinkSettings { scheduler, line: Some(LineSettings { bounds, gauge: None }) };
         NewSettings {
             limits,

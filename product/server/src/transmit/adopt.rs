@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sched::Settings;
 use sched::line::Bounds;
+use sched::{Pace, Settings};
 use units::Nanos;
 
 use super::{ClientRate, Gauge, Link, Patience, Socket, Transmitter};
@@ -30,7 +30,8 @@ impl LinkSettings {
             link.gauge = gauge;
             return self.scheduler.apply_to(now, &mut link.scheduler);
         }
-        let pace = *link.scheduler.pacer().pace();
+        let cross_permille = self.scheduler.pace.cross_permille;
+        let pace = Pace { cross_permille, ..*link.scheduler.pacer().pace() };
         Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
     }
 }

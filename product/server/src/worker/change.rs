@@ -105,7 +105,7 @@ impl<N: Net> Worker<N> {
         with.setup.limits = limits;
         if let Some(LinkChange { settings, order, is_direct }) = link {
             settings.apply_to(now, &mut with.sender.transmitter.link);
-            with.sender.adopt(order, is_direct);
+            (with.sender.order, with.sender.is_direct) = (order, is_direct);
             with.setup.order = order;
             with.setup.is_direct = is_direct;
         }

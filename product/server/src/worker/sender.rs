@@ -27,7 +27,7 @@ pub(super) const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 pub(super) struct Sender<N: Net> {
     pub transmitter: Transmitter<Transport<N>>,
     pub(super) order: Order,
-    is_direct: bool,
+    pub(super) is_direct: bool,
     pub gathered: Gathered,
     /// By the connection over HTTP/1.1, what its socket has not taken of interim responses: it leaves with what is sent next.
     pub(super) put_off: HashMap<u64, Vec<u8>>,
@@ -42,10 +42,6 @@ impl<N: Net> Sender<N> {
             gathered: Gathered::default(),
             put_off: HashMap::new(),
         }
-    }
-
-    pub fn adopt(&mut self, order: Order, is_direct: bool) {
-        (self.order, self.is_direct) = (order, is_direct);
     }
 
     /// Whether a response that is ready while no other may become so needs not be a job: then the scheduler would give it the first grant, and

@@ -1,7 +1,7 @@
 //! `weir run`: what `weir serve` does, from a file.
 
-use std::net::SocketAddr;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
