@@ -93,6 +93,11 @@ fn proxy(plan: &UpstreamPlan) -> Proxy {
     }
 }
 
+fn admission(places: &Arc<Places>, plan: &Plan, limits: &Limits) -> Admission {
+    let clients = Arc::new(Clients::new(limits.clients(plan.places)));
+    Admission::new(0, Arc::clone(places), clients, plan.memory_bytes, limits)
+}
+
 /// One site, for all hosts.
 fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>) -> Arc<Current> {
     let (cert, key) = site.certificate();
@@ -115,8 +120,8 @@ impl Server {
         let policy: PolicySpec = plan.policy.parse().expect("a policy");
         let cold = site.cold(plan.cold_permille, &mut random);
         let root = Root::open(&site.folder.path(""), Options::default()).expect("the folder is there").on(cold);
-        let (logs, writer) = Unthreaded::new();
-        let log_path = plan.is_logged.then(|| site.folder.path("secret/log.json"));
+        let ((logs, writer), log_path) =
+            (Unthreaded::new(), plan.is_logged.then(|| site.folder.path("secret/log.json")));
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
         let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
         let (storage, reloads) = (disk.storage(&plan, &mut random), Reloads::of(&plan));
@@ -124,12 +129,11 @@ impl Server {
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));
         let handler = Handler::new(Cache::new(root.into(), CacheLimits::per_worker(1)), current.served());
         let lookups = Lookups::new(Arc::clone(&disk.pool), move || woken.set());
-        let clients = Arc::new(Clients::new(limits.clients(plan.places)));
         let mut transmitter = Transmitter::new(Link::new(scheduler, None), limits.patience);
         transmitter.reads = Reads::from(storage);
         let mut parts = Parts {
             listeners: vec![Listener::new(0), Listener { is_secure: true, ..Listener::new(1) }],
-            admission: Admission::new(0, Arc::clone(&places), clients, plan.memory_bytes, &limits),
+            admission: admission(&places, &plan, &limits),
             replies: Replies::new(handler, lookups, current),
             journal: Journal::new(logs.handle(), Arc::default(), None),
             transmitter,

@@ -83,9 +83,8 @@ impl Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let threads = Threads::start(None, || {}).unwrap();
+        let (threads, wake) = (Threads::start(None, || {}).unwrap(), Arc::new(Wake::new().unwrap()));
         let logs = Logs::start(&threads).unwrap();
-        let wake = Arc::new(Wake::new().unwrap());
         let (pool, woken) = (Pool::new(), Arc::clone(&wake));
         let (limits, policy): (Limits, PolicySpec) = (Limits::default(), policy.parse().unwrap());
         let scheduler = Scheduler::new(policy.build(), pace);
