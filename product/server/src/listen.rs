@@ -55,11 +55,6 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// Another process has it too from now on.
-    pub fn share(&mut self) {
-        self.is_passed = true;
-    }
-
     /// What epoll is asked for.
     pub fn events(&self) -> EventFlags {
         if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }

@@ -298,6 +298,7 @@ impl Server {
     /// Another process has the sockets: finishes what is being sent, however long that takes, then ends all threads.
     pub fn stop_handed_over(self) -> Result<(), ThreadError> {
         self.loops.stop.ask_handed_over();
+        self.in_force.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sockets.clear();
         self.stop()
     }
 

@@ -342,6 +342,9 @@ fn serve(flags: Flags, hosted: Hosted, listen: Addresses, source: &dyn Source) -
     predecessor.map_or(Ok(()), |predecessor| events.follow(predecessor))?;
     notifier.ready(&status);
     let successor = events.handle(&server, source, &notifier, &status);
+    if successor.is_some() {
+        events.leave();
+    }
     end(server, &notifier, successor)
 }
 

@@ -147,8 +147,10 @@ fn unread(error: impl Into<io::Error>) -> String {
 
 /// Of these addresses those that no passed socket listens on; they are to be bound. A passed socket speaks TLS where its address is to, and
 /// without one where it is called `https`.
-pub fn unpassed(configured: &[Listen], passed: &mut [PassedSocket]) -> Vec<Listen> {
-    for socket in &mut *passed {
+pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
+    // What the process before this one bound, and is not wanted any more; a service manager's is.
+    passed.retain(|socket| !socket.is_own() || configured.iter().any(|listen| socket.may_serve(listen.address)));
+    for socket in passed.iter_mut() {
         if let Some(known) = configured.iter().find(|listen| socket.serves(listen.address)) {
             (socket.is_secure, socket.has_http3) = (known.is_secure, known.has_http3);
             socket.has_proxy_header = known.has_proxy_header;
@@ -191,6 +193,11 @@ impl PassedSocket {
     /// The process before this one bound it, and nobody else has it once that has ended.
     pub fn is_own(&self) -> bool {
         self.name == OWN_NAME
+    }
+
+    /// Also where the port was left to the kernel.
+    fn may_serve(&self, address: SocketAddr) -> bool {
+        self.serves(address) || (address.port() == 0 && address.ip() == self.address.ip())
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
@@ -250,14 +257,28 @@ mod tests {
 
     #[test]
     fn what_was_passed_is_not_bound() {
-        let mut sockets = [passed("127.0.0.1:0"), passed("[::]:0")];
+        let mut sockets = vec![passed("127.0.0.1:0"), passed("[::]:0")];
         let [one, all] = [sockets[0].address, sockets[1].address];
         let ipv4 = SocketAddr::new("0.0.0.0".parse().unwrap(), all.port());
         let other = SocketAddr::new("127.0.0.2".parse().unwrap(), one.port());
         let [one, other, all, ipv4] = [(one, true), (other, false), (all, false), (ipv4, false)]
             .map(|(address, is_secure)| Listen { address, is_secure, has_http3: false, has_proxy_header: false });
         assert_eq!(unpassed(&[one, other, all, ipv4], &mut sockets), [other]);
-        assert_eq!(sockets.each_ref().map(|socket| socket.is_secure), [true, false]);
-        assert_eq!(unpassed(&[one, other], &mut []), [one, other]);
+        assert_eq!([sockets[0].is_secure, sockets[1].is_secure], [true, false]);
+        assert_eq!(unpassed(&[one, other], &mut vec![]), [one, other]);
+    }
+
+    /// A service manager's is kept, since it would pass it again.
+    #[test]
+    fn what_the_process_before_bound_goes_with_its_listener() {
+        let own = || PassedSocket::new(TcpListener::bind("127.0.0.1:0").unwrap().into(), OWN_NAME).unwrap();
+        let mut sockets = vec![own(), own(), passed("127.0.0.1:0")];
+        let [kept, managed] = [sockets[0].address, sockets[2].address];
+        let listen = |address| Listen { address, is_secure: false, has_http3: false, has_proxy_header: false };
+        assert_eq!(unpassed(&[listen(kept)], &mut sockets), []);
+        assert_eq!(sockets.iter().map(|socket| socket.address).collect::<Vec<_>>(), [kept, managed]);
+        let mut any_port = vec![own()];
+        unpassed(&[listen("127.0.0.1:0".parse().unwrap())], &mut any_port);
+        assert_eq!(any_port.len(), 1);
     }
 }

@@ -10,7 +10,7 @@ use crate::listen::Listener;
 use crate::net::{Net, Source};
 
 pub(super) struct Acceptor<N: Net> {
-    /// At least one.
+    /// At least one, until another process has them.
     listeners: Vec<Listener<N>>,
     is_accepting: bool,
     /// The listener that was asked last.
@@ -71,9 +71,10 @@ impl<N: Net> Acceptor<N> {
         }
     }
 
-    /// Another process has all sockets too, and lets clients in.
-    pub fn share(&mut self) {
-        self.listeners.iter_mut().for_each(Listener::share);
+    /// Another process has the sockets that it wants, and lets clients in. Where it has not, they are refused.
+    pub fn leave(&mut self, net: &N) {
+        self.pause(net);
+        self.listeners.clear();
     }
 
     /// Clients are refused from now on, but at sockets that other processes have too.

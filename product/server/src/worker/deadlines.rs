@@ -67,7 +67,7 @@ impl<N: Net> Worker<N> {
         let timeout = if is_handed_over { HANDED_OVER_FOR } else { with.setup.limits.stop_timeout.into() };
         if with.timers.stop(timeout) {
             if is_handed_over {
-                self.acceptor.share();
+                self.acceptor.leave(&with.net);
                 self.udp.share();
             }
             self.acceptor.pause(&with.net);

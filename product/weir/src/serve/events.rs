@@ -98,6 +98,11 @@ impl Events {
         Ok(())
     }
 
+    /// Another process serves from now on: it is the one that is asked.
+    pub fn leave(&mut self) {
+        (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
+    }
+
     /// Ends [`Events::handle`], from any thread.
     pub fn closer(&self) -> Handle {
         self.signals.handle()

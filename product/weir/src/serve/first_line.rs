@@ -1,6 +1,7 @@
 //! The start: what is served, where, and how. On a terminal in a few short lines, elsewhere in one.
 
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 
 use server::service::Account;
 use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, WaitBound};
@@ -8,8 +9,8 @@ use server::{Config, Listen, MemoryLimit, MemoryOrigin, Server, SiteConfig, Wait
 /// What the configuration says of it, before the server takes it.
 pub struct Line {
     served: String,
-    /// Sockets of the service manager.
-    passed: Vec<String>,
+    /// Sockets of the service manager, each as it is told.
+    passed: Vec<(SocketAddr, String)>,
     /// Each with its own separator before it.
     remarks: String,
     is_stdout_a_log: bool,
@@ -25,7 +26,9 @@ impl Line {
         };
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
         let remarks = [memory(config.limits.memory), loops, account, http3_off(config), reach(config)].concat();
-        let passed = config.passed.iter().map(|socket| socket.label()).collect();
+        // What the process before this one had is no service manager's.
+        let passed = config.passed.iter().filter(|socket| !socket.is_own());
+        let passed = passed.map(|socket| (socket.address, socket.label())).collect();
         let logs = config.sites.iter().filter_map(|site| site.log.as_ref()).chain(&config.reporting.access_log);
         let is_stdout_a_log = logs.into_iter().any(|log| log.path.is_none());
         Line { served, passed, remarks, is_stdout_a_log }
@@ -58,10 +61,12 @@ impl Line {
         if self.passed.is_empty() {
             return String::new();
         }
+        let is_passed = |listen: &&Listen| self.passed.iter().any(|(address, _)| *address == listen.address);
         let bound: Vec<String> =
-            addresses.iter().skip(self.passed.len()).map(|listen| listen.address.to_string()).collect();
+            addresses.iter().filter(|listen| !is_passed(listen)).map(|listen| listen.address.to_string()).collect();
         let bound = if bound.is_empty() { "none".to_string() } else { bound.join(", ") };
-        format!("; passed by the service manager: {}; bound: {bound}", self.passed.join(", "))
+        let passed: Vec<&str> = self.passed.iter().map(|(_, label)| label.as_str()).collect();
+        format!("; passed by the service manager: {}; bound: {bound}", passed.join(", "))
     }
 }
 

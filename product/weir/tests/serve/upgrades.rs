@@ -120,6 +120,26 @@ fn an_upgrade_takes_the_new_file() {
     assert_eq!(health.response().status, 200);
 }
 
+/// It went on listening there; and the process that finishes a download was asked still, beside the one that serves.
+#[test]
+fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
+    let site = Site::of_sizes(&[SMALL, HUGE]);
+    let (one, other) = (free_port(), free_port());
+    let server = Server::run(&file(&site, one, ""));
+    let mut download = server.connect();
+    download.send(get(&format!("/size-{HUGE}")));
+    download.wait_for_first_byte();
+    file(&site, other, "");
+    let serving = upgrade(server.pid()).unwrap();
+    assert_eq!(Client::connect(([127, 0, 0, 1], other).into()).get("/size-1024").body, content(SMALL));
+    let is_refused = || std::net::TcpStream::connect(("127.0.0.1", one)).is_err();
+    wait_until("the end of the listener", is_refused);
+    let status = |pid: u32| run_to_end(&["status", "--pid", &pid.to_string()]).status.code();
+    assert!(!has_ended(server.pid()), "{:?}", server.stderr());
+    assert_eq!([status(serving.0), status(server.pid())], [Some(0), Some(1)]);
+    assert!(download.response().body == content(HUGE));
+}
+
 #[test]
 fn one_that_cannot_start_changes_nothing() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
