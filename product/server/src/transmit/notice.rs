@@ -38,7 +38,7 @@ impl fmt::Display for Notice {
             ),
             Notice::LongestWait { wait, responses, promised } => write!(
                 f,
-                "longest wait of a ready response: {:.2} s; promised: at most {:.2} s (with {responses} responses)",
+                "longest wait of a ready response: {:.2} s; promised: at most {:.2} s (with {responses} ready)",
                 wait.as_secs_f64(),
                 promised.as_secs_f64(),
             ),
@@ -94,8 +94,11 @@ impl fmt::Display for Line {
                 Ok(())
             }
             (None, Some(pace)) => {
-                let why = if *limit == Limit::Ceiling { "the most of --uplink" } else { "as known from before" };
-                write!(f, "uplink not found yet: the line was never full; pacing at {}, {why}", mbit(*pace))
+                let (from, why) = match *limit {
+                    Limit::Ceiling => ("as told", ""),
+                    _ => ("as known from before", "not found yet: "),
+                };
+                write!(f, "uplink {why}pacing at {}, {from}; the line was not full yet", mbit(*pace))
             }
             (None, None) => {
                 f.write_str("uplink not found yet: the line was never full; order holds inside this server")
@@ -162,11 +165,11 @@ mod tests {
             (Line::Found(none), "uplink not found yet: the line was never full; order holds inside this server"),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), ..none }),
-                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, as known from before",
+                "uplink not found yet: pacing at 9.80 Mbit/s, as known from before; the line was not full yet",
             ),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), limit: Limit::Ceiling, ..none }),
-                "uplink not found yet: the line was never full; pacing at 9.80 Mbit/s, the most of --uplink",
+                "uplink pacing at 9.80 Mbit/s, as told; the line was not full yet",
             ),
             (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
             (
