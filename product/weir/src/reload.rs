@@ -33,7 +33,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
         // What has changed; that it is not used is no more true in a moment.
         let changed = lines.lines().filter(|line| line.contains(" → "));
         changed.for_each(|line| println!("{line}"));
-        return upgrade::replace(pid);
+        return upgrade::replace(pid, &[]);
     }
     if verdict != USED {
         return Err(Failure::Failed(format!("server {pid}: {}", lines.trim_end())));

@@ -1,5 +1,6 @@
 //! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes what it has begun.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use cli::Failure;
 
 use crate::running::Which;
-use crate::serve::handover::{SERVES, Started, VARIABLE, description};
+use crate::serve::handover::{Account, SERVES, Started, VARIABLE, description};
 
 const AFTER_HELP: &str = "\
 The new process has the arguments, folder and environment of the old one, reads the
@@ -15,9 +16,12 @@ configuration again, and takes over its sockets: no client is refused. The old o
 what it has begun, for a day at most, and then ends. If the new one cannot start, the reason
 is printed, the exit status is 1, and the old one serves on.
 
+Root, who asks for a server of another user that root started, says how to start it.
+
 Examples:
   weir upgrade
-  weir upgrade --pid 1234";
+  weir upgrade --pid 1234
+  sudo weir upgrade -- run /etc/weir/weir.toml";
 
 /// Of the service manager, for one process.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
@@ -27,14 +31,17 @@ const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
 pub struct Args {
     #[command(flatten)]
     which: Which,
+    /// Command and flags of the new process, instead of those of the old one
+    #[arg(last = true, value_name = "COMMAND")]
+    words: Vec<OsString>,
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    replace(args.which.pid("upgrade")?)
+    replace(args.which.pid("upgrade")?, &args.words)
 }
 
-/// Another process serves in place of this one.
-pub fn replace(old: u32) -> Result<(), Failure> {
+/// Another process serves in place of this one, started with these words, or without any as it was.
+pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     let unknown = |error: std::io::Error| {
         let hint = "`weir upgrade` without --pid finds those that run here; root and the server's own user may ask";
         Failure::Failed(format!("server {old} does not tell how it was started: {error}; {hint}"))
@@ -43,8 +50,16 @@ pub fn replace(old: u32) -> Result<(), Failure> {
         let why = "with process 1 its container ends; start another container in its place";
         return Err(Failure::Failed(format!("server 1 cannot be followed by another process: {why}")));
     }
-    let (started, stdout) = description(old).map_err(unknown)?;
-    let mut command = command(&started, old).map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let (started, account, stdout) = description(old).map_err(unknown)?;
+    let asker = rustix::process::geteuid().as_raw();
+    if words.is_empty() && account.user != asker && started.by_root {
+        return Err(Failure::Failed(format!(
+            "server {old} has become another user, whose word root does not take for a command: say how to start it, \
+             for example: weir upgrade --pid {old} -- run /etc/weir/weir.toml"
+        )));
+    }
+    let command = command(words, &started, account, old);
+    let mut command = command.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command.stdout(stdout.map_or_else(Stdio::null, Stdio::from));
     let mut child = command.spawn().map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
@@ -58,14 +73,21 @@ pub fn replace(old: u32) -> Result<(), Failure> {
     Err(Failure::Failed(format!("the new process has ended; server {old} serves on")))
 }
 
-/// This program as the server was started, by root or as the user that it is.
-fn command(started: &Started, old: u32) -> std::io::Result<Command> {
+/// This program with these words as this user; or as the server says that it was started, and then as no other user than the server is.
+fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
+    if !words.is_empty() {
+        for name in OF_ONE_PROCESS {
+            command.env_remove(name);
+        }
+        command.args(words).env(VARIABLE, old.to_string());
+        return Ok(command);
+    }
     command.args(&started.words).current_dir(&started.folder).env_clear();
     let variables = started.variables.iter().filter(|(name, _)| !OF_ONE_PROCESS.iter().any(|one| name == one));
     command.envs(variables.map(|(name, value)| (name, value))).env(VARIABLE, old.to_string());
-    if rustix::process::geteuid().is_root() && !started.by_root {
-        command.gid(started.group).uid(started.user);
+    if rustix::process::geteuid().as_raw() != account.user {
+        command.gid(account.group).uid(account.user);
     }
     Ok(command)
 }

@@ -45,11 +45,28 @@ const DESCRIPTION_BYTES_MAX: usize = 8 << 20;
 /// As many as 256 workers have at 64 addresses, over TCP and UDP.
 const SOCKETS_COUNT_MAX: usize = 2 * 64 * 256;
 
-/// How a process was started.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Started {
+/// As whom a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
     pub user: u32,
     pub group: u32,
+}
+
+impl Account {
+    /// As it is by now: a connection knows what it was when it began to listen.
+    fn of(pid: u32) -> io::Result<Account> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let effective = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().nth(1)?.parse().ok())
+        };
+        let unread = || io::Error::from(io::ErrorKind::InvalidData);
+        Ok(Account { user: effective("Uid:").ok_or_else(unread)?, group: effective("Gid:").ok_or_else(unread)? })
+    }
+}
+
+/// How a process was started, by its own account: another user's is not to be believed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Started {
     /// By root, whoever it is now.
     pub by_root: bool,
     pub folder: PathBuf,
@@ -132,8 +149,6 @@ impl Handover {
 
     fn describe(&self, asker: &OwnedFd) -> io::Result<()> {
         let started = Started {
-            user: rustix::process::geteuid().as_raw(),
-            group: rustix::process::getegid().as_raw(),
             by_root: self.by_root,
             folder: std::env::current_dir()?,
             words: std::env::args_os().skip(1).collect(),
@@ -153,9 +168,10 @@ fn give(asker: &OwnedFd, sockets: Vec<NamedSocket>) -> io::Result<()> {
     send(asker, STDERR.as_bytes(), Some(&io::stderr().as_fd().try_clone_to_owned()?))
 }
 
-/// How a server was started, and its standard output.
-pub fn description(pid: u32) -> io::Result<(Started, Option<OwnedFd>)> {
+/// How a server says that it was started, as whom the kernel knows it, and its standard output.
+pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> {
     let connection = ask(pid, DESCRIBE, ASKER_MAX)?;
+    let account = Account::of(pid)?;
     let (mut text, mut stdout) = (Vec::new(), None);
     while let Some((part, descriptor)) = receive(&connection)? {
         text.extend(part);
@@ -165,7 +181,7 @@ pub fn description(pid: u32) -> io::Result<(Started, Option<OwnedFd>)> {
         }
     }
     let started = Started::from_bytes(&text).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((started, stdout))
+    Ok((started, account, stdout))
 }
 
 impl Predecessor {
@@ -257,8 +273,8 @@ fn receive(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)
 impl Started {
     /// Numbers, then texts, each behind a null byte, which none of them has.
     fn to_bytes(&self) -> Vec<u8> {
-        let Started { user, group, by_root, folder, words, variables } = self;
-        let mut text = format!("{user} {group} {by_root} {}", words.len()).into_bytes();
+        let Started { by_root, folder, words, variables } = self;
+        let mut text = format!("{by_root} {}", words.len()).into_bytes();
         let mut add = |part: &[u8]| {
             text.push(0);
             text.extend_from_slice(part);
@@ -272,7 +288,7 @@ impl Started {
     fn from_bytes(text: &[u8]) -> Option<Started> {
         let mut parts = text.split(|byte| *byte == 0);
         let numbers = std::str::from_utf8(parts.next()?).ok()?;
-        let [user, group, by_root, count] = numbers.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let (by_root, count) = numbers.split_once(' ')?;
         let owned = |part: &[u8]| OsString::from_vec(part.to_vec());
         let folder = PathBuf::from(owned(parts.next()?));
         let count: usize = count.parse().ok()?;
@@ -282,8 +298,7 @@ impl Started {
             Some((owned(&part[..at]), owned(&part[at + 1..])))
         };
         let variables = parts.filter_map(variable).collect();
-        let (user, group) = (user.parse().ok()?, group.parse().ok()?);
-        Some(Started { user, group, by_root: by_root.parse().ok()?, folder, words, variables })
+        Some(Started { by_root: by_root.parse().ok()?, folder, words, variables })
     }
 }
 
@@ -295,17 +310,22 @@ mod tests {
     fn how_it_was_started_is_read_as_it_was_written() {
         let pair = |name: &str, value: &str| (name.into(), value.into());
         let started = Started {
-            user: 7,
-            group: 8,
             by_root: true,
             folder: "/srv/a b".into(),
             words: vec!["run".into(), "".into(), OsString::from_vec(vec![0xff, b' '])],
             variables: vec![pair("A", "b=c"), pair("EMPTY", "")],
         };
         assert_eq!(Started::from_bytes(&started.to_bytes()), Some(started));
-        for wrong in ["", "1 2 true", "1 2 3 4\0/", "1 2 true x\0/"] {
+        for wrong in ["", "true", "3 4\0/", "true x\0/"] {
             assert_eq!(Started::from_bytes(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_account_is_what_the_kernel_says() {
+        let own = Account { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() };
+        assert_eq!(Account::of(std::process::id()).unwrap(), own);
+        assert!(Account::of(u32::MAX).is_err());
     }
 
     #[test]

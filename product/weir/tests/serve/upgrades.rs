@@ -140,6 +140,29 @@ fn a_listener_that_is_gone_is_closed_and_the_old_process_is_not_asked() {
     assert!(download.response().body == content(HUGE));
 }
 
+/// A server that has given root up could be anybody's by now: its word is no command for root.
+#[test]
+fn root_says_itself_how_a_server_of_another_user_is_followed() {
+    if !crate::user::is_root() {
+        return;
+    }
+    let site = Site::of_sizes(&[SMALL]);
+    let file = file(&site, free_port(), "[server]\nuser = 'nobody'");
+    let server = Server::run(&file);
+    let Err(said) = upgrade(server.pid()) else { panic!("root took its word") };
+    assert!(said.contains("say how to start it") && said.contains("-- run "), "{said}");
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    let words = ["upgrade", "--pid", &server.pid().to_string(), "--", "run", file.to_str().unwrap()];
+    let output = run_to_end(&words);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let new = said.lines().find_map(|line| line.strip_prefix("weir: process ")?.split(' ').next()?.parse().ok());
+    let serving = Serving(new.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))));
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.0)).unwrap();
+    assert!(status.contains("\nUid:\t65534\t65534\t65534\t65534\n"), "{status}");
+}
+
 #[test]
 fn one_that_cannot_start_changes_nothing() {
     let site = Site::of_sizes(&[SMALL, HUGE]);
