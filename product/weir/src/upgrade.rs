@@ -94,8 +94,9 @@ fn command(words: &[OsString], started: &Started, account: Account, old: u32) ->
 
 /// Prints what the new process says until it serves, or ends. False: it has ended. What it says later is where the old one said it.
 fn relay(child: &mut Child) -> bool {
-    let said = child.stderr.take().into_iter().flat_map(|said| BufReader::new(said).lines());
+    let said = child.stderr.take().into_iter().flat_map(|said| BufReader::new(said).split(b'\n'));
     for line in said.map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
         if line == SERVES {
             return true;
         }

@@ -30,8 +30,9 @@ impl LinkSettings {
             link.gauge = gauge;
             return self.scheduler.apply_to(now, &mut link.scheduler);
         }
-        let cross_permille = self.scheduler.pace.cross_permille;
-        let pace = Pace { cross_permille, ..*link.scheduler.pacer().pace() };
+        // The length of grants is that to begin with, not what responses that overtook each other have made of it.
+        let Pace { cross_permille, grant_for, .. } = self.scheduler.pace;
+        let pace = Pace { cross_permille, grant_for, ..*link.scheduler.pacer().pace() };
         Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
     }
 }
@@ -46,5 +47,25 @@ impl ReaderSettings {
     pub fn apply_to<S: Socket>(self, transmitter: &mut Transmitter<S>) {
         transmitter.patience = self.patience;
         transmitter.limit.set_rate(self.client_rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sched::{Scheduler, policy::PolicySpec};
+
+    use super::*;
+
+    /// Grants that had become short stayed short until the rate was told anew.
+    #[test]
+    fn another_order_begins_with_whole_grants_and_keeps_the_rate() {
+        let policy: PolicySpec = "srpt".parse().unwrap();
+        let rate = "10mbit".parse().ok();
+        let short = Pace { rate, grant_for: Nanos::from_micros(125), ..Pace::UNLIMITED };
+        let mut link = Link::new(Scheduler::new(policy.build(), short), None);
+        let pace = Pace { cross_permille: 300, ..Pace::UNLIMITED };
+        LinkSettings { scheduler: Settings { order: None, pace }, line: None }.apply_to(Nanos::ZERO, &mut link);
+        let held = link.scheduler.pacer().pace();
+        assert_eq!((held.rate, held.grant_for, held.cross_permille), (rate, Pace::UNLIMITED.grant_for, 300));
     }
 }

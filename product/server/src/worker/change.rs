@@ -3,7 +3,7 @@
 //! All that can fail was done before: sockets are bound, files are open. New limits and times hold for what begins from now on, and for the
 //! next deadline of what is there; the link's settings hold from the next grant on.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Order, Worker};
@@ -42,30 +42,45 @@ pub struct LinkChange {
     pub is_direct: bool,
 }
 
-/// What a worker is to take, the oldest first: one for each reload since its last turn.
+/// What a worker is to take: one for each reload since its last turn.
 #[derive(Default)]
 pub struct Changes {
-    left: Mutex<Vec<Change>>,
-    taken: Condvar,
+    left: Mutex<LeftChanges>,
+    adopted: Condvar,
+}
+
+#[derive(Default)]
+struct LeftChanges {
+    /// The oldest first.
+    changes: Vec<Change>,
+    /// Of all that were ever left, and of those that hold.
+    count: u64,
+    adopted: u64,
 }
 
 impl Changes {
-    /// `wake` has the worker look. Waits until it has taken the change, so long at most: it takes it in the end.
+    /// `wake` has the worker look. Waits until the change holds there, so long at most: it does in the end.
     pub fn hand_over(&self, change: Change, wake: impl FnOnce(), wait: Duration) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.push(change);
+        let mut left = self.left();
+        left.changes.push(change);
+        left.count += 1;
+        let own = left.count;
         wake();
-        let _ = self.taken.wait_timeout_while(left, wait, |left| !left.is_empty());
+        let _ = self.adopted.wait_timeout_while(left, wait, |left| left.adopted < own);
+    }
+
+    fn left(&self) -> MutexGuard<'_, LeftChanges> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Vec<Change> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *left)
+        std::mem::take(&mut self.left().changes)
     }
 
-    /// What was taken holds.
-    fn tell(&self) {
-        self.taken.notify_all();
+    /// So many that were taken hold.
+    fn tell(&self, count: usize) {
+        self.left().adopted += count as u64;
+        self.adopted.notify_all();
     }
 }
 
@@ -74,9 +89,10 @@ impl<N: Net> Worker<N> {
     pub(super) fn take_changes(&mut self) {
         let changes = Arc::clone(&self.responder.setup.changes);
         let taken = changes.take();
-        if !taken.is_empty() {
+        let count = taken.len();
+        if count > 0 {
             taken.into_iter().for_each(|change| self.adopt(change));
-            changes.tell();
+            changes.tell(count);
         }
     }
 
@@ -127,10 +143,13 @@ mod tests {
             std::thread::spawn(move || {
                 let taken = worker.take();
                 assert_eq!(taken.len(), 2, "with the one that was not waited for");
-                worker.tell();
+                // Taken is not adopted yet.
+                worker.adopted.notify_all();
+                assert_eq!(worker.left().adopted, 0);
+                worker.tell(taken.len());
             });
         };
         changes.hand_over(change(), wake, Duration::from_secs(60));
-        assert!(changes.take().is_empty());
+        assert!(changes.take().is_empty() && changes.left().adopted == 2);
     }
 }

@@ -101,6 +101,7 @@ impl Events {
     /// Another process serves from now on: it is the one that is asked.
     pub fn leave(&mut self) {
         (self.control, self.status, self.routes, self.admin) = (None, None, None, None);
+        self.handover = None;
     }
 
     /// Ends [`Events::handle`], from any thread.

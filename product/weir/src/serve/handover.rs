@@ -5,7 +5,7 @@
 //! reads there when this one has ended. Until `ready` this process serves on, whatever becomes of the next.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -104,9 +104,9 @@ impl Handover {
         Ok(Handover { listener, successor: None, by_root: rustix::process::geteuid().is_root() })
     }
 
-    /// What tells of askers, and of the one that is to be ready.
+    /// What tells of askers, or of the one that is to be ready: others wait for it.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
-        [Some(&self.listener), self.successor.as_ref()].into_iter().flatten()
+        std::iter::once(self.successor.as_ref().unwrap_or(&self.listener))
     }
 
     /// Answers who asks, with these sockets if they are taken. Gives the process that is ready to serve in place of this one, or a line
@@ -140,9 +140,13 @@ impl Handover {
 
     fn hear(&mut self, connection: OwnedFd) -> Result<Option<Successor>, String> {
         let pid = socket_peercred(&connection).map_or(0, |peer| peer.pid.as_raw_nonzero().get().cast_unsigned());
-        let is_ready = matches!(receive(&connection), Ok(Some((word, _))) if word == READY);
-        if is_ready {
-            return Ok(Some(Successor { pid, _connection: connection }));
+        match receive_with(&connection, RecvFlags::DONTWAIT) {
+            Ok(Some((word, _))) if word == READY => return Ok(Some(Successor { pid, _connection: connection })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.successor = Some(connection);
+                return Ok(None);
+            }
+            _ => {}
         }
         Err(format!("process {pid} did not take over; this one serves on"))
     }
@@ -209,8 +213,12 @@ impl Predecessor {
     /// This process serves; from now on it says what it has to say where that one did.
     pub fn tell_ready(&mut self) -> io::Result<()> {
         send(&self.connection, READY, None)?;
-        eprintln!("{SERVES}");
-        self.stderr.take().map_or(Ok(()), |stderr| Ok(rustix::stdio::dup2_stderr(&stderr)?))
+        // From here on nothing may fail: the other process ends. Whoever began the change may be gone.
+        let _ = writeln!(io::stderr(), "{SERVES}");
+        if let Some(stderr) = self.stderr.take() {
+            let _ = rustix::stdio::dup2_stderr(&stderr);
+        }
+        Ok(())
     }
 
     /// Readable when that process has ended.
@@ -253,11 +261,15 @@ fn send(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> io:
 
 /// A record and the descriptor that came with it; `None` at the end.
 fn receive(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    receive_with(connection, RecvFlags::empty())
+}
+
+fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut bytes = vec![0; RECORD_BYTES];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut bytes)];
-    let received = recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let received = recvmsg(connection, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?.bytes;
     let descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
@@ -319,6 +331,27 @@ mod tests {
         for wrong in ["", "true", "3 4\0/", "true x\0/"] {
             assert_eq!(Started::from_bytes(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    /// Whoever connects meanwhile waits, and the process that has the sockets is heard when it is ready.
+    #[test]
+    fn one_that_is_not_ready_yet_is_waited_for() {
+        let pair =
+            || rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (listener, _other) = pair();
+        let (own, successor) = pair();
+        let mut handover = Handover { listener, successor: Some(own), by_root: false };
+        assert_eq!(handover.descriptors().count(), 1, "the listener is not looked at");
+        let asked = handover.answer(|| panic!("nobody takes them twice")).unwrap();
+        assert!(asked.is_none() && handover.successor.is_some());
+        send(&successor, READY, None).unwrap();
+        let ready = handover.answer(|| panic!("nobody takes them twice")).unwrap();
+        assert_eq!(ready.map(|successor| successor.pid), Some(std::process::id()));
+        let (own, successor) = pair();
+        handover.successor = Some(own);
+        drop(successor);
+        assert!(handover.answer(|| panic!("nobody takes them twice")).is_err(), "it has ended");
+        assert!(handover.successor.is_none());
     }
 
     #[test]
