@@ -4,6 +4,7 @@ use cli::Failure;
 
 use crate::running::Which;
 use crate::serve::control::{FIXED, NAME, USED};
+use crate::serve::run::TAKES_A_PROCESS;
 use crate::upgrade;
 
 const AFTER_HELP: &str = "\
@@ -31,8 +32,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     if verdict == FIXED && args.upgrade {
         // What has changed; that it is not used is no more true in a moment.
-        let changed = lines.lines().filter(|line| line.contains(" → "));
-        changed.for_each(|line| println!("{line}"));
+        let (changed, _) = lines.trim_end().rsplit_once('\n').unwrap_or_default();
+        changed.lines().filter(|line| *line != TAKES_A_PROCESS).for_each(|line| println!("{line}"));
         return upgrade::replace(pid, &[]);
     }
     if verdict != USED {

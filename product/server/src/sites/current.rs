@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::Request;
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
-use super::{SecureError, SiteConfig, Sites, secure};
+use super::{Development, SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
@@ -57,6 +57,7 @@ struct Before<'b> {
     first: SiteNumber,
     roots: Option<&'b Roots>,
     tickets: &'b Tickets,
+    development: &'b Development,
     keys: &'b Keys,
     spool: &'b Arc<Room>,
 }
@@ -64,7 +65,7 @@ struct Before<'b> {
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, tickets, keys, spool }) = (wanted.sites, before);
+        let (configs, Before { first, roots: before, tickets, development, keys, spool }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let open = |site: &SiteConfig| {
@@ -84,7 +85,7 @@ impl Served {
         let groups = configs.iter().map(|site| resolve(site, spool, &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
-        let secured = secure(configs, &sites, tickets, keys)?;
+        let secured = secure(configs, &sites, tickets, keys, development)?;
         let (acceptor, remarks) = secured.map(|secured| (secured.acceptor, secured.remarks)).unzip();
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
@@ -182,6 +183,7 @@ pub struct Current {
     turn: AtomicU64,
     /// Of all sets: a client resumes its session with the next.
     tickets: Tickets,
+    development: Development,
     /// A listener speaks TLS.
     is_secure: bool,
     /// Reads certificates and keys.
@@ -196,10 +198,20 @@ impl Current {
         let tickets =
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
         let spool = Room::new(spool_bytes_max);
-        let before = Before { first: 0, roots: None, tickets: &tickets, keys: &keys, spool: &spool };
+        let development = Development::new();
+        let before =
+            Before { first: 0, roots: None, tickets: &tickets, development: &development, keys: &keys, spool: &spool };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
         let served = checked(served, is_secure)?;
-        Ok(Current { served: Mutex::new(served), turn: AtomicU64::new(0), tickets, is_secure, keys, spool })
+        Ok(Current {
+            served: Mutex::new(served),
+            turn: AtomicU64::new(0),
+            tickets,
+            development,
+            is_secure,
+            keys,
+            spool,
+        })
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
@@ -212,8 +224,8 @@ impl Current {
             _ => return Err(ClassesChange::Presence.into()),
         };
         let first = before.roots.end();
-        let Current { tickets, keys, spool, .. } = self;
-        let known = Before { first, roots: Some(&before.roots), tickets, keys, spool };
+        let Current { tickets, development, keys, spool, .. } = self;
+        let known = Before { first, roots: Some(&before.roots), tickets, development, keys, spool };
         let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);

@@ -18,7 +18,7 @@ pub use current::{Current, Served, Wanted};
 pub use pages::PageError;
 use pages::Pages;
 pub use secure::SecureError;
-use secure::secure;
+use secure::{Development, secure};
 
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]

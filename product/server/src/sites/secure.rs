@@ -1,7 +1,7 @@
 //! The certificates of a set of sites: all of them are good to use, or the set is not taken.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
@@ -21,6 +21,9 @@ pub enum SecureError {
     NoCertificate,
 }
 
+/// The certificate that signs itself, once it is made: a browser that was told to trust it does so after a reload.
+pub type Development = OnceLock<Arc<Identity>>;
+
 /// What serves clients that speak TLS, and what an operator should know of it.
 pub struct Secured {
     pub acceptor: Acceptor,
@@ -33,6 +36,7 @@ pub fn secure(
     sites: &Arc<Sites>,
     tickets: &Tickets,
     keys: &Keys,
+    development: &Development,
 ) -> Result<Option<Secured>, SecureError> {
     let mut read: HashMap<&Certificate, usize> = HashMap::new();
     let (mut identities, mut of_sites, mut remarks) = (Vec::new(), Vec::new(), Vec::new());
@@ -44,10 +48,10 @@ pub fn secure(
         let at = match read.get(certificate) {
             Some(&at) => at,
             None => {
-                let identity = identity(certificate, keys)?;
+                let identity = identity(certificate, keys, development)?;
                 remarks.extend(validity(certificate, &identity));
                 read.insert(certificate, identities.len());
-                identities.push(Arc::new(identity));
+                identities.push(identity);
                 identities.len() - 1
             }
         };
@@ -69,10 +73,13 @@ fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> 
     of_default.or_else(|| of_sites.iter().flatten().next().copied())
 }
 
-fn identity(certificate: &Certificate, keys: &Keys) -> Result<Identity, IdentityError> {
+fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Result<Arc<Identity>, IdentityError> {
     match certificate {
-        Certificate::Files { cert, key } => Identity::read_by(cert, key, &|file| keys.read(file)),
-        Certificate::Development(names) => Identity::for_development(names),
+        Certificate::Files { cert, key } => Identity::read_by(cert, key, &|file| keys.read(file)).map(Arc::new),
+        Certificate::Development(names) => match made.get() {
+            Some(made) => Ok(Arc::clone(made)),
+            None => Identity::for_development(names).map(|new| Arc::clone(made.get_or_init(|| Arc::new(new)))),
+        },
     }
 }
 
@@ -109,5 +116,17 @@ impl Certificate {
             Certificate::Files { cert, .. } => format!("`{}`", cert.display()),
             Certificate::Development(_) => "of --tls-dev".to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_for_development_outlasts_a_reload() {
+        let (certificate, made) = (Certificate::Development(vec!["localhost".into()]), Development::new());
+        let [one, other] = [(); 2].map(|()| identity(&certificate, &Keys::default(), &made).unwrap());
+        assert!(Arc::ptr_eq(&one, &other) && one.covers("localhost"));
     }
 }

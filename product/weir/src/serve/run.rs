@@ -65,10 +65,7 @@ impl Source for OfFile {
         let fixed: Vec<String> =
             changes.iter().filter(|change| is_fixed(change)).map(|change| change.of_file(&name).to_string()).collect();
         if !fixed.is_empty() {
-            return Err(Refused::fixed(format!(
-                "{}\nthis takes another process: run `weir upgrade`",
-                fixed.join("\n")
-            )));
+            return Err(Refused::fixed(format!("{}\n{TAKES_A_PROCESS}", fixed.join("\n"))));
         }
         let next = Next {
             hosted: hosted(&configuration, &self.file),
@@ -86,6 +83,9 @@ impl Source for OfFile {
         }
     }
 }
+
+/// Behind the changes that a reload cannot make.
+pub const TAKES_A_PROCESS: &str = "this takes another process: run `weir upgrade`";
 
 /// What a process has from its start to its end.
 const FIXED: [&str; 10] = [

@@ -3,37 +3,14 @@
 use record::Run;
 use rustix::process::Signal;
 
-use crate::common::{Client, Server, Site, content, get, in_virtual_time, wait_until};
+use crate::common::{Client, Hosted, Server, Site, content, in_virtual_time, wait_until, whole};
 
 const LARGE: usize = 256 << 10;
 const SMALL: usize = 64 << 10;
 /// More than two sockets hold.
 const HUGE: usize = 16 << 20;
 
-struct Hosted {
-    site: Site,
-    server: Server,
-}
-
-/// What there is of every file: the site's folder and an address.
-fn whole(site: &Site, text: &str) -> String {
-    format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", site.served().display())
-}
-
 impl Hosted {
-    fn new(sizes: &[usize], text: &str) -> Hosted {
-        let site = Site::of_sizes(sizes);
-        std::fs::write(site.outside("weir.toml"), whole(&site, text)).unwrap();
-        let server = Server::run(&site.outside("weir.toml"));
-        Hosted { site, server }
-    }
-
-    fn ask(&self, size: usize) -> Client {
-        let mut client = self.server.connect();
-        client.send(get(&format!("/size-{size}")));
-        client
-    }
-
     /// Returns when the response has begun.
     fn ask_first(&self, size: usize) -> Client {
         let mut client = self.ask(size);
@@ -42,8 +19,8 @@ impl Hosted {
     }
 
     /// Writes the file anew and has it read; gives what was said of that.
-    fn reload(&self, text: &str) -> String {
-        std::fs::write(self.site.outside("weir.toml"), whole(&self.site, text)).unwrap();
+    fn hang_up(&self, text: &str) -> String {
+        self.rewrite(text);
         let before = self.server.stderr().len();
         self.server.signal(Signal::HUP);
         let is_end = |line: &&String| line.contains("configuration read again");
@@ -123,7 +100,7 @@ fn more_slots_wake_at_once_and_a_removed_class_keeps_nobody() {
         let mut first = hosted.ask_first(HUGE);
         let mut second = hosted.ask(SMALL);
         second.assert_silent();
-        let said = hosted.reload(&after);
+        let said = hosted.hang_up(&after);
         assert!(said.contains("in force"), "{said}");
         assert!(second.response().body == content(SMALL), "asleep after: {after}");
         assert!(first.response().body == content(HUGE), "cut by: {after}");
@@ -137,7 +114,7 @@ fn classes_that_need_a_restart_say_so_and_change_nothing() {
         ("[uplink]\nshaping = \"off\"\n".to_string(), "the last has gone: run `weir upgrade`"),
         (slots(1).replace("[uplink]", "[uplink]\nslot_sharing = \"any\""), "uplink.slot_sharing own → any ("),
     ] {
-        let said = hosted.reload(&after);
+        let said = hosted.hang_up(&after);
         assert!(said.contains(why) && said.contains("stays in force"), "{said}");
     }
     let _first = hosted.ask_first(HUGE);
@@ -190,7 +167,7 @@ fn a_class_that_came_by_a_reload_has_its_name_in_the_log() {
     std::fs::write(site.outside("weir.toml"), whole(&site, &with(&site, "a"))).unwrap();
     let server = Server::run(&site.outside("weir.toml"));
     let hosted = Hosted { site, server };
-    let said = hosted.reload(&with(&hosted.site, "new"));
+    let said = hosted.hang_up(&with(&hosted.site, "new"));
     assert!(said.contains("in force"), "{said}");
     assert!(hosted.ask(SMALL).response().body == content(SMALL));
     assert_eq!(logged(&hosted).0, ["new"]);

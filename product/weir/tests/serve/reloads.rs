@@ -4,40 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::common::{Client, Server, Site, content, get, run_to_end, wait_until};
+use crate::common::{Hosted, content, get, run_to_end, wait_until, whole};
 
 const SMALL: usize = 1 << 10;
 const MEDIUM: usize = 64 << 10;
 /// More than two sockets hold.
 const HUGE: usize = 16 << 20;
 
-struct Hosted {
-    site: Site,
-    server: Server,
-}
-
-/// What there is of every file: an address and the site's folder.
-fn whole(site: &Site, text: &str) -> String {
-    format!("{text}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nroot = \"{}\"\n", site.served().display())
-}
-
 impl Hosted {
-    fn new(sizes: &[usize], text: &str) -> Hosted {
-        let site = Site::of_sizes(sizes);
-        std::fs::write(site.outside("weir.toml"), whole(&site, text)).unwrap();
-        let server = Server::run(&site.outside("weir.toml"));
-        Hosted { site, server }
-    }
-
-    fn ask(&self, size: usize) -> Client {
-        let mut client = self.server.connect();
-        client.send(get(&format!("/size-{size}")));
-        client
-    }
-
     /// Writes the file anew and has it read; gives whether it is used, and what `weir reload` printed.
     fn reload(&self, text: &str) -> (bool, String) {
-        std::fs::write(self.site.outside("weir.toml"), whole(&self.site, text)).unwrap();
+        self.rewrite(text);
         self.reload_as_it_is()
     }
 

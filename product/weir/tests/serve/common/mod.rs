@@ -2,6 +2,7 @@
 
 mod cable;
 mod client;
+mod hosted;
 mod server;
 mod site;
 pub mod tls;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use cable::{Cable, SERVER};
 pub use client::{Client, Response, get};
+pub use hosted::{Hosted, whole};
 pub use server::{Server, WEIR, run_to_end, run_to_end_under, weir_under};
 pub use site::{Site, content};
 pub use upstream::{Asked, Upstream, answer, answer_last};
