@@ -85,7 +85,7 @@ impl Link {
     }
 
     /// Nothing says how long the queue below is.
-    fn is_blind(&self) -> bool {
+    pub(super) fn is_blind(&self) -> bool {
         self.gauge.as_ref().is_none_or(Gauge::is_lost)
     }
 

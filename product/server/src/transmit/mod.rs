@@ -130,7 +130,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
     pub fn is_idle(&self, now: Nanos) -> bool {
-        let is_look_due = self.link.unacknowledged.look_at().is_some_and(|at| at <= now);
+        let is_look_due = look_at(&self.link).is_some_and(|at| at <= now);
         self.link.scheduler.jobs().is_empty()
             && self.departures.is_empty()
             && self.reads.is_idle()
@@ -164,7 +164,7 @@ impl<S: Socket> Transmitter<S> {
 
     /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), self.link.unacknowledged.look_at());
+        let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), look_at(&self.link));
         [grant_at, self.limit.timeout(), self.connections.timeout(), look_at].into_iter().flatten().min()
     }
 
@@ -199,4 +199,9 @@ impl<S: Socket> Transmitter<S> {
             Load::Framed(framed) => self.departures.extend(framed.depart(departure)),
         }
     }
+}
+
+/// When connections are to be looked at; never where the queue below can be read, since then nothing is learned of them.
+fn look_at(link: &Link) -> Option<Nanos> {
+    link.unacknowledged.look_at().filter(|_| link.observer.is_some() && link.is_blind())
 }

@@ -82,12 +82,13 @@ impl<N: Net> UdpEndpoints<N> {
 
     /// The process before this one has ended: datagrams are heard of at its sockets too.
     pub fn hear(&mut self, net: &N) -> io::Result<()> {
-        for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all) {
-            if std::mem::take(&mut endpoint.is_waiting) {
-                net.add(Source::Udp(&*endpoint.udp), DATAGRAMS, EventFlags::IN)?;
-            }
+        let mut outcome = Ok(());
+        for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).filter(|one| one.is_waiting) {
+            let heard = net.add(Source::Udp(&*endpoint.udp), DATAGRAMS, EventFlags::IN);
+            endpoint.is_waiting = heard.is_err();
+            outcome = outcome.and(heard);
         }
-        Ok(())
+        outcome
     }
 
     /// Another process has all sockets too, and will have their newcomers.

@@ -82,6 +82,36 @@ fn what_is_acknowledged_behind_the_end_is_told() {
     }
 }
 
+/// A reload behind a shaper: the look that was due stayed due, and the event loop went round without end.
+#[test]
+fn nothing_is_due_any_more_where_the_queue_can_be_read() {
+    use super::super::gauge::{Gauge, Queue, Queued};
+    struct Empty;
+    impl Queue for Empty {
+        fn name(&self) -> &str {
+            "fake0"
+        }
+
+        fn read(&mut self) -> std::io::Result<Queued> {
+            Ok(Queued::default())
+        }
+
+        fn find(&mut self) -> std::io::Result<Option<units::Rate>> {
+            Ok("10mbit".parse().ok())
+        }
+    }
+    let mut bench = bench(Some("10mbit"));
+    let socket = acking(&bench, 'A');
+    let at = bench.open(&socket);
+    dispatch(&mut bench, at, SEGMENT);
+    depart(&mut bench);
+    assert!(bench.transmitter.poll_timeout().is_some());
+    bench.transmitter.link.gauge = Some(Gauge::new(Box::new(Empty), "10mbit".parse().unwrap(), None));
+    pass(&mut bench, Nanos::from_secs(1));
+    let now = bench.now.get();
+    assert!(bench.transmitter.poll_timeout().is_none_or(|at| at > now) && bench.transmitter.is_idle(now));
+}
+
 #[test]
 fn over_several_responses_each_byte_is_told_once() {
     for rate in [Some("10mbit"), None] {
