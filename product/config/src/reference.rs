@@ -11,7 +11,7 @@ const HEAD: &str = "\
 
 <!-- Made from the table of keys; `WEIR_WRITE=1 cargo test -p config --test reference` writes it anew. -->
 
-One file in TOML for listeners, sites, the uplink and classes. `weir check [FILE]` prints the mistakes of its text, or, without any, all that `weir run` could not open, each as
+One file in TOML for listeners, sites, the uplink and classes. `weir check [FILE]` prints the mistakes of its text, or, without any, the first thing of each site and all of the server that `weir run` could not open, each as
 `FILE:LINE:COLUMN: noun value: expected form`; `weir check --explain URL` prints the site and the class of a request, each with
 its line, and its answer; `weir check --schema` prints a JSON schema for editors. Unknown keys are mistakes. Examples: [examples](../examples).
 

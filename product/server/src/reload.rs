@@ -111,7 +111,9 @@ impl Server {
         if let Some(shaping) = &reload.shaping
             && (shaping.name() != in_force.shaping || shaping.name() == "bands")
         {
-            return Err(StartError::OtherShaping { before: in_force.shaping, after: shaping.name() });
+            let is_same = shaping.name() == in_force.shaping;
+            let after = if is_same { "bands with other settings" } else { shaping.name() };
+            return Err(StartError::OtherShaping { before: in_force.shaping, after });
         }
         self.replace_sites(&reload)?;
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);

@@ -30,10 +30,10 @@ pub struct Args {
     /// Configuration
     #[arg(default_value = "weir.toml")]
     file: PathBuf,
-    /// Print the site and the class of a request, its answer and its file, each with its line
+    /// Print the site and the class of a request, each with its line, and its answer
     #[arg(long, value_name = "URL", conflicts_with = "schema")]
     explain: Option<String>,
-    /// Print all settings that hold for it, too
+    /// With --explain, print every setting that holds for the request too
     #[arg(long, requires = "explain")]
     all: bool,
     /// Address of the client of this request [default: unknown]

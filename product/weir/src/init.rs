@@ -62,8 +62,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let stdin = io::stdin();
     let tries = if stdin.is_terminal() { TRIES_MAX } else { 1 };
     let mut to: Box<dyn Write> = if stdin.is_terminal() { Box::new(io::stdout()) } else { Box::new(io::sink()) };
-    let answers = ask(&mut stdin.lock(), &mut to, tries)?;
-    answers.keep_out(file)?;
+    let answers = ask(&mut stdin.lock(), &mut to, tries, file)?;
     let made = OpenOptions::new().write(true).create_new(true).open(file);
     let made = made.and_then(|mut made| made.write_all(answers.text().as_bytes()));
     made.map_err(|error| match error.kind() {
@@ -77,7 +76,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
 }
 
 /// Asks all of them, each until its answer is right or so often.
-fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize) -> Result<Answers, Failure> {
+fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize, file: &Path) -> Result<Answers, Failure> {
     let mut answers = Answers::default();
     for Question { text, field } in QUESTIONS {
         let default = field(&mut answers).clone();
@@ -90,7 +89,7 @@ fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize) -> Result<Answe
             }
             let answer = line.trim();
             *field(&mut answers) = if answer.is_empty() { default.clone() } else { answer.into() };
-            let Err(wrong) = answers.check() else { break };
+            let Err(wrong) = answers.check(file) else { break };
             if attempt >= tries {
                 return Err(Failure::Failed(wrong));
             }
@@ -102,7 +101,7 @@ fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize) -> Result<Answe
 
 impl Default for Answers {
     fn default() -> Answers {
-        let (source, hosts, rate) = (".".into(), "any".into(), "auto".into());
+        let (source, hosts, rate) = ("www".into(), "any".into(), "auto".into());
         let port = if rustix::process::geteuid().is_root() { 80 } else { 8080 };
         Answers { source, hosts, listen: format!(":{port}"), rate }
     }
@@ -110,26 +109,26 @@ impl Default for Answers {
 
 impl Answers {
     /// In one sentence.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, file: &Path) -> Result<(), String> {
         config::read(self.text().as_bytes()).map_err(|mistakes| mistakes[0].said.clone())?;
         let root = self.root();
         if !self.is_upstream() && !root.is_dir() {
             return Err(format!("`{}`: expected a folder that exists, or a program as :3000", root.display()));
         }
-        Ok(())
+        self.keep_out(file)
     }
 
     /// The configuration is nothing to serve.
-    fn keep_out(&self, file: &Path) -> Result<(), Failure> {
+    fn keep_out(&self, file: &Path) -> Result<(), String> {
         let absolute = std::path::absolute(file).unwrap_or(file.into());
         if self.is_upstream() || !absolute.starts_with(self.root()) {
             return Ok(());
         }
         let (name, root) = (file.display(), self.root());
-        Err(Failure::Failed(format!(
-            "{name} would be served: it is below {}; give a file elsewhere, for example: weir init ../weir.toml",
+        Err(format!(
+            "{name} would be served: it is below {}; expected another folder, or a file elsewhere: weir init ../weir.toml",
             root.display()
-        )))
+        ))
     }
 
     /// From here, wherever the file is.
@@ -174,7 +173,7 @@ mod tests {
     /// The answers to these lines, and what was asked.
     fn asked(lines: &str, tries: usize) -> (Result<Answers, Failure>, String) {
         let mut said = Vec::new();
-        let answers = ask(&mut lines.as_bytes(), &mut said, tries);
+        let answers = ask(&mut lines.as_bytes(), &mut said, tries, Path::new("/none/weir.toml"));
         (answers, String::from_utf8(said).unwrap())
     }
 
@@ -182,7 +181,7 @@ mod tests {
     fn every_answer_gives_a_correct_file() {
         let here = std::env::current_dir().unwrap().display().to_string();
         for (lines, expected) in [
-            ("\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
+            (".\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
             (
                 "src\na.org *.a.org\n8443\n10 mbit\n",
                 "hosts = [\"a.org\", \"*.a.org\"]\ndefault = true\nroot = \"HERE/src\"\n",
@@ -220,7 +219,7 @@ mod tests {
     fn the_file_is_not_below_its_root() {
         let answers = Answers { source: "src".into(), ..Answers::default() };
         assert!(answers.keep_out(Path::new("weir.toml")).is_ok());
-        let Err(Failure::Failed(said)) = answers.keep_out(Path::new("src/a/weir.toml")) else { panic!("it is served") };
+        let Err(said) = answers.keep_out(Path::new("src/a/weir.toml")) else { panic!("it is served") };
         assert!(said.starts_with("src/a/weir.toml would be served: it is below /"), "{said}");
     }
 }

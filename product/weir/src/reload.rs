@@ -22,7 +22,7 @@ reaches servers of the same user, or any as root; logs are opened anew too.";
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Where a change takes another process, start that, as `weir upgrade` does
+    /// Start a new process, as `weir upgrade` does, if a change needs one
     #[arg(long)]
     upgrade: bool,
 }

@@ -16,7 +16,8 @@ configuration again, and takes over its sockets: no client is refused. The old o
 what it has begun, for a day at most, and then ends. If the new one cannot start, the reason
 is printed, the exit status is 1, and the old one serves on.
 
-Root, who asks for a server of another user that root started, says how to start it.
+If root started the server and it has become another user (server.user), root gives the
+command behind --.
 
 Examples:
   weir upgrade
@@ -43,8 +44,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
 /// Another process serves in place of this one, started with these words, or without any as it was.
 pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     let unknown = |error: std::io::Error| {
-        let hint = "`weir upgrade` without --pid finds those that run here; root and the server's own user may ask";
-        Failure::Failed(format!("server {old} does not tell how it was started: {error}; {hint}"))
+        let why = match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                format!("process {old} is no Weir server of this network namespace")
+            }
+            _ => format!("server {old} cannot be asked how it was started: {error}; ask as root or as its own user"),
+        };
+        Failure::Failed(format!("{why}; `weir upgrade` without --pid finds those that run here"))
     };
     if old == 1 {
         let why = "with process 1 its container ends; start another container in its place";
@@ -54,7 +60,7 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     let asker = rustix::process::geteuid().as_raw();
     if words.is_empty() && account.user != asker && started.by_root {
         return Err(Failure::Failed(format!(
-            "server {old} has become another user, whose word root does not take for a command: say how to start it, \
+            "server {old} runs as another user now, and root does not run a command that another user names: give it, \
              for example: weir upgrade --pid {old} -- run /etc/weir/weir.toml"
         )));
     }

@@ -149,14 +149,14 @@ fn unread(error: impl Into<io::Error>) -> String {
 /// without one where it is called `https`.
 pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
     // What the process before this one bound, and is not wanted any more; a service manager's is.
-    passed.retain(|socket| !socket.is_own() || configured.iter().any(|listen| socket.may_serve(listen.address)));
+    passed.retain(|socket| !socket.is_own() || configured.iter().any(|listen| socket.is_for(listen.address)));
     for socket in passed.iter_mut() {
-        if let Some(known) = configured.iter().find(|listen| socket.serves(listen.address)) {
+        if let Some(known) = configured.iter().find(|listen| socket.is_for(listen.address)) {
             (socket.is_secure, socket.has_http3) = (known.is_secure, known.has_http3);
             socket.has_proxy_header = known.has_proxy_header;
         }
     }
-    let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.serves(listen.address));
+    let is_passed = |listen: &Listen| passed.iter().any(|socket| socket.is_for(listen.address));
     configured.iter().copied().filter(|listen| !is_passed(listen)).collect()
 }
 
@@ -195,9 +195,9 @@ impl PassedSocket {
         self.name == OWN_NAME
     }
 
-    /// Also where the port was left to the kernel.
-    fn may_serve(&self, address: SocketAddr) -> bool {
-        self.serves(address) || (address.port() == 0 && address.ip() == self.address.ip())
+    /// Whether it is the listener of this address, where one of ours may have got its port from the kernel.
+    fn is_for(&self, address: SocketAddr) -> bool {
+        self.serves(address) || (self.is_own() && address.port() == 0 && address.ip() == self.address.ip())
     }
 
     /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(unpassed(&[listen(kept)], &mut sockets), []);
         assert_eq!(sockets.iter().map(|socket| socket.address).collect::<Vec<_>>(), [kept, managed]);
         let mut any_port = vec![own()];
-        unpassed(&[listen("127.0.0.1:0".parse().unwrap())], &mut any_port);
-        assert_eq!(any_port.len(), 1);
+        assert_eq!(unpassed(&[listen("127.0.0.1:0".parse().unwrap())], &mut any_port), []);
+        assert_eq!(any_port.len(), 1, "its port stays");
     }
 }

@@ -95,7 +95,7 @@ impl fmt::Display for Line {
             }
             (None, Some(pace)) => {
                 let (from, why) = match *limit {
-                    Limit::Ceiling => ("as told", ""),
+                    Limit::Ceiling => ("as configured", ""),
                     _ => ("as known from before", "not found yet: "),
                 };
                 write!(f, "uplink {why}pacing at {}, {from}; the line was not full yet", mbit(*pace))
@@ -169,7 +169,7 @@ mod tests {
             ),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), limit: Limit::Ceiling, ..none }),
-                "uplink pacing at 9.80 Mbit/s, as told; the line was not full yet",
+                "uplink pacing at 9.80 Mbit/s, as configured; the line was not full yet",
             ),
             (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
             (

@@ -85,7 +85,7 @@ impl Source for OfFile {
 }
 
 /// Behind the changes that a reload cannot make.
-pub const TAKES_A_PROCESS: &str = "this takes another process: run `weir upgrade`";
+pub const TAKES_A_PROCESS: &str = "only a new process takes this change: run `weir upgrade`";
 
 /// What a process has from its start to its end.
 const FIXED: [&str; 10] = [

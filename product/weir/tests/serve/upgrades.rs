@@ -150,7 +150,7 @@ fn root_says_itself_how_a_server_of_another_user_is_followed() {
     let file = file(&site, free_port(), "[server]\nuser = 'nobody'");
     let server = Server::run(&file);
     let Err(said) = upgrade(server.pid()) else { panic!("root took its word") };
-    assert!(said.contains("say how to start it") && said.contains("-- run "), "{said}");
+    assert!(said.contains("does not run a command that another user names") && said.contains("-- run "), "{said}");
     assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
     let words = ["upgrade", "--pid", &server.pid().to_string(), "--", "run", file.to_str().unwrap()];
     let output = run_to_end(&words);
