@@ -63,8 +63,7 @@ deb=$(cd "$dir" && ls weir_*.deb)
 within dpkg -i "/run/packages/$deb" >"$work/said" 2>&1 || fail "$deb: $(cat "$work/said")"
 within id weir >/dev/null || fail "$deb: no user weir"
 [ "$(within stat -c '%a %G' /etc/weir/weir.toml)" = "640 weir" ] || fail "$deb: /etc/weir/weir.toml: not readable for weir alone"
-within install -d -o weir -g weir -m 750 /var/log/weir /var/lib/weir
-within weir check /etc/weir/weir.toml >/dev/null || fail "$deb: its configuration has mistakes"
+within weir check /etc/weir/weir.toml >"$work/said" 2>&1 || fail "$deb: its configuration has mistakes: $(cat "$work/said")"
 start setpriv --reuid weir --regid weir --init-groups --inh-caps +net_bind_service --ambient-caps +net_bind_service \
     weir run /etc/weir/weir.toml >"$work/log" 2>&1 &
 server=$!
@@ -103,7 +102,7 @@ echo "deb: refused by a full disk"
 
 if rpm=$(cd "$dir" && ls weir-*.rpm 2>/dev/null) && [ -x "$root/usr/bin/rpm" ]; then
     within rpm -i --nodeps "/run/packages/$rpm" 2>"$work/rpm" || fail "$rpm: $(cat "$work/rpm")"
-    within weir check /etc/weir/weir.toml >/dev/null || fail "$rpm: its configuration has mistakes"
+    within weir check /etc/weir/weir.toml >"$work/said" 2>&1 || fail "$rpm: its configuration has mistakes: $(cat "$work/said")"
     within rpm -V --nodeps weir || fail "$rpm: not as it was packaged"
     within rpm -e --nodeps weir
     [ ! -e "$root/usr/bin/weir" ] || fail "$rpm: removal"
