@@ -79,6 +79,11 @@ impl Bench {
         Server::start(&mut command, self.log(&format!("{name}-server")))
     }
 
+    /// The program that is judged.
+    pub fn weir(&self) -> &Path {
+        &self.weir
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("https://localhost:{}/{path}", self.port)
     }

@@ -31,13 +31,17 @@ pub fn chromium_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String
 fn chromium_at(bench: &Bench, found: &[PathBuf], home: &str) -> Result<Command, String> {
     let home = bench.folder.join(home);
     trust(bench, &found[1], &home.join(".pki/nssdb"))?;
-    let mut command = Command::new(&found[0]);
+    Ok(chromium_with(&found[0], &home))
+}
+
+pub(super) fn chromium_with(program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
     // Root has no sandbox. What it would ask of other hosts is left out.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]);
     command.arg(format!("--user-data-dir={}", home.join("data").display()));
-    command.env("HOME", &home).env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME");
-    Ok(command)
+    command.env("HOME", home).env_remove("XDG_DATA_HOME").env_remove("XDG_CONFIG_HOME");
+    command
 }
 
 pub fn firefox(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
@@ -59,13 +63,17 @@ pub fn firefox_http3(bench: &Bench, found: &[PathBuf]) -> Result<String, String>
 fn firefox_at(bench: &Bench, found: &[PathBuf], home: &str, settings: &[(&str, &str)]) -> Result<Command, String> {
     let home = bench.folder.join(home);
     trust(bench, &found[1], &home)?;
+    firefox_with(&found[0], &home, settings)
+}
+
+pub(super) fn firefox_with(program: &Path, home: &Path, settings: &[(&str, &str)]) -> Result<Command, String> {
     let lines: String = settings.iter().map(|(name, value)| format!("user_pref(\"{name}\", {value});\n")).collect();
     fs::write(home.join("user.js"), lines).map_err(|error| format!("{}: {error}", home.display()))?;
-    let mut command = Command::new(&found[0]);
+    let mut command = Command::new(program);
     command
         .args(["--headless", "--no-remote", "--profile"])
-        .arg(&home)
-        .env("HOME", &home)
+        .arg(home)
+        .env("HOME", home)
         .env("MOZ_DISABLE_CONTENT_SANDBOX", "1");
     Ok(command)
 }

@@ -10,6 +10,7 @@ pub mod certificates;
 mod clients;
 mod h2spec;
 mod http3;
+mod pages;
 pub mod run;
 mod site;
 mod sslyze;
@@ -108,6 +109,8 @@ const CHECKS: &[Check] = &[
     check("h2load, HTTP/1.1", &[&H2LOAD], |bench, found| clients::h2load(bench, found, &["--h1"], "http/1.1")),
     check("Chromium", &[&CHROMIUM, &CERTUTIL], browsers::chromium),
     check("Firefox", &[&FIREFOX, &CERTUTIL], browsers::firefox),
+    check("pages in Chromium", &[&CHROMIUM], pages::chromium),
+    check("pages in Firefox", &[&FIREFOX], pages::firefox),
     check("curl, HTTP/2", &[&CURL], |bench, found| clients::curl(bench, found, &["--http2"], "2")),
     check("h2load, HTTP/2", &[&H2LOAD], |bench, found| {
         clients::h2load(bench, found, &["--max-concurrent-streams", "100"], "h2")

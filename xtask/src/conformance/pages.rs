@@ -1,0 +1,154 @@
+//! Our own pages in browsers without a window: the listing, an error, the admin page and the demo. A page of the same origin works them in
+//! frames, and reports by asking for `report`: the access log has it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::bench::Bench;
+use super::browsers;
+use super::run::{self, Running, last_lines};
+
+/// A browser's first start, and a minute of the demo, on a slow machine.
+const LIMIT: Duration = Duration::from_secs(180);
+/// How long a program may take to begin.
+const START: Duration = Duration::from_secs(60);
+/// Works the page that its address names.
+const WORKER: &str = include_str!("pages.html");
+/// Names below localhost lead to this machine in every browser.
+const PAGES: [&str; 4] = ["listing", "error", "admin", "demo"];
+/// In the order of the listing, with their sizes.
+const FILES: [(&str, u64); 4] = [("a <b>.txt", 10), ("B", 1_000), ("large", 5_000_000_000), ("z", 20)];
+
+pub fn chromium(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    in_browser(bench, "chromium", &|home| Ok(browsers::chromium_with(&found[0], home)))
+}
+
+pub fn firefox(bench: &Bench, found: &[PathBuf]) -> Result<String, String> {
+    in_browser(bench, "firefox", &|home| browsers::firefox_with(&found[0], home, &[]))
+}
+
+fn in_browser(bench: &Bench, by: &str, browser: &dyn Fn(&Path) -> Result<Command, String>) -> Result<String, String> {
+    let folder = bench.folder.join(format!("pages-{by}"));
+    let (demo, admin) = (demo(bench, &folder)?, format!("127.0.0.1:{}", free_port()?));
+    let site = Site::start(bench, &folder, &admin, &demo.1)?;
+    for page in PAGES {
+        let home = folder.join(page);
+        let log = folder.join(format!("{page}.log"));
+        let address = format!("http://{page}.localhost:{}/check/?{by}&{page}", site.port);
+        fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+        let mut running = Running::start(browser(&home)?.arg(address), &log)?;
+        let look = || match report(&site.access_log(), page) {
+            None if running.status().is_some() => Some(None),
+            found => found.map(Some),
+        };
+        match run::wait_for(LIMIT, look).flatten() {
+            Some(failed) if failed.is_empty() => {}
+            Some(failed) => return Err(format!("{page}: not as expected: {failed}")),
+            None => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{page}: no report; the browser said: {}", last_lines(&said, 3)));
+            }
+        }
+    }
+    Ok(format!("worked as a visitor does: {}", PAGES.join(", ")))
+}
+
+/// A server before all pages, each at a host of its own.
+struct Site {
+    _running: Running,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Site {
+    fn start(bench: &Bench, folder: &Path, admin: &str, demo: &str) -> Result<Site, String> {
+        let (root, log) = (folder.join("root"), folder.join("access.log"));
+        write(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let pages = [("admin", admin), ("demo", demo)].map(|(page, to)| {
+            let proxies = ["/", "/status", "/history"].map(|path| {
+                format!("[[site.proxy]]\npath = '{path}'\nto = ['{to}']\nhost = '{to}'\n")
+            });
+            format!("[[site]]\nhosts = ['{page}.localhost']\nroot = '{}'\n{}", root.display(), proxies.concat())
+        });
+        let text = format!(
+            "[server]\nadmin = '{admin}'\naccess_log = '{}'\n[uplink]\nrate = '10mbit'\n[[listener]]\naddress = '127.0.0.1:0'\n\
+             [[site]]\nhosts = ['listing.localhost', 'error.localhost']\nroot = '{}'\nlisting = true\n{}",
+            log.display(),
+            root.display(),
+            pages.concat()
+        );
+        let file = folder.join("weir.toml");
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let (running, said) = begun(Command::new(bench.weir()).arg("run").arg(&file), &folder.join("weir.log"))?;
+        let port = said.rsplit(':').next().and_then(|port| port.parse().ok());
+        Ok(Site { _running: running, port: port.ok_or(format!("expected a port in {said}"))?, log })
+    }
+
+    fn access_log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+/// The demo and its address.
+fn demo(bench: &Bench, folder: &Path) -> Result<(Running, String), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut command = Command::new(bench.weir());
+    command.args(["demo", "--time", "3s", "--rate", "4mbit", "--listen", "127.0.0.1:0"]);
+    begun(&mut command, &folder.join("demo.log"))
+}
+
+/// A program and the address that it prints.
+fn begun(command: &mut Command, log: &Path) -> Result<(Running, String), String> {
+    let mut running = Running::start(command, log)?;
+    let said = || fs::read_to_string(log).unwrap_or_default();
+    let look = || if running.status().is_some() { Some(None) } else { address(&said()).map(Some) };
+    match run::wait_for(START, look).flatten() {
+        Some(address) => Ok((running, address)),
+        None => Err(format!("no address was printed: {}", last_lines(&said(), 3))),
+    }
+}
+
+/// In a line such as `Open http://127.0.0.1:8000/ and watch`.
+fn address(said: &str) -> Option<String> {
+    Some(said.split_once("http://")?.1.split_once('/')?.0.to_owned())
+}
+
+/// The admin listener must have its port in the configuration.
+fn free_port() -> Result<u16, String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0");
+    let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());
+    port.map_err(|error| format!("no free port: {error}"))
+}
+
+fn write(root: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(root.join("list/folder"))?;
+    fs::create_dir_all(root.join("check"))?;
+    for (name, bytes) in FILES {
+        File::create(root.join("list").join(name))?.set_len(bytes)?;
+    }
+    fs::write(root.join("check/index.html"), WORKER)?;
+    fs::write(root.join("check/report"), "")
+}
+
+/// What the page reports as failed.
+fn report(log: &str, page: &str) -> Option<String> {
+    let begin = format!("&page={page}&failed=");
+    let rest = log.lines().find_map(|line| line.split_once(&begin))?.1;
+    let failed = percent_encoding::percent_decode_str(rest.split_once(' ')?.0);
+    Some(failed.decode_utf8_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_reports_are_found() {
+        assert_eq!(address("Open http://127.0.0.1:8000/ and").as_deref(), Some("127.0.0.1:8000"));
+        assert_eq!(address("Open http://127.0.0.1:80"), None);
+        let log = "a \"GET /check/report?by=x&page=demo&failed=a%20chart HTTP/1.1\" 200\n";
+        assert_eq!((report(log, "demo").as_deref(), report(log, "admin")), (Some("a chart"), None));
+    }
+}
