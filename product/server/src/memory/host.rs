@@ -10,6 +10,12 @@ pub fn machine_bytes(root: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// What the kernel says of the machine (sysinfo(2)), also where no /proc does.
+pub fn kernel_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(info.mem_unit.into())
+}
+
 /// The least limit of the process's own cgroup and those above it, of both versions. A limit above what `u64` or the machine has is none.
 pub fn cgroup_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;

@@ -43,12 +43,13 @@ impl MemoryLimit {
     pub fn new(asked: Option<u64>) -> MemoryLimit {
         match asked {
             Some(bytes) => MemoryLimit { bytes: bytes.max(MEMORY_BYTES_MIN), origin: Origin::Asked },
-            None => MemoryLimit::of_host(Path::new("/")),
+            None => MemoryLimit::of_host(Path::new("/"), Some(host::kernel_bytes())),
         }
     }
 
-    fn of_host(root: &Path) -> MemoryLimit {
-        let (machine, cgroup) = (host::machine_bytes(root), host::cgroup_bytes(root));
+    /// A unit of systemd may hide /proc/meminfo (ProcSubset): then the kernel's word counts.
+    fn of_host(root: &Path, kernel: Option<u64>) -> MemoryLimit {
+        let (machine, cgroup) = (host::machine_bytes(root).or(kernel), host::cgroup_bytes(root));
         let is_cgroup = cgroup.is_some_and(|cgroup| machine.is_none_or(|machine| cgroup < machine));
         let origin = if is_cgroup { Origin::Cgroup } else { Origin::Machine };
         let whole = machine.into_iter().chain(cgroup).min().unwrap_or(0);
@@ -97,14 +98,22 @@ mod tests {
     fn the_default_is_half_of_the_least_and_at_least_64_mb() {
         let root = host::testing::root("default");
         let limit = |bytes, origin| MemoryLimit { bytes, origin };
-        assert_eq!(MemoryLimit::of_host(&root), limit(64 << 20, Origin::Machine), "nothing is known");
+        assert_eq!(MemoryLimit::of_host(&root, None), limit(64 << 20, Origin::Machine), "nothing is known");
+        assert_eq!(MemoryLimit::of_host(&root, Some(8 << 30)), limit(4 << 30, Origin::Machine), "no /proc/meminfo");
+        host::testing::write(&root, "proc/self/cgroup", "4:memory:/a\n");
+        host::testing::write(&root, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(
+            MemoryLimit::of_host(&root, Some(8 << 30)),
+            limit(4 << 30, Origin::Machine),
+            "no limit of version 1"
+        );
         host::testing::write(&root, "proc/meminfo", "MemTotal:        4194304 kB\nMemFree: 1 kB\n");
-        assert_eq!(MemoryLimit::of_host(&root), limit(2 << 30, Origin::Machine));
+        assert_eq!(MemoryLimit::of_host(&root, None), limit(2 << 30, Origin::Machine));
         host::testing::write(&root, "proc/self/cgroup", "0::/a\n");
         host::testing::write(&root, "sys/fs/cgroup/a/memory.max", "1073741824\n");
-        assert_eq!(MemoryLimit::of_host(&root), limit(512 << 20, Origin::Cgroup));
+        assert_eq!(MemoryLimit::of_host(&root, None), limit(512 << 20, Origin::Cgroup));
         host::testing::write(&root, "sys/fs/cgroup/a/memory.max", "1048576\n");
-        assert_eq!(MemoryLimit::of_host(&root), limit(64 << 20, Origin::Cgroup));
+        assert_eq!(MemoryLimit::of_host(&root, None), limit(64 << 20, Origin::Cgroup));
         std::fs::remove_dir_all(root).unwrap();
     }
 }
