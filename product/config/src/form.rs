@@ -120,7 +120,7 @@ pub fn listen_address(text: &str) -> Option<SocketAddr> {
         return Some((Ipv4Addr::LOCALHOST, port).into());
     }
     let all = || {
-        if Path::new("/proc/net/if_inet6").exists() {
+        if Path::new("/proc/self/net/if_inet6").exists() {
             Ipv6Addr::UNSPECIFIED.into()
         } else {
             IpAddr::from(Ipv4Addr::UNSPECIFIED)

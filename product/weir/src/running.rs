@@ -72,12 +72,13 @@ fn pid_in(file: &Path) -> Result<u32, Failure> {
 
 /// Those of this network namespace.
 pub fn servers_here() -> Vec<u32> {
-    servers(&std::fs::read_to_string("/proc/net/unix").unwrap_or_default())
+    servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
 }
 
 fn the_only_one(command: &str) -> Result<u32, Failure> {
-    let listed = std::fs::read_to_string("/proc/net/unix");
-    let listed = listed.map_err(|e| Failure::Failed(format!("cannot read /proc/net/unix: {e}; name it: --pid PID")))?;
+    let listed = std::fs::read_to_string("/proc/self/net/unix");
+    let listed =
+        listed.map_err(|e| Failure::Failed(format!("cannot read /proc/self/net/unix: {e}; name it: --pid PID")))?;
     match servers(&listed)[..] {
         [pid] => Ok(pid),
         [] => {
