@@ -1,5 +1,7 @@
 //! `weir reload`: asks a running server to read its configuration again, and waits for what came of it.
 
+use std::os::unix::fs::MetadataExt;
+
 use cli::Failure;
 
 use crate::running::Which;
@@ -22,8 +24,9 @@ reaches servers of the same user, or any as root; logs are opened anew too.";
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Start a new process, as `weir upgrade` does, if a change needs one
-    #[arg(long)]
+    /// Start a new process, as `weir upgrade` does, if a change needs one or this program is
+    /// another than that of the server
+    #[arg(long, verbatim_doc_comment)]
     upgrade: bool,
 }
 
@@ -43,5 +46,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let (told, last) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
     told.lines().for_each(|line| println!("{line}"));
     println!("weir: server {pid}: {last}");
+    if args.upgrade && runs_another_program(pid) {
+        return upgrade::replace(pid, &[]);
+    }
     Ok(())
+}
+
+/// Its file was replaced since it started, as packages do. Where that cannot be told it was not.
+fn runs_another_program(pid: u32) -> bool {
+    let file = |process: &str| std::fs::metadata(format!("/proc/{process}/exe")).map(|it| (it.dev(), it.ino())).ok();
+    file(&pid.to_string()).is_some_and(|other| Some(other) != file("self"))
 }

@@ -1,5 +1,7 @@
 //! `weir upgrade`: a new process of this program takes the sockets of a running server, which then finishes what it has begun.
 
+mod group;
+
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -26,6 +28,12 @@ Examples:
 
 /// Of the service manager, for one process.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
+
+/// By which a service manager is told that the service is ready, and alive.
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
+/// That of the system's manager: root tells no other, whatever a server says.
+const NOTIFY_SOCKET_OF_SYSTEM: &str = "/run/systemd/notify";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -64,13 +72,13 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
              for example: weir upgrade --pid {old} -- run /etc/weir/weir.toml"
         )));
     }
+    join(old, &started)?;
     let command = command(words, &started, account, old);
     let mut command = command.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command.stdout(stdout.map_or_else(Stdio::null, Stdio::from));
     let mut child = command.spawn().map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let new = child.id();
-    join_group(old, new);
     if relay(&mut child) {
         println!("weir: process {new} serves in place of {old}, which finishes what it has begun");
         return Ok(());
@@ -79,12 +87,30 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     Err(Failure::Failed(format!("the new process has ended; server {old} serves on")))
 }
 
+/// What is started from now on is of the service that the server is. A manager would take that for ended with the old process.
+fn join(old: u32, started: &Started) -> Result<(), Failure> {
+    let has_manager = started.variables.iter().any(|(name, _)| name == NOTIFY_SOCKET);
+    if group::join(old) || !has_manager {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "server {old} is a service, and the right to start a process in the group of that is missing: run weir upgrade as \
+         root, or restart the service"
+    )))
+}
+
 /// This program with these words as this user; or as the server says that it was started, and then as no other user than the server is.
 fn command(words: &[OsString], started: &Started, account: Account, old: u32) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     if !words.is_empty() {
         for name in OF_ONE_PROCESS {
             command.env_remove(name);
+        }
+        for (name, value) in &started.variables {
+            let is_time = value.to_str().is_some_and(|value| value.parse::<u64>().is_ok());
+            if (name == NOTIFY_SOCKET && value == NOTIFY_SOCKET_OF_SYSTEM) || (name == WATCHDOG_USEC && is_time) {
+                command.env(name, value);
+            }
         }
         command.args(words).env(VARIABLE, old.to_string());
         return Ok(command);
@@ -109,16 +135,4 @@ fn relay(child: &mut Child) -> bool {
         eprintln!("{line}");
     }
     false
-}
-
-/// Where a service manager keeps the server in a group of its own, the new process is to be there too. Without the right to that it is
-/// not: then the manager does not take it for the service.
-fn join_group(old: u32, new: u32) {
-    let group = |pid: u32| -> Option<String> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        Some(text.lines().find_map(|line| line.strip_prefix("0::"))?.to_string())
-    };
-    if let Some(wanted) = group(old).filter(|wanted| group(new).as_ref() != Some(wanted)) {
-        let _ = std::fs::write(format!("/sys/fs/cgroup{wanted}/cgroup.procs"), new.to_string());
-    }
 }

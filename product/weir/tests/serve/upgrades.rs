@@ -1,6 +1,7 @@
 //! `weir upgrade`: another process takes the sockets, and nobody is refused.
 
 use std::net::TcpListener;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -36,7 +37,10 @@ fn upgrade(old: u32) -> Result<Serving, String> {
 }
 
 fn by(command: &[&str], old: u32) -> Result<Serving, String> {
-    let output = run_to_end(&[command, &["--pid", &old.to_string()]].concat());
+    serving(run_to_end(&[command, &["--pid", &old.to_string()]].concat()))
+}
+
+fn serving(output: Output) -> Result<Serving, String> {
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     let new = out.lines().find_map(|line| line.strip_prefix("weir: process ")?.split(' ').next()?.parse().ok());
     match new.filter(|_| output.status.code() == Some(0)) {
@@ -118,6 +122,25 @@ fn an_upgrade_takes_the_new_file() {
     let mut health = Client::connect(([127, 0, 0, 1], admin).into());
     health.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(health.response().status, 200);
+}
+
+/// As packages do it: the file of the program is another one.
+#[test]
+fn a_reload_by_another_program_puts_that_in_place() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::run(&file(&site, free_port(), ""));
+    let words = ["reload", "--upgrade", "--pid", &server.pid().to_string()];
+    let same = run_to_end(&words);
+    assert_eq!(same.status.code(), Some(0));
+    assert!(!String::from_utf8_lossy(&same.stdout).contains("in place of"), "nothing needs another process");
+
+    let other = site.outside("weir");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_weir")).arg(&other).status().unwrap();
+    assert!(copied.success());
+    let serving = serving(Command::new(&other).args(words).output().unwrap()).unwrap();
+    assert_eq!(std::fs::read_link(format!("/proc/{}/exe", serving.0)).unwrap(), other);
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
 }
 
 /// It went on listening there; and the process that finishes a download was asked still, beside the one that serves.

@@ -1,0 +1,59 @@
+//! The group of processes (cgroups(7)) by which a service manager tells which are of a service.
+
+use std::path::PathBuf;
+
+/// Puts this process, and so what it starts, into the group of another, where it has the right to. Whether it is there.
+pub fn join(pid: u32) -> bool {
+    let own = std::process::id();
+    let Some(wanted) = of(pid) else { return false };
+    let now = of(own).unwrap_or_default();
+    for line in wanted.iter().filter(|line| !now.contains(line)) {
+        for place in places(line) {
+            // A hierarchy is mounted at one of them.
+            let _ = std::fs::write(place, own.to_string());
+        }
+    }
+    of(own).as_ref() == Some(&wanted)
+}
+
+/// Lines of /proc/PID/cgroup, `ID:CONTROLLERS:PATH`: of version 2, and of the hierarchy that systemd has beside version 1.
+fn of(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    Some(text.lines().filter(|line| !places(line).is_empty()).map(str::to_owned).collect())
+}
+
+/// Where its processes may be written to.
+fn places(line: &str) -> Vec<PathBuf> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { return Vec::new() };
+    let mounts: &[&str] = match controllers {
+        "" => &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"],
+        "name=systemd" => &["/sys/fs/cgroup/systemd"],
+        _ => &[],
+    };
+    mounts.iter().map(|mount| PathBuf::from(format!("{mount}{path}/cgroup.procs"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hierarchies_of_a_service_manager_count() {
+        let unit = "/system.slice/weir.service";
+        assert_eq!(
+            places(&format!("0::{unit}")),
+            [
+                PathBuf::from(format!("/sys/fs/cgroup{unit}/cgroup.procs")),
+                PathBuf::from(format!("/sys/fs/cgroup/unified{unit}/cgroup.procs"))
+            ]
+        );
+        let systemd = [PathBuf::from(format!("/sys/fs/cgroup/systemd{unit}/cgroup.procs"))];
+        assert_eq!(places(&format!("9:name=systemd:{unit}")), systemd);
+        for other in ["4:memory:/x", "2:cpu,cpuacct:/", "", "9"] {
+            assert!(places(other).is_empty(), "{other}");
+        }
+        assert!(join(std::process::id()), "where it is");
+        assert!(!join(u32::MAX), "no such process");
+    }
+}
