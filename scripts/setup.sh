@@ -37,6 +37,7 @@ test           busybox  busybox-static   tests on another kernel
 test           modprobe kmod             tests on another kernel
 test,dist      jq       jq               tests on another kernel, the check of packages
 test,dist      dpkg-deb dpkg             the package for Debian's systems
+test,dist      systemd-nspawn systemd-container the check of the service
 test,dist      rpmbuild rpm              the package for Red Hat's systems
 test,dist      /etc/ssl/certs/ca-certificates.crt ca-certificates the image for containers
 test           chromium chromium         looking at the page of weirlab report

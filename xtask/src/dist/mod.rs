@@ -52,8 +52,9 @@ pub fn main(root: &Path, args: &Args) -> Result<(), String> {
         println!("{:>9} KB  {}", bytes_of(file)? / 1000, file.strip_prefix(root).unwrap_or(file).display());
     }
     if args.check {
-        run(Command::new("scripts/check-packages.sh").arg(root.join(FOLDER)).current_dir(root))
-            .map(|said| print!("{said}"))?;
+        for script in ["scripts/check-packages.sh", "scripts/check-service.sh"] {
+            run(Command::new(script).arg(root.join(FOLDER)).current_dir(root)).map(|said| print!("{said}"))?;
+        }
     }
     Ok(())
 }

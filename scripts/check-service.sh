@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Boots systemd in a copy of this machine's files with the package of `cargo xtask dist` in it, and works the service as an administrator does:
+# nothing outside changes. Usage, as root: scripts/check-service.sh DIR
+set -euo pipefail
+
+skip() {
+    echo "SKIPPED: the check of the service: $1"
+    [ "${CI:-}" = true ] && exit 1
+    exit 0
+}
+fail() {
+    echo "check-service: $1" >&2
+    [ ! -e "${work:-}/boot.log" ] || within journalctl -u weir --no-pager -n 20 >&2 || tail -5 "$work/boot.log" >&2
+    exit 1
+}
+
+[ "$(id -u)" = 0 ] || skip "it needs root"
+for program in systemd-nspawn systemctl nsenter dpkg; do
+    command -v $program >/dev/null || skip "no $program"
+done
+deb=$(realpath "$1"/weir_*.deb)
+work=$(mktemp -d)
+machine=
+finish() {
+    # Ends all that runs in it.
+    [ -z "$machine" ] || { kill "$machine" 2>/dev/null || true; wait "$machine" 2>/dev/null || true; }
+    umount -lR "$work" 2>/dev/null || true
+    rmdir "$work"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+mount -t tmpfs -o size=3g tmpfs "$work"
+mkdir "$work"/{upper,work,root}
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work" "$work/root" 2>/dev/null || skip "no overlay of /"
+root=$work/root
+rm -rf "$root"/var/l{ib,og}/weir "$root"/etc/weir "$root"/etc/systemd/system/weir*
+cp "$deb" "$root/weir.deb"
+# basic.target: none of the services of this machine.
+systemd-nspawn --directory="$root" --register=no --keep-unit --private-network --boot -- --unit=basic.target >"$work/boot.log" 2>&1 </dev/null &
+machine=$!
+
+first=
+within() { nsenter --target "$first" --mount --pid --uts --ipc --net --cgroup --root="/proc/$first/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; }
+# A command, until it succeeds: 60 s at most.
+soon() {
+    local until=$((SECONDS + 60))
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $until ] || return 1
+        kill -0 "$machine" 2>/dev/null || return 1
+        sleep 0.2
+    done
+}
+is_booted() {
+    first=$(pgrep -P "$machine" | head -1) && [ -n "$first" ] && within systemctl is-active basic.target
+}
+soon is_booted || skip "systemd does not boot here: $(tail -1 "$work/boot.log")"
+
+main() { within systemctl show --property MainPID --value weir; }
+asked() { within curl -fs --max-time 5 "$1"; }
+is_active() { [ "$(within systemctl is-active weir)" = active ]; }
+configured() { within sed -i "$1" /etc/weir/weir.toml; }
+
+within dpkg -i /weir.deb >"$work/said" 2>&1 || fail "dpkg: $(cat "$work/said")"
+is_active || fail "the service does not run after the installation"
+soon asked http://127.0.0.1/ || fail "no page"
+# /proc is hidden from the unit: an address without a host is still one of IPv6, and memory still half of the machine's.
+configured 's/"\[::\]:80"/":80"/'
+within systemctl restart weir
+soon asked 'http://[::1]/' || fail "no page over IPv6 with the address :80"
+if within systemctl status weir --lines 50 --no-pager --full | grep -q '64 MiB of memory'; then fail "memory by a /proc that is hidden"; fi
+echo "service: installed, started, IPv4 and IPv6"
+
+before=$(main)
+configured 's/^# \[uplink\]/[uplink]/; s/^# rate = .*/rate = "50mbit"/'
+within systemctl reload weir || fail "reload of the rate"
+[ "$(main)" = "$before" ] || fail "another process after a change of the rate"
+# A change that needs another process, with a download under way.
+within truncate -s 50M /usr/share/weir/welcome/large
+within curl -fs --limit-rate 10M -o /dev/null http://127.0.0.1/large &
+download=$!
+sleep 1
+configured 's/":80"/":8081"/'
+within systemctl reload weir || fail "reload of the address"
+soon asked 'http://[::1]:8081/' || fail "no page at the new address"
+is_active || fail "not active after a reload that needs another process"
+[ "$(main)" != "$before" ] || fail "the same process serves another address"
+wait $download || fail "a reload cut a download"
+soon test ! -e "/proc/$first/root/proc/$before" || fail "the process before is still there"
+is_active || fail "systemd takes the service for ended with the process before"
+configured 's/":8081"/"nowhere"/'
+if within systemctl reload weir 2>/dev/null; then fail "a reload of a wrong address succeeds"; fi
+soon asked 'http://[::1]:8081/' || fail "no page after a wrong configuration"
+configured 's/"nowhere"/":8081"/'
+echo "service: reloads, also to another address with a download under way"
+
+# Another package, with a download under way.
+before=$(main)
+within curl -fs --limit-rate 10M -o /dev/null 'http://[::1]:8081/large' &
+download=$!
+sleep 1
+within dpkg -i --force-confold /weir.deb >"$work/said" 2>&1 || fail "dpkg, again: $(cat "$work/said")"
+is_active && [ "$(main)" != "$before" ] || fail "the process is that of the package before"
+wait $download || fail "a package cut a download"
+soon test ! -e "/proc/$first/root/proc/$before" || fail "the process of the package before is still there"
+is_active || fail "not the service behind another package"
+echo "service: another package with a download under way"
+
+before=$(main)
+within weir upgrade >"$work/said" 2>&1 || fail "weir upgrade by root: $(cat "$work/said")"
+soon test ! -e "/proc/$first/root/proc/$before" || fail "the process before the upgrade is still there"
+is_active && [ "$(main)" != "$before" ] || fail "not the service after weir upgrade"
+before=$(main)
+if within setpriv --reuid weir --regid weir --init-groups weir upgrade >"$work/said" 2>&1; then fail "weir upgrade outside of the unit by its user succeeds"; fi
+grep -q 'as root' "$work/said" || fail "weir upgrade by the user: $(cat "$work/said")"
+[ "$(main)" = "$before" ] && is_active || fail "a refused upgrade changes the service"
+# One that is not systemd's child.
+within kill -KILL "$before"
+restarted() { is_active && [ "$(main)" != "$before" ] && asked 'http://[::1]:8081/'; }
+soon restarted || fail "not restarted after SIGKILL"
+within systemctl stop weir
+[ "$(within systemctl show --property Result --value weir)" = success ] || fail "stop: $(within systemctl show --property Result weir)"
+if within pgrep -x weir >/dev/null; then fail "a process is left after the stop"; fi
+within dpkg -P weir >/dev/null 2>&1 || fail "purge"
+if within systemctl cat weir >/dev/null 2>&1; then fail "a unit is left after the purge"; fi
+echo "service: upgraded, killed and restarted, stopped, purged"
