@@ -7,6 +7,8 @@ mod attach;
 mod attach;
 mod check;
 mod demo;
+#[cfg(test)]
+mod examples;
 mod explain;
 mod generate;
 mod init;

@@ -67,9 +67,8 @@ impl Site {
         let (root, log) = (folder.join("root"), folder.join("access.log"));
         write(&root).map_err(|error| format!("{}: {error}", root.display()))?;
         let pages = [("admin", admin), ("demo", demo)].map(|(page, to)| {
-            let proxies = ["/", "/status", "/history"].map(|path| {
-                format!("[[site.proxy]]\npath = '{path}'\nto = ['{to}']\nhost = '{to}'\n")
-            });
+            let proxies = ["/", "/status", "/history"]
+                .map(|path| format!("[[site.proxy]]\npath = '{path}'\nto = ['{to}']\nhost = '{to}'\n"));
             format!("[[site]]\nhosts = ['{page}.localhost']\nroot = '{}'\n{}", root.display(), proxies.concat())
         });
         let text = format!(

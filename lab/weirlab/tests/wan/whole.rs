@@ -77,7 +77,9 @@ fn far_clients_wait_longer_and_the_manifest_says_why() {
     assert!(near > far && far > 0 && near + far == run.records.len(), "{near} {far}");
     // A handshake and a request: two round trips, each packet on the path once.
     assert!(of_group(1).all(|record| record.response_time() >= units::Nanos::from_millis(120)));
-    assert!(of_group(0).any(|record| record.response_time() < units::Nanos::from_millis(60)));
+    // On whatever a machine needs for both: a starved one needs much.
+    let [near, far_first] = [0, 1].map(|group| of_group(group).map(|record| record.response_time()).min().unwrap());
+    assert!(near + units::Nanos::from_millis(60) < far_first, "{near:?} {far_first:?}");
     assert!(counted["groups"][0]["to_client"]["passed"].as_u64().unwrap() > 3 * far as u64, "{counted}");
     assert_eq!(
         (&counted["strangers"], &counted["groups"][0]["to_client"]["lost"]),
