@@ -56,6 +56,7 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
             std::io::ErrorKind::ConnectionRefused => {
                 format!("process {old} is no Weir server of this network namespace")
             }
+            std::io::ErrorKind::ConnectionReset => format!("server {old} has just been followed by another process"),
             _ => format!("server {old} cannot be asked how it was started: {error}; ask as root or as its own user"),
         };
         Failure::Failed(format!("{why}; `weir upgrade` without --pid finds those that run here"))
@@ -84,7 +85,9 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
         return Ok(());
     }
     let _ = child.wait();
-    Err(Failure::Failed(format!("the new process has ended; server {old} serves on")))
+    let serves = description(old).is_ok();
+    let then = if serves { "serves on" } else { "has been followed by another process" };
+    Err(Failure::Failed(format!("the new process has ended; server {old} {then}")))
 }
 
 /// What is started from now on is of the service that the server is. A manager would take that for ended with the old process.

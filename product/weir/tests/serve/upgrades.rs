@@ -124,6 +124,24 @@ fn an_upgrade_takes_the_new_file() {
     assert_eq!(health.response().status, 200);
 }
 
+#[test]
+fn of_several_upgrades_at_once_one_takes_over() {
+    let site = Site::of_sizes(&[SMALL]);
+    let server = Server::run(&file(&site, free_port(), ""));
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| upgrade(server.pid()))).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    for said in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+        // By when it asked.
+        let why = ["followed by another process", "no Weir server of this network namespace", "serves on"];
+        assert!(why.iter().any(|why| said.contains(why)), "{said}");
+    }
+    assert_eq!(server.exit_status().code(), Some(0));
+    assert_eq!(server.connect().get("/size-1024").body, content(SMALL));
+}
+
 /// As packages do it: the file of the program is another one.
 #[test]
 fn a_reload_by_another_program_puts_that_in_place() {
