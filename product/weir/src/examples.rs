@@ -78,6 +78,23 @@ fn packaged_configurations_are_right() {
     }
 }
 
+/// Files and images are named by the version.
+#[test]
+fn pages_and_packages_name_this_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let version = env!("CARGO_PKG_VERSION");
+    for (name, of_version) in [
+        ("docs/install.md", format!("weir_{version}_amd64.deb")),
+        ("docs/install.md", format!("weir:{version} run")),
+        ("packaging/compose.yaml", format!("weir:{version}\n")),
+        ("packaging/helm/Chart.yaml", format!("appVersion: \"{version}\"")),
+        ("CHANGELOG.md", format!("\n## {version}")),
+    ] {
+        let text = std::fs::read_to_string(root.join(name)).unwrap();
+        assert!(text.contains(&of_version), "{name}: expected {of_version}");
+    }
+}
+
 #[test]
 fn every_command_line_parses() {
     let mut count = 0;
@@ -121,5 +138,5 @@ fn a_mistake_would_be_found() {
     );
     let words = command(&blocks[1].2).unwrap();
     assert!(words == ["weir", "serve", "--no-such", "/srv"] && Cli::try_parse_from(words).is_err());
-    assert_eq!(command("podman run --rm weir:0.1.0 proxy :1").unwrap(), ["weir", "proxy", ":1"]);
+    assert_eq!(command("podman run --rm weir:0.2.0 proxy :1").unwrap(), ["weir", "proxy", ":1"]);
 }
