@@ -4,10 +4,12 @@ use mux::testing::{
     Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, frame, frames, hello, request, wide,
 };
 use record::Outcome;
+use socket2::SockRef;
 
 use super::logged::{LARGE, Logged};
 use super::*;
 use crate::files::fake_disk::FakeDisk;
+use crate::net::Transport;
 use crate::worker::sender::Sender;
 
 const POLICIES: [&str; 2] = ["fair", "srpt"];
@@ -202,6 +204,10 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
         is_full(&mut bench)
     });
     assert!(has_filled.any(|is_full| is_full));
+    // The kernel would make the buffer larger with the next packet that comes.
+    let at = bench.worker.responder.conns.slots(|_| true)[0];
+    let Transport::Tcp(socket) = &bench.worker.responder.sender.transmitter.connections[at].socket else { panic!() };
+    SockRef::from(socket).set_send_buffer_size(1).unwrap();
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     let at = bench.worker.responder.conns.slots(|_| true)[0];
     bench.worker.responder.end(at, Sender::leave_streams);
