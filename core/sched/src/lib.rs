@@ -35,7 +35,7 @@ pub use pacing::pace::{BLIND_PERMILLE, Pace};
 pub use pacing::pacer::Pacer;
 pub use pacing::uplink_rate::UplinkRate;
 pub use policy::Policy;
-pub use scheduler::connection::{ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Why};
+pub use scheduler::connection::{ConnectionId, JOBS_PER_CONNECTION_MAX, Precedence, Waits, Why};
 pub use scheduler::guard::{Guard, WaitBound};
 pub use scheduler::job::{Arrival, Job, JobId, SOURCE_PAUSE, Size};
 pub use scheduler::jobs::{CONNECTIONS_MAX, JOBS_MAX, Jobs};

@@ -48,7 +48,10 @@ pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightErr
 pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
-pub use objectives::{ClassStatus, Counts, ObjectiveStatus, Question, Status, StatusChannel, UnderWay};
+pub use objectives::{
+    ClassStatus, ClientStatus, Counts, ObjectiveStatus, Question, RESPONSES_MAX, ResponseStatus, ResponsesStatus,
+    Status, StatusChannel, UnderWay,
+};
 pub use reload::Reload;
 pub use shaping::{ShapingChoice, ShapingError, ShapingKind, ShapingOptions};
 pub use sites::{Certificate, Https, SecureError, SiteConfig};

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::classes::ClassesChange;
 use crate::clients::Clients;
+use crate::clock;
 use crate::config::{Config, Listen};
 use crate::files::{Cache, Lookups};
 use crate::handler::Handler;
@@ -19,7 +20,7 @@ use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::{Os, Transport};
-use crate::objectives::{Question, Status, StatusChannel};
+use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusChannel};
 use crate::places::Places;
 use crate::reload::InForce;
 use crate::sandbox;
@@ -293,6 +294,29 @@ impl Server {
             }
         }
         Some(status)
+    }
+
+    /// What is under way in all event loops; `None` where one of them does not answer in time.
+    pub fn responses(&self) -> Option<ResponsesStatus> {
+        let mut all = ResponsesStatus::default();
+        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
+            all.add(channel.responses.ask(|| wake.set(), STATUS_WAIT_MAX)?);
+        }
+        Some(all)
+    }
+
+    /// The clients that were sent most lately; `responses`: what is under way.
+    pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
+        let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
+        let busiest = self.clients.busiest_with(clock::now(), of).into_iter();
+        let status = busiest.map(|busy| ClientStatus {
+            prefix: self.clients.show(&busy),
+            connections: busy.connections,
+            responses: of(busy.client.index),
+            bytes_lately: busy.bytes,
+            refusals: busy.refusals,
+        });
+        status.collect()
     }
 
     /// Another process has the sockets: finishes what is being sent, however long that takes, then ends all threads.

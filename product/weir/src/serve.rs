@@ -12,6 +12,8 @@ pub mod run;
 mod shaping;
 mod state;
 mod status;
+mod under_way;
+mod worth;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

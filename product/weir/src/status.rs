@@ -46,8 +46,8 @@ pub fn main(args: Args) -> Result<(), Failure> {
 fn said(told: &Value) -> Vec<String> {
     let classes = told["classes"].as_array().map_or(&[][..], Vec::as_slice);
     let is_counted = told["sizes"].as_array().is_some_and(|sizes| !sizes.is_empty());
-    let times = if is_counted { sizes(told) } else { vec![UNCOUNTED.to_string()] };
-    let mut lines = [vec![uplink(told)], times].concat();
+    let times = if is_counted { aligned(&sizes(told)) } else { vec![UNCOUNTED.to_string()] };
+    let mut lines = [vec![uplink(told)], worth(told).into_iter().collect(), times].concat();
     if !classes.is_empty() {
         lines.extend(aligned(&[vec![HEADER.map(String::from)], classes.iter().map(row).collect()].concat()));
     }
@@ -64,8 +64,13 @@ pub fn uplink(told: &Value) -> String {
     told["uplink"]["text"].as_str().unwrap_or("uplink not searched: nothing is paced").to_string()
 }
 
-/// The times of whole responses by size, beside those that they would have had in turns.
-pub fn sizes(told: &Value) -> Vec<String> {
+/// What the order was worth, in a sentence; `None` where nothing was counted, or nothing differs.
+pub fn worth(told: &Value) -> Option<String> {
+    told["order"]["text"].as_str().map(String::from)
+}
+
+/// The times of whole responses by size, beside those that they would have had in turns: rows of a table.
+pub fn sizes(told: &Value) -> Vec<[String; 5]> {
     let mut rows = vec![["responses", "ended", "mean", "if all took turns", "times sooner"].map(String::from)];
     for of_size in told["sizes"].as_array().map_or(&[][..], Vec::as_slice) {
         let mean = |total: &str, count: &str| {
@@ -83,11 +88,11 @@ pub fn sizes(told: &Value) -> Vec<String> {
         };
         rows.push([size, of_size["responses"].to_string(), shown(mean("took_s", "responses")), shown(turns), sooner]);
     }
-    aligned(&rows)
+    rows
 }
 
 /// Seconds with three figures: `1.25 ms`, `12.5 s`.
-fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", figures(seconds * 1000.0, 3)) } else { format!("{} s", figures(seconds, 3)) }
 }
 
@@ -189,11 +194,12 @@ fn met(counts: &Value) -> Option<String> {
 }
 
 /// Columns as wide as their widest, two blanks apart.
-pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  "));
+pub fn aligned<R: AsRef<[String]>>(rows: &[R]) -> Vec<String> {
+    let columns = rows.first().map_or(0, |row| row.as_ref().len());
+    let width = |column: usize| rows.iter().map(|row| row.as_ref()[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &R| {
+        let cells = row.as_ref().iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  "));
         cells.collect::<String>().trim_end().to_string()
     };
     rows.iter().map(line).collect()

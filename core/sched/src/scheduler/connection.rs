@@ -76,6 +76,11 @@ impl Waits {
         self.0 & why as u8 != 0
     }
 
+    /// The reasons of either.
+    pub fn union(self, other: Waits) -> Waits {
+        Waits(self.0 | other.0)
+    }
+
     /// Whether this is the only reason.
     pub fn is_for(self, why: Why) -> bool {
         self.0 == why as u8

@@ -93,6 +93,18 @@ impl Jobs {
         self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
+    /// Those in the system, each with all that keeps it from being sent: also what keeps its connection.
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job, Waits)> {
+        self.jobs.iter().enumerate().filter_map(|(slot, job)| {
+            let job = job.as_ref()?;
+            let of_connection = match job.connection {
+                NO_CONNECTION => Waits::default(),
+                at => self.connection_at(at).waits,
+            };
+            Some((JobId { slot: slot as u32, number: job.number }, job, job.waits.union(of_connection)))
+        })
+    }
+
     /// Slots of all jobs in the system.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = u32> {
         self.jobs.iter().enumerate().filter(|(_, job)| job.is_some()).map(|(slot, _)| slot as u32)
@@ -279,7 +291,26 @@ mod tests {
     use units::Nanos;
     use units::wire::Framing;
 
-    use crate::{Arrival, Pace, Precedence, Scheduler, Size, policy};
+    use crate::{Arrival, Pace, Precedence, Scheduler, Size, Waits, Why, policy};
+
+    #[test]
+    fn all_jobs_are_told_with_what_keeps_them_and_their_connections() {
+        let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
+        let now = Nanos::ZERO;
+        let connection = scheduler.open(Framing::ETHERNET);
+        let [alone, gone] = [10, 20].map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size))));
+        let on = scheduler.arrive_on(now, connection, Arrival::of(Size::AtLeast(5)), Precedence::default()).unwrap();
+        scheduler.on_end(gone);
+        let told =
+            |scheduler: &Scheduler| -> Vec<_> { scheduler.jobs().iter().map(|(id, _, waits)| (id, waits)).collect() };
+        assert_eq!(told(&scheduler), [(alone, Waits::default()), (on, Waits::default())]);
+        scheduler.on_wait(connection, Why::Connection);
+        scheduler.on_wait(on, Why::Source);
+        scheduler.on_wait(alone, Why::Disk);
+        let [(_, of_alone), (_, of_on)] = told(&scheduler)[..] else { panic!("two jobs") };
+        assert!(of_alone.is_for(Why::Disk));
+        assert!(of_on.contains(Why::Connection) && of_on.contains(Why::Source) && !of_on.contains(Why::Disk));
+    }
 
     #[test]
     fn slots_behind_the_last_in_use_are_given_back() {

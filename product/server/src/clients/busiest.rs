@@ -25,10 +25,15 @@ pub type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
 impl Clients {
     /// Those that were sent most, the first first.
     pub fn busiest(&self, now: Nanos) -> Vec<Busy> {
+        self.busiest_with(now, |_| 0)
+    }
+
+    /// The same; of those that were sent nothing, those with the most responses under way. These are given by the index of an account.
+    pub fn busiest_with(&self, now: Nanos, responses: impl Fn(u32) -> u64) -> Vec<Busy> {
         let mut busiest = Vec::new();
         let mut from = 0;
-        while self.look(from, now, &mut busiest) {
-            busiest.sort_by_key(|one: &Busy| std::cmp::Reverse(one.bytes));
+        while self.look(from, now, &responses, &mut busiest) {
+            busiest.sort_by_key(|one: &Busy| std::cmp::Reverse((one.bytes, responses(one.client.index))));
             busiest.truncate(SHOWN_MAX);
             from += LOOK_ENTRIES;
         }
@@ -36,7 +41,7 @@ impl Clients {
     }
 
     /// Adds the clients from this index on; false behind the last.
-    fn look(&self, from: usize, now: Nanos, found: &mut Vec<Busy>) -> bool {
+    fn look(&self, from: usize, now: Nanos, responses: &impl Fn(u32) -> u64, found: &mut Vec<Busy>) -> bool {
         let mut state = self.state();
         let until = state.table.entries().len().min(from + LOOK_ENTRIES);
         for index in from as u32..until as u32 {
@@ -49,11 +54,16 @@ impl Clients {
                 bytes: entry.bytes as u64,
                 refusals: entry.refusals,
             };
-            if busy.bytes > 0 || busy.refusals > 0 {
+            if busy.bytes > 0 || busy.refusals > 0 || responses(index) > 0 {
                 found.push(busy);
             }
         }
         from < until
+    }
+
+    /// An address, or a prefix with its length.
+    pub fn show(&self, busy: &Busy) -> String {
+        self.limits.get().prefix.show(busy.prefix)
     }
 
     /// A table of them, with further columns.
@@ -67,7 +77,7 @@ impl Clients {
         for one in &busiest {
             let counts =
                 [u64::from(one.connections), one.bytes, u64::from(one.refusals)].map(|count| count.to_string());
-            let own = std::iter::once(self.limits.get().prefix.show(one.prefix)).chain(counts);
+            let own = std::iter::once(self.show(one)).chain(counts);
             rows.push(own.chain(columns.iter().map(|(_, cell)| cell(one))).collect());
         }
         let title = "clients by bytes sent lately (a minute ago counts half)".to_string();

@@ -96,6 +96,13 @@ impl Lookups {
         }
     }
 
+    /// Who waits for a lookup, and since when that is under way.
+    pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+        self.under_way
+            .values()
+            .flat_map(|askers| askers.first.iter().chain(&askers.late).map(|asker| (*asker, askers.began_at)))
+    }
+
     /// What has been looked for for [`SLOW_AFTER`], longest; once until there is nothing of that kind.
     pub fn slow(&mut self, now: Nanos) -> Option<String> {
         let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);

@@ -4,6 +4,7 @@
 //! grant before the byte leaves; with shaping off, what sockets hold is still to be sent then. Pure: every instant is an argument.
 
 mod meter;
+mod responses;
 mod status_channel;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use units::Nanos;
 use crate::classes::Assigned;
 pub use meter::{Counts, Ended};
 use meter::{Meter, allowed_permille, minute_from};
+pub use responses::{ClientStatus, Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
 pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Question, Status, StatusChannel};
 
 /// The classes of a file, by their numbers.

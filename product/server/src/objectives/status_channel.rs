@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::Objective;
 use units::{Nanos, Rate};
 
-use super::{Counts, UnderWay};
+use super::{Counts, ResponsesStatus, UnderWay};
 use crate::metrics::Metrics;
 use crate::transmit::Line;
 use crate::upstream::RoutesStatus;
@@ -87,6 +87,8 @@ impl<T> Question<T> {
 pub struct StatusChannel {
     pub status: Question<Status>,
     pub routes: Question<RoutesStatus>,
+    /// A question of its own: nobody looks through all responses for metrics.
+    pub responses: Question<ResponsesStatus>,
     found: Mutex<Option<Found>>,
 }
 

@@ -95,6 +95,14 @@ pub enum Line {
 }
 
 impl Line {
+    /// What is sent at, where that is known and held to.
+    pub fn pace(&self) -> Option<Rate> {
+        match self {
+            Line::Read { rate, .. } => *rate,
+            Line::Found(LineStatus { pace, .. }) => pace.filter(|_| !self.is_unpaced()),
+        }
+    }
+
     /// It was found to be faster than a core, and nobody said the most: see [`is_fast`].
     pub fn is_unpaced(&self) -> bool {
         matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())

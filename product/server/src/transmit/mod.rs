@@ -36,6 +36,7 @@ mod spooling;
 #[cfg(test)]
 mod tests;
 mod unacknowledged;
+mod under_way;
 mod write;
 
 pub use adopt::{LineSettings, LinkSettings, ReaderSettings};
@@ -61,6 +62,7 @@ pub use secure::Down;
 pub use sendings::Sendings;
 pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};
 
+pub use under_way::{UnderWay, WaitsFor};
 pub use write::Room;
 
 use connection::Load;

@@ -25,6 +25,8 @@ pub struct Sending {
     told_bytes: u64,
     /// [`Nanos::MAX`]: none.
     first_byte_at: Nanos,
+    /// As that: of the bytes that were handed down last.
+    last_byte_at: Nanos,
     /// What had been sent when the kernel was last asked about the connection, but for multiples of 4 GiB.
     asked_at_bytes: u32,
     /// How often the kernel was told something.
@@ -45,6 +47,7 @@ impl Sending {
             carried_bytes,
             told_bytes,
             first_byte_at: Nanos::MAX,
+            last_byte_at: Nanos::MAX,
             asked_at_bytes,
             marks: 0,
         }
@@ -68,9 +71,15 @@ impl Sending {
     pub fn on_sent(&mut self, now: Nanos, sent: &Sent) {
         if sent.bytes > 0 || sent.carried_bytes > 0 {
             self.first_byte_at = self.first_byte_at.min(now);
+            self.last_byte_at = now;
         }
         self.sent_bytes += sent.bytes;
         self.carried_bytes += sent.carried_bytes;
+    }
+
+    /// When bytes of it were last handed down as a job's.
+    pub fn last_byte_at(&self) -> Option<Nanos> {
+        Some(self.last_byte_at).filter(|at| *at != Nanos::MAX)
     }
 
     /// The same, on a stream.

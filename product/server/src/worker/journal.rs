@@ -16,7 +16,7 @@ use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
-use crate::objectives::{Book, Ended, Found, Status, StatusChannel, UnderWay};
+use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
 use crate::transmit::Line as Uplink;
 use crate::upstream::RoutesStatus;
 
@@ -183,6 +183,16 @@ impl Journal {
     /// Answers the thread that asks for what is known of routes, if one does.
     pub(super) fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
+    }
+
+    /// Answers the thread that asks for the responses under way, if one does.
+    pub(super) fn answer_responses(&self, responses: impl FnOnce() -> ResponsesStatus) {
+        self.status_channel.responses.answer(responses);
+    }
+
+    /// The site of a response; empty where nothing is counted, or it has none.
+    pub(super) fn site_name(&self, line: &Line) -> &str {
+        self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
 
     /// Answers the thread that asks for the classes and the line, if one does.

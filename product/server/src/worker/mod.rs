@@ -59,6 +59,7 @@ mod streams;
 mod tests;
 mod timers;
 mod udp_endpoints;
+mod under_way;
 mod upstreams;
 
 use std::io;
@@ -333,6 +334,7 @@ impl<N: Net> Worker<N> {
             with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
         with.service.answer_status(now, &with.conns, link);
+        with.service.journal.answer_responses(|| under_way::responses(with));
         if served.is_some() {
             with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));
         }

@@ -127,6 +127,11 @@ impl Replies {
         self.lookups.leave(key, owner);
     }
 
+    /// Exchanges that wait for a lookup, and since when that is under way.
+    pub(super) fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
+        self.lookups.askers()
+    }
+
     /// Takes what was found since.
     pub(super) fn take_found(&mut self, now: Nanos) {
         self.lookups.take(&mut self.handler.cache, now, &mut self.found);

@@ -19,7 +19,7 @@ use super::admin::Admin;
 use super::again::{Outcome, Source, Verdict, reload};
 use super::control::{Control, FIXED, NAME, ROUTES_NAME, STATUS_NAME, UNUSED, USED};
 use super::handover::{ADMIN, Handover, Predecessor, Successor};
-use super::status;
+use super::status::{self, Asker};
 
 /// How often what is found of the uplink is kept.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
@@ -147,6 +147,9 @@ impl Events {
                 server.keep_rate();
                 kept_at = Instant::now();
             }
+            if let Some(admin) = &mut self.admin {
+                admin.sample(server);
+            }
             asked = self.wait(server.keeps_rate());
         }
         None
@@ -157,7 +160,7 @@ impl Events {
             control.answer(again);
         }
         if let Some(control) = self.status.as_ref().filter(|_| asked.status) {
-            control.answer(|| status::answer(server));
+            control.answer(|| status::answer(server, Asker::Operator));
         }
         if let Some(control) = self.routes.as_ref().filter(|_| asked.routes) {
             control.answer(|| status::routes(server));
@@ -184,7 +187,7 @@ impl Events {
         }
     }
 
-    /// For a signal, the end, somebody who asks, or the time to keep what is found.
+    /// For a signal, the end, somebody who asks, the time to keep what is found, or that of a sample.
     fn wait(&self, keeps: bool) -> Asked {
         let control = [&self.control, &self.status, &self.routes].map(|control| control.iter());
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
@@ -194,8 +197,11 @@ impl Events {
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let of_others = control.chain(admin).chain(predecessor).chain(handover);
         let mut sources: Vec<_> = [signals].into_iter().chain(of_others).collect();
-        let timeout = Timespec { tv_sec: KEEP_EVERY.as_secs() as i64, tv_nsec: 0 };
-        match poll(&mut sources, keeps.then_some(&timeout)) {
+        let until_sample = self.admin.as_ref().map(Admin::until_sample);
+        let timeout = keeps.then_some(KEEP_EVERY).into_iter().chain(until_sample).min();
+        let timeout =
+            timeout.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
+        match poll(&mut sources, timeout.as_ref()) {
             Ok(_) => {
                 let mut is_ready = sources[1..].iter().map(|source| !source.revents().is_empty());
                 let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);

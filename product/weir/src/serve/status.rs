@@ -6,14 +6,32 @@ use server::transmit::Line;
 use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 use units::Nanos;
 
-pub fn answer(server: &Server) -> String {
-    let told = match server.status() {
-        Some(status) => json!({
+use super::under_way;
+use super::worth::Worth;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Root or the user of the server.
+    Operator,
+    /// Whoever is on this machine: clients and what they ask for are not told.
+    Anyone,
+}
+
+pub fn answer(server: &Server, asker: Asker) -> String {
+    let told = match server.status().zip(server.responses()) {
+        Some((status, responses)) => json!({
             "classes": status.classes.iter().map(class).collect::<Vec<_>>(),
             "uplink": status.line.as_ref().map(uplink),
             "wire_bytes": status.wire_bytes,
             "sizes": status.metrics.as_ref().map_or(vec![], of_sizes),
-            "responses": status.metrics.as_ref().map_or(vec![], |metrics| responses(metrics, &status.classes)),
+            "order": status.metrics.as_ref().map(|metrics| worth(metrics.times())),
+            "under_way": under_way::responses(&responses, asker),
+            "clients": match asker {
+                Asker::Operator => under_way::clients(&server.busiest(&responses)),
+                Asker::Anyone => Value::Null,
+            },
+            "responses": status.metrics.as_ref().map_or(vec![], |metrics| counted(metrics, &status.classes)),
         }),
         None => json!({ "error": no_answer() }),
     };
@@ -63,11 +81,23 @@ fn sizes(times: &Times, size: &str) -> Value {
     })
 }
 
+/// What the order was worth.
+fn worth(times: &[Times]) -> Value {
+    let Worth { less, more } = Worth::of(times);
+    json!({
+        "less_responses": less.responses,
+        "less_s": less.seconds,
+        "more_responses": more.responses,
+        "more_s": more.seconds,
+        "text": Worth { less, more }.text(),
+    })
+}
+
 fn of_sizes(metrics: &Metrics) -> Vec<Value> {
     metrics.times().iter().zip(SIZES).map(|(times, (_, size))| sizes(times, size)).collect()
 }
 
-fn responses(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
+fn counted(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
     let row = |(labels, count): (&Labels, &Count)| {
         json!({
             "site": metrics.site_name(labels.site),
@@ -96,14 +126,14 @@ fn uplink(line: &Line) -> Value {
             "text": line.to_string(),
             "interface": interface,
             "rate_bits_per_s": bits(*rate),
-            "pace_bits_per_s": bits(*rate),
+            "pace_bits_per_s": bits(line.pace()),
             "limit": "shaper",
         }),
-        Line::Found(LineStatus { bounds, rate, pace, age, busy_intervals, limit }) => json!({
+        Line::Found(LineStatus { bounds, rate, age, busy_intervals, limit, .. }) => json!({
             "text": line.to_string(),
             "interface": null,
             "rate_bits_per_s": bits(*rate),
-            "pace_bits_per_s": bits(pace.filter(|_| !line.is_unpaced())),
+            "pace_bits_per_s": bits(line.pace()),
             "limit": limit_name(*limit),
             "age_s": rate.map(|_| age.as_secs_f64()),
             "busy_intervals": busy_intervals,

@@ -102,13 +102,10 @@ fn by_size(encoder: &mut DescriptorEncoder, metrics: &Metrics, about: About, val
 }
 
 fn uplink(encoder: &mut DescriptorEncoder, line: &Line) -> fmt::Result {
-    let (rate, pace) = match line {
-        Line::Read { rate, .. } => (*rate, *rate),
-        Line::Found(LineStatus { rate, pace, .. }) => (*rate, pace.filter(|_| !line.is_unpaced())),
-    };
+    let (Line::Read { rate, .. } | Line::Found(LineStatus { rate, .. })) = line;
     let rates = [
-        ("uplink_rate", "Rate of the line as far as it is known", rate),
-        ("uplink_pace", "Rate that bytes leave at", pace),
+        ("uplink_rate", "Rate of the line as far as it is known", *rate),
+        ("uplink_pace", "Rate that bytes leave at", line.pace()),
     ];
     for (name, help, rate) in rates {
         let about = (name, help, Some(Unit::Other("bits_per_second".into())));

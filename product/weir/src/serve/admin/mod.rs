@@ -2,6 +2,7 @@
 //!
 //! The main thread answers, one short connection after the other. It tells no path and no client of requests, and changes nothing.
 
+mod history;
 mod metrics;
 
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use cli::Failure;
 use server::Server;
 
-use super::status;
+use self::history::{History, SAMPLE_EVERY};
+use super::status::{self, Asker};
 
 /// Answered in one go; others wait for the next.
 const ANSWERS_MAX: usize = 8;
@@ -23,9 +25,19 @@ const REQUEST_BYTES_MAX: usize = 8 << 10;
 
 const PAGE: &str = include_str!("page.html");
 const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-pub struct Admin(TcpListener);
+/// A page runs its own script, asks this listener, and is shown in no other page.
+const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
+
+pub struct Admin {
+    listener: TcpListener,
+    history: History,
+    /// When the next sample is due.
+    sample_at: Instant,
+}
 
 struct Answer {
     status: &'static str,
@@ -46,40 +58,90 @@ impl Admin {
         let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
         let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
             listener.set_nonblocking(true)?;
-            Ok(Admin(listener))
+            Ok(Admin { listener, history: History::default(), sample_at: Instant::now() })
         });
         opened.map_err(|error| Failure::Failed(format!("cannot listen on {address} (--admin, server.admin): {error}")))
     }
 
     pub fn listener(&self) -> &TcpListener {
-        &self.0
+        &self.listener
+    }
+
+    /// Until the next sample is due.
+    pub fn until_sample(&self) -> Duration {
+        self.sample_at.saturating_duration_since(Instant::now())
+    }
+
+    /// Keeps what has happened since the last sample, if one is due.
+    pub fn sample(&mut self, server: &Server) {
+        let now = Instant::now();
+        if now < self.sample_at {
+            return;
+        }
+        self.sample_at = now + SAMPLE_EVERY;
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // An event loop that does not answer has its own watcher.
+        if let Some(status) = server.status() {
+            self.history.add(now, since_1970.as_secs(), &status);
+        }
     }
 
     /// Those who ask now.
     pub fn answer(&self, server: &Server) {
         for _ in 0..ANSWERS_MAX {
-            match self.0.accept() {
+            match self.listener.accept() {
                 // One that has gone, or is slow, need not know.
-                Ok((asker, _)) => drop(serve(asker, server)),
+                Ok((asker, _)) => drop(self.serve(asker, server)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return std::thread::sleep(ASKER_MAX),
             }
         }
     }
-}
 
-fn serve(mut asker: TcpStream, server: &Server) -> std::io::Result<()> {
-    asker.set_nonblocking(false)?;
-    asker.set_write_timeout(Some(ASKER_MAX))?;
-    let Some(request) = request(&mut asker)? else { return Ok(()) };
-    let Answer { status, media_type, body } = answer(&request, server);
-    let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
-    let date = String::from_utf8_lossy(date.as_bytes()).into_owned();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nServer: weir\r\nDate: {date}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n\
-         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-    );
-    asker.write_all((head + &body).as_bytes())
+    fn serve(&self, mut asker: TcpStream, server: &Server) -> std::io::Result<()> {
+        asker.set_nonblocking(false)?;
+        asker.set_write_timeout(Some(ASKER_MAX))?;
+        let Some(request) = request(&mut asker)? else { return Ok(()) };
+        let Answer { status, media_type, body } = self.answer_to(&request, server);
+        let (length, date) = (body.len(), http::HttpDate::new(SystemTime::now()));
+        let date = String::from_utf8_lossy(date.as_bytes()).into_owned();
+        let policy = if media_type == HTML { PAGE_POLICY } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nServer: weir\r\nDate: {date}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\n{policy}Connection: close\r\n\r\n"
+        );
+        asker.write_all((head + &body).as_bytes())
+    }
+
+    fn answer_to(&self, request: &[u8], server: &Server) -> Answer {
+        let text = |status, body: &str| Answer { status, media_type: TEXT, body: format!("{body}\n") };
+        let json = |body| Answer { status: "200 OK", media_type: JSON, body };
+        let Ok(Some(head)) = http::http1::parse_request(request, &http::Limits::default()) else {
+            return text("400 Bad Request", "this is no request");
+        };
+        let request = head.request;
+        // A page of another site cannot ask by a name of its own that leads here.
+        if !request.fields.host.is_some_and(is_this_machine) {
+            return text("421 Misdirected Request", "ask by localhost or an address of this machine");
+        }
+        if !matches!(request.method, http::Method::Get | http::Method::Head) {
+            return text("405 Method Not Allowed", "only GET");
+        }
+        match request.path {
+            b"/" => Answer { status: "200 OK", media_type: HTML, body: PAGE.into() },
+            b"/healthz" => text("200 OK", "ok"),
+            b"/status" => json(status::answer(server, Asker::Anyone)),
+            b"/history" => json(self.history.json().to_string()),
+            b"/metrics" | b"/readyz" => match server.status() {
+                None => text("503 Service Unavailable", "an event loop does not answer"),
+                Some(_) if request.path == b"/readyz" => text("200 OK", "ready"),
+                Some(status) => {
+                    Answer { status: "200 OK", media_type: metrics::MEDIA_TYPE, body: metrics::text_of(status) }
+                }
+            },
+            _ => text("404 Not Found", "see /, /metrics, /status, /history, /healthz and /readyz"),
+        }
+    }
 }
 
 /// The head of a request; `None` where it does not come in time.
@@ -97,34 +159,6 @@ fn request(asker: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
         }
     }
     Ok(Some(head))
-}
-
-fn answer(request: &[u8], server: &Server) -> Answer {
-    let text = |status, body: &str| Answer { status, media_type: TEXT, body: format!("{body}\n") };
-    let Ok(Some(head)) = http::http1::parse_request(request, &http::Limits::default()) else {
-        return text("400 Bad Request", "this is no request");
-    };
-    let request = head.request;
-    // A page of another site cannot ask by a name of its own that leads here.
-    if !request.fields.host.is_some_and(is_this_machine) {
-        return text("421 Misdirected Request", "ask by localhost or an address of this machine");
-    }
-    if !matches!(request.method, http::Method::Get | http::Method::Head) {
-        return text("405 Method Not Allowed", "only GET");
-    }
-    match request.path {
-        b"/" => Answer { status: "200 OK", media_type: HTML, body: PAGE.into() },
-        b"/healthz" => text("200 OK", "ok"),
-        b"/status" => Answer { status: "200 OK", media_type: "application/json", body: status::answer(server) },
-        b"/metrics" | b"/readyz" => match server.status() {
-            None => text("503 Service Unavailable", "an event loop does not answer"),
-            Some(_) if request.path == b"/readyz" => text("200 OK", "ready"),
-            Some(status) => {
-                Answer { status: "200 OK", media_type: metrics::MEDIA_TYPE, body: metrics::text_of(status) }
-            }
-        },
-        _ => text("404 Not Found", "see /, /metrics, /status, /healthz and /readyz"),
-    }
 }
 
 fn is_this_machine(host: &[u8]) -> bool {

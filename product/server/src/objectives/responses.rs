@@ -1,0 +1,120 @@
+//! Responses under way and the clients that are sent most, as an operator is told of them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use units::Nanos;
+
+use crate::transmit::WaitsFor;
+
+/// Responses that are told of one by one; others are counted.
+pub const RESPONSES_MAX: usize = 20;
+
+/// One under way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResponseStatus {
+    /// Empty without one, or where responses are not counted.
+    pub site: String,
+    /// Empty without classes of a file.
+    pub class: String,
+    /// The major version of HTTP.
+    pub protocol: u8,
+    pub client: IpAddr,
+    /// Method and target, where a log will have them: whatever bytes the client sent.
+    pub requested: Option<[Vec<u8>; 2]>,
+    /// Head included; `None` where the end alone will tell.
+    pub size: Option<u64>,
+    pub sent_bytes: u64,
+    /// Since its last byte, or before the first since it came.
+    pub silent_for: Nanos,
+    pub waits_for: WaitsFor,
+}
+
+/// Those of an event loop, or of several.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResponsesStatus {
+    /// [`RESPONSES_MAX`] at most, the longest silent first; behind them those that wait for an upstream, which may be idle on purpose.
+    pub first: Vec<ResponseStatus>,
+    /// How many wait for each of [`WaitsFor::ALL`].
+    pub counts: [u64; WaitsFor::ALL.len()],
+    /// How many each client has, by the index of its account.
+    pub by_client: HashMap<u32, u64>,
+}
+
+/// A client, as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientStatus {
+    /// An address, or a prefix with its length.
+    pub prefix: String,
+    pub connections: u32,
+    /// Under way.
+    pub responses: u64,
+    /// That it was sent, those of a minute ago worth a half.
+    pub bytes_lately: u64,
+    /// Connections and requests that were one too many.
+    pub refusals: u16,
+}
+
+/// A place in the list: the least is the first.
+pub type Place = (bool, Reverse<Nanos>);
+
+pub fn place(waits_for: WaitsFor, silent_for: Nanos) -> Place {
+    (waits_for == WaitsFor::Upstream, Reverse(silent_for))
+}
+
+impl ResponsesStatus {
+    /// One is under way, of this client where that has an account.
+    pub fn count(&mut self, waits_for: WaitsFor, client: u32) {
+        self.counts[waits_for as usize] += 1;
+        *self.by_client.entry(client).or_default() += 1;
+    }
+
+    /// Those of another event loop too.
+    pub fn add(&mut self, other: ResponsesStatus) {
+        self.first.extend(other.first);
+        self.first.sort_by_key(|one| place(one.waits_for, one.silent_for));
+        self.first.truncate(RESPONSES_MAX);
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        for (client, more) in other.by_client {
+            *self.by_client.entry(client).or_default() += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn status(silent_s: &[u64], waits_for: WaitsFor) -> ResponsesStatus {
+        let mut status = ResponsesStatus::default();
+        for &seconds in silent_s {
+            status.count(waits_for, 7);
+            status.first.push(ResponseStatus {
+                site: String::new(),
+                class: String::new(),
+                protocol: 1,
+                client: Ipv4Addr::LOCALHOST.into(),
+                requested: None,
+                size: None,
+                sent_bytes: 0,
+                silent_for: Nanos::from_secs(seconds),
+                waits_for,
+            });
+        }
+        status
+    }
+
+    #[test]
+    fn several_loops_tell_the_longest_silent_and_count_all() {
+        let mut sum = status(&[9, 8, 1], WaitsFor::Client);
+        sum.add(status(&(0..RESPONSES_MAX as u64).map(|second| 100 - second).collect::<Vec<_>>(), WaitsFor::Upstream));
+        sum.add(status(&[5], WaitsFor::Turn));
+        let silent: Vec<u64> = sum.first.iter().map(|one| one.silent_for.0 / 1_000_000_000).collect();
+        assert_eq!(silent.len(), RESPONSES_MAX);
+        assert_eq!(silent[..6], [9, 8, 5, 1, 100, 99], "idle streams of upstreams do not hide others");
+        assert_eq!((sum.counts, sum.by_client[&7]), ([1, 3, 0, 20, 0, 0], 24));
+    }
+}
