@@ -107,7 +107,7 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "server.admin",
         text(Form::Address),
         Absent("none"),
-        "Address of this machine alone with a page of what the server does, and with /metrics, /status, /healthz and /readyz.",
+        "Address of this machine alone with a page of what the server does, and with /metrics, /status, /history, /healthz and /readyz.",
         r#""127.0.0.1:9180""#,
     ),
     key(

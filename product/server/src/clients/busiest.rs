@@ -54,7 +54,7 @@ impl Clients {
                 bytes: entry.bytes as u64,
                 refusals: entry.refusals,
             };
-            if busy.bytes > 0 || busy.refusals > 0 || responses(index) > 0 {
+            if busy.bytes > 0 || busy.refusals > 0 || busy.connections > 0 && responses(index) > 0 {
                 found.push(busy);
             }
         }

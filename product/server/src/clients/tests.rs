@@ -144,3 +144,20 @@ fn the_busiest_are_shown() {
     ];
     assert_eq!(lines[..4], expected);
 }
+
+#[test]
+fn who_was_sent_nothing_and_has_responses_under_way_is_shown_behind_the_others() {
+    let clients = clients(0, 0);
+    let [sent, waits, waits_for_more, idle] = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"]
+        .map(|address| clients.enter(ip(address), second(1)).unwrap().index);
+    clients.on_bytes(sent, 5, second(1));
+    let under_way = |client| {
+        [(waits, 1), (waits_for_more, 7), (idle, 0)]
+            .iter()
+            .find(|(one, _)| *one == client)
+            .map_or(0, |(_, count)| *count)
+    };
+    let shown: Vec<u32> = clients.busiest_with(second(1), under_way).iter().map(|busy| busy.client.index).collect();
+    assert_eq!(shown, [sent, waits_for_more, waits]);
+    assert_eq!(clients.show(&clients.busiest(second(1))[0]), "192.0.2.1");
+}

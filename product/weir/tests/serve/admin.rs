@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until};
 
 /// Where its line at the start says that it is.
-fn admin_of(server: &Server) -> SocketAddr {
+pub fn admin_of(server: &Server) -> SocketAddr {
     let address = || {
         let lines = server.stderr();
         let line = lines.iter().find_map(|line| line.split_once("what it does: http://"))?;
@@ -17,7 +17,7 @@ fn admin_of(server: &Server) -> SocketAddr {
     address().unwrap()
 }
 
-fn ask(admin: SocketAddr, path: &str, host: &str) -> Response {
+pub fn ask(admin: SocketAddr, path: &str, host: &str) -> Response {
     let mut client = Client::connect(admin);
     client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     client.response()
@@ -79,4 +79,43 @@ fn others_are_refused() {
     let refused = run_to_end(&["serve", &site.served().display().to_string(), "--admin", "0.0.0.0:9180"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("expected an address of this machine alone"), "{said}");
+}
+
+/// Its page and its numbers may be asked for by anybody on this machine.
+#[test]
+fn it_tells_no_client_and_no_path() {
+    const HUGE: usize = 16 << 20;
+    let site = Site::of_sizes(&[HUGE]);
+    let log = site.outside("log");
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--access-log", &log.display().to_string()]);
+    let (admin, mut client) = (admin_of(&server), Client::connect_narrow(server.address));
+    client.send(get("/size-16777216?<script>secret"));
+    client.wait_for_first_byte();
+    let told = || -> Value { serde_json::from_str(ask(admin, "/status", "localhost").text()).unwrap() };
+    wait_until("the response", || told()["under_way"]["responses"][0]["waits_for"] == "client");
+    let told = told();
+    assert_eq!((&told["under_way"]["count"], &told["clients"]), (&1.into(), &Value::Null));
+    let row = &told["under_way"]["responses"][0];
+    assert!(row["left_bytes"].as_u64().is_some_and(|left| left > 0) && row.get("client").is_none(), "{row}");
+    for path in ["/status", "/history", "/metrics", "/"] {
+        let answer = ask(admin, path, "localhost");
+        assert!(!answer.text().contains("secret") && !answer.text().contains("127.0.0.1"), "{path}");
+    }
+    let page = ask(admin, "/", "localhost");
+    assert!(page.field("Content-Security-Policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+}
+
+/// The first sample comes after ten seconds.
+#[test]
+fn the_server_keeps_what_it_did() {
+    let site = Site::of_sizes(&[1000]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--uplink", "80mbit"]);
+    let (admin, mut client) = (admin_of(&server), server.connect());
+    let history = || -> Value { serde_json::from_str(ask(admin, "/history", "localhost").text()).unwrap() };
+    assert_eq!((&history()["every_s"], &history()["samples"]), (&10.into(), &serde_json::json!([])));
+    client.get("/size-1000");
+    wait_until("a sample", || history()["samples"].as_array().is_some_and(|samples| !samples.is_empty()));
+    let sample = &history()["samples"][0];
+    assert!(sample["leaving_bits_per_s"].as_f64().is_some_and(|bits| bits > 0.0), "{sample}");
+    assert!(sample["small_s"].is_number() && sample["pace_bits_per_s"].is_number(), "{sample}");
 }

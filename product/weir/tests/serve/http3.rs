@@ -14,11 +14,11 @@ use crate::common::{PATIENCE, Server, Site, content, run_to_end, wait_until};
 /// RFC 9114 section 7.2.
 const DATA: u64 = 0;
 const HEADERS: u64 = 1;
-const LARGE: usize = 1_000_000;
+pub const LARGE: usize = 1_000_000;
 /// RFC 9114 section 8.1.
 const NO_ERROR: u64 = 0x100;
 /// So slow that something can happen in the middle of a large response.
-const SLOW: [&str; 5] = ["--tls-dev", "--uplink", "16mbit", "--shaping", "paced"];
+pub const SLOW: [&str; 5] = ["--tls-dev", "--uplink", "16mbit", "--shaping", "paced"];
 
 /// A client, and the socket it has now.
 pub struct Asking {
@@ -116,7 +116,7 @@ impl Asking {
     }
 
     /// A large response of which something has come.
-    fn begin_large(&mut self) -> u32 {
+    pub fn begin_large(&mut self) -> u32 {
         let stream = self.ask(&format!("/size-{LARGE}"));
         self.until("first bytes", |client| !client.response(stream).body.is_empty());
         stream

@@ -41,6 +41,7 @@ mod start;
 mod status;
 mod stop;
 mod timeouts;
+mod top;
 mod trusted;
 mod upgrades;
 mod user;
