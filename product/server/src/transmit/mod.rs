@@ -62,7 +62,7 @@ pub use secure::Down;
 pub use sendings::Sendings;
 pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};
 
-pub use under_way::{UnderWay, WaitsFor};
+pub use under_way::{UnderWay, WaitsFor, under_way};
 pub use write::Room;
 
 use connection::Load;

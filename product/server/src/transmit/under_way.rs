@@ -58,23 +58,25 @@ impl WaitsFor {
     }
 }
 
-impl<S: Socket> Transmitter<S> {
-    /// Of the first so many jobs those that are responses: not the flights of handshakes.
-    pub fn under_way(&self, now: Nanos, jobs_max: usize) -> impl Iterator<Item = UnderWay> {
-        self.link.scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
-            let sending = self.sendings.get(id).filter(|sending| !sending.outgoing.is_sealed)?;
-            Some(UnderWay {
-                job: id,
-                owner: self.connections.get(sending.connection())?.owner,
-                stream: sending.stream,
-                client: job.client,
-                size: sending.outgoing.size(sending.sent_bytes),
-                sent_bytes: sending.sent_bytes,
-                silent_for: now - sending.last_byte_at().unwrap_or(job.arrived_at),
-                waits_for: WaitsFor::of(waits),
-            })
+/// Of the first so many jobs those that are responses: not the flights of handshakes.
+pub fn under_way<S: Socket>(
+    transmitter: &Transmitter<S>,
+    now: Nanos,
+    jobs_max: usize,
+) -> impl Iterator<Item = UnderWay> {
+    transmitter.link.scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
+        let sending = transmitter.sendings.get(id).filter(|sending| !sending.outgoing.is_sealed)?;
+        Some(UnderWay {
+            job: id,
+            owner: transmitter.connections.get(sending.connection())?.owner,
+            stream: sending.stream,
+            client: job.client,
+            size: sending.outgoing.size(sending.sent_bytes),
+            sent_bytes: sending.sent_bytes,
+            silent_for: now - sending.last_byte_at().unwrap_or(job.arrived_at),
+            waits_for: WaitsFor::of(waits),
         })
-    }
+    })
 }
 
 #[cfg(test)]

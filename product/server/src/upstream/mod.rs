@@ -337,18 +337,18 @@ impl<N: Net> Upstreams<N> {
         self.peers[self.transfers[at].peer].endpoint.to_string()
     }
 
-    /// Exchanges whose response has not begun, and since when they wait for that.
-    pub fn unanswered(&self) -> impl Iterator<Item = (u64, Nanos)> {
-        let waiting = self.transfers.iter().filter(|(_, transfer)| transfer.job.is_none() && !transfer.is_probe());
-        waiting.map(|(_, transfer)| (transfer.owner, transfer.queued.turn.since))
-    }
-
     /// Every deadline is so much later.
     pub fn excuse(&mut self, paused: Nanos) {
         for (_, transfer) in &mut self.transfers {
             transfer.excuse(paused);
         }
     }
+}
+
+/// Exchanges whose response has not begun, and since when they wait for that.
+pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64, Nanos)> {
+    let waiting = upstreams.transfers.iter().filter(|(_, transfer)| transfer.job.is_none() && !transfer.is_probe());
+    waiting.map(|(_, transfer)| (transfer.owner, transfer.queued.turn.since))
 }
 
 #[cfg(test)]

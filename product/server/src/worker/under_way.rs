@@ -10,7 +10,8 @@ use super::exchange::Exchange;
 use super::responder::Responder;
 use crate::net::Net;
 use crate::objectives::{Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
-use crate::transmit::{UnderWay, WaitsFor};
+use crate::transmit::{UnderWay, WaitsFor, under_way};
+use crate::upstream::unanswered;
 
 /// Responses of each kind that are looked at in one turn: some milliseconds. Others are not told of.
 const LOOKS_MAX: usize = 1 << 16;
@@ -55,12 +56,12 @@ impl First {
 pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
     let now = with.timers.now();
     let (mut status, mut first) = (ResponsesStatus::default(), First::default());
-    for job in with.sender.transmitter.under_way(now, LOOKS_MAX) {
+    for job in under_way(&with.sender.transmitter, now, LOOKS_MAX) {
         status.count(job.waits_for, job.client);
         first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
     }
     let of_files = with.service.replies.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
-    let of_upstreams = with.proxy.upstreams.unanswered().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
+    let of_upstreams = unanswered(&with.proxy.upstreams).take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
     for ((owner, since), waits_for) in of_files.chain(of_upstreams) {
         if let Some(id) = with.conns.exchange_id(owner) {
             status.count(waits_for, with.conns[id.at].client_of(id.stream));
