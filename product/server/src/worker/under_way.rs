@@ -13,8 +13,8 @@ use crate::objectives::{Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, p
 use crate::transmit::{UnderWay, WaitsFor, under_way};
 use crate::upstream::unanswered;
 
-/// Responses of each kind that are looked at in one turn: some milliseconds. Others are not told of.
-const LOOKS_MAX: usize = 1 << 16;
+/// Responses of each kind that are looked at in one turn: some 3 ms. Others are not told of.
+const LOOKS_MAX: usize = 1 << 14;
 
 /// One that may be told of: where it is, and what is known of it.
 #[derive(Debug, PartialEq, Eq)]
