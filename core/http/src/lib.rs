@@ -7,9 +7,9 @@
 //! use http::http1;
 //! let bytes = b"GET /a%20b?q HTTP/1.1\r\nHost: example.com\r\nRange: bytes=0-9\r\n\r\n";
 //! let head = http1::parse_request(bytes, &http::Limits::default()).unwrap().expect("a whole head");
-//! let mut path = String::new();
+//! let mut path = Vec::new();
 //! http::decode_path(head.request.path, &mut path).unwrap();
-//! assert_eq!(path, "a b");
+//! assert_eq!(path, b"a b");
 //!
 //! let last_modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
 //! let entity = http::Entity { len: 100, etag: "\"v1\"", last_modified };
@@ -44,7 +44,7 @@ pub mod websocket;
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
 pub use entity_fields::{EntityFields, Shared};
-pub use path::{decode_path, decode_route};
+pub use path::{decode_path, decode_route, is_servable_name};
 pub use range::RANGES_MAX;
 pub use request::{
     BodyLength, FIELDS_MAX, Fields, Limits, Method, OwnedRequest, Refused, Request, RequestBuilder, SHOWN_BYTES_MAX,

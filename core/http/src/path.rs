@@ -2,30 +2,33 @@
 //!
 //! The rule: decode once, and refuse everything that could name a file in two ways or a file outside the root.
 //! Refusing beats normalising: a gateway in front may apply its access rules to another spelling than we open.
+//!
+//! A path is bytes, as names are to the kernel: those of an old archive may be Latin-1.
 
 use percent_encoding::percent_decode;
 
 use crate::Reject;
 
 /// Decodes `raw` (as in [`crate::Request::path`]) into `out`, replacing what was there: no leading slash, one trailing
-/// slash if `raw` has one (a directory), `""` for the root. On `Err`, `out` is empty.
-pub fn decode_path(raw: &[u8], out: &mut String) -> Result<(), Reject> {
+/// slash if `raw` has one (a directory), empty for the root. On `Err`, `out` is empty.
+pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     out.clear();
     let Some(relative) = raw.strip_prefix(b"/") else {
         return Err(Reject::bad("path does not begin with a slash"));
     };
-    // The String's buffer is reused, so that a warm server does not allocate here.
-    let mut bytes = std::mem::take(out).into_bytes();
+    // The buffer is reused, so that a warm server does not allocate here.
     if relative.contains(&b'%') {
         check_escapes(relative)?;
-        bytes.extend(percent_decode(relative));
+        out.extend(percent_decode(relative));
     } else {
-        bytes.extend_from_slice(relative);
+        out.extend_from_slice(relative);
     }
-    let decoded = String::from_utf8(bytes).map_err(|_| Reject::bad("path is not utf-8"))?;
-    check_segments(&decoded)?;
-    *out = decoded;
-    Ok(())
+    check_decoded(out).inspect_err(|_| out.clear())
+}
+
+/// Whether a request can ask for a name: [`decode_path`] gives it back, percent-encoded as a segment.
+pub fn is_servable_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name.contains(&b'/') && check_decoded(name).is_ok()
 }
 
 /// Before decoding: every `%` begins an escape of two hex digits (`%2`, `%zz` and `%u0041` mean different things to
@@ -42,62 +45,84 @@ fn check_escapes(raw: &[u8]) -> Result<(), Reject> {
 }
 
 /// After decoding, so that no encoding of a dot or a backslash escapes.
-fn check_segments(path: &str) -> Result<(), Reject> {
+fn check_decoded(path: &[u8]) -> Result<(), Reject> {
     check_characters(path)?;
-    let directory = path.strip_suffix('/').unwrap_or(path);
+    if has_overlong_ascii(path) {
+        return Err(Reject::bad("overlong form of an ascii character in path"));
+    }
+    let directory = path.strip_suffix(b"/").unwrap_or(path);
     if path.is_empty() {
         return Ok(());
     }
-    for segment in directory.split('/') {
+    for segment in directory.split(|&byte| byte == b'/') {
         match segment {
             // `//` and `/` name one file twice, and `//host/` in a redirect names another server.
-            "" => return Err(Reject::bad("empty segment in path")),
+            b"" => return Err(Reject::bad("empty segment in path")),
             // Clients resolve dot segments before sending (RFC 3986 section 5.2.4); only an attack leaves them.
-            "." | ".." => return Err(Reject::bad("dot segment in path")),
+            b"." | b".." => return Err(Reject::bad("dot segment in path")),
             _ => {}
         }
     }
     Ok(())
 }
 
-fn check_characters(path: &str) -> Result<(), Reject> {
-    // NUL ends a path early in C; the others forge log lines and terminal output.
-    if path.chars().any(char::is_control) {
+fn check_characters(path: &[u8]) -> Result<(), Reject> {
+    // NUL ends a path early in C; the others forge log lines and terminal output. Bytes that are no UTF-8 are no control characters to
+    // whoever reads UTF-8.
+    if path.utf8_chunks().any(|chunk| chunk.valid().chars().any(char::is_control)) {
         return Err(Reject::bad("control character in path"));
     }
     // A separator elsewhere, and to the rules of some gateways: no file we serve needs it.
-    if path.contains('\\') {
+    if path.contains(&b'\\') {
         return Err(Reject::bad("backslash in path"));
     }
     Ok(())
 }
 
+/// Whether a lax decoder finds an ASCII character, which may be a dot or a slash, where UTF-8 has none (RFC 3629 section 10).
+fn has_overlong_ascii(path: &[u8]) -> bool {
+    let is_overlong = |from: &[u8]| match *from {
+        [0xc0 | 0xc1, b, ..] => is_continuation(b),
+        [0xe0, 0x80 | 0x81, b, ..] => is_continuation(b),
+        [0xf0, 0x80, 0x80 | 0x81, b, ..] => is_continuation(b),
+        [0xf8, 0x80, 0x80, 0x80 | 0x81, b, ..] => is_continuation(b),
+        [0xfc, 0x80, 0x80, 0x80, 0x80 | 0x81, b, ..] => is_continuation(b),
+        _ => false,
+    };
+    !path.is_ascii() && (0..path.len()).any(|at| is_overlong(&path[at..]))
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
 /// The path by which rules choose who answers, where that is another server, which gets `raw` as it came. Decoded as [`decode_path`] does, with
-/// its leading slash, and with less refused: a segment may be empty, an encoded slash stays `%2F` and separates nothing, and what is no UTF-8 is
-/// replaced. Dot segments are refused, behind encoded slashes too: the other server may resolve them, past the rule that chose it.
-pub fn decode_route(raw: &[u8]) -> Result<String, Reject> {
+/// its leading slash, and with less refused: a segment may be empty, and an encoded slash stays `%2F` and separates nothing. Dot segments are
+/// refused, behind encoded slashes too: the other server may resolve them, past the rule that chose it.
+pub fn decode_route(raw: &[u8]) -> Result<Vec<u8>, Reject> {
     if !raw.starts_with(b"/") {
         return Err(Reject::bad("path does not begin with a slash"));
     }
-    let mut bytes = Vec::with_capacity(raw.len());
+    let mut path = Vec::with_capacity(raw.len());
     let mut parts = raw.split(|&byte| byte == b'%');
-    bytes.extend(parts.next().into_iter().flatten());
+    path.extend(parts.next().into_iter().flatten());
     for after in parts {
         match after {
             [b'2', b'f' | b'F', rest @ ..] => {
-                bytes.extend(b"%2F");
-                bytes.extend(rest);
+                path.extend(b"%2F");
+                path.extend(rest);
             }
             [high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                bytes.extend(percent_decode(&[b'%', *high, *low]));
-                bytes.extend(rest);
+                path.extend(percent_decode(&[b'%', *high, *low]));
+                path.extend(rest);
             }
             _ => return Err(Reject::bad("percent sign without two hex digits in path")),
         }
     }
-    let path = String::from_utf8_lossy(&bytes).into_owned();
     check_characters(&path)?;
-    if path.split('/').flat_map(|segment| segment.split("%2F")).any(|segment| matches!(segment, "." | "..")) {
+    // What is no UTF-8 is neither a dot nor a slash.
+    let text = String::from_utf8_lossy(&path);
+    if text.split('/').flat_map(|segment| segment.split("%2F")).any(|segment| matches!(segment, "." | "..")) {
         return Err(Reject::bad("dot segment in path"));
     }
     Ok(path)
@@ -106,10 +131,11 @@ pub fn decode_route(raw: &[u8]) -> Result<String, Reject> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
     use proptest::prelude::*;
 
-    fn decode(raw: &[u8]) -> Result<String, &'static str> {
-        let mut out = String::from("left over");
+    fn decode(raw: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let mut out = b"left over".to_vec();
         let result = decode_path(raw, &mut out);
         assert!(result.is_ok() || out.is_empty());
         result.map(|()| out).map_err(|reject| {
@@ -126,7 +152,7 @@ mod tests {
             ("//a//b", Ok("//a//b")),
             ("/projects/a%2fb%2Fc", Ok("/projects/a%2Fb%2Fc")),
             ("/%252e%252e/%252F", Ok("/%2e%2e/%2F")),
-            ("/%FCber", Ok("/\u{fffd}ber")),
+            ("/%c3%bcber", Ok("/\u{fc}ber")),
             ("/..%2Fa", Err("dot segment in path")),
             ("/a%2f%2e%2E", Err("dot segment in path")),
             ("/a/%2e/b", Err("dot segment in path")),
@@ -138,8 +164,10 @@ mod tests {
             ("*", Err("path does not begin with a slash")),
         ] {
             let found = decode_route(raw.as_bytes()).map_err(|reject| reject.reason);
-            assert_eq!(found.as_deref().map_err(|reason| *reason), decoded, "{raw}");
+            assert_eq!(found, decoded.map(|path| path.as_bytes().to_vec()), "{raw}");
         }
+        assert_eq!(decode_route(b"/%FCber/\xff").unwrap(), b"/\xfcber/\xff");
+        assert!(decode_route(b"/%FC/..%2F%FC").is_err());
     }
 
     proptest! {
@@ -147,7 +175,7 @@ mod tests {
         #[test]
         fn whatever_is_served_is_a_route(raw in "/[a-c./%2-5eEF]{0,12}") {
             if let Ok(path) = decode(raw.as_bytes()) {
-                prop_assert_eq!(decode_route(raw.as_bytes()).unwrap(), format!("/{path}"));
+                prop_assert_eq!(decode_route(raw.as_bytes()).unwrap(), [b"/", path.as_slice()].concat());
             }
         }
     }
@@ -170,7 +198,46 @@ mod tests {
             ("/%252e%252e", "%2e%2e"),
             ("/a:b;c=d", "a:b;c=d"),
         ] {
-            assert_eq!(decode(raw.as_bytes()), Ok(decoded.to_owned()), "{raw}");
+            assert_eq!(decode(raw.as_bytes()), Ok(decoded.into()), "{raw}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_served_as_they_are() {
+        let cases: &[(&[u8], &[u8])] = &[
+            (b"/%ff", b"\xff"),
+            (b"/\xff", b"\xff"),
+            (b"/caf%E9/na%EFve.txt", b"caf\xe9/na\xefve.txt"),
+            (b"/%93quoted%94", b"\x93quoted\x94"),
+            // A surrogate, and a character cut short.
+            (b"/%ed%a0%80", b"\xed\xa0\x80"),
+            (b"/%e2%82", b"\xe2\x82"),
+            // As Latin-1 has them: no decoder makes one character of these.
+            (b"/%C0bas/%E0%20la", b"\xc0bas/\xe0 la"),
+        ];
+        for (raw, decoded) in cases {
+            assert_eq!(decode(raw), Ok(decoded.to_vec()), "{}", raw.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn names_are_servable_that_a_path_can_have() {
+        for (name, is_servable) in [
+            (&b"a"[..], true),
+            (b"caf\xe9", true),
+            (b"a?b#c%2F", true),
+            (b"...", true),
+            (b"", false),
+            (b".", false),
+            (b"..", false),
+            (b"a\\b", false),
+            (b"a/b", false),
+            (b"a\nb", false),
+            (b"\xc2\x85", false),
+            (b"\xe9\n", false),
+            (b"\xc0\xae", false),
+        ] {
+            assert_eq!(is_servable_name(name), is_servable, "{}", name.escape_ascii());
         }
     }
 
@@ -180,20 +247,52 @@ mod tests {
             ("path does not begin with a slash", &[b"", b"*", b"a", b"%2Fa"]),
             ("encoded slash in path", &[b"/a%2fb", b"/%2F", b"/..%2f..%2fetc"]),
             ("percent sign without two hex digits in path", &[b"/%", b"/%2", b"/%zz", b"/a%u0041", b"/%%41", b"/% 1"]),
-            ("control character in path", &[b"/%00", b"/a%0d%0ab", b"/%7f", b"/a\tb", b"/%C2%85"]),
-            ("backslash in path", &[b"/a\\b", b"/..%5c..%5C", b"/%5C"]),
+            (
+                "control character in path",
+                &[b"/%00", b"/a%0d%0ab", b"/%7f", b"/a\tb", b"/%C2%85", b"/%ff%00", b"/%e9%0a"],
+            ),
+            ("backslash in path", &[b"/a\\b", b"/..%5c..%5C", b"/%5C", b"/%ff%5C"]),
             ("empty segment in path", &[b"//", b"//a", b"/a//b", b"/a//"]),
             (
                 "dot segment in path",
-                &[b"/.", b"/..", b"/../a", b"/a/..", b"/a/../", b"/a/./b", b"/%2e%2e/a", b"/.%2E/", b"/%2e"],
+                &[
+                    b"/.",
+                    b"/..",
+                    b"/../a",
+                    b"/a/..",
+                    b"/a/../",
+                    b"/a/./b",
+                    b"/%2e%2e/a",
+                    b"/.%2E/",
+                    b"/%2e",
+                    b"/%ff/../%ff",
+                ],
             ),
-            // Overlong forms of `.` and `/`, and a surrogate.
-            ("path is not utf-8", &[b"/%ff", b"/%c0%ae%c0%ae/", b"/%c0%af", b"/\xff", b"/%ed%a0%80"]),
         ];
         for (reason, raws) in cases {
             for raw in *raws {
                 assert_eq!(decode(raw), Err(*reason), "{}", raw.escape_ascii());
             }
+        }
+    }
+
+    #[test]
+    fn overlong_forms_of_ascii_are_refused() {
+        let cases: &[&[u8]] = &[
+            b"/%c0%ae%c0%ae/",
+            b"/%c0%af",
+            b"/\xc0\xaf",
+            b"/%c1%9c",
+            b"/%c0%80",
+            b"/%e0%80%ae",
+            b"/%e0%81%9c",
+            b"/%f0%80%80%af",
+            b"/%f8%80%80%80%ae",
+            b"/%fc%80%80%80%80%af",
+            b"/\xe9%c0%ae",
+        ];
+        for raw in cases {
+            assert_eq!(decode(raw), Err("overlong form of an ascii character in path"), "{}", raw.escape_ascii());
         }
     }
 
@@ -208,13 +307,76 @@ mod tests {
             raw.insert(0, b'/');
             check_safe(&raw)?;
         }
+
+        /// Whatever a folder has: a link to it leads to it, and to nothing else.
+        #[test]
+        fn a_servable_name_is_what_its_link_leads_to(name in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let link = format!("/{}", percent_encode(&name, NON_ALPHANUMERIC));
+            let decoded = decode(link.as_bytes());
+            if is_servable_name(&name) {
+                prop_assert_eq!(decoded, Ok(name));
+            } else {
+                prop_assert!(decoded.is_err() || name.is_empty(), "{:?}", decoded);
+            }
+        }
+
+        /// No decoder, however lax, finds another character of ASCII in a path than the file system does.
+        #[test]
+        fn a_lax_decoder_finds_no_other_ascii(path in proptest::collection::vec(lax_byte(), 0..12)) {
+            if is_servable_name(&path) {
+                let found: Vec<u32> = lax(&path).into_iter().filter(|code| *code < 128).collect();
+                let ascii: Vec<u32> = path.iter().filter(|byte| byte.is_ascii()).map(|byte| u32::from(*byte)).collect();
+                prop_assert_eq!(found, ascii);
+            }
+        }
+    }
+
+    fn lax_byte() -> impl Strategy<Value = u8> {
+        prop_oneof![
+            any::<u8>(),
+            Just(0x80),
+            Just(0x81),
+            Just(0xae),
+            Just(0xaf),
+            Just(0xc0),
+            Just(0xe0),
+            Just(0xf0),
+            Just(0xf8)
+        ]
+    }
+
+    /// Characters of UTF-8 as it was before RFC 3629, of any length.
+    fn lax(bytes: &[u8]) -> Vec<u32> {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while let Some(&first) = bytes.get(at) {
+            let (more, mut code) = match first {
+                0xc0..=0xdf => (1, u32::from(first & 0x1f)),
+                0xe0..=0xef => (2, u32::from(first & 0x0f)),
+                0xf0..=0xf7 => (3, u32::from(first & 0x07)),
+                0xf8..=0xfb => (4, u32::from(first & 0x03)),
+                0xfc..=0xfd => (5, u32::from(first & 0x01)),
+                _ => (0, u32::from(first)),
+            };
+            let rest = bytes.get(at + 1..=at + more).filter(|rest| rest.iter().all(|&byte| is_continuation(byte)));
+            let Some(rest) = rest else {
+                at += 1;
+                continue;
+            };
+            for byte in rest {
+                code = code << 6 | u32::from(byte & 0x3f);
+            }
+            found.push(code);
+            at += 1 + more;
+        }
+        found
     }
 
     fn check_safe(raw: &[u8]) -> Result<(), TestCaseError> {
         let Ok(path) = decode(raw) else { return Ok(()) };
-        prop_assert!(!path.starts_with('/') && !path.contains("//") && !path.contains('\0') && !path.contains('\\'));
-        prop_assert!(path.split('/').all(|segment| segment != ".." && segment != "."));
-        prop_assert!(path.split('/').rev().skip(1).all(|segment| !segment.is_empty()));
+        prop_assert!(!path.starts_with(b"/") && !path.windows(2).any(|pair| pair == b"//"));
+        prop_assert!(!path.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\'));
+        prop_assert!(path.split(|byte| *byte == b'/').all(|segment| segment != b".." && segment != b"."));
+        prop_assert!(path.split(|byte| *byte == b'/').rev().skip(1).all(|segment| !segment.is_empty()));
         Ok(())
     }
 }

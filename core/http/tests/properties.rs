@@ -120,7 +120,7 @@ fn check_all(bytes: &[u8], limits: &Limits, len: u64) -> Result<(), TestCaseErro
         Ok(Some(head)) => {
             check_request(&head, bytes, limits)?;
             check_verdict(&head.request, len)?;
-            let _: Result<(), Reject> = decode_path(head.request.path, &mut String::new());
+            let _: Result<(), Reject> = decode_path(head.request.path, &mut Vec::new());
         }
         Ok(None) => {}
         Err(reject) => {

@@ -92,10 +92,11 @@ fn read(bytes: &[u8], limits: &Limits, reached: &mut Reached) {
 }
 
 fn answer_to(head: &Head<'_>, behind: &[u8], reached: &mut Reached) {
-    let mut path = String::new();
+    let mut path = Vec::new();
     match decode_path(head.request.path, &mut path) {
         Ok(()) => {
-            assert!(!path.starts_with('/') && path.split('/').all(|part| part != "." && part != ".."), "{path}");
+            let is_safe = path.split(|byte| *byte == b'/').all(|part| part != b"." && part != b"..");
+            assert!(is_safe && !path.starts_with(b"/") && !path.contains(&0), "{}", path.escape_ascii());
             reached.mark("path");
         }
         Err(_) => reached.mark("no path"),

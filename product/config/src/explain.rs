@@ -15,7 +15,7 @@ use crate::{Configuration, form};
 pub struct Question {
     host: HostName,
     /// Decoded, from a slash on.
-    path: String,
+    path: Vec<u8>,
     client: Option<IpAddr>,
     fields: Vec<(String, String)>,
 }
@@ -38,15 +38,16 @@ impl Question {
         let (authority, target) = rest.split_at(end);
         let (host, _) = split_host(authority).ok_or_else(wrong)?;
         let raw = target.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
-        let mut path = String::new();
+        let mut path = Vec::new();
         http::decode_path(raw.as_bytes(), &mut path)
             .map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
         let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
-        Ok(Question { host, path: format!("/{path}"), client, fields })
+        path.insert(0, b'/');
+        Ok(Question { host, path, client, fields })
     }
 
     /// Decoded, from a slash on.
-    pub fn path(&self) -> &str {
+    pub fn path(&self) -> &[u8] {
         &self.path
     }
 }

@@ -1,9 +1,11 @@
-//! Patterns of paths: text in which `*` is any characters, slashes included.
+//! Patterns of paths: text in which `*` is any bytes, slashes included. A path is compared byte by byte, since it need not be UTF-8.
 //!
 //! Whether a pattern covers another, so that a rule behind it is never reached, is the same question as whether it matches
 //! the other one as a text: a `*` of the other can be any character, so only a `*` can take it.
 
 use std::fmt;
+
+use memchr::memmem;
 
 /// Bounds the work of a match: both are far beyond what a person writes.
 const BYTES_MAX: usize = 256;
@@ -24,27 +26,26 @@ impl Pattern {
         (bounded && !text.chars().any(char::is_control)).then(|| Pattern(text.into()))
     }
 
-    pub fn matches(&self, text: &str) -> bool {
-        let Some((first, rest)) = self.0.split_once('*') else { return self.0 == text };
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let Some((first, rest)) = self.0.split_once('*') else { return self.0.as_bytes() == text };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        let Some(inner) = text.strip_prefix(first).and_then(|inner| inner.strip_suffix(last)) else { return false };
-        let mut left = inner;
+        let Some(mut left) = between(text, first, last) else { return false };
         for part in middle.split('*').filter(|part| !part.is_empty()) {
-            let Some(at) = left.find(part) else { return false };
+            let Some(at) = memmem::find(left, part.as_bytes()) else { return false };
             left = &left[at + part.len()..];
         }
         true
     }
 
     /// What its first `*` matched, if that is its only one.
-    pub fn matched<'t>(&self, text: &'t str) -> Option<&'t str> {
+    pub fn matched<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let (first, last) = self.0.split_once('*')?;
-        text.strip_prefix(first)?.strip_suffix(last)
+        between(text, first, last)
     }
 
     /// Whether every text of the other is one of this.
     pub fn covers(&self, other: &Pattern) -> bool {
-        self.matches(&other.0)
+        self.matches(other.0.as_bytes())
     }
 
     pub fn is_any(&self) -> bool {
@@ -65,10 +66,15 @@ impl Pattern {
             (Some((a, z)), Some((b, y))) => {
                 (a.starts_with(b) || b.starts_with(a)) && (z.ends_with(y) || y.ends_with(z))
             }
-            (None, _) => other.matches(&self.0),
-            (_, None) => self.matches(&other.0),
+            (None, _) => other.matches(self.0.as_bytes()),
+            (_, None) => self.matches(other.0.as_bytes()),
         }
     }
+}
+
+/// What is behind this beginning and before this end.
+fn between<'t>(text: &'t [u8], first: &str, last: &str) -> Option<&'t [u8]> {
+    text.strip_prefix(first.as_bytes())?.strip_suffix(last.as_bytes())
 }
 
 impl fmt::Display for Pattern {
@@ -100,9 +106,17 @@ mod tests {
             ("/*ab*ab", "/ab", false),
             ("**", "", true),
         ] {
-            assert_eq!(pattern(given).matches(text), matching, "{given} {text}");
+            assert_eq!(pattern(given).matches(text.as_bytes()), matching, "{given} {text}");
         }
-        assert_eq!(pattern("/old/*.htm").matched("/old/a/b.htm"), Some("a/b"));
+        assert_eq!(pattern("/old/*.htm").matched(b"/old/a/b.htm"), Some(&b"a/b"[..]));
+    }
+
+    #[test]
+    fn a_star_is_any_bytes_too() {
+        assert!(pattern("/caf*/*.txt").matches(b"/caf\xe9/\xff.txt"));
+        assert_eq!(pattern("/a/*").matched(b"/a/\xe9"), Some(&b"\xe9"[..]));
+        let replaced = pattern("/caf\u{fffd}");
+        assert!(!replaced.matches(b"/caf\xe9") && !pattern("/caf\u{e9}").matches(b"/caf\xe9"));
     }
 
     #[test]
@@ -140,15 +154,15 @@ mod tests {
     proptest! {
         #[test]
         fn matches_as_defined(given in "[ab*]{0,6}", text in "[ab]{0,6}") {
-            prop_assert_eq!(pattern(&given).matches(&text), plainly(given.as_bytes(), text.as_bytes()));
+            prop_assert_eq!(pattern(&given).matches(text.as_bytes()), plainly(given.as_bytes(), text.as_bytes()));
         }
 
         #[test]
         fn what_is_covered_and_matched_is_matched_above(a in "[ab*]{0,5}", b in "[ab*]{0,5}", text in "[abc]{0,5}") {
             let (a, b) = (pattern(&a), pattern(&b));
-            if b.matches(&text) {
-                prop_assert!(!a.covers(&b) || a.matches(&text));
-                prop_assert!(!a.matches(&text) || a.meets(&b));
+            if b.matches(text.as_bytes()) {
+                prop_assert!(!a.covers(&b) || a.matches(text.as_bytes()));
+                prop_assert!(!a.matches(text.as_bytes()) || a.meets(&b));
             }
         }
     }

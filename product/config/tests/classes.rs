@@ -44,8 +44,8 @@ priority = 4
 fn the_first_rule_decides_then_the_site_then_the_default() {
     let assignment = read(FILE.as_bytes()).unwrap().assignment();
     let none = Vec::new();
-    let of = |site, path, client: &str, fields: &dyn FieldLines| {
-        assignment.of(&Asked { site, path, client: client.parse().ok(), fields })
+    let of = |site, path: &str, client: &str, fields: &dyn FieldLines| {
+        assignment.of(&Asked { site, path: path.as_bytes(), client: client.parse().ok(), fields })
     };
     let far = "203.0.113.1";
     assert_eq!(of(0, "/", far, &none), (0, Why::Site));
@@ -90,6 +90,6 @@ fn the_drain_has_the_classes_and_one_for_the_rest() {
 fn without_a_default_the_rest_are_others() {
     let file = "[[site]]\nroot='a'\n[[class]]\nname='a'\n[[class.rule]]\npath='/a'\n";
     let assignment = read(file.as_bytes()).unwrap().assignment();
-    let asked = Asked { site: 0, path: "/b", client: None, fields: &Vec::new() };
+    let asked = Asked { site: 0, path: b"/b", client: None, fields: &Vec::new() };
     assert_eq!((assignment.of(&asked), assignment.default()), ((1, Why::Nothing), 1));
 }

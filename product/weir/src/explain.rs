@@ -1,8 +1,10 @@
 //! The answer to one request, made by a server of this process that serves nobody else.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,7 +58,8 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
 /// The file of the answer, or the folder that is listed.
 fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
-    let path = root.join(asked.question.path().trim_start_matches('/'));
+    let path = asked.question.path();
+    let path = root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
     let index = site.index.iter().map(|index| path.join(index)).find(|index| index.is_file());
     Some(index.filter(|_| path.is_dir()).unwrap_or(path))
 }

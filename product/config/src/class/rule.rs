@@ -44,7 +44,7 @@ pub struct Token(String);
 pub struct Asked<'a> {
     pub site: usize,
     /// Decoded, from a slash on.
-    pub path: &'a str,
+    pub path: &'a [u8],
     /// A rule with a network matches no unknown client.
     pub client: Option<IpAddr>,
     pub fields: &'a dyn FieldLines,
@@ -128,7 +128,7 @@ impl reach::Rule for Rule {
 
 impl Field {
     fn matches(&self, fields: &dyn FieldLines) -> bool {
-        fields.any(&self.name, &mut |value| self.value.matches(value))
+        fields.any(&self.name, &mut |value| self.value.matches(value.as_bytes()))
     }
 
     fn covers(&self, other: &Field) -> bool {
@@ -205,10 +205,10 @@ mod tests {
             ("x-tier".to_string(), "gold-2".to_string()),
             ("Authorization".into(), "bearer 0123456789abcdef".into()),
         ];
-        let asked = Asked { site: 1, path: "/a/b", client: "10.1.1.1".parse().ok(), fields: &fields };
+        let asked = Asked { site: 1, path: b"/a/b", client: "10.1.1.1".parse().ok(), fields: &fields };
         let all = rule(Some("/a/*"), Some("10.0.0.0/8"), Some("X-Tier: gold*"));
         assert!(all.matches(&asked) && rule(None, None, None).matches(&asked));
-        assert!(!all.matches(&Asked { path: "/b", ..asked }));
+        assert!(!all.matches(&Asked { path: b"/b", ..asked }));
         assert!(!all.matches(&Asked { client: None, ..asked }));
         assert!(!all.matches(&Asked { fields: &Vec::new(), ..asked }));
         assert!(!Rule { site: Some(0), ..all.clone() }.matches(&asked));

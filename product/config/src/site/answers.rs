@@ -20,17 +20,17 @@ impl Answers {
     }
 
     /// The redirect for this host and this decoded path, and the address that it leads to.
-    pub fn redirect(&self, host: Option<&HostName>, path: &str) -> Option<(&Redirect, String)> {
+    pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
     }
 
     /// The place among [`Answers::proxies`] of the one for this decoded path.
-    pub fn proxy(&self, path: &str) -> Option<usize> {
+    pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         self.proxies.iter().position(|proxy| proxy.path.matches(path))
     }
 
     /// The fields for this decoded path, each name once.
-    pub fn headers<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a HeaderRule> {
+    pub fn headers<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a HeaderRule> {
         let holds = move |rule: &&HeaderRule| rule.path.matches(path);
         let rules = self.headers.iter().enumerate().filter(move |(_, rule)| holds(rule));
         let is_first = move |at: usize, rule: &HeaderRule| {
@@ -39,7 +39,7 @@ impl Answers {
         rules.filter(move |(at, rule)| is_first(*at, rule)).map(|(_, rule)| rule)
     }
 
-    pub fn cache(&self, path: &str) -> Option<&CacheRule> {
+    pub fn cache(&self, path: &[u8]) -> Option<&CacheRule> {
         self.cache.iter().find(|rule| rule.path.matches(path))
     }
 

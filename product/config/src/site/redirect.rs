@@ -1,6 +1,6 @@
 //! Redirects, and the addresses that they lead to.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::form::{FromText, Wrong};
 use crate::host::HostName;
@@ -41,9 +41,9 @@ impl Redirect {
     }
 
     /// Where a request for this host and this decoded path is sent. What `*` matched is encoded again.
-    pub fn leads(&self, host: Option<&HostName>, path: &str) -> Option<String> {
+    pub fn leads(&self, host: Option<&HostName>, path: &[u8]) -> Option<String> {
         let here = self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path);
-        let matched = || utf8_percent_encode(self.from.matched(path).unwrap_or(""), IN_PATH).to_string();
+        let matched = || percent_encode(self.from.matched(path).unwrap_or_default(), IN_PATH).to_string();
         here.then(|| self.to.0.replace('*', &matched()))
     }
 }
@@ -168,12 +168,13 @@ mod tests {
     fn what_a_star_matched_is_encoded_again() {
         let (from, to) = (Pattern::of_path("/old/*").unwrap(), Target::from_text("https://a.org/new/*").unwrap());
         let redirect = Redirect { at: Place::START, from, host: None, to, status: 301 };
-        let leads = |path: &str| redirect.leads(None, path);
+        let leads = |path: &str| redirect.leads(None, path.as_bytes());
         assert_eq!(leads("/old/b c/\u{e9}?%\r\n").unwrap(), "https://a.org/new/b%20c/%C3%A9%3F%25%0D%0A");
+        assert_eq!(redirect.leads(None, b"/old/\xe9").unwrap(), "https://a.org/new/%E9");
         assert_eq!(leads("/other"), None);
         let own = Redirect { host: HostName::new("b.org"), ..redirect.clone() };
-        assert_eq!((own.leads(None, "/old/"), own.leads(HostName::new("a.org").as_ref(), "/old/")), (None, None));
-        assert!(own.leads(HostName::new("B.org").as_ref(), "/old/").is_some());
+        assert_eq!((own.leads(None, b"/old/"), own.leads(HostName::new("a.org").as_ref(), b"/old/")), (None, None));
+        assert!(own.leads(HostName::new("B.org").as_ref(), b"/old/").is_some());
     }
 
     #[test]

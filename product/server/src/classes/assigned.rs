@@ -112,7 +112,7 @@ impl Assigned {
     /// The class of a request for the site in this place of the file.
     pub fn of(&self, site: Option<usize>, request: &Request, client: IpAddr) -> u16 {
         let Some(site) = site else { return self.default() };
-        let mut path = String::new();
+        let mut path = Vec::new();
         if self.assignment.looks_at_paths() && request.path.starts_with(b"/") {
             let Ok(decoded) = http::decode_route(request.path) else { return self.default() };
             path = decoded;

@@ -22,7 +22,7 @@ use super::loader::Loader;
 use super::mounts::Kind;
 use super::root::Looked;
 use super::watch::WatchId;
-use super::{Key, REVALIDATE_AFTER, Root, SiteNumber, Wait};
+use super::{Key, REVALIDATE_AFTER, Root, SiteNumber, Wait, trim_slashes};
 
 /// Folders that one worker remembers.
 pub(super) const FOLDERS_MAX: usize = 64;
@@ -66,7 +66,7 @@ struct Remembered {
 #[derive(Debug)]
 pub(super) struct Folder {
     /// Decoded, without a slash at the ends.
-    path: Box<str>,
+    path: Box<[u8]>,
     /// Sorted.
     digests: Vec<u64>,
     state: State,
@@ -84,9 +84,9 @@ impl Absent {
     }
 
     /// The slot of a folder that lacks the next name of this path.
-    pub fn lacking(&mut self, site: SiteNumber, path: &str) -> Option<usize> {
+    pub fn lacking(&mut self, site: SiteNumber, path: &[u8]) -> Option<usize> {
         steps(path).find_map(|(folder, name)| {
-            Key::write(site, folder.as_bytes(), &mut self.wanted);
+            Key::write(site, folder, &mut self.wanted);
             let at = *self.by_key.get(self.wanted.as_slice())?;
             (!self.folders[at].folder.may_have(name)).then_some(FIRST_SLOT + at)
         })
@@ -107,7 +107,7 @@ impl Absent {
 
     /// A slot that has to be given to [`Absent::take`] before this folder is inserted.
     pub fn displaced(&mut self, site: SiteNumber, folder: &Folder) -> Option<usize> {
-        Key::write(site, folder.path.as_bytes(), &mut self.wanted);
+        Key::write(site, &folder.path, &mut self.wanted);
         let old = self.by_key.get(self.wanted.as_slice()).copied();
         let oldest = || self.folders.iter().min_by_key(|(_, folder)| folder.compared_at).map(|(at, _)| at);
         let at = old.or_else(|| (self.folders.len() >= FOLDERS_MAX).then(oldest).flatten())?;
@@ -116,7 +116,7 @@ impl Absent {
 
     /// Remembers a folder, and gives its slot for the watch.
     pub fn insert(&mut self, site: SiteNumber, folder: Folder, now: Nanos) -> usize {
-        Key::write(site, folder.path.as_bytes(), &mut self.wanted);
+        Key::write(site, &folder.path, &mut self.wanted);
         let key = Key::from(self.wanted.as_slice());
         let at = self.folders.insert(Remembered { key: key.clone(), folder, compared_at: now });
         self.by_key.insert(key, at);
@@ -142,8 +142,8 @@ impl Absent {
 
 impl Folder {
     /// The folder in which the first name of this path that is missing is missed. Waits for its disk. None if it cannot be remembered.
-    pub fn read(loader: &Loader, path: &str, added: &mut Vec<WatchId>) -> Option<Folder> {
-        let look = |folder: &str| loader.root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
+    pub fn read(loader: &Loader, path: &[u8], added: &mut Vec<WatchId>) -> Option<Folder> {
+        let look = |folder: &[u8]| loader.root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
         let (path, looked) = steps(path).map_while(|(folder, _)| Some((folder, look(folder)?))).last()?;
         if looked.kind == Kind::Remote || path.len() > FOLDER_BYTES_MAX {
             return None;
@@ -157,8 +157,8 @@ impl Folder {
         Some(Folder { path: path.into(), digests: digests?, state, watch })
     }
 
-    fn may_have(&self, name: &str) -> bool {
-        name.len() <= NAME_BYTES_MAX && self.digests.binary_search(&digest(name.as_bytes())).is_ok()
+    fn may_have(&self, name: &[u8]) -> bool {
+        name.len() <= NAME_BYTES_MAX && self.digests.binary_search(&digest(name)).is_ok()
     }
 }
 
@@ -188,12 +188,13 @@ fn digest(name: &[u8]) -> u64 {
 }
 
 /// The folders on the way of a decoded path, from the top, each with the name that is looked for in it.
-fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
-    let path = path.trim_matches('/');
-    let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
+fn steps(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let path = trim_slashes(path);
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let starts = std::iter::once(0).chain(slashes.map(|(at, _)| at + 1));
     let step = move |start| {
-        let (folder, rest): (&str, &str) = path.split_at(start);
-        (folder.trim_end_matches('/'), rest.split('/').next().unwrap_or_default())
+        let (folder, rest): (&[u8], &[u8]) = path.split_at(start);
+        (trim_slashes(folder), rest.split(|&byte| byte == b'/').next().unwrap_or_default())
     };
     starts.take(STEPS_MAX).map(step).filter(|(_, name)| !name.is_empty())
 }
@@ -205,9 +206,9 @@ mod tests {
     #[test]
     fn a_path_is_looked_for_step_by_step() {
         let of = |path| steps(path).collect::<Vec<_>>();
-        assert_eq!(of("a/b/c/"), [("", "a"), ("a", "b"), ("a/b", "c")]);
-        assert_eq!(of(""), []);
-        assert_eq!(of(&"a/".repeat(100)).len(), STEPS_MAX);
+        assert_eq!(of(b"a/\xe9/c/"), [(&b""[..], &b"a"[..]), (b"a", b"\xe9"), (b"a/\xe9", b"c")]);
+        assert_eq!(of(b""), []);
+        assert_eq!(of("a/".repeat(100).as_bytes()).len(), STEPS_MAX);
     }
 
     #[test]

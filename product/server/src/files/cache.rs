@@ -29,7 +29,7 @@ use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};
 use super::watch::{Changed, Inotify, Watch, WatchId};
-use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait};
+use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
@@ -84,7 +84,7 @@ pub struct Cache {
     absent: Absent,
     /// Of the last lookup, kept for their memory.
     wanted: Vec<u8>,
-    decoded: String,
+    decoded: Vec<u8>,
 }
 
 /// What a cache knows of a path.
@@ -109,7 +109,7 @@ impl Cache {
             listings: Listings::new(limits.listing_bytes),
             absent: Absent::default(),
             wanted: Vec::new(),
-            decoded: String::new(),
+            decoded: Vec::new(),
         }
     }
 
@@ -167,7 +167,7 @@ impl Cache {
     }
 
     /// Whether a folder on this path is known not to have the next name of it.
-    fn is_absent(&mut self, site: SiteNumber, path: &str, now: Nanos) -> bool {
+    fn is_absent(&mut self, site: SiteNumber, path: &[u8], now: Nanos) -> bool {
         let Some(at) = self.absent.lacking(site, path) else { return false };
         let root = self.root(site).flatten().cloned();
         let is_true = root.is_some_and(|root| self.absent.is_true(at, &root, now));
@@ -228,7 +228,7 @@ impl Cache {
         self.watch.release_unused();
     }
 
-    fn find(&mut self, key: &Key, path: &str, now: Nanos) -> CacheAnswer {
+    fn find(&mut self, key: &Key, path: &[u8], now: Nanos) -> CacheAnswer {
         let Some(loader) = self.loader(key.site()) else { return CacheAnswer::Ready(Err(Missing::Exhausted)) };
         let known = self.known(key, path, now);
         let (_, page) = key::page(key.raw_path());
@@ -241,7 +241,7 @@ impl Cache {
             return CacheAnswer::Ready(self.keep(key, &known, outcome, true, now));
         }
         self.give_back(outcome.added);
-        let (key, path, since) = (key.clone(), path.to_string(), self.watch.moment());
+        let (key, path, since) = (key.clone(), path.to_vec(), self.watch.moment());
         let reads_names = self.absent.take_turn(now);
         let request = Request { key, path, known, began_at: now, since, is_second: false, reads_names };
         self.offload(request)
@@ -254,12 +254,12 @@ impl Cache {
         }
     }
 
-    fn known(&self, key: &Key, path: &str, now: Nanos) -> Known {
+    fn known(&self, key: &Key, path: &[u8], now: Nanos) -> Known {
         if let Some(slot) = self.entries.of(key) {
             return Known::File(slot.entry.clone(), slot.state);
         }
-        let is_folder = path.is_empty() || path.ends_with('/');
-        let folder = is_folder.then(|| self.listings.get(&folder_of(key, path.trim_matches('/')), now)).flatten();
+        let is_folder = path.is_empty() || path.ends_with(b"/");
+        let folder = is_folder.then(|| self.listings.get(&folder_of(key, trim_slashes(path)), now)).flatten();
         folder.map_or(Known::Nothing, |(page, state)| Known::Page(page, state))
     }
 
@@ -320,7 +320,7 @@ impl Cache {
         }
     }
 
-    fn keep_listing(&mut self, folder: &str, state: State, page: &Arc<Vec<u8>>, watch: WatchId, now: Nanos) {
+    fn keep_listing(&mut self, folder: &[u8], state: State, page: &Arc<Vec<u8>>, watch: WatchId, now: Nanos) {
         while let Some(slot) = self.listings.displaced(folder, page.len()) {
             self.forget(slot);
         }
@@ -423,7 +423,7 @@ impl Cache {
 }
 
 /// What a folder of a site is known by among the listings.
-fn folder_of(key: &Key, folder: &str) -> String {
+fn folder_of(key: &Key, folder: &[u8]) -> Vec<u8> {
     let (_, page) = key::page(key.raw_path());
-    format!("{}/{page}/{folder}", key.site())
+    [format!("{}/{page}/", key.site()).as_bytes(), folder].concat()
 }

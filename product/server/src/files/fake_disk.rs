@@ -42,9 +42,9 @@ impl FakeDisk {
         self.state().asked
     }
 
-    pub(super) fn ask(&self, path: &str, wait: Wait) -> Result<(), Stop> {
+    pub(super) fn ask(&self, path: &[u8], wait: Wait) -> Result<(), Stop> {
         let mut state = self.state();
-        if !state.cold.contains(path) {
+        if !state.cold.iter().any(|cold| cold.as_bytes() == path) {
             return Ok(());
         }
         if wait == Wait::Never {

@@ -1,13 +1,15 @@
 //! A folder as web pages, a thousand names on each, all in order.
 //!
 //! A name is whatever somebody managed to create, so it is escaped as text and percent-encoded as a link, every byte but
-//! letters, digits and `-._~`. Names that no request could ask for (not UTF-8, hidden, symlinks that leave) are left out.
+//! letters, digits and `-._~`. One that is not UTF-8 is shown with U+FFFD for what is none, and its link is exact. Names that no request could
+//! ask for are counted; those that are hidden, and symlinks that leave, are left out.
 
 use std::fmt::Write as _;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
+use super::loader::inside;
 use super::{Root, Stop, Wait};
 
 /// Names on one page. Each costs a look at the file, 3 to 10 µs where it is in memory: 10 ms at most.
@@ -58,25 +60,25 @@ struct Names {
     listed: Vec<Name>,
     /// The folder has more names than are read.
     is_cut: bool,
-    /// Names that are not UTF-8.
-    unread: usize,
+    /// Names that no path of a request can have.
+    unservable: usize,
 }
 
 struct Name {
     is_folder: bool,
-    name: String,
+    name: Vec<u8>,
 }
 
 struct Row {
     is_file: bool,
-    name: String,
+    name: Vec<u8>,
     size_bytes: u64,
     modified: String,
 }
 
 /// The page of this number, from 1, of the folder at `path` (relative, no slash at the ends). Waits for its disk. Beyond the last page there is
 /// nothing.
-pub(super) fn page(root: &Root, path: &str, number: u32) -> Result<Vec<u8>, Stop> {
+pub(super) fn page(root: &Root, path: &[u8], number: u32) -> Result<Vec<u8>, Stop> {
     let names = names(root, path)?;
     let count = u32::try_from(names.listed.len().div_ceil(NAMES_MAX)).unwrap_or(u32::MAX).max(1);
     if !(1..=count).contains(&number) {
@@ -99,8 +101,9 @@ pub(super) fn page(root: &Root, path: &str, number: u32) -> Result<Vec<u8>, Stop
     Ok(page.into_bytes())
 }
 
-fn head(page: &mut String, path: &str) {
-    let title = Escaped(path);
+fn head(page: &mut String, path: &[u8]) {
+    let path = String::from_utf8_lossy(path);
+    let title = Escaped(&path);
     let _ = write!(
         page,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -123,15 +126,16 @@ fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u
     if names.is_cut {
         let _ = writeln!(page, "<p class=\"note\">The folder has more than these {total} names.</p>");
     }
-    if names.unread > 0 {
-        let _ = writeln!(page, "<p class=\"note\">{} more cannot be shown: not UTF-8.</p>", names.unread);
+    if names.unservable > 0 {
+        let why = "a backslash, a control character or an overlong form of ASCII in the name";
+        let _ = writeln!(page, "<p class=\"note\">{} more not served: {why}.</p>", names.unservable);
     }
     page.push_str(SCRIPT);
     page.push_str("</body></html>\n");
 }
 
-fn names(root: &Root, path: &str) -> Result<Names, Stop> {
-    let mut names = Names { listed: Vec::new(), is_cut: false, unread: 0 };
+fn names(root: &Root, path: &[u8]) -> Result<Names, Stop> {
+    let mut names = Names { listed: Vec::new(), is_cut: false, unservable: 0 };
     let mut bytes = 0;
     for item in Dir::new(root.read(path, Wait::Allowed)?)? {
         let item = item?;
@@ -139,38 +143,36 @@ fn names(root: &Root, path: &str) -> Result<Names, Stop> {
             names.is_cut = true;
             break;
         }
-        match item.file_name().to_str() {
-            Ok(name) if root.admits_segment(name) && can_be_asked_for(name) => {
-                bytes += name.len();
-                names.listed.push(Name { is_folder: item.file_type() == FileType::Directory, name: name.to_owned() });
-            }
-            Ok(_) => {}
-            Err(_) => names.unread += 1,
+        let name = item.file_name().to_bytes();
+        if !root.admits_segment(name) {
+            continue;
         }
+        if !http::is_servable_name(name) {
+            names.unservable += 1;
+            continue;
+        }
+        bytes += name.len();
+        names.listed.push(Name { is_folder: item.file_type() == FileType::Directory, name: name.to_owned() });
     }
-    names.listed.sort_by_cached_key(|entry| (!entry.is_folder, entry.name.to_lowercase(), entry.name.clone()));
+    let in_lower_case = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
+    names.listed.sort_by_cached_key(|entry| (!entry.is_folder, in_lower_case(&entry.name), entry.name.clone()));
     Ok(names)
 }
 
-/// `http::decode_path` refuses these in every encoding.
-fn can_be_asked_for(name: &str) -> bool {
-    name != "." && name != ".." && !name.chars().any(|c| c == '\\' || c.is_ascii_control())
-}
-
 /// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.
-fn row(root: &Root, path: &str, name: &str) -> Option<Row> {
-    let inside = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
-    let metadata = root.look(&inside, Wait::Allowed).ok()?.metadata;
+fn row(root: &Root, path: &[u8], name: &[u8]) -> Option<Row> {
+    let metadata = root.look(&inside(path, name), Wait::Allowed).ok()?.metadata;
     if !metadata.is_file() && !metadata.is_dir() {
         return None;
     }
     let modified = http::HttpDate::new(metadata.modified().ok()?).iso()[..16].replace('T', " ");
-    Some(Row { is_file: metadata.is_file(), name: name.to_string(), size_bytes: metadata.len(), modified })
+    Some(Row { is_file: metadata.is_file(), name: name.to_vec(), size_bytes: metadata.len(), modified })
 }
 
 impl Row {
     fn write(&self, page: &mut String) {
-        let (link, text) = (utf8_percent_encode(&self.name, SEGMENT), Escaped(&self.name));
+        let name = String::from_utf8_lossy(&self.name);
+        let (link, text) = (percent_encode(&self.name, SEGMENT), Escaped(&name));
         let (bytes, size) = (self.size_bytes, Size(self.size_bytes));
         let _ = match self.is_file {
             true => write!(
@@ -253,8 +255,8 @@ mod tests {
     #[test]
     fn a_page_is_little_beside_its_rows() {
         let mut page = String::new();
-        head(&mut page, "a");
-        let names = Names { listed: Vec::new(), is_cut: true, unread: 1 };
+        head(&mut page, b"a");
+        let names = Names { listed: Vec::new(), is_cut: true, unservable: 1 };
         foot(&mut page, &names, 2001, (2, 3));
         assert!(page.len() < 4096, "{} bytes", page.len());
     }

@@ -23,9 +23,9 @@ const FIRST_SLOT: usize = 1 << (usize::BITS - 1);
 pub(super) struct Listings {
     bytes_max: usize,
     bytes: usize,
-    by_folder: HashMap<Box<str>, Listing>,
+    by_folder: HashMap<Box<[u8]>, Listing>,
     /// For the watch, which knows numbers.
-    folders: HashMap<usize, Box<str>>,
+    folders: HashMap<usize, Box<[u8]>>,
     next_slot: usize,
 }
 
@@ -48,7 +48,7 @@ impl Listings {
     }
 
     /// The folder's page and the state of the folder when it was made, if that was not long ago.
-    pub fn get(&self, folder: &str, now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
+    pub fn get(&self, folder: &[u8], now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;
         (now - listing.made_at < REVALIDATE_AFTER).then(|| (listing.page.clone(), listing.state))
     }
@@ -57,7 +57,7 @@ impl Listings {
     /// detached with [`Listings::take`] first: see [`Listings::displaced`].
     pub fn insert(
         &mut self,
-        folder: &str,
+        folder: &[u8],
         state: State,
         page: &Arc<Vec<u8>>,
         watch: WatchId,
@@ -75,7 +75,7 @@ impl Listings {
     }
 
     /// A slot that has to go for a page of this length in this folder's place; None when there is room.
-    pub fn displaced(&self, folder: &str, page_bytes: usize) -> Option<usize> {
+    pub fn displaced(&self, folder: &[u8], page_bytes: usize) -> Option<usize> {
         if let Some(old) = self.by_folder.get(folder) {
             return Some(old.slot);
         }

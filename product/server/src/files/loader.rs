@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use percent_encoding::utf8_percent_encode;
+use percent_encoding::percent_encode;
 
 use super::entry::{Closer, State};
 use super::mounts::Kind;
 use super::root::Looked;
 use super::watch::{Inotify, WatchId};
-use super::{Entry, Missing, Root, Stop, Wait, listing};
+use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
 /// Times to try again when the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
@@ -43,7 +43,7 @@ pub(super) struct LoadedFile {
 }
 
 pub(super) struct LoadedPage {
-    pub folder: Box<str>,
+    pub folder: Box<[u8]>,
     pub page: Arc<Vec<u8>>,
     pub state: State,
     pub watch: Option<WatchId>,
@@ -73,15 +73,15 @@ impl Outcome {
 
 impl Loader {
     /// What is at this decoded path; of a listing this page.
-    pub fn find(&self, path: &str, page: u32, known: &Known, wait: Wait) -> Outcome {
+    pub fn find(&self, path: &[u8], page: u32, known: &Known, wait: Wait) -> Outcome {
         let mut search = Search { loader: self, page, known, wait, added: Vec::new() };
         let loaded = search.find(path);
         Outcome { loaded, added: search.added }
     }
 
     /// The device that is asked for what is at this decoded path.
-    pub fn device(&self, path: &str) -> u64 {
-        self.root.device(path.trim_matches('/'))
+    pub fn device(&self, path: &[u8]) -> u64 {
+        self.root.device(trim_slashes(path))
     }
 }
 
@@ -95,9 +95,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn find(&mut self, path: &str) -> Result<Loaded, Stop> {
-        let inside = path.trim_matches('/');
-        if inside.is_empty() || path.ends_with('/') {
+    fn find(&mut self, path: &[u8]) -> Result<Loaded, Stop> {
+        let inside = trim_slashes(path);
+        if inside.is_empty() || path.ends_with(b"/") {
             return self.find_in_folder(inside);
         }
         match self.load(inside)? {
@@ -106,9 +106,9 @@ impl Search<'_> {
         }
     }
 
-    fn find_in_folder(&mut self, folder: &str) -> Result<Loaded, Stop> {
+    fn find_in_folder(&mut self, folder: &[u8]) -> Result<Loaded, Stop> {
         for index in &self.loader.root.options.index {
-            let path = if folder.is_empty() { index.clone() } else { format!("{folder}/{index}") };
+            let path = inside(folder, index.as_bytes());
             match self.load(&path) {
                 Ok(Some(loaded)) => return Ok(loaded),
                 Ok(None) | Err(Stop::Missing(Missing::NotFound)) => {}
@@ -118,7 +118,7 @@ impl Search<'_> {
         self.list(folder)
     }
 
-    fn list(&mut self, folder: &str) -> Result<Loaded, Stop> {
+    fn list(&mut self, folder: &[u8]) -> Result<Loaded, Stop> {
         let Looked { file, metadata, .. } = self.loader.root.look(folder, self.wait)?;
         match (metadata.is_dir(), self.loader.root.options.listing) {
             (false, _) => return Err(Stop::Missing(Missing::NotFound)),
@@ -141,7 +141,7 @@ impl Search<'_> {
     }
 
     /// None: it is a folder.
-    fn load(&mut self, path: &str) -> Result<Option<Loaded>, Stop> {
+    fn load(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let mut loaded = self.load_once(path)?;
         for _ in 1..LOAD_ATTEMPTS_MAX {
             if !matches!(&loaded, Some(Loaded::File(file)) if !file.settled) {
@@ -152,7 +152,7 @@ impl Search<'_> {
         Ok(loaded)
     }
 
-    fn load_once(&mut self, path: &str) -> Result<Option<Loaded>, Stop> {
+    fn load_once(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let looked = match (self.loader.root.look(path, self.wait), self.known) {
             // Without a descriptor to look with, what is known is the best there is.
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => return Ok(Some(Loaded::Known)),
@@ -174,14 +174,14 @@ impl Search<'_> {
         Ok(Some(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled }))))
     }
 
-    fn read(&self, path: &str, looked: &Looked) -> Result<(Entry, State), Stop> {
+    fn read(&self, path: &[u8], looked: &Looked) -> Result<(Entry, State), Stop> {
         let file = self.loader.root.read(path, self.wait)?;
         let metadata = file.metadata()?;
         // The look has seen a regular file, but that was before the open.
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
-        let (mut entry, state) = Entry::load(path, file, metadata, looked.kind, self.wait)?;
+        let (mut entry, state) = Entry::load(&String::from_utf8_lossy(path), file, metadata, looked.kind, self.wait)?;
         if looked.kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }
@@ -189,12 +189,17 @@ impl Search<'_> {
     }
 }
 
+/// The path of a name in a folder.
+pub(super) fn inside(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
 /// The path of a folder as a link from the root, with its slash.
-fn folder_link(folder: &str) -> String {
+fn folder_link(folder: &[u8]) -> String {
     let mut link = String::with_capacity(folder.len() + 2);
-    for segment in folder.split('/').filter(|segment| !segment.is_empty()) {
+    for segment in folder.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
         link.push('/');
-        link.extend(utf8_percent_encode(segment, listing::SEGMENT));
+        link.extend(percent_encode(segment, listing::SEGMENT));
     }
     link.push('/');
     link

@@ -18,7 +18,7 @@ pub struct Lookup {
 pub(super) struct Request {
     pub key: Key,
     /// Decoded.
-    pub path: String,
+    pub path: Vec<u8>,
     pub known: Known,
     pub began_at: Nanos,
     pub since: Moment,

@@ -48,6 +48,14 @@ pub use roots::Roots;
 /// Media type of [`Found::Listing`].
 pub const LISTING_MIME: &str = "text/html; charset=utf-8";
 
+/// A decoded path is bytes, as names are to the kernel: they need not be UTF-8. Without the slashes at its ends.
+fn trim_slashes(mut path: &[u8]) -> &[u8] {
+    while let [b'/', rest @ ..] | [rest @ .., b'/'] = path {
+        path = rest;
+    }
+    path
+}
+
 /// What is at a path.
 #[derive(Debug, Clone)]
 pub enum Found {

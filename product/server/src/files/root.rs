@@ -127,21 +127,21 @@ impl Root {
     }
 
     /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.
-    pub(super) fn admits(&self, path: &str) -> bool {
-        !path.contains('\0') && path.split('/').all(|segment| self.admits_segment(segment))
+    pub(super) fn admits(&self, path: &[u8]) -> bool {
+        !path.contains(&0) && path.split(|&byte| byte == b'/').all(|segment| self.admits_segment(segment))
     }
 
-    pub(super) fn admits_segment(&self, segment: &str) -> bool {
+    pub(super) fn admits_segment(&self, segment: &[u8]) -> bool {
         match segment {
-            "." | ".." => false,
-            ".well-known" => true,
-            _ => self.options.hidden || !segment.starts_with('.'),
+            b"." | b".." => false,
+            b".well-known" => true,
+            _ => self.options.hidden || !segment.starts_with(b"."),
         }
     }
 
     /// What is at this path (relative, without a slash at the ends; empty is the folder itself), without opening it:
     /// to open a device can have effects, to look at it has none.
-    pub(super) fn look(&self, path: &str, wait: Wait) -> Result<Looked, Stop> {
+    pub(super) fn look(&self, path: &[u8], wait: Wait) -> Result<Looked, Stop> {
         let file = self.at(path, OFlags::PATH | OFlags::CLOEXEC, wait)?;
         let kind = match wait {
             Wait::Never => self.mounts.kind(&file),
@@ -155,20 +155,20 @@ impl Root {
     }
 
     /// Opens what is at this path, and was looked at, for reading.
-    pub(super) fn read(&self, path: &str, wait: Wait) -> Result<File, Stop> {
+    pub(super) fn read(&self, path: &[u8], wait: Wait) -> Result<File, Stop> {
         self.at(path, READ, wait)
     }
 
     /// The device that will be asked for what is at this path: the one of the last folder on the way whose name is in memory, as
     /// those on which something is mounted are.
-    pub(super) fn device(&self, path: &str) -> u64 {
-        let ends = path.rmatch_indices('/').map(|(at, _)| at);
+    pub(super) fn device(&self, path: &[u8]) -> u64 {
+        let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let folders = std::iter::once(path.len()).chain(ends).take(FOLDERS_TRIED_MAX).map(|end| &path[..end]);
         let found = |folder| self.at(folder, OFlags::PATH | OFlags::CLOEXEC, Wait::Never).ok();
         folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or(self.device)
     }
 
-    fn at(&self, path: &str, flags: OFlags, wait: Wait) -> Result<File, Stop> {
+    fn at(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<File, Stop> {
         #[cfg(test)]
         let wait = match &self.disk {
             Some(disk) => {
@@ -178,24 +178,24 @@ impl Root {
             }
             None => wait,
         };
-        let path = if path.is_empty() { "." } else { path };
+        let path = if path.is_empty() { b"." } else { path };
         let opened = match (self.resolve, wait) {
-            (Resolve::Cached, Wait::Never) => self.at_cached(path, flags)?,
+            (Resolve::Cached, Wait::Never) => self.at_cached(path, flags),
             (_, Wait::Never) => return Err(Stop::WouldWait),
-            (Resolve::Cached | Resolve::Beneath, Wait::Allowed) => self.at_beneath(path, flags)?,
-            (Resolve::Walk, Wait::Allowed) => self.at_walk(path, flags | OFlags::NOFOLLOW)?,
+            (Resolve::Cached | Resolve::Beneath, Wait::Allowed) => self.at_beneath(path, flags),
+            (Resolve::Walk, Wait::Allowed) => self.at_walk(path, flags | OFlags::NOFOLLOW),
         };
-        Ok(File::from(opened))
-    }
-
-    fn at_cached(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Stop> {
-        match openat2(&self.folder, path, flags, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
-            Err(Errno::AGAIN | Errno::INTR) => Err(Stop::WouldWait),
-            opened => Ok(opened?),
+        match opened {
+            Err(Errno::AGAIN | Errno::INTR) if wait == Wait::Never => Err(Stop::WouldWait),
+            opened => Ok(File::from(opened.map_err(|errno| of_name(path, errno))?)),
         }
     }
 
-    fn at_beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn at_cached(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        openat2(&self.folder, path, flags, Mode::empty(), BENEATH | ResolveFlags::CACHED)
+    }
+
+    fn at_beneath(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut result = Err(Errno::AGAIN);
         for _ in 0..ATTEMPTS_MAX {
             result = openat2(&self.folder, path, flags, Mode::empty(), BENEATH);
@@ -207,10 +207,11 @@ impl Root {
     }
 
     /// `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks, so that every step goes down.
-    fn at_walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    fn at_walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        let (folders, name) = path.split_at(start);
         let mut folder = None::<OwnedFd>;
-        for segment in folders.split('/').filter(|segment| !segment.is_empty()) {
+        for segment in folders.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
             let from = folder.as_ref().unwrap_or(&self.folder);
             folder = Some(openat(from, segment, FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
         }
@@ -235,5 +236,28 @@ impl Root {
     pub fn on(mut self, disk: super::fake_disk::FakeDisk) -> Root {
         self.disk = Some(disk);
         self
+    }
+}
+
+/// File systems that know characters (exFAT, ext4 that ignores case, ZFS) have no name that is not UTF-8, and say that it is no name.
+fn of_name(path: &[u8], errno: Errno) -> Errno {
+    let is_no_name = matches!(errno, Errno::INVAL | Errno::ILSEQ) && std::str::from_utf8(path).is_err();
+    if is_no_name { Errno::NOENT } else { errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_no_name_is_not_there() {
+        for (path, errno, expected) in [
+            (&b"caf\xe9"[..], Errno::INVAL, Errno::NOENT),
+            (b"caf\xe9", Errno::ILSEQ, Errno::NOENT),
+            (b"caf\xe9", Errno::ACCESS, Errno::ACCESS),
+            (b"cafe", Errno::INVAL, Errno::INVAL),
+        ] {
+            assert_eq!(of_name(path, errno), expected, "{}", path.escape_ascii());
+        }
     }
 }

@@ -127,8 +127,9 @@ fn host_of(request: &Request) -> Option<HostName> {
 }
 
 /// Decoded, from a slash on.
-fn path_of(request: &Request) -> Option<String> {
-    let mut path = String::new();
+fn path_of(request: &Request) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
     http::decode_path(request.path, &mut path).ok()?;
-    Some(format!("/{path}"))
+    path.insert(0, b'/');
+    Some(path)
 }

@@ -1,6 +1,12 @@
 //! Which names are served, as what, and which are not.
 
-use crate::common::{Client, Response, Server, Site, get, on_every_path};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use crate::common::{Client, Response, Server, Site, get, on_every_path, wait_until};
+use crate::http3::Asking;
 
 fn site() -> Site {
     let site = Site::with(&[
@@ -79,6 +85,7 @@ fn names_that_are_not() {
             ("/twice", 404),
             ("/loop", 404),
             ("/...", 404),
+            ("/%ff", 404),
             ("/%252e%252e/treasure", 404),
             (&format!("/{}", "x".repeat(300)), 404),
             (&format!("/{}x", "x/".repeat(3000)), 404),
@@ -115,7 +122,9 @@ const TRICKS: &[&str] = &[
     "/%",
     "/%zz",
     "/%2",
-    "/%ff",
+    "/%ff/../../treasure",
+    "/%e9%00",
+    "/%e9%0d%0aX:y",
     "http://a/../treasure",
 ];
 
@@ -252,4 +261,64 @@ fn what_cannot_be_read_is_refused() {
             assert!(status == 403 || status == 404, "{target} gives {status}");
         }
     });
+}
+
+/// As an old archive has them, in Latin-1.
+fn latin_site() -> Site {
+    let site = Site::with(&[("index.html", b"front")]);
+    let name = |bytes: &'static [u8]| OsStr::from_bytes(bytes);
+    site.write(name(b"caf\xe9/\xdcber \xff.txt"), b"latin");
+    site.write(name(b"caf\xe9/sub/a"), b"below");
+    site.write("caf\u{e9}/index.html", b"utf-8");
+    site
+}
+
+const LATIN: &str = "/caf%E9/%DCber%20%FF.txt";
+const LATIN_ROW: &str = "<a href=\"%DCber%20%FF.txt\">\u{fffd}ber \u{fffd}.txt</a>";
+
+#[test]
+fn names_that_are_not_utf8_are_served_byte_for_byte() {
+    on_every_path(&latin_site(), &["--listing"], |server| {
+        let mut client = server.connect();
+        for (target, status, body) in [
+            (LATIN, 200, "latin"),
+            ("/caf%e9/%dcber%20%ff.txt", 200, "latin"),
+            ("/caf%E9/sub/a", 200, "below"),
+            ("/caf%C3%A9/", 200, "utf-8"),
+            ("/caf%EF%BF%BD/sub/a", 404, "404 Not Found\nnothing is here\n"),
+            ("/caf%E9/%DC", 404, "404 Not Found\nnothing is here\n"),
+        ] {
+            let response = client.get(target);
+            assert_eq!((response.status, response.text()), (status, body), "{target}");
+        }
+        let listed = client.get("/caf%E9/");
+        assert!(listed.status == 200 && listed.text().contains(LATIN_ROW), "{}", listed.text());
+        let moved = client.get("/caf%e9/sub?q");
+        assert_eq!((moved.status, moved.field("location")), (301, Some("/caf%E9/sub/?q")));
+    });
+}
+
+#[test]
+fn names_that_are_not_utf8_are_served_over_http2_and_http3_and_logged_as_text() {
+    for (format, line) in [("combined", format!("\"GET {LATIN} HTTP/")), ("json", format!("\"target\":\"{LATIN}\""))] {
+        let site = latin_site();
+        let log = site.outside("log");
+        let log_flags = ["--access-log", log.to_str().unwrap(), "--log-format", format];
+        let server = Server::start(&site, &[&["--tls-dev", "--listing"][..], &log_flags].concat());
+        let curl = |target: &str| {
+            let url = format!("https://localhost:{}{target}", server.address.port());
+            let curl = Command::new("curl").args(["-skS", "--max-time", "60", "--http2", &url]).output().unwrap();
+            String::from_utf8(curl.stdout).unwrap()
+        };
+        assert_eq!(curl(LATIN), "latin");
+        assert!(curl("/caf%E9/").contains(LATIN_ROW) && curl("/caf%E9/sub").contains("/caf%E9/sub/"));
+        let mut asking = Asking::to(&server);
+        assert_eq!(asking.get(LATIN).body, b"latin");
+        let moved = asking.get("/caf%E9/sub");
+        assert_eq!((moved.field(":status"), moved.field("location")), (Some("301"), Some("/caf%E9/sub/")));
+        wait_until("five lines", || fs::read(&log).unwrap().iter().filter(|byte| **byte == b'\n').count() == 5);
+        let text = String::from_utf8(fs::read(&log).unwrap()).expect("a log is text");
+        assert_eq!(text.lines().filter(|logged| logged.contains(&line)).count(), 2, "{text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+    }
 }

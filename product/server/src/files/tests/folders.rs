@@ -45,8 +45,9 @@ fn listing_escapes_names_and_leaves_out_what_is_not_served() {
     site.folder.put("d/.hidden", "");
     symlink("/etc/passwd", site.folder.path("d/leaves")).unwrap();
     symlink("a b", site.folder.path("d/stays")).unwrap();
-    let not_utf8 = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"d/\xff");
-    site.folder.put(Path::new(not_utf8), "");
+    for unservable in ["d/a\\b", "d/a\nb", "d/.\\"] {
+        site.folder.put(unservable, "");
+    }
     let page = listing(&mut site, "/d/");
     let names: Vec<&str> =
         page.lines().filter_map(|line| line.split("<a href=").nth(1)?.split("</a>").next()).collect();
@@ -61,9 +62,34 @@ fn listing_escapes_names_and_leaves_out_what_is_not_served() {
         ]
     );
     assert!(page.contains("<td data-b=\"5\" title=\"5 bytes\">5 B</td><td>20"), "{page}");
-    assert!(page.contains("<nav>4 names</nav>") && page.contains("1 more cannot be shown: not UTF-8."), "{page}");
+    assert!(page.contains("<nav>4 names</nav>") && page.contains("2 more not served: a backslash"), "{page}");
     assert!(!listing(&mut site, "/").contains("../"));
     assert_eq!(site.get("/d/%3Cb%3E%26%22%27.txt"), "12345");
+}
+
+#[test]
+fn names_that_are_not_utf8_are_listed_and_served_byte_for_byte() {
+    for mut site in Site::each_way(listed()) {
+        let of = |name: &'static [u8]| Path::new(OsStr::from_bytes(name));
+        site.folder.put(of(b"caf\xe9/\xdcber \xff.txt"), "latin");
+        site.folder.put("caf\u{e9}/a", "utf-8");
+        site.folder.put(of(b"\xc0\xae\xc0\xae"), "overlong");
+        assert_eq!(site.get("/caf%E9/%DCber%20%FF.txt"), "latin");
+        assert_eq!((site.get("/caf%C3%A9/a"), site.get("/caf%E9/a")), ("utf-8".into(), "not found".into()));
+        assert_eq!((site.get("/caf%EF%BF%BD/a"), site.get("/%c0%ae%c0%ae")), ("not found".into(), "bad path".into()));
+        let top = listing(&mut site, "/");
+        assert!(top.contains("<a href=\"caf%C3%A9/\">caf\u{e9}/</a>"), "{top}");
+        assert!(top.contains("<a href=\"caf%E9/\">caf\u{fffd}/</a>") && top.contains("1 more not served"), "{top}");
+        let inside = listing(&mut site, "/caf%E9/");
+        assert!(inside.contains("<title>/caf\u{fffd}</title>"), "{inside}");
+        assert!(inside.contains("<a href=\"%DCber%20%FF.txt\">\u{fffd}ber \u{fffd}.txt</a>"), "{inside}");
+        let moved = site.lookup("/caf%E9");
+        assert!(matches!(&moved, Ok(Found::Redirect(to)) if to == "/caf%E9/"), "{moved:?}");
+        // Once more from what is remembered, and when it has changed.
+        assert_eq!(site.get("/caf%E9/%DCber%20%FF.txt"), "latin");
+        site.folder.put(of(b"caf\xe9/\xdcber \xff.txt"), "other");
+        assert_eq!(site.get_after_change("/caf%E9/%DCber%20%FF.txt"), "other");
+    }
 }
 
 #[test]

@@ -384,9 +384,9 @@ fn a_find_is_for_the_device_it_asks() {
     let site = Site::with(Options::default(), Root::uncached);
     let own = fs::metadata(site.folder.path(".")).unwrap().dev();
     assert_eq!(
-        Root::open(Path::new("/"), Options::default()).unwrap().device("proc/self/none/x"),
+        Root::open(Path::new("/"), Options::default()).unwrap().device(b"proc/self/none/x"),
         fs::metadata("/proc").unwrap().dev()
     );
-    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().device("no/ne"), own);
-    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().uncached().device("a"), own);
+    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().device(b"no/ne"), own);
+    assert_eq!(Root::open(&site.folder.path("."), Options::default()).unwrap().uncached().device(b"a"), own);
 }

@@ -9,8 +9,10 @@ mod inside;
 mod lookups;
 mod sites;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;

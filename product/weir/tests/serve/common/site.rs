@@ -40,7 +40,7 @@ impl Site {
         self.folder.join("site")
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.served().join(name)
     }
 
@@ -49,7 +49,7 @@ impl Site {
         self.folder.join(name)
     }
 
-    pub fn write(&self, name: &str, content: &[u8]) {
+    pub fn write(&self, name: impl AsRef<Path>, content: &[u8]) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
