@@ -100,11 +100,9 @@ impl<N: Net> Worker<N> {
         match change {
             Change::Settings(settings) => self.adopt_settings(*settings),
             Change::PredecessorEnded => {
-                if let Err(error) = self.udp.hear(&self.responder.net) {
-                    self.responder
-                        .service
-                        .journal
-                        .error(format_args!("HTTP/3 is off: cannot hear of datagrams: {error}"));
+                for (address, error) in self.udp.hear(&self.responder.net) {
+                    let said = format_args!("HTTP/3 is off at {address}: cannot wait for datagrams: {error}");
+                    self.responder.service.journal.error(said);
                 }
             }
         }

@@ -33,6 +33,7 @@ pub(super) struct Sockets<N: Net> {
 
 pub(super) struct UdpEndpoint<N: Net> {
     pub udp: Arc<N::Udp>,
+    address: SocketAddr,
     pub quic: Endpoint,
     /// The service manager has it too.
     pub is_passed: bool,
@@ -60,13 +61,15 @@ impl<N: Net> UdpEndpoints<N> {
         let mut all = Vec::new();
         for listener in listeners {
             let Some(udp) = listener.udp.clone() else { continue };
-            let settings = Settings { is_ipv6: udp.local_address()?.is_ipv6(), ..*settings };
+            let address = udp.local_address()?;
+            let settings = Settings { is_ipv6: address.is_ipv6(), ..*settings };
             let quic = Endpoint::new(acceptor, &settings).map_err(io::Error::other)?;
             let (is_passed, is_waiting) = (listener.is_passed, listener.is_udp_waiting);
             if !is_waiting {
-                net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN)?;
+                let added = net.add(Source::Udp(&*udp), DATAGRAMS, EventFlags::IN);
+                added.map_err(|error| io::Error::new(error.kind(), format!("UDP {address}: {error}")))?;
             }
-            all.push(UdpEndpoint { udp, quic, is_passed, is_full: false, is_waiting });
+            all.push(UdpEndpoint { udp, address, quic, is_passed, is_full: false, is_waiting });
         }
         if !all.is_empty() {
             self.sockets = Some(Box::new(Sockets { all, pieces: Pieces::new(), answers: Datagrams::new() }));
@@ -80,15 +83,15 @@ impl<N: Net> UdpEndpoints<N> {
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
     }
 
-    /// The process before this one has ended: datagrams are heard of at its sockets too.
-    pub fn hear(&mut self, net: &N) -> io::Result<()> {
-        let mut outcome = Ok(());
+    /// The process before this one has ended: datagrams are heard of at its sockets too. Gives the addresses where they are not.
+    pub fn hear(&mut self, net: &N) -> Vec<(SocketAddr, io::Error)> {
+        let mut deaf = Vec::new();
         for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).filter(|one| one.is_waiting) {
             let heard = net.add(Source::Udp(&*endpoint.udp), DATAGRAMS, EventFlags::IN);
             endpoint.is_waiting = heard.is_err();
-            outcome = outcome.and(heard);
+            deaf.extend(heard.err().map(|error| (endpoint.address, error)));
         }
-        outcome
+        deaf
     }
 
     /// Another process has all sockets too, and will have their newcomers.
