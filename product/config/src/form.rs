@@ -108,8 +108,17 @@ impl FromText for SocketAddr {
     const FORM: Form = Form::Address;
 
     fn from_text(text: &str) -> Result<SocketAddr, Wrong> {
-        listen_address(text).ok_or(Wrong::Form)
+        listen_address(text)
+            .ok_or_else(|| if is_unix_socket(text) { Wrong::Expected(NO_UNIX_SOCKET.into()) } else { Wrong::Form })
     }
+}
+
+/// Behind `expected`, where the path of a Unix socket is given to listen at.
+pub const NO_UNIX_SOCKET: &str = "an address and a port, since Weir listens at no Unix socket; for a proxy or a tunnel in front, one of this machine alone: 127.0.0.1:8080";
+
+/// As programs write the path of a socket, or a name of the abstract space.
+pub fn is_unix_socket(text: &str) -> bool {
+    ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
 
 /// An address to listen at: an IP address and a port, `localhost:8080`, or a port alone, `:8080` or `8080`, of all addresses, of IPv6 too where

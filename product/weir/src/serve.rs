@@ -386,8 +386,9 @@ fn unstarted(error: StartError, account: Option<Account>) -> Failure {
 }
 
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    config::listen_address(text).ok_or_else(|| {
-        "expected an address and a port, for example 127.0.0.1:8080, or :8080 for all addresses".to_string()
+    config::listen_address(text).ok_or_else(|| match config::is_unix_socket(text) {
+        true => format!("expected {}", config::NO_UNIX_SOCKET),
+        false => "expected an address and a port, for example 127.0.0.1:8080, or :8080 for all addresses".into(),
     })
 }
 
