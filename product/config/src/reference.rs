@@ -11,7 +11,7 @@ const HEAD: &str = "\
 
 <!-- Made from the table of keys; `WEIR_WRITE=1 cargo test -p config --test reference` writes it anew. -->
 
-One file in TOML for listeners, sites, the uplink and classes. `weir check [FILE]` prints the mistakes of its text, or, without any, the first thing of each site and all of the server that `weir run` could not open, each as
+One file in TOML for listeners, sites, the uplink and classes. `weir check [FILE]` prints the mistakes of its text, or, without any, all that `weir run` could not open, each as
 `FILE:LINE:COLUMN: noun value: expected form`; `weir check --explain URL` prints the site and the class of a request, each with
 its line, and its answer; `weir check --schema` prints a JSON schema for editors. Unknown keys are mistakes. Examples: [examples](../examples).
 
@@ -26,8 +26,22 @@ address = \"[::]:8080\"
 root = \"/srv/www\"
 ```
 
-Paths are matched decoded and without their query; `*` in a pattern is any text, slashes included. Of several matching tables the first of the
-file decides; one that is never reached is a mistake. A relative path of a file or folder begins at the folder of this file.
+Paths are matched decoded, byte by byte and without their query; `*` in a pattern is any bytes, slashes included, and those that are not UTF-8.
+Of several matching tables the first of the file decides; one that is never reached is a mistake. A relative path of a file or folder begins at the
+folder of this file.
+
+A page around listings (`site.listing_page`) is HTML such as
+
+```html
+<!DOCTYPE html>
+<meta charset=\"utf-8\"><title>{{path}}</title><link rel=\"stylesheet\" href=\"/style.css\">
+<h1>Index of {{path}}</h1>
+{{listing}}
+```
+
+`{{listing}}`, once, becomes a `table` of names, sizes and times, between a `nav` with the way up and one with the number of names and further pages.
+`{{path}}` belongs in text or in a quoted attribute; it and the names are escaped.
+A file whose name begins with a dot is not served itself.
 ";
 
 /// The page `docs/configuration.md`.

@@ -190,6 +190,26 @@ fn sites() {
     }
 }
 
+#[test]
+fn a_unix_socket_is_told_what_is_listened_at() {
+    let mistakes = mistakes("[[listener]]\naddress = 'unix:/run/weir.sock'\n[[site]]\nroot = 'r'");
+    let said = "f:2:11: listener.address `unix:/run/weir.sock`: expected an address and a port, since Weir listens at no Unix socket;";
+    assert!(mistakes.len() == 1 && mistakes[0].starts_with(said), "{mistakes:#?}");
+}
+
+#[test]
+fn a_page_around_listings_is_of_a_folder_that_is_listed() {
+    let page = "listing_page = '/l.html'\n";
+    let unlisted = "f:3:16: site.listing_page without site.listing: expected listing = true";
+    assert_eq!(mistakes(&format!("[[site]]\nroot = 'r'\n{page}")), [unlisted]);
+    let rootless = [
+        "f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path",
+        "f:3:16: site.listing_page without site.root: expected a folder with its file",
+    ];
+    assert_eq!(mistakes(&format!("[[site]]\nlisting = true\n{page}")), rootless);
+    assert!(mistakes(&format!("[[site]]\nroot = 'r'\nlisting = true\n{page}")).is_empty());
+}
+
 /// Each of these texts, put behind a right site, has a mistake that says this.
 #[test]
 fn tls_of_listeners_and_sites() {
@@ -464,7 +484,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, hidden, access_log, log_format, class, cert, key, http, hsts, header, cache, error_page, redirect, proxy"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, listing_page, hidden, access_log, log_format, class, cert, key, http, hsts, header, cache, error_page, redirect, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

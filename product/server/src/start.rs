@@ -26,7 +26,7 @@ use crate::reload::InForce;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, PageError, SecureError, Served, Wanted};
+use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter};
@@ -127,6 +127,8 @@ pub enum StartError {
     #[error(transparent)]
     Page(#[from] PageError),
     #[error(transparent)]
+    ListingPage(#[from] ListingPageError),
+    #[error(transparent)]
     Classes(#[from] ClassesChange),
     #[error(transparent)]
     Secure(#[from] SecureError),
@@ -157,12 +159,15 @@ pub enum StartError {
 fn unheard(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program uses it; stop that program, or choose another --listen".to_string()
+            "another program uses it; stop that program, or choose another address (--listen, listener.address)"
+                .to_string()
         }
         io::ErrorKind::PermissionDenied => {
             format!("{error}; ports below 1024 need root, with --user for what follows, or the systemd unit")
         }
-        io::ErrorKind::AddrNotAvailable => format!("{error}; expected an address of this host in --listen"),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{error}; expected an address of this host in --listen (listener.address)")
+        }
         _ => error.to_string(),
     }
 }

@@ -292,6 +292,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         r#"["index.html", "index.htm"]"#,
     ),
     key("site.listing", Kind::Flag, Is("false"), "Whether folders without an index file are listed.", "true"),
+    key(
+        "site.listing_page",
+        text(Form::PathBelow),
+        Absent("that of Weir"),
+        "HTML file beneath the root around listings: `{{listing}}` is the table, `{{path}}` the folder's path. At most 64 KiB; read at the start and at SIGHUP.",
+        r#""/.listing.html""#,
+    ),
     key("site.hidden", Kind::Flag, Is("false"), "Whether names that begin with a dot are served.", "true"),
     key(
         "site.access_log",

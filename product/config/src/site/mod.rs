@@ -17,7 +17,7 @@ pub use redirect::split_host;
 pub use redirect::{Redirect, Target};
 pub use rules::{CacheRule, ErrorPage, HeaderRule};
 
-use crate::form::{FileName, FromText, LogFormat, Name, SiteName};
+use crate::form::{FileName, FromText, LogFormat, Name, PathBelow, SiteName};
 use crate::host::{Host, HostName};
 use crate::place::{Place, Placed, quoted};
 use crate::reach;
@@ -39,6 +39,8 @@ pub struct Site {
     pub root: Option<PathBuf>,
     pub index: Vec<String>,
     pub listing: bool,
+    /// Beneath the root, from a slash on.
+    pub listing_page: Option<String>,
     pub hidden: bool,
     pub access_log: Option<AccessLog>,
     /// A name that a class has.
@@ -93,6 +95,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     }
     let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
     let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));
+    let listing_page = listing_page(&table, listing);
     let (access_log, class) = (access_log(&table, process), table.text::<Name>("class"));
     let (answers, answers_held) = read_answers(&table);
     check_answers(&answers, &table, &hosts, is_default);
@@ -104,6 +107,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         root: files.0.map(|root| root.value),
         index: files.1.into_iter().map(|name| name.value.0).collect(),
         listing,
+        listing_page,
         hidden,
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
@@ -112,6 +116,17 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         held: table.held(),
         answers_held,
     }
+}
+
+/// A page that is never shown is a slip.
+fn listing_page(table: &Section<'_, '_>, is_listed: bool) -> Option<String> {
+    let page = table.text::<PathBelow>("listing_page")?;
+    let lacking = [("root", table.is_given("root")), ("listing", is_listed)];
+    for (key, _) in lacking.into_iter().filter(|(_, is_there)| !is_there) {
+        let expected = if key == "root" { "a folder with its file" } else { "listing = true" };
+        table.book.mistake(page.at, format!("site.listing_page without site.{key}: expected {expected}"));
+    }
+    Some(page.value.0)
 }
 
 /// Its own log, or that of all sites; the format can be of either.

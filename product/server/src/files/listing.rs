@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
+use super::listing_page::{Escaped, ListingPage};
 use super::loader::inside;
 use super::{Root, Stop, Wait};
 
@@ -23,36 +24,6 @@ pub const PAGES_MAX: u32 = (NAMES_READ_MAX / NAMES_MAX) as u32;
 
 /// What must be encoded inside one segment of a path (RFC 3986 section 2.3 lists what need not be).
 pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// Light and dark, narrow and wide. The script sorts the rows of a page; without it they are in order of their names.
-const STYLE: &str = "\
-<style>\
-:root{color-scheme:light dark}\
-body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.25rem;overflow-wrap:anywhere}\
-table{border-collapse:collapse;width:100%}\
-th,td{padding:.3rem .5rem;text-align:left;border-bottom:1px solid #8884}\
-td:first-child{overflow-wrap:anywhere}\
-td+td,th+th{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\
-tbody tr:hover{background:#8882}\
-a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
-th button{font:inherit;font-weight:600;color:inherit;background:none;border:0;padding:0;cursor:pointer}\
-[aria-sort=ascending] button::after{content:' \\2191'}[aria-sort=descending] button::after{content:' \\2193'}\
-nav,.note{margin:1rem 0;color:#888}\
-@media(max-width:36rem){td:last-child,th:last-child{display:none}}\
-</style>";
-const SCRIPT: &str = "\
-<script>\
-const b=document.querySelector('tbody');\
-document.querySelectorAll('th').forEach((h,i)=>{\
-const t=document.createElement('button');t.textContent=h.textContent;h.replaceChildren(t);\
-t.onclick=()=>{\
-const d=h.ariaSort==='ascending'?-1:1;\
-document.querySelectorAll('th').forEach(o=>o.removeAttribute('aria-sort'));\
-h.ariaSort=d>0?'ascending':'descending';\
-const k=r=>i===1?+r.cells[1].dataset.b:r.cells[i].textContent;\
-[...b.rows].sort((x,y)=>{const p=k(x),q=k(y);return d*(p<q?-1:p>q?1:0)}).forEach(r=>b.append(r))}})\
-</script>";
 
 /// What a folder has, before anything but the kind of each is looked at.
 struct Names {
@@ -86,30 +57,19 @@ pub(super) fn page(root: &Root, path: &[u8], number: u32) -> Result<Vec<u8>, Sto
     }
     let shown = names.listed.iter().skip(NAMES_MAX * (number as usize - 1)).take(NAMES_MAX);
     let rows: Vec<Row> = shown.filter_map(|name| row(root, path, &name.name)).collect();
-    let mut page = String::with_capacity(4096 + 180 * rows.len());
-    head(&mut page, path);
+    let mut listing = String::with_capacity(512 + 180 * rows.len());
     if !path.is_empty() {
-        page.push_str("<nav><a href=\"../\">../</a></nav>\n");
+        listing.push_str("<nav><a href=\"../\">../</a></nav>\n");
     }
-    page.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified (UTC)</th></tr></thead>\n<tbody>\n");
+    listing.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified (UTC)</th></tr></thead>\n<tbody>\n");
     for row in &rows {
-        row.write(&mut page);
+        row.write(&mut listing);
     }
-    page.push_str("</tbody></table>\n");
+    listing.push_str("</tbody></table>\n");
     let total = if count == 1 { rows.len() } else { names.listed.len() };
-    foot(&mut page, &names, total, (number, count));
-    Ok(page.into_bytes())
-}
-
-fn head(page: &mut String, path: &[u8]) {
-    let path = String::from_utf8_lossy(path);
-    let title = Escaped(&path);
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>/{title}</title>{STYLE}</head>\n\
-         <body><h1>/{title}</h1>\n"
-    );
+    foot(&mut listing, &names, total, (number, count));
+    let page = root.options.page.as_deref().unwrap_or(ListingPage::built_in());
+    Ok(page.write(path, &listing).into_bytes())
 }
 
 /// How many there are, the way to the other pages, and what is left out.
@@ -130,8 +90,6 @@ fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u
         let why = "a backslash, a control character or an overlong form of ASCII in the name";
         let _ = writeln!(page, "<p class=\"note\">{} more not served: {why}.</p>", names.unservable);
     }
-    page.push_str(SCRIPT);
-    page.push_str("</body></html>\n");
 }
 
 fn names(root: &Root, path: &[u8]) -> Result<Names, Stop> {
@@ -210,25 +168,6 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// Text for HTML, in an element or in a quoted attribute.
-struct Escaped<'a>(&'a str);
-
-impl std::fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                _ => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,14 +189,5 @@ mod tests {
         ] {
             assert_eq!(Size(bytes).to_string(), shown, "{bytes}");
         }
-    }
-
-    #[test]
-    fn a_page_is_little_beside_its_rows() {
-        let mut page = String::new();
-        head(&mut page, b"a");
-        let names = Names { listed: Vec::new(), is_cut: true, unservable: 1 };
-        foot(&mut page, &names, 2001, (2, 3));
-        assert!(page.len() < 4096, "{} bytes", page.len());
     }
 }

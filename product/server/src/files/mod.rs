@@ -15,6 +15,7 @@ mod entry;
 pub(crate) mod fake_disk;
 mod key;
 mod listing;
+mod listing_page;
 mod listings;
 mod loader;
 mod lookup;
@@ -39,6 +40,7 @@ pub use key::{Key, SiteNumber};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
 pub use listing::PAGES_MAX as LISTING_PAGES_MAX;
+pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, PageFault};
 pub use listings::LISTING_BYTES_MAX;
 pub use lookup::Lookup;
 pub use lookups::{Answer, Lookups, SLOW_AFTER};

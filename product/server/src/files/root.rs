@@ -16,10 +16,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
+use super::listing_page::ListingPage;
 use super::mounts::{self, Kind, Mounts};
 use super::{Stop, Wait};
 
@@ -39,11 +41,13 @@ pub struct Options {
     pub listing: bool,
     /// Names of the file that stands for its folder: the first that is there.
     pub index: Vec<String>,
+    /// Around listings; `None` for that of the server.
+    pub page: Option<Arc<ListingPage>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { hidden: false, listing: false, index: vec!["index.html".into()] }
+        Options { hidden: false, listing: false, index: vec!["index.html".into()], page: None }
     }
 }
 

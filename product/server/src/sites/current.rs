@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::Request;
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
+use super::pages::listing_page;
 use super::{Development, SecureError, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
@@ -67,17 +68,8 @@ impl Served {
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
         let (configs, Before { first, roots: before, tickets, development, keys, spool }) = (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
-        let known: HashMap<_, _> = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
-        let open = |site: &SiteConfig| {
-            let Some(dir) = &site.dir else { return Ok(None) };
-            let is_open = Root::identity_of(dir).ok().and_then(|identity| known.get(&(identity, site.files.clone())));
-            let root = match is_open {
-                Some(&root) => Ok(Arc::clone(root)),
-                None => Root::open(dir, site.files.clone()).map(Arc::new),
-            };
-            root.map(Some).map_err(|e| StartError::Folder(dir.clone(), e))
-        };
-        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let known: Known = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
+        let mut folders = configs.iter().map(|site| open(site, &known)).collect::<Result<Vec<_>, _>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
@@ -128,6 +120,22 @@ impl Served {
     }
 }
 
+/// Folders that are open, with what of them is served.
+type Known<'r> = HashMap<((u64, u64), Options), &'r Arc<Root>>;
+
+/// The folder of a site, if it has one.
+fn open(site: &SiteConfig, known: &Known<'_>) -> Result<Option<Arc<Root>>, StartError> {
+    let Some(dir) = &site.dir else { return Ok(None) };
+    let unserved = |e| StartError::Folder(dir.clone(), e);
+    let identity = Root::identity_of(dir).map_err(unserved)?;
+    let options = Options { page: listing_page(site)?, ..site.files.clone() };
+    let root = match known.get(&(identity, options.clone())) {
+        Some(&root) => Ok(Arc::clone(root)),
+        None => Root::open(dir, options).map(Arc::new),
+    };
+    root.map(Some).map_err(unserved)
+}
+
 /// The upstreams of a site, each with its addresses.
 fn resolve(
     config: &SiteConfig,
@@ -149,7 +157,7 @@ fn resolve(
 
 /// Opens a folder whose files upstreams name: it is numbered behind those of sites.
 fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, StartError> {
-    let options = Options { hidden: true, listing: false, index: Vec::new() };
+    let options = Options { hidden: true, index: Vec::new(), ..Options::default() };
     let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.into(), error))?;
     folders.push(Some(Arc::new(root)));
     Ok(first.wrapping_add(folders.len() as SiteNumber - 1))

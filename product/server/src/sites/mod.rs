@@ -15,8 +15,8 @@ use config::Answers;
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
 pub use current::{Current, Served, Wanted};
-pub use pages::PageError;
 use pages::Pages;
+pub use pages::{ListingPageError, PageError};
 pub use secure::SecureError;
 use secure::{Development, secure};
 
@@ -32,6 +32,8 @@ pub struct SiteConfig {
     /// The folder that is served; a site of redirects alone has none.
     pub dir: Option<PathBuf>,
     pub files: files::Options,
+    /// The file of the page around listings, if it has its own; read into the options.
+    pub listing_page: Option<PathBuf>,
     pub answers: Answers,
     /// Its own, if it has one.
     pub log: Option<LogConfig>,
@@ -69,6 +71,7 @@ impl SiteConfig {
             is_default: true,
             dir: Some(dir),
             files,
+            listing_page: None,
             answers: Answers::default(),
             log: None,
             https: Https::default(),

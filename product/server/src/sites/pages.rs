@@ -1,4 +1,4 @@
-//! The bodies of errors, held in memory: what answers for a missing file must not be missing.
+//! The bodies of errors and the pages around listings, held in memory: what answers for a missing file must not be missing.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::SiteConfig;
+use crate::files::{LISTING_PAGE_BYTES_MAX, ListingPage, PageFault};
 
 const PAGE_BYTES_MAX: u64 = 1 << 20;
 
@@ -25,6 +26,24 @@ pub struct PageError {
     status: u16,
     #[source]
     cause: io::Error,
+}
+
+/// Why a site's page around listings is none.
+#[derive(Debug, Error)]
+pub enum ListingPageError {
+    #[error("listing page `{file}`: {1}; expected a readable file of at most 64 KiB", file = .0.display())]
+    Unread(PathBuf, #[source] io::Error),
+    #[error("listing page `{file}:{line}`: {said}", file = .0.display(), line = .1.line, said = .1.said)]
+    Wrong(PathBuf, PageFault),
+}
+
+/// The page around the listings of a site, if it has its own.
+pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, ListingPageError> {
+    let Some(file) = &site.listing_page else { return Ok(None) };
+    let bytes =
+        read_within(file, LISTING_PAGE_BYTES_MAX).map_err(|cause| ListingPageError::Unread(file.clone(), cause))?;
+    let page = ListingPage::read(&bytes).map_err(|fault| ListingPageError::Wrong(file.clone(), fault))?;
+    Ok(Some(Arc::new(page)))
 }
 
 /// By the place of the site in its set, and status.
@@ -54,11 +73,16 @@ impl Pages {
 }
 
 fn read(path: &Path) -> io::Result<Page> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(PAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > PAGE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
-    }
+    let bytes = read_within(path, PAGE_BYTES_MAX)?;
     let mime = crate::files::mime_of(&path.to_string_lossy());
     Ok(Page { bytes: Arc::new(bytes), mime })
+}
+
+fn read_within(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} KiB", bytes_max >> 10)));
+    }
+    Ok(bytes)
 }

@@ -175,12 +175,16 @@ fn secure_port(settings: &config::Settings) -> u16 {
 /// port if it wants that.
 fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, port: u16) -> SiteConfig {
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
-    let files = files::Options { hidden: site.hidden, listing: site.listing, index: site.index.clone() };
+    let index = site.index.clone();
+    let files = files::Options { hidden: site.hidden, listing: site.listing, index, ..files::Options::default() };
+    let dir = site.root.as_ref().map(|root| folder.join(root));
+    let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
         name: site.name.clone(),
         hosts: site.hosts.iter().map(|host| host.value.to_string()).collect(),
         is_default: site.is_default,
-        dir: site.root.as_ref().map(|root| folder.join(root)),
+        listing_page: site.listing_page.as_ref().and_then(below),
+        dir,
         files,
         answers: answers(&site.answers, folder),
         log: own_log.map(|log| super::access_log(log_path(log, folder), log_format(log.format))),
@@ -317,7 +321,7 @@ trusted_proxies = ['::1', '10.0.0.0/8']
         let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
-        let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()] };
+        let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()], page: None };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(
             one,

@@ -174,3 +174,28 @@ fn twenty_reloads_of_every_key_lose_no_request() {
     println!("20 reloads, {} requests answered, 0 failed, 0 refused", answered.load(Ordering::Relaxed));
     hosted.server.assert_alive();
 }
+
+#[test]
+fn a_page_around_listings_is_read_again_and_a_wrong_one_changes_nothing() {
+    let hosted = Hosted::new(&[SMALL], "");
+    let listing_at = |page: &str| {
+        hosted.site.write(".listing.html", page.as_bytes());
+        let text = whole(&hosted.site, "") + "listing = true\nlisting_page = '/.listing.html'\n";
+        std::fs::write(hosted.site.outside("weir.toml"), text).unwrap();
+        let (is_used, said) = hosted.reload_as_it_is();
+        let mut client = hosted.server.connect();
+        assert_eq!(client.get("/.listing.html").status, 404, "it is hidden");
+        (is_used, said, client.get("/").text().to_string())
+    };
+    let (is_used, said, listed) = listing_at("<title>Index of {{path}}</title>\n{{listing}}<p>end");
+    assert!(
+        is_used && listed.starts_with("<title>Index of /</title>\n<table>") && listed.ends_with("<p>end"),
+        "{said}"
+    );
+    assert!(listed.contains("<a href=\"size-1024\">size-1024</a>"), "{listed}");
+    let (is_used, said, listed) = listing_at("{{listing}}other");
+    assert!(is_used && listed.starts_with("<table>") && listed.ends_with("other"), "{said}{listed}");
+    let (is_used, said, same) = listing_at("\n{{listnig}}");
+    assert!(!is_used && said.contains(".listing.html:2`: unknown mark {{listnig}}; expected {{listing}}"), "{said}");
+    assert_eq!(same, listed);
+}

@@ -93,6 +93,18 @@ fn names_that_are_not_utf8_are_listed_and_served_byte_for_byte() {
 }
 
 #[test]
+fn a_site_has_its_own_page_around_its_listings() {
+    let page = ListingPage::read(b"<h1 title='{{path}}'>{{path}}</h1>{{listing}}<p>mine").unwrap();
+    let mut site = Site::new(Options { page: Some(Arc::new(page)), ..listed() });
+    site.folder.put("d'/{{listing}}.txt", "");
+    let page = listing(&mut site, "/d%27/");
+    assert!(page.starts_with("<h1 title='/d&#39;'>/d&#39;</h1><nav><a href=\"../\">../</a></nav>\n<table>"), "{page}");
+    assert!(page.contains(">{{listing}}.txt</a></td>") && page.ends_with("<nav>1 name</nav>\n<p>mine"), "{page}");
+    assert!(!page.contains("<script>") && !page.contains("<style>"), "{page}");
+    assert!(listing(&mut Site::new(listed()), "/").contains("<script>"), "that of the server has them");
+}
+
+#[test]
 fn a_long_listing_has_pages_with_all_names_in_order() {
     let mut site = Site::new(listed());
     (0..LISTING_NAMES_MAX).for_each(|i| drop(site.folder.put(format!("f{i:04}"), "")));
