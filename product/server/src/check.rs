@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ::config::Answers;
 use socket2::{Domain, Protocol, Socket, Type};
+use tls::Identity;
 
 use crate::config::{Config, Listen};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::service::{Keys, PrivilegeError};
-use crate::sites::{Current, SiteConfig, Wanted};
+use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, Wanted};
 use crate::start::{StartError, open_log};
 use crate::threads::Threads;
 
@@ -19,9 +21,20 @@ pub const IN_USE: &str = " is in use";
 /// A reason not to start.
 #[derive(Debug)]
 pub struct Fault {
-    /// Of the site at this place, or of the whole server.
-    pub site: Option<usize>,
+    /// Of a part of the site at this place, or of the whole server.
+    pub of: Option<(usize, Part)>,
     pub error: StartError,
+}
+
+/// What of a site is opened; error pages and proxies by their places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Folder,
+    ListingPage,
+    ErrorPage(usize),
+    Proxy(usize),
+    Certificate,
+    Log,
 }
 
 /// The outcome of [`check`].
@@ -46,8 +59,8 @@ pub fn check(mut config: Config) -> Checked {
 }
 
 impl Checked {
-    fn fault(&mut self, site: Option<usize>, error: StartError) {
-        self.faults.push(Fault { site, error });
+    fn fault(&mut self, of: Option<(usize, Part)>, error: StartError) {
+        self.faults.push(Fault { of, error });
     }
 
     fn bind(&mut self, listen: &Listen) {
@@ -98,7 +111,7 @@ impl Checked {
         Ok(())
     }
 
-    /// Together, as at a start; where that fails each alone, so that all that is wrong is found at once.
+    /// Together, as at a start; where that fails each part of each site alone, so that all that is wrong is found at once.
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError>) {
         let keys = std::mem::take(&mut config.privileges.keys);
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
@@ -111,15 +124,64 @@ impl Checked {
         };
         let before = self.faults.len();
         for (at, site) in config.sites.iter().enumerate() {
-            match open(std::slice::from_ref(site), false, &keys) {
-                Ok(current) => self.remarks.extend(current.served().remarks.iter().cloned()),
-                Err(error) => self.fault(Some(at), error),
+            let mut has_folder = true;
+            for (part, alone) in parts(site) {
+                if !has_folder && matches!(part, Part::ListingPage | Part::ErrorPage(_)) {
+                    continue;
+                }
+                match open(std::slice::from_ref(&alone), false, &keys) {
+                    Ok(current) => self.remarks.extend(current.served().remarks.iter().cloned()),
+                    Err(error) => {
+                        has_folder &= part != Part::Folder;
+                        all_of(error, site, &keys).into_iter().for_each(|error| self.fault(Some((at, part)), error));
+                    }
+                }
             }
         }
         if self.faults.len() == before {
             self.fault(None, together);
         }
     }
+}
+
+/// A site of each part alone. What is in the folder comes behind it.
+fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
+    let bare = SiteConfig {
+        dir: None,
+        listing_page: None,
+        answers: Answers::default(),
+        log: None,
+        https: Https::default(),
+        ..site.clone()
+    };
+    let folder = SiteConfig { dir: site.dir.clone(), ..bare.clone() };
+    let mut parts = vec![
+        (Part::Folder, folder.clone()),
+        (Part::ListingPage, SiteConfig { listing_page: site.listing_page.clone(), ..folder.clone() }),
+        (Part::Certificate, SiteConfig { https: site.https.clone(), ..bare.clone() }),
+        (Part::Log, SiteConfig { log: site.log.clone(), ..bare.clone() }),
+    ];
+    for (at, page) in site.answers.error_pages.iter().enumerate() {
+        let answers = Answers { error_pages: vec![page.clone()], ..Answers::default() };
+        parts.push((Part::ErrorPage(at), SiteConfig { answers, ..folder.clone() }));
+    }
+    for (at, proxy) in site.answers.proxies.iter().enumerate() {
+        let answers = Answers { proxies: vec![proxy.clone()], ..Answers::default() };
+        parts.push((Part::Proxy(at), SiteConfig { answers, ..bare.clone() }));
+    }
+    parts
+}
+
+/// This error, or those of a certificate and of its key.
+fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> {
+    let files = match (&error, &site.https.certificate) {
+        (StartError::Secure(SecureError::Identity(_)), Some(Certificate::Files { cert, key })) => (cert, key),
+        _ => return vec![error],
+    };
+    let faults = Identity::faults(files.0, files.1, &|file| keys.read(file));
+    let faults: Vec<StartError> = faults.into_iter().map(|fault| SecureError::from(fault).into()).collect();
+    // They may have been mended since.
+    if faults.is_empty() { vec![error] } else { faults }
 }
 
 /// Not listened on: no client comes in.

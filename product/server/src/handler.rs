@@ -253,7 +253,7 @@ impl Handler {
     /// Tells where the same is served over HTTP/3.
     fn with_alternative(&self, to: To, response: Response<Body>) -> Response<Body> {
         let Some(port) = to.http3_port else { return response };
-        response.with("Alt-Svc", format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}").as_bytes())
+        response.with("Alt-Svc", alternative(port.get()).as_bytes())
     }
 
     fn of_found(&mut self, request: &Request, found: Result<Found, Missing>) -> Reply {
@@ -314,6 +314,11 @@ impl Handler {
         let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         format!("weir{tag}x{:x}", self.boundaries)
     }
+}
+
+/// The value of Alt-Svc where HTTP/3 is spoken at this port (RFC 7838).
+pub fn alternative(port: u16) -> String {
+    format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}")
 }
 
 /// The answer to bytes that are no request. It is of no site: which host they name cannot be told, or not be believed.

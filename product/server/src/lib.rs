@@ -42,10 +42,11 @@ mod upstream;
 mod wake;
 mod worker;
 
-pub use check::{Checked, Fault, IN_USE, check};
+pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
 pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};
+pub use handler::alternative;
 pub use kept::{Keeper, KeptLine, unkept};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{

@@ -77,6 +77,18 @@ impl Identity {
         Identity::new(chain, der, cert, key)
     }
 
+    /// All that is wrong with the two files, each read whatever is wrong with the other.
+    pub fn faults(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Vec<IdentityError> {
+        let bytes =
+            |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
+        let chain = bytes(cert, "certificates").and_then(|bytes| chain(&bytes, cert));
+        let der = bytes(key, "a private key").and_then(|bytes| private_key(&bytes, key));
+        match (chain, der) {
+            (Ok(chain), Ok(der)) => Identity::new(chain, der, cert, key).err().into_iter().collect(),
+            (chain, der) => [chain.err(), der.err()].into_iter().flatten().collect(),
+        }
+    }
+
     /// Signs itself, for these names.
     pub fn for_development(names: &[String]) -> Result<Identity, IdentityError> {
         let made = rcgen::generate_simple_self_signed(names);

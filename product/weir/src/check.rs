@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cli::Failure;
 use config::{Configuration, FileError, Held, Listener, Place, Placed, Question, Remark, Site};
 use server::service::Account;
-use server::{Checked, Fault, StartError};
+use server::{Checked, Fault, Part, StartError};
 
 use crate::explain::{self, Asked};
 use crate::running;
@@ -146,12 +146,12 @@ fn admin(configuration: &Configuration) -> Option<Remark> {
 }
 
 /// At the key that names what cannot be had.
-fn placed(configuration: &Configuration, Fault { site, error }: &Fault) -> Remark {
+fn placed(configuration: &Configuration, Fault { of, error }: &Fault) -> Remark {
     let said = units::plain(&error.to_string()).into_owned();
     let settings = &configuration.settings;
-    if let Some(site) = site {
+    if let Some((site, part)) = of {
         let site = &configuration.sites[*site];
-        return Remark { at: place_in(site, error, &said), said };
+        return Remark { at: place_in(site, *part, &said), said };
     }
     let listener = |address| settings.listeners.iter().find(|listener| listener.value.address == address);
     match error {
@@ -168,19 +168,19 @@ fn placed(configuration: &Configuration, Fault { site, error }: &Fault) -> Remar
     }
 }
 
-fn place_in(site: &Site, error: &StartError, said: &str) -> Place {
+fn place_in(site: &Site, part: Part, said: &str) -> Place {
     let is_of_key = || {
         let key = site.https.certificate.as_ref().map(|files| files.value.1.display().to_string());
         key.is_some_and(|key| said.contains(&format!("{key}`")))
     };
-    let key = match error {
-        StartError::Secure(_) if is_of_key() => "site.key",
-        StartError::Folder(..) => "site.root",
-        StartError::Secure(_) => "site.cert",
-        StartError::Log(..) => "site.access_log",
-        StartError::Page(_) => return site.answers.error_pages.first().map_or(site.at, |page| page.at),
-        StartError::Upstreams(_) => return site.answers.proxies.first().map_or(site.at, |proxy| proxy.at),
-        _ => return site.at,
+    let key = match part {
+        Part::Folder => "site.root",
+        Part::ListingPage => "site.listing_page",
+        Part::ErrorPage(at) => return site.answers.error_pages.get(at).map_or(site.at, |page| page.at),
+        Part::Proxy(at) => return site.answers.proxies.get(at).map_or(site.at, |proxy| proxy.at),
+        Part::Certificate if is_of_key() => "site.key",
+        Part::Certificate => "site.cert",
+        Part::Log => "site.access_log",
     };
     place_of(&site.held, key).unwrap_or(site.at)
 }

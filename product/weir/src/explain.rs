@@ -52,7 +52,33 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     for field in head.filter(|field| !field.is_empty() && !field.starts_with("Connection:")) {
         let _ = writeln!(lines, "field: {field}");
     }
+    if let Some(site) = site.filter(|_| is_secure) {
+        fields_over_tls(configuration, site, asked.url).iter().for_each(|field| lines += &format!("field: {field}\n"));
+    }
     lines
+}
+
+/// What the server of the answer, whose clients speak without TLS, does not say.
+fn fields_over_tls(configuration: &Configuration, site: &Site, url: &str) -> Vec<String> {
+    let hsts = site.https.hsts.as_ref().map(|hsts| format!("Strict-Transport-Security: {}", hsts.value));
+    let listeners = configuration.settings.listeners.iter().map(|listener| &listener.value);
+    let secure: Vec<_> = listeners.filter(|listener| listener.is_secure).collect();
+    let asked = port_of(url);
+    let listener = secure.iter().find(|listener| listener.address.port() == asked).or(secure.first());
+    let alternative = listener.filter(|listener| listener.has_http3 && orders_http3(configuration));
+    let alternative = alternative.map(|listener| server::alternative(listener.address.port()));
+    hsts.into_iter().chain(alternative.map(|value| format!("Alt-Svc: {value}"))).collect()
+}
+
+/// With bands the kernel has no order of datagrams.
+fn orders_http3(configuration: &Configuration) -> bool {
+    configuration.settings.uplink.shaping != config::Shaping::Bands
+}
+
+/// Of an https:// URL.
+fn port_of(url: &str) -> u16 {
+    let authority = url.strip_prefix(HTTPS).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    config::split_host(authority).and_then(|(_, port)| port).unwrap_or(443)
 }
 
 /// The file of the answer, or the folder that is listed.

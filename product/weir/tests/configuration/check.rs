@@ -37,6 +37,32 @@ root = "www"
 to = ["http://no-such-host.invalid:80"]
 "#;
 
+/// Everything of one site is wrong.
+const ALL_WRONG: &str = r#"[[site]]
+root = "www"
+listing = true
+listing_page = "/.listing.html"
+access_log = "absent/a.log"
+cert = "absent.pem"
+key = "absent.key"
+[[site.error_page]]
+status = 404
+file = "/404.html"
+[[site.error_page]]
+status = 403
+file = "/.listing.html"
+[[site.error_page]]
+status = 500
+file = "/500.html"
+[[site.proxy]]
+path = "/a/*"
+to = ["http://no-such-host.invalid:80"]
+[[site.proxy]]
+path = "/b/*"
+to = ["http://127.0.0.1:9"]
+files = "absent"
+"#;
+
 #[test]
 fn all_that_cannot_be_opened_is_found_at_its_line() {
     let folder = Folder::new("check-opens");
@@ -50,16 +76,43 @@ fn all_that_cannot_be_opened_is_found_at_its_line() {
         "5:11: cannot listen on 198.18.255.254:0: Cannot assign requested address;",
         "12:8: cannot serve `absent`: No such file or directory; expected a readable folder",
         "16:8: cannot read `absent.pem`: No such file or directory;",
+        "17:7: cannot read `absent.key`: No such file or directory;",
         "21:1: error page `www/404.html` of status 404: No such file or directory;",
         "27:1: cannot find upstream no-such-host.invalid:80: ",
     ];
     assert_eq!((status, found.len()), (Some(1), expected.len()), "{out}{err}");
     assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{out}");
-    assert_eq!(err, "weir: weir.toml: 7 mistakes\n");
+    assert_eq!(err, "weir: weir.toml: 8 mistakes\n");
     assert!(!folder.0.join("made.log").exists(), "a check leaves nothing behind");
 
     let (status, out, _) = said(&weir(&folder.0, &["check", "--syntax-only"]));
     assert!(status == Some(0) && out.starts_with("weir.toml: correct: 1 listener, 5 sites, 0 classes\n"), "{out}");
+}
+
+#[test]
+fn all_faults_of_one_site_are_found_at_once() {
+    let folder = Folder::new("check-all-of-a-site");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    folder.write("www/.listing.html", "<h1>{{path}}</h1>\n{{rows}}\n");
+    folder.write("weir.toml", ALL_WRONG);
+    let (status, out, err) = said(&weir(&folder.0, &["check"]));
+    let found: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("weir.toml:")).collect();
+    let expected = [
+        "4:16: listing page `www/.listing.html:2`: unknown mark {{rows}}; expected {{listing}} or {{path}}",
+        "5:14: cannot open access log `absent/a.log`: No such file or directory;",
+        "6:8: cannot read `absent.pem`: No such file or directory;",
+        "7:7: cannot read `absent.key`: No such file or directory;",
+        "8:1: error page `www/404.html` of status 404: No such file or directory;",
+        "14:1: error page `www/500.html` of status 500: No such file or directory;",
+        "17:1: cannot find upstream no-such-host.invalid:80: ",
+        "20:1: cannot serve `absent`: No such file or directory; expected a readable folder",
+    ];
+    assert_eq!((status, found.len()), (Some(1), expected.len()), "{out}{err}");
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.starts_with(expected)), "{out}");
+    std::fs::remove_dir_all(folder.0.join("www")).unwrap();
+    let (_, out, err) = said(&weir(&folder.0, &["check"]));
+    assert!(out.starts_with("weir.toml:2:8: cannot serve `www`: No such file or directory;"), "{out}");
+    assert_eq!(err, "weir: weir.toml: 6 mistakes\n", "what is in the folder is not told of: {out}");
 }
 
 #[test]
@@ -125,7 +178,7 @@ fn a_request_is_explained_by_its_answer() {
     ] {
         assert!(out.lines().any(|of| of == line), "{line}: {out}");
     }
-    assert!(!out.contains("site.root"), "{out}");
+    assert!(!out.contains("site.root") && !out.contains("Alt-Svc"), "{out}");
     assert!(explained("http://a.test/", &["--all"]).contains("\nsite.root = www (weir.toml:5)\n"));
     assert!(explained("http://a.test/absent", &[]).contains("\nanswer: 404 Not Found\n"));
     assert!(explained("http://b.test/", &[]).contains("\nanswer: 421 Misdirected Request\n"));
@@ -135,6 +188,24 @@ fn a_request_is_explained_by_its_answer() {
     std::fs::remove_dir_all(folder.0.join("www")).unwrap();
     let out = explained("http://a.test/", &[]);
     assert!(out.contains("\nanswer: none: cannot serve `www`: No such file or directory;"), "{out}");
+}
+
+/// They are of a server that speaks TLS, which the one that is asked does not.
+#[test]
+fn an_explanation_has_the_fields_of_a_response_over_tls() {
+    let folder = Folder::new("check-secure");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    let listeners = "[[listener]]\naddress = '[::]:443'\ntls = true\n[[listener]]\naddress = '[::]:8443'\ntls = true\nhttp3 = false\n[[listener]]\naddress = '[::]:80'\n";
+    let site = "[[site]]\nhosts = ['a.test']\nroot = 'www'\ncert = 'c'\nkey = 'k'\nhsts = 'max-age=60'\n";
+    folder.write("weir.toml", &format!("{listeners}{site}"));
+    let explained = |url: &str| said(&weir(&folder.0, &["check", "--explain", url])).1;
+    let out = explained("https://a.test/");
+    let fields = "\nfield: Strict-Transport-Security: max-age=60\nfield: Alt-Svc: h3=\":443\"; ma=86400\n";
+    assert!(out.contains("\nanswer: 403 Forbidden\n") && out.contains(fields), "{out}");
+    let out = explained("https://a.test:8443/");
+    assert!(out.contains("Strict-Transport-Security") && !out.contains("Alt-Svc"), "no HTTP/3 is spoken there: {out}");
+    let out = explained("http://a.test/");
+    assert!(!out.contains("Strict-Transport-Security") && !out.contains("Alt-Svc"), "nor without TLS: {out}");
 }
 
 #[test]
