@@ -19,7 +19,7 @@ impl<E: std::error::Error> From<E> for Failure {
 }
 
 /// Reads the command line. Help and version end the program as clap has it, a mistake in one line; `gone` says what there is instead of a
-/// flag that there was.
+/// flag that there was, or that other programs have.
 pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -> C {
     C::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
@@ -31,8 +31,8 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
         } else {
             let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
             let path = command_path(&C::command(), program, &words);
-            let said =
-                unknown_word(&error).and_then(|word| gone(&word)).unwrap_or_else(|| one_line(&error.to_string()));
+            let said = unknown_word(&error).and_then(|word| gone(&word)).or_else(|| unknown_flag(&error));
+            let said = said.unwrap_or_else(|| one_line(&error.to_string()));
             eprintln!("{program}: {said}; see `{path} --help`");
         }
         std::process::exit(2)
@@ -48,6 +48,19 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     };
     eprintln!("{program}: {}", units::plain(&reason));
     ExitCode::from(status)
+}
+
+/// A flag that the command does not have, with the one that is meant perhaps.
+fn unknown_flag(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let is_flag = |word: &&str| error.kind() == ErrorKind::UnknownArgument && word.starts_with('-');
+    let flag = text(ContextKind::InvalidArg).filter(is_flag)?;
+    let meant = text(ContextKind::SuggestedArg).map_or(String::new(), |meant| format!(" (did you mean {meant}?)"));
+    Some(format!("unknown flag {flag}{meant}"))
 }
 
 /// The flag that no command has, or the flag and its value where it takes no such value.
@@ -80,7 +93,7 @@ fn command_path(root: &clap::Command, program: &str, words: &[String]) -> String
 /// What clap says over several lines, without the usage and the pointer to the help behind it.
 pub fn one_line(text: &str) -> String {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
     let said = said.split("For more information").next().unwrap_or_default();
     said.trim_start_matches("error:").trim().to_string()
 }
@@ -132,11 +145,24 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_flag_is_told_with_the_one_that_is_meant() {
+        for (words, said) in [
+            (&["--port", "80"][..], Some("unknown flag --port")),
+            (&["--polcy=srpt"], Some("unknown flag --polcy (did you mean --policy?)")),
+            (&["folder"], None),
+            (&["--rho", "x"], None),
+        ] {
+            let error = Args::try_parse_from([&["program", "--policy", "srpt"], words].concat()).unwrap_err();
+            assert_eq!(unknown_flag(&error).as_deref(), said, "{words:?}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_one_line_with_what_would_be_right() {
         for (args, said) in [
             (
                 &["--policy", "sprt"][..],
-                "invalid value 'sprt' for '--policy <POLICY>' [possible values: fair, srpt] tip: a similar value exists: 'srpt'",
+                "invalid value 'sprt' for '--policy <POLICY>' [possible values: fair, srpt]; a similar value exists: 'srpt'",
             ),
             (&["--rho", "x"], "invalid value 'x' for '--rho <RHO>': invalid float literal"),
             (&[], "the following required arguments were not provided: --policy <POLICY> --rho <RHO>"),

@@ -35,7 +35,7 @@ pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, 
 pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
 pub use form::{LogFormat, NO_UNIX_SOCKET, Shaping, SlotSharing, is_unix_socket, listen_address};
-pub use gone::gone;
+pub use gone::{elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;
 pub use pattern::Pattern;

@@ -24,6 +24,27 @@ const OVERHEAD_1_2: usize = 5 + 8 + 16;
 #[error(transparent)]
 pub struct Broken(#[from] pub(crate) rustls::Error);
 
+impl Broken {
+    /// Why a client's TLS does not go on, in words for a log.
+    pub fn of_client(&self) -> String {
+        use rustls::PeerIncompatible as Lacks;
+        let rustls::Error::PeerIncompatible(lacks) = &self.0 else { return self.0.to_string() };
+        match lacks {
+            // TLS 1.2 has this extension first (RFC 5246 section 7.4.1.4.1).
+            Lacks::SignatureAlgorithmsExtensionRequired
+            | Lacks::Tls12NotOffered
+            | Lacks::Tls12NotOfferedOrEnabled
+            | Lacks::SupportedVersionsExtensionRequired => "the client is too old: it offers no TLS 1.2".into(),
+            Lacks::NoCipherSuitesInCommon => "the client offers no cipher suite that weir has".into(),
+            Lacks::NoKxGroupsInCommon | Lacks::NamedGroupsExtensionRequired => {
+                "the client offers no key exchange that weir has".into()
+            }
+            Lacks::NoSignatureSchemesInCommon => "the client takes no signature of the certificate's key".into(),
+            _ => self.0.to_string(),
+        }
+    }
+}
+
 /// The server's end of a connection.
 pub struct Session {
     tls: ServerConnection,
@@ -229,5 +250,24 @@ impl Write for Counter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::PeerIncompatible;
+
+    use super::*;
+
+    #[test]
+    fn an_old_client_is_told_of_in_words() {
+        for (lacks, said) in [
+            (PeerIncompatible::SignatureAlgorithmsExtensionRequired, "the client is too old: it offers no TLS 1.2"),
+            (PeerIncompatible::Tls12NotOffered, "the client is too old: it offers no TLS 1.2"),
+            (PeerIncompatible::NoCipherSuitesInCommon, "the client offers no cipher suite that weir has"),
+            (PeerIncompatible::NullCompressionRequired, "peer is incompatible: NullCompressionRequired"),
+        ] {
+            assert_eq!(Broken(rustls::Error::PeerIncompatible(lacks)).of_client(), said);
+        }
     }
 }

@@ -78,7 +78,8 @@ fn main() -> std::process::ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == server::service::KEYS_NAME) {
         return keys::main();
     }
-    let outcome = match cli::parse::<Cli>("weir", config::gone).command {
+    let outcome = match cli::parse::<Cli>("weir", |word| config::gone(word).or_else(|| config::elsewhere(word))).command
+    {
         Command::Serve(args) => serve::main(*args),
         Command::Proxy(args) => serve::proxy::main(*args),
         Command::Init(args) => init::main(args),

@@ -54,8 +54,14 @@ impl Count {
 
 fn line(kind: Kind, refused: u64, limits: &ClientLimits, last: String) -> String {
     let (noun, limit) = match kind {
-        Kind::Connections => ("connection", format!("have {} at once (--client-connections)", limits.connections_max)),
-        Kind::Requests => ("request", format!("make {} per second (--client-requests)", limits.requests_per_s_max)),
+        Kind::Connections => (
+            "connection",
+            format!("have {} at once (--client-connections, limits.client_connections)", limits.connections_max),
+        ),
+        Kind::Requests => (
+            "request",
+            format!("make {} per second (--client-requests, limits.client_requests)", limits.requests_per_s_max),
+        ),
     };
     let plural = if refused == 1 { "" } else { "s" };
     format!("refused {refused} {noun}{plural}, the last from {last}: one client may {limit}")

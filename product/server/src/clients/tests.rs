@@ -23,7 +23,7 @@ fn a_client_has_so_many_connections_and_no_more() {
     let first = clients.enter(ip(HOME), second(1)).unwrap();
     assert_eq!(clients.enter(ip("::ffff:192.0.2.7"), second(1)).unwrap(), first, "the same client");
     let refusal = clients.enter(ip(HOME), second(1)).unwrap_err();
-    let said = "refused 1 connection, the last from 192.0.2.7: one client may have 2 at once (--client-connections)";
+    let said = "refused 1 connection, the last from 192.0.2.7: one client may have 2 at once (--client-connections, limits.client_connections)";
     assert_eq!(refusal.notice.as_deref(), Some(said));
     let other = clients.enter(ip("192.0.2.8"), second(1)).unwrap();
     assert_ne!(other.index, first.index, "another client has its own");
@@ -88,7 +88,7 @@ fn a_refused_client_learns_when_to_ask_again() {
     clients.on_request(index, second(1)).unwrap();
     let refusal = clients.on_request(index, second(1)).unwrap_err();
     assert_eq!(refusal.retry_after_s, 1);
-    let said = "refused 1 request, the last from 192.0.2.7: one client may make 1 per second (--client-requests)";
+    let said = "refused 1 request, the last from 192.0.2.7: one client may make 1 per second (--client-requests, limits.client_requests)";
     assert_eq!(refusal.notice.as_deref(), Some(said));
     clients.on_request(index, second(2)).unwrap();
 }
@@ -115,8 +115,7 @@ fn refusals_are_told_once_in_ten_seconds() {
     clients.enter(ip("2001:db8::1"), second(1)).unwrap();
     assert_eq!(clients.enter(ip("2001:db8::2"), second(1)).unwrap_err().notice, None);
     assert_eq!(clients.notice(second(1)), None);
-    let said =
-        "refused 2 connections, the last from 2001:db8::/56: one client may have 1 at once (--client-connections)";
+    let said = "refused 2 connections, the last from 2001:db8::/56: one client may have 1 at once (--client-connections, limits.client_connections)";
     assert_eq!(clients.notice(second(10)), None);
     assert_eq!(clients.notice(second(11)).as_deref(), Some(said));
     assert_eq!(clients.notice(second(99)), None, "told once");

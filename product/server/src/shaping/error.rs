@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Why the shaping that was asked for cannot be had: what is missing, where, and what would be right.
 #[derive(Debug, Error)]
 pub enum ShapingError {
-    #[error("no interface has address {0}; expected an address of this host in --listen")]
+    #[error("no interface has address {0}; expected an address of this host in --listen (listener.address)")]
     NoInterface(IpAddr),
     #[error("cannot list the interfaces of this host: {0}")]
     Interface(#[source] io::Error),

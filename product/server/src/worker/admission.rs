@@ -126,7 +126,7 @@ impl Admission {
         let consequence = if self.holds_places {
             "new clients wait"
         } else {
-            "a new client replaces the longest idle one, or waits; raise --connections or ulimit -n"
+            "a new client replaces the longest idle one, or waits; raise --connections (server.connections) or ulimit -n"
         };
         self.places.tell(now).then(|| format!("all {} connections are in use: {consequence}", self.places.max()))
     }

@@ -13,7 +13,7 @@ use crate::net::Net;
 use crate::transmit::{Body, Departure, Direct, Failure, Outgoing, Sink, Socket};
 
 /// Of a client that takes too long over what answers it.
-const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min";
+const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min (limits.send_rate_min)";
 
 impl<N: Net> Responder<N> {
     /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.

@@ -54,7 +54,7 @@ impl<N: Net> Responder<N> {
             }
             Err(broken) => {
                 self.sender.send_sealed(now, &mut self.conns[at], replies);
-                self.service.fail(now, &self.conns[at], Kind::Tls, broken);
+                self.service.fail(now, &self.conns[at], Kind::Tls, broken.of_client());
                 // An alert behind a flight leaves with it.
                 if !self.conns[at].channel.is_in_flight {
                     self.close(at);

@@ -160,7 +160,7 @@ impl Service {
                     now,
                     conn,
                     Kind::Stalled,
-                    format_args!("slower than --send-rate-min, after {sent_bytes} bytes"),
+                    format_args!("slower than --send-rate-min (limits.send_rate_min), after {sent_bytes} bytes"),
                 );
             }
             // What serves it tells of it; of a client nothing is wrong.

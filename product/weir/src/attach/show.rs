@@ -23,7 +23,8 @@ pub fn attached(
         return crate::uplink::print(&format!("{}\n", Value::Object(object)));
     }
     let tree = plan.map_or("no tree".to_string(), heading);
-    crate::uplink::print(&format!("weir: {name}: {}; {tree}\n", said(place, settings)))?;
+    let outcome = outcome(name, settings, plan);
+    crate::uplink::print(&format!("{outcome}weir: {name}: {}; {tree}\n", said(place, settings)))?;
     match watch()? {
         Some(verdict) if verdict.is_bad() => {
             eprintln!("weir: warning: {name}: {}", verdict.said(name, settings).unwrap_or_default());
@@ -35,6 +36,16 @@ pub fn attached(
         },
         None => Ok(()),
     }
+}
+
+/// What it does, and how it ends.
+fn outcome(name: &str, settings: &Settings, plan: Option<&Plan>) -> String {
+    let ports: Vec<String> = settings.ports.iter().map(u16::to_string).collect();
+    let (port, ports) = (if ports.len() == 1 { "port" } else { "ports" }, ports.join(", "));
+    let at = plan.map_or(String::new(), |plan| format!(" at {}", plan.rate));
+    format!(
+        "weir: attached to {name}: small responses from {port} {ports} leave first{at}; undo: weir attach --detach {name}\n"
+    )
 }
 
 fn judge(object: &mut Map<String, Value>, name: &str, settings: &Settings, verdict: Option<Verdict>) {

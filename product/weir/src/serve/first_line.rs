@@ -25,7 +25,8 @@ impl Line {
             String::new()
         };
         let account = config.privileges.account.as_ref().map_or(String::new(), |account| account_of(account, config));
-        let remarks = [memory(config.limits.memory), loops, account, http3_off(config), reach(config)].concat();
+        let remarks =
+            [memory(config.limits.memory), loops, account, http3_off(config), no_index(config), reach(config)].concat();
         // What the process before this one had is no service manager's.
         let passed = config.passed.iter().filter(|socket| !socket.is_own());
         let passed = passed.map(|socket| (socket.address, socket.label())).collect();
@@ -95,7 +96,7 @@ impl Said {
 /// Of the server's words for its shaping; with the cure where there is no order.
 fn order(why: &str) -> String {
     match why.strip_prefix("shaping off") {
-        Some(rest) => format!("order OFF{rest}; --uplink auto or a rate turns it on"),
+        Some(rest) => format!("order OFF{rest}; --uplink (uplink.rate) auto or a rate turns it on"),
         None => why.into(),
     }
 }
@@ -150,6 +151,20 @@ fn reach(config: &Config) -> String {
     if is_default { "; for this machine alone, address 0.0.0.0:8080 serves others".into() } else { String::new() }
 }
 
+/// The folder of a site of files alone, which is refused to whoever asks for it.
+fn no_index(config: &Config) -> String {
+    let [site] = &config.sites[..] else { return String::new() };
+    let Some(dir) = site.dir.as_ref().filter(|_| !site.files.listing && site.answers.is_empty()) else {
+        return String::new();
+    };
+    match &site.files.index[..] {
+        [first, ..] if !site.files.index.iter().any(|name| dir.join(name).exists()) => {
+            format!("; the folder has no {first}, so / is 403: --listing (site.listing) lists its names")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Where a cgroup leaves less than the machine has.
 fn memory(limit: MemoryLimit) -> String {
     match limit.origin {
@@ -162,13 +177,18 @@ fn memory(limit: MemoryLimit) -> String {
 
 /// Which clients wait for the others.
 fn share_promise(allowance_bytes: u64) -> String {
-    format!("; a client {:.1} MB ahead of its share waits for others (--client-share)", allowance_bytes as f64 / 1e6)
+    format!(
+        "; a client {:.1} MB ahead of its share waits for others (--client-share, uplink.client_share)",
+        allowance_bytes as f64 / 1e6
+    )
 }
 
 /// What the guard promises.
 fn guard_promise(bound: WaitBound) -> String {
     let [fixed, each, hundred] = [bound.fixed, bound.per_response, bound.with(100)].map(|span| span.as_secs_f64());
-    format!("; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard)")
+    format!(
+        "; longest wait {fixed:.1} s + {each:.3} s for each ready response, {hundred:.0} s with 100 (--guard, uplink.guard)"
+    )
 }
 
 #[cfg(test)]
@@ -182,10 +202,11 @@ mod tests {
             order: order("shaping off, policy srpt within each turn: as requested"),
             limits: "at most 9 connections; for this machine alone".into(),
         };
-        let order = "order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on";
+        let order =
+            "order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on";
         let line = format!("weir: {} ({order}; {})\n", said.status, said.limits);
         assert_eq!(said.line(), line);
-        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on\n  at most 9 connections\n  for this machine alone\n";
+        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on\n  at most 9 connections\n  for this machine alone\n";
         assert_eq!(said.lines(), lines);
     }
 }

@@ -38,7 +38,7 @@ fn on_every_path_alone(test: impl Fn(&Site, &Server) + Sync) {
 fn a_file_that_shrinks_ends_in_a_close_and_a_line() {
     on_every_path_alone(|site, server| {
         let mut client = begun(server);
-        File::options().write(true).open(site.path(&format!("size-{LARGE}"))).unwrap().set_len(100).unwrap();
+        File::options().write(true).open(site.path(format!("size-{LARGE}"))).unwrap().set_len(100).unwrap();
         // What was handed down before is gone from the file too, so its bytes are not looked at.
         assert!(client.rest().len() < LARGE, "more was sent than there is");
         wait_until("a line about it", || {
@@ -54,7 +54,7 @@ fn a_file_that_shrinks_ends_in_a_close_and_a_line() {
 fn a_file_that_grows_is_sent_as_long_as_was_promised() {
     on_every_path_alone(|site, server| {
         let mut client = begun(server);
-        let mut file = OpenOptions::new().append(true).open(site.path(&format!("size-{LARGE}"))).unwrap();
+        let mut file = OpenOptions::new().append(true).open(site.path(format!("size-{LARGE}"))).unwrap();
         file.write_all(&[b'x'; 100_000]).unwrap();
         assert!(client.body(LARGE) == content(LARGE));
         client.send(format!("GET /size-{LARGE} HTTP/1.1\r\nHost: a\r\nRange: bytes={}-\r\n\r\n", LARGE - 1));
@@ -66,7 +66,7 @@ fn a_file_that_grows_is_sent_as_long_as_was_promised() {
 fn a_file_that_vanishes_is_sent_whole() {
     on_every_path_alone(|site, server| {
         let mut client = begun(server);
-        let path = site.path(&format!("size-{LARGE}"));
+        let path = site.path(format!("size-{LARGE}"));
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(client.body(LARGE) == content(LARGE));

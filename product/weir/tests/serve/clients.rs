@@ -24,8 +24,7 @@ fn a_client_has_so_many_connections() {
         third.assert_gone();
         assert_eq!(Client::connect_from("127.0.0.2:0", server.address).get("/a").text(), "hello");
         wait_until("a line about it", || !server.stderr().is_empty());
-        let said =
-            "weir: refused 1 connection, the last from 127.0.0.1: one client may have 2 at once (--client-connections)";
+        let said = "weir: refused 1 connection, the last from 127.0.0.1: one client may have 2 at once (--client-connections, limits.client_connections)";
         assert_eq!(server.stderr(), [said]);
         let [mut stays, leaves] = inside;
         drop(leaves);
@@ -70,7 +69,8 @@ fn a_client_asks_so_often() {
         }
         wait_until("another request to be allowed", || client.get("/a").text() == "hello");
         wait_until("a line about it", || !server.stderr().is_empty());
-        let said = "the last from 127.0.0.1: one client may make 1 per second (--client-requests)";
+        let said =
+            "the last from 127.0.0.1: one client may make 1 per second (--client-requests, limits.client_requests)";
         assert!(server.stderr().iter().all(|line| line.contains(said)), "{:?}", server.stderr());
     });
 }

@@ -40,6 +40,16 @@ fn without_an_address_it_serves_this_machine_alone_and_says_so() {
     }
 }
 
+#[test]
+fn a_folder_that_is_refused_is_told_of() {
+    let (bare, indexed) = (Site::with(&[("a", b"")]), Site::with(&[("index.html", b"")]));
+    for (site, args, is_said) in [(&bare, &[][..], true), (&bare, &["--listing"], false), (&indexed, &[], false)] {
+        let said = &Server::start(site, args).stdout()[0];
+        let remark = "; the folder has no index.html, so / is 403: --listing (site.listing) lists its names";
+        assert_eq!(said.contains(remark), is_said, "{said}");
+    }
+}
+
 /// The one line says which shaping, and why.
 #[test]
 fn it_says_which_shaping_and_why() {
@@ -49,11 +59,11 @@ fn it_says_which_shaping_and_why() {
         (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
         (
             &["--shaping", "off"],
-            "(order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on; at most ",
+            "(order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on; at most ",
         ),
         (
             &["--uplink", "off"],
-            "(order OFF, policy srpt within each turn: as requested; --uplink auto or a rate turns it on; at most ",
+            "(order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on; at most ",
         ),
         (
             &["--shaping", "paced"],

@@ -31,7 +31,7 @@ impl Site {
     pub fn of_sizes(sizes: &[usize]) -> Site {
         let site = Site::new();
         for &size in sizes {
-            site.write(&format!("size-{size}"), &content(size));
+            site.write(format!("size-{size}"), &content(size));
         }
         site
     }
