@@ -11,7 +11,7 @@ use units::Nanos;
 
 use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::logging::Log;
-use crate::sites::{Served, Sites};
+use crate::sites::{Object, Served, Sites, received};
 use crate::transmit::{Body, Piece};
 use crate::upstream::Group;
 
@@ -33,6 +33,8 @@ pub enum Later {
     Lookup(Box<Lookup>),
     /// Another server makes it.
     Upstream(Arc<Group>),
+    /// It tells how long the body was, which comes first: [`Handler::received`].
+    Body,
 }
 
 /// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
@@ -137,6 +139,9 @@ impl Handler {
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
+        if let Some(object) = self.sites().measured(number, request) {
+            return self.reply_measured(to, request, object);
+        }
         // What TRACE would tell is not for everybody (RFC 9110 section 9.3.8).
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
             return Err(Later::Upstream(group));
@@ -146,12 +151,23 @@ impl Handler {
                 CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
                 CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
             },
-            Method::Options => Ok(self.with_headers(to, request, bare(Status::NO_CONTENT).with("Allow", ALLOW).into())),
-            _ => {
-                let refused = text(Status::METHOD_NOT_ALLOWED, "only GET, HEAD and OPTIONS");
-                Ok(self.with_headers(to, request, refused.with("Allow", ALLOW).into()))
-            }
+            _ => Ok(self.with_headers(to, request, unserved(request, ALLOW))),
         }
+    }
+
+    /// The reply of an object that clients measure with.
+    fn reply_measured(&self, to: To, request: &Request, object: Object) -> Result<Reply, Later> {
+        if object.takes(request.method) {
+            return Err(Later::Body);
+        }
+        let response = object.response(request, to.is_secure);
+        let reply = response.map_or_else(|| unserved(request, object.allow()), Reply::from);
+        Ok(self.with_headers(to, request, reply))
+    }
+
+    /// The reply behind a body of so many bytes.
+    pub fn received(&self, to: To, request: &Request, bytes: u64) -> Reply {
+        self.with_headers(to, request, received(bytes).into())
     }
 
     /// A later page of a listing is told by the query; no other query tells files apart.
@@ -178,9 +194,13 @@ impl Handler {
         self.served.has_checks
     }
 
-    /// Upstreams answer this request for this site.
-    pub fn is_passed_on(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
-        self.sites().redirect(site, request, is_secure).is_none() && self.served.group(site, request).is_some()
+    /// The body of this request for this site is taken: upstreams answer it, or its length is what the reply tells.
+    pub fn takes_body(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
+        let takes = || match self.sites().measured(site, request) {
+            Some(object) => object.takes(request.method),
+            None => self.served.group(site, request).is_some(),
+        };
+        self.sites().redirect(site, request, is_secure).is_none() && takes()
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
@@ -324,6 +344,15 @@ pub fn alternative(port: u16) -> String {
 /// The answer to bytes that are no request. It is of no site: which host they name cannot be told, or not be believed.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
+}
+
+/// The reply to a method that reads no file, where these are allowed.
+fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
+    if request.method == Method::Options {
+        return bare(Status::NO_CONTENT).with("Allow", allow).into();
+    }
+    let why = format!("expected one of the methods {}", String::from_utf8_lossy(allow));
+    text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
 }
 
 fn redirect(status: Status, to: &str) -> Reply {

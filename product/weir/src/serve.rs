@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use cli::Failure;
-use config::{Network, UplinkRate};
+use config::{Answers, Network, UplinkRate};
 use server::logging::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
 use server::transmit::Patience;
@@ -192,6 +192,10 @@ pub struct Flags {
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u16).range(1..),
           help_heading = LIMITS, verbatim_doc_comment)]
     backlog: u16,
+    /// Let visitors measure responsiveness under load (networkQuality) at
+    /// /.well-known/nq; anybody can then fill the uplink
+    #[arg(hide_short_help = true, long, verbatim_doc_comment)]
+    responsiveness: bool,
     /// User to become once the address is bound, by name or number; it must be able to
     /// write and reopen the logs [default: the one that started weir]
     #[arg(long, value_name = "USER", verbatim_doc_comment)]
@@ -281,7 +285,8 @@ fn serve_site(site: SiteConfig, flags: Flags) -> Result<(), Failure> {
     let has_http3 = is_secure && !flags.no_http3;
     let listen = |address| Listen { address, is_secure, has_http3, has_proxy_header: false };
     let listen = flags.listen.iter().copied().map(listen).collect();
-    let site = SiteConfig { https, ..site };
+    let answers = Answers { responsiveness: flags.responsiveness, ..site.answers };
+    let site = SiteConfig { https, answers, ..site };
     let source = OfFlags { site: site.clone(), flags: flags.clone() };
     let hosted = Hosted { sites: vec![site], classes: None };
     serve(flags, hosted, Addresses { listen, is_secure, has_http3 }, &source)

@@ -343,6 +343,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "`Strict-Transport-Security` of responses over TLS.",
         r#""max-age=31536000""#,
     ),
+    key(
+        "site.responsiveness",
+        Kind::Flag,
+        Is("false"),
+        "Whether visitors may measure responsiveness under load, at `/.well-known/nq`: anybody can then fill the uplink.",
+        "true",
+    ),
     //
     tables("site.header", "none", "A header field of responses; for each name the first matching table decides."),
     key("site.header.path", text(Form::Pattern), Is("*"), "Paths that it holds for.", r#""/assets/*""#),

@@ -12,6 +12,8 @@ pub struct Answers {
     pub error_pages: Vec<ErrorPage>,
     pub redirects: Vec<Redirect>,
     pub proxies: Vec<Proxy>,
+    /// Clients may measure responsiveness under load.
+    pub responsiveness: bool,
 }
 
 impl Answers {

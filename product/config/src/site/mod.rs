@@ -147,6 +147,7 @@ fn read_answers(table: &Section<'_, '_>) -> (Answers, Vec<Held>) {
         error_pages: error_pages.iter().filter_map(ErrorPage::read).collect(),
         redirects: redirects.iter().filter_map(Redirect::read).collect(),
         proxies: proxies.iter().filter_map(Proxy::read).collect(),
+        responsiveness: table.flag("responsiveness"),
     };
     (answers, kinds.into_iter().flatten().flat_map(Section::held).collect())
 }

@@ -18,7 +18,8 @@ use crate::config::Limits;
 /// SECONDS_TO_LINGER is the same.
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 
-const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+/// The answer to one that is slower than may be.
+pub const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
 
 /// An idle one holds no buffers.
 pub struct Http1 {

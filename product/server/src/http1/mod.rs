@@ -7,7 +7,7 @@ mod passing;
 mod received;
 mod request_body;
 
-pub use connection::{Event, Http1, Late};
+pub use connection::{Event, Http1, Late, TOO_SLOW};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ mod current;
 mod headers;
 mod help;
 mod pages;
+mod responsiveness;
 mod secure;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use crate::logging::LogConfig;
 pub use current::{Current, Served, Wanted};
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
+pub use responsiveness::{Object, received};
 pub use secure::SecureError;
 use secure::{Development, secure};
 

@@ -13,6 +13,9 @@ use super::pipe::Pipe;
 use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Storage};
 
+/// What a body of zeros gives at a time.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// Its pieces in their order, each only as far as it is left. One of one piece, as nearly all are, allocates nothing.
 #[derive(Debug, Default)]
 pub struct Body {
@@ -34,6 +37,8 @@ pub enum Piece {
     File { entry: Arc<Entry>, range: Range<u64> },
     /// A page made in memory, shared like a file's body.
     Page { page: Arc<Vec<u8>>, at: usize },
+    /// So many zeros, made as they are sent.
+    Zeros(u64),
     /// What a producer pushes: the last piece.
     Pipe(Box<Pipe>),
 }
@@ -45,6 +50,7 @@ impl Piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Read(buffer) => buffer.left().len() as u64,
             Piece::Page { page, at } => (page.len() - at) as u64,
+            Piece::Zeros(left) => *left,
             Piece::Pipe(pipe) => pipe.left_bytes(),
         }
     }
@@ -57,12 +63,13 @@ impl Piece {
         matches!(self, Piece::Pipe(pipe) if pipe.is_awaited())
     }
 
-    /// What is in memory, of a pipe what has come; None for an open file.
+    /// What is in memory, of a pipe what has come, of zeros the next; None for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
             Piece::Read(buffer) => Some(buffer.left()),
             Piece::Page { page, at } => Some(&page[*at..]),
+            Piece::Zeros(left) => Some(&ZEROS[..ZEROS.len().min(usize::try_from(*left).unwrap_or(usize::MAX))]),
             Piece::Pipe(pipe) => Some(pipe.queued()),
             Piece::File { entry, range } => match &entry.content {
                 Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
@@ -77,6 +84,7 @@ impl Piece {
             Piece::Bytes(left) => drop(left.drain(..bytes as usize)),
             Piece::Read(buffer) => buffer.advance(bytes as usize),
             Piece::Page { at, .. } => *at += bytes as usize,
+            Piece::Zeros(left) => *left -= bytes,
             Piece::Pipe(pipe) => pipe.advance(bytes as usize),
         }
     }

@@ -202,7 +202,12 @@ impl Outgoing {
         let mut file = None;
         while let Some(piece) = pieces.next().filter(|_| gathered.has_room()) {
             match (piece, piece.in_memory()) {
-                (_, Some(bytes)) => gathered.push(bytes),
+                (_, Some(bytes)) => {
+                    gathered.push(bytes);
+                    if (bytes.len() as u64) < piece.len() {
+                        break;
+                    }
+                }
                 (Piece::File { entry, range }, None) => {
                     file = Some((entry, range));
                     break;

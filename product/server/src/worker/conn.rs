@@ -11,7 +11,6 @@ use super::exchange::{Exchange, Exchanges, Task};
 use super::held::Holding;
 use super::origin::{Origin, Origins};
 use super::secure::HANDSHAKE_TIMEOUT;
-use super::timers::later;
 use crate::config::Limits;
 use crate::handler::Reply;
 use crate::http1::Http1;
@@ -178,9 +177,7 @@ impl Conn {
     /// Its deadlines are so much later.
     pub fn excuse(&mut self, paused: Nanos) {
         self.http1.excuse(paused);
-        if let Some(streams) = self.exchanges.streams_mut() {
-            streams.deadline = later(streams.deadline, paused);
-        }
+        self.exchanges.excuse(paused);
     }
 
     pub fn peer(&self) -> SocketAddr {

@@ -127,6 +127,7 @@ impl<N: Net> Worker<N> {
         if !with.conns.contains(at) {
             return;
         }
+        with.end_slow_bodies(at);
         with.sender.transmitter.end_stalled(with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &with.conns[at], &mut with.sender.transmitter.sendings);
         with.take_departures();

@@ -6,7 +6,9 @@ use sched::grow::reserve_one;
 use units::Nanos;
 
 use super::line::Line;
+use super::receiving::Receiving;
 use super::sender::CLOSING_PERIOD;
+use super::timers::later;
 use crate::config::Limits;
 use crate::files::Key;
 
@@ -36,6 +38,8 @@ pub enum Task {
     LookingUp(Box<PendingLookup>),
     /// An upstream makes it.
     PassedOn(Box<OwnedRequest>),
+    /// The body of its request is coming, and its length is the reply.
+    Receiving(Box<Receiving>),
     /// It is being sent.
     Sending(JobId),
 }
@@ -132,6 +136,22 @@ impl Exchanges {
             Exchanges::Several(streams) => &streams.open,
         }
         .iter()
+    }
+
+    /// Their clients could not be heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        let open = match self {
+            Exchanges::Single(exchange) => std::slice::from_mut(exchange),
+            Exchanges::Several(streams) => {
+                streams.deadline = later(streams.deadline, paused);
+                &mut streams.open
+            }
+        };
+        for exchange in open {
+            if let Task::Receiving(receiving) = &mut exchange.task {
+                receiving.excuse(paused);
+            }
+        }
     }
 
     /// The one on this stream, or the only one.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tls::REFUSAL;
 
 use super::conn::Conn;
-use super::exchange::ExchangeId;
+use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::line::Line;
 use super::proxy_header::Refused;
@@ -110,7 +110,7 @@ impl<N: Net> Responder<N> {
                 conn.input.is_cut = true;
                 break;
             }
-            let is_wanted = self.service.replies.passing_on(conn.security());
+            let is_wanted = self.service.replies.takes_body(conn.security());
             match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
@@ -119,7 +119,7 @@ impl<N: Net> Responder<N> {
                     self.answer(at.into(), &head.request, Some(&head));
                 }
                 Some(Event::Data { bytes, is_last }) => {
-                    self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
+                    self.take_data(at, bytes, is_last);
                 }
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
                 None => break,
@@ -143,6 +143,10 @@ impl<N: Net> Responder<N> {
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Err(Later::Upstream(group)) => match self.pass_request(id, (group, to), request, head) {
                 Some(reply) => *reply,
+                None => return,
+            },
+            Err(Later::Body) => match self.receive_body(id, to, request, head) {
+                Some(reply) => reply,
                 None => return,
             },
             Err(Later::Lookup(lookup)) => {
@@ -177,6 +181,10 @@ impl<N: Net> Responder<N> {
         self.budget.on_request();
         // Its body, which comes behind it, is at fault, or too slow.
         self.with_upstreams(|proxy, with| proxy.leave(with, id));
+        let task = &mut self.conns.exchange(id).task;
+        if matches!(task, Task::Receiving(_)) {
+            *task = Task::None;
+        }
         if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
             let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());

@@ -44,6 +44,7 @@ mod owner;
 mod passed_on;
 mod proxy;
 mod proxy_header;
+mod receiving;
 mod replies;
 mod responder;
 mod response_end;

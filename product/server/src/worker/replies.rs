@@ -51,15 +51,12 @@ impl Replies {
         To { site, is_secure: conn.is_secure(request), http3_port }
     }
 
-    /// Upstreams answer this request, and take its body.
-    pub(super) fn is_passed_on(&self, request: &Request, is_secure: bool) -> bool {
-        let site = self.handler.site(request);
-        site.is_some_and(|site| self.handler.is_passed_on(site, request, is_secure))
-    }
-
-    /// The same of the requests of a connection.
-    pub(super) fn passing_on(&self, security: Security) -> impl Fn(&Request) -> bool {
-        move |request| self.is_passed_on(request, security.of(request))
+    /// Whether the body of a request of a connection is taken as it comes, and its reply made of that.
+    pub(super) fn takes_body(&self, security: Security) -> impl Fn(&Request) -> bool {
+        move |request| {
+            let site = self.handler.site(request);
+            site.is_some_and(|site| self.handler.takes_body(site, request, security.of(request)))
+        }
     }
 
     /// The class of a request on this stream, which is for this site.

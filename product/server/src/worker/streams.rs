@@ -73,7 +73,7 @@ impl<N: Net> Responder<N> {
                     }
                 },
                 Some(Event::Body { stream }) => {
-                    self.with_upstreams(|proxy, with| proxy.pass_on_stream(with, ExchangeId { at, stream }));
+                    self.take_stream_data(ExchangeId { at, stream });
                 }
                 Some(Event::Priority { stream }) => self.sender.prefer(&mut self.conns[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
@@ -86,7 +86,7 @@ impl<N: Net> Responder<N> {
         let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => self.sender.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
-            Task::LookingUp(_) | Task::PassedOn(_) | Task::None => {
+            Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
                 self.with_upstreams(|proxy, with| proxy.leave(with, id));
                 self.service.leave(
                     &self.net,

@@ -39,6 +39,16 @@ impl<N: Net> Responder<N> {
         }
     }
 
+    /// Gives a client over HTTP/1.1 leave to send the body, where it waits for that (RFC 9110 section 10.1.1). Whether the request comes again,
+    /// since its socket is full: the leave is given once more then.
+    pub(super) fn must_wait_for_leave(&mut self, id: ExchangeId, head: Option<&Head>) -> bool {
+        let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
+            return false;
+        };
+        self.sender.gathered.push(CONTINUE);
+        self.must_postpone(id.at, head)
+    }
+
     /// Passes a request on; the reply where no upstream can have it. Nothing where its client has left meanwhile.
     pub(super) fn pass_request(
         &mut self,
@@ -47,13 +57,8 @@ impl<N: Net> Responder<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Option<Box<Reply>> {
-        // Its client may wait for leave to send the body (RFC 9110 section 10.1.1).
-        if head.is_some_and(|head| head.expect_continue && head.request.body != BodyLength::None) {
-            self.sender.gathered.push(CONTINUE);
-            // Where its socket is full, the leave is given once more.
-            if head.is_some_and(|head| self.must_postpone(id.at, head)) {
-                return None;
-            }
+        if self.must_wait_for_leave(id, head) {
+            return None;
         }
         let begun = self.with_upstreams(|proxy, with| proxy.begin(with, id, group, request, head));
         match begun {

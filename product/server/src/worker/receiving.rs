@@ -1,0 +1,134 @@
+//! Bodies of requests that are counted as they come and thrown away: the reply, which tells how long one was, is made when it is whole. It is read
+//! for its share of a turn, and over HTTP/2 and HTTP/3 its window opens as it is read, so nothing of it is kept.
+
+use http::http1::Head;
+use http::{BodyLength, OwnedRequest, Request};
+use mux::BodyRead;
+use units::Nanos;
+
+use super::exchange::{ExchangeId, Task};
+use super::responder::Responder;
+use super::timers::later;
+use crate::handler::{self, Reply, To};
+use crate::http1::TOO_SLOW;
+use crate::net::Net;
+use crate::upload::{Upload, UploadLimits};
+
+/// So much of a body is taken from its stream at once.
+const PART_BYTES: usize = 16 << 10;
+
+/// A request whose body is coming.
+pub struct Receiving {
+    request: OwnedRequest,
+    /// Of the body.
+    bytes: u64,
+    upload: Upload,
+    /// When its client has taken too long, on a stream: over HTTP/1.1 the connection has one.
+    deadline: Nanos,
+}
+
+impl Receiving {
+    fn begin(request: &Request, now: Nanos, limits: UploadLimits) -> Receiving {
+        let upload = Upload::new(now);
+        Receiving { request: request.into(), bytes: 0, deadline: upload.deadline(now, limits), upload }
+    }
+
+    /// More has come.
+    fn take(&mut self, bytes: usize, now: Nanos, limits: UploadLimits) {
+        self.bytes += bytes as u64;
+        self.upload.on_bytes(bytes);
+        self.deadline = self.upload.deadline(now, limits);
+    }
+
+    /// The client could not be heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.upload.excuse(paused);
+        self.deadline = later(self.deadline, paused);
+    }
+}
+
+impl<N: Net> Responder<N> {
+    /// Takes the body of a request; the reply at once where there is none.
+    pub(super) fn receive_body(
+        &mut self,
+        id: ExchangeId,
+        to: To,
+        request: &Request,
+        head: Option<&Head>,
+    ) -> Option<Reply> {
+        if request.body == BodyLength::None {
+            return Some(self.service.replies.handler().received(to, request, 0));
+        }
+        if self.must_wait_for_leave(id, head) {
+            return None;
+        }
+        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
+        let conn = &mut self.conns[id.at];
+        self.sender.want_body(&self.timers, conn, id.stream, request);
+        self.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
+        conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving::begin(request, now, limits)));
+        None
+    }
+
+    /// More of a request's body over HTTP/1.1.
+    pub(super) fn take_data(&mut self, at: usize, bytes: &[u8], is_last: bool) {
+        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
+        let Task::Receiving(receiving) = &mut self.conns[at].exchange(0).task else {
+            return self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
+        };
+        receiving.take(bytes.len(), now, limits);
+        if is_last {
+            self.reply_received(at.into());
+        }
+    }
+
+    /// The same on a stream.
+    pub(super) fn take_stream_data(&mut self, id: ExchangeId) {
+        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
+        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
+        let Task::Receiving(receiving) = &mut exchange.task else {
+            return self.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
+        };
+        let mut part = Vec::with_capacity(PART_BYTES);
+        let engine = self.sender.transmitter.connections[id.at].engine();
+        // Its window bounds what is here.
+        let read = loop {
+            part.clear();
+            let read = engine.read_body(id.stream, &mut part, PART_BYTES);
+            receiving.take(part.len(), now, limits);
+            if read != BodyRead::More {
+                break read;
+            }
+        };
+        self.sender.transmitter.connections.say(id.at);
+        // One that is cut off is told of by the end of its stream.
+        if read == BodyRead::End {
+            self.reply_received(id);
+        }
+    }
+
+    /// The body is whole.
+    fn reply_received(&mut self, id: ExchangeId) {
+        let conn = &mut self.conns[id.at];
+        let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
+        let request = receiving.request.view();
+        // The sites in force may be others than when it began.
+        let to = self.service.replies.to(conn, &request);
+        conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, &request);
+        let reply = self.service.replies.handler().received(to, &request, receiving.bytes);
+        self.send(id, reply);
+    }
+
+    /// Refuses bodies that come too slowly on the streams of a connection.
+    pub(super) fn end_slow_bodies(&mut self, at: usize) {
+        let now = self.timers.now();
+        let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
+        while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
+            let late = conn.exchanges.iter().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
+            let Some(stream) = late else { return };
+            conn.exchange(stream).task = Task::None;
+            self.sender.transmitter.connections.with_engine(at, |engine| engine.leave_body(stream));
+            self.send(ExchangeId { at, stream }, handler::reject(TOO_SLOW));
+        }
+    }
+}
