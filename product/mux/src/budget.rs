@@ -5,8 +5,10 @@ use units::Nanos;
 use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDATE};
 
 /// Frames that ask for an answer or change something, or are of no use: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and tiny DATA,
-/// unknown types.
+/// unknown types. One more for every [`BYTES_PER_CONTROL`] of DATA: what is left of a window that is no multiple of a frame goes as tiny DATA, with
+/// Go's client for every 32 KB.
 pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
+pub const BYTES_PER_CONTROL: u64 = 4 << 10;
 /// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent or [`UPDATES_PER_WRITE`] for each part of a body, however small: some
 /// programs open both windows for each message of gRPC.
 pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
@@ -83,6 +85,8 @@ pub(crate) struct Budget {
     continuations: u32,
     /// Sent, and not yet given back as updates.
     sent_bytes: u64,
+    /// Of DATA that is not tiny, not yet given back as control frames.
+    taken_bytes: u64,
     control: Bucket,
     updates: Bucket,
     resets: Bucket,
@@ -112,6 +116,12 @@ impl Budget {
         self.updates.give_back(UPDATES_PER_WRITE);
     }
 
+    fn on_data(&mut self, bytes: u32) {
+        self.taken_bytes += u64::from(bytes);
+        self.control.give_back(self.taken_bytes / BYTES_PER_CONTROL);
+        self.taken_bytes %= BYTES_PER_CONTROL;
+    }
+
     fn data_bytes_min(&self) -> u32 {
         if self.takes_small_data { 1 } else { DATA_BYTES_MIN }
     }
@@ -131,7 +141,10 @@ impl Budget {
                 self.continuations += 1;
                 (self.continuations <= CONTINUATIONS_MAX, Flood::Continuations)
             }
-            DATA if frame.length >= self.data_bytes_min() || frame.ends_stream() => (true, Flood::Control),
+            DATA if frame.length >= self.data_bytes_min() || frame.ends_stream() => {
+                self.on_data(frame.length);
+                (true, Flood::Control)
+            }
             RST_STREAM => (self.resets.take(now, RESETS), Flood::Resets),
             WINDOW_UPDATE => (self.updates.take(now, UPDATES), Flood::Updates),
             _ => (self.control.take(now, CONTROL), Flood::Control),
@@ -189,6 +202,19 @@ mod tests {
             budget.on_frame(Nanos(0), &frame(HEADERS, 30)).unwrap();
             (0..8).for_each(|_| budget.on_frame(Nanos(0), &frame(CONTINUATION, 30)).unwrap());
         }
+    }
+
+    /// A Go program that sent 30 MB in a second was cut off: it fills a window of 65,535 bytes with 16,384 at a time, and sends the rest as it is.
+    #[test]
+    fn what_is_left_of_a_window_is_no_flood() {
+        let mut budget = Budget::default();
+        for _ in 0..10_000 {
+            for length in [16_384, 16_383, 1] {
+                budget.on_frame(Nanos(0), &frame(DATA, length)).unwrap();
+            }
+        }
+        let is_tiny_alone = |budget: &mut Budget| budget.on_frame(Nanos(0), &frame(DATA, 1)).is_ok();
+        assert_eq!((0..2000).filter(|_| is_tiny_alone(&mut budget)).count(), 999);
     }
 
     #[test]
