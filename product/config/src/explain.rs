@@ -185,7 +185,11 @@ fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Questio
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }
-    if let Some(proxy) = site.answers.proxy(path).map(|at| &site.answers.proxies[at]) {
+    let is_measured = site.answers.is_measured(path);
+    if is_measured {
+        explanation.say("responsiveness: what clients measure it with", Reason::At(site.at));
+    }
+    if let Some(proxy) = site.answers.proxy(path).filter(|_| !is_measured).map(|at| &site.answers.proxies[at]) {
         let to: Vec<String> = proxy.to.iter().map(ToString::to_string).collect();
         explanation.say(format!("proxy: to {}", to.join(", ")), Reason::At(proxy.at));
         let host = proxy.host.as_ref();

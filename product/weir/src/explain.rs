@@ -46,6 +46,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     let status = head.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status);
     let _ = writeln!(lines, "answer: {status}");
     let site = explanation.site.map(|site| &configuration.sites[site]);
+    let site = site.filter(|site| !site.answers.is_measured(asked.question.path()));
     if let Some(path) = site.filter(|_| status.starts_with("200")).and_then(|site| file_of(site, file, asked)) {
         let _ = writeln!(lines, "file: {}", path.display());
     }

@@ -4,6 +4,10 @@ use crate::host::HostName;
 
 use super::{CacheRule, ErrorPage, HeaderRule, Proxy, Redirect};
 
+/// What clients measure responsiveness under load with: where the others are, a small and a large object, and one that takes uploads.
+pub const MEASURED_PATHS: [&str; 4] =
+    ["/.well-known/nq", "/.well-known/nq/small", "/.well-known/nq/large", "/.well-known/nq/upload"];
+
 /// Of each kind the first that matches decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
@@ -29,6 +33,11 @@ impl Answers {
     /// The place among [`Answers::proxies`] of the one for this decoded path.
     pub fn proxy(&self, path: &[u8]) -> Option<usize> {
         self.proxies.iter().position(|proxy| proxy.path.matches(path))
+    }
+
+    /// This path is one of [`MEASURED_PATHS`], where they are answered.
+    pub fn is_measured(&self, path: &str) -> bool {
+        self.responsiveness && MEASURED_PATHS.contains(&path)
     }
 
     /// The fields for this decoded path, each name once.

@@ -1,6 +1,7 @@
 //! What clients measure responsiveness under load with: `networkQuality` of macOS and others fill the line with large objects and ask for small
 //! ones meanwhile (draft-ietf-ippm-responsiveness section 6).
 
+use config::MEASURED_PATHS;
 use http::{Method, Request, Response, Status};
 
 use super::Sites;
@@ -10,6 +11,10 @@ use crate::transmit::{Body, Piece};
 /// 8 GB at least, by the draft: no client is to come to its end.
 const LARGE_BYTES: u64 = 8 << 30;
 const SMALL_BYTES: u64 = 1;
+
+/// Of the objects behind the first of [`MEASURED_PATHS`].
+const NAMES: [&str; 3] = ["small_download_url", "large_download_url", "upload_url"];
+const OLDER_NAMES: [&str; 3] = ["small_https_download_url", "large_https_download_url", "https_upload_url"];
 
 const JSON: &[u8] = b"application/json";
 const BYTES: &[u8] = b"application/octet-stream";
@@ -26,13 +31,8 @@ pub enum Object {
 
 impl Object {
     fn at(path: &[u8]) -> Option<Object> {
-        match path.strip_prefix(b"/.well-known/nq")? {
-            b"" => Some(Object::Configuration),
-            b"/small" => Some(Object::Small),
-            b"/large" => Some(Object::Large),
-            b"/upload" => Some(Object::Upload),
-            _ => None,
-        }
+        let at = MEASURED_PATHS.iter().position(|measured| measured.as_bytes() == path)?;
+        Some([Object::Configuration, Object::Small, Object::Large, Object::Upload][at])
     }
 
     /// The methods that it answers.
@@ -81,14 +81,9 @@ fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
         return respond(Status::BAD_REQUEST, b"text/plain; charset=utf-8", Piece::Bytes(why));
     };
     let scheme = if is_secure { "https" } else { "http" };
-    let of = |name: &str, object: &str| format!("\"{name}\": \"{scheme}://{host}/.well-known/nq/{object}\"");
-    let mut urls =
-        vec![of("small_download_url", "small"), of("large_download_url", "large"), of("upload_url", "upload")];
-    if is_secure {
-        urls.push(of("small_https_download_url", "small"));
-        urls.push(of("large_https_download_url", "large"));
-        urls.push(of("https_upload_url", "upload"));
-    }
+    let names = if is_secure { &[NAMES, OLDER_NAMES][..] } else { &[NAMES] };
+    let urls = names.iter().flat_map(|names| names.iter().zip(&MEASURED_PATHS[1..]));
+    let urls: Vec<String> = urls.map(|(name, path)| format!("\"{name}\": \"{scheme}://{host}{path}\"")).collect();
     let json = format!("{{\"version\": 1, \"urls\": {{{}}}}}\n", urls.join(", "));
     respond(Status::OK, JSON, Piece::Bytes(json.into_bytes()))
 }
@@ -98,4 +93,60 @@ fn respond(status: Status, mime: &[u8], body: Piece) -> Response<Body> {
     let length = body.len();
     let response = Response::new(status, body.into()).with("Content-Type", mime);
     response.with("Cache-Control", b"no-store").with_length(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request of this method, of the parser or of one that lets any host through.
+    fn response(object: Object, method: Method, host: Option<&str>, is_secure: bool) -> Option<Response<Body>> {
+        let head = http::http1::parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
+        let mut head = head.unwrap().unwrap();
+        (head.request.method, head.request.fields.host) = (method, host.map(str::as_bytes));
+        object.response(&head.request, is_secure)
+    }
+
+    fn text(response: &Response<Body>) -> String {
+        let bytes = response.body.pieces().next().and_then(Piece::in_memory).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    #[test]
+    fn the_objects_stand_below_one_path() {
+        for (path, object) in [
+            ("/.well-known/nq", Some(Object::Configuration)),
+            ("/.well-known/nq/small", Some(Object::Small)),
+            ("/.well-known/nq/large", Some(Object::Large)),
+            ("/.well-known/nq/upload", Some(Object::Upload)),
+            ("/.well-known/nq/", None),
+            ("/.well-known/nqx", None),
+            ("/", None),
+        ] {
+            assert_eq!(Object::at(path.as_bytes()), object, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_told_and_bodies_are_taken_by_one_alone() {
+        let get = |object| response(object, Method::Get, Some("a"), false).map(|response| response.body.len());
+        assert_eq!([Object::Small, Object::Large, Object::Upload].map(get), [Some(1), Some(8 << 30), None]);
+        assert!(response(Object::Large, Method::Post, Some("a"), false).is_none());
+        assert!(Object::Upload.takes(Method::Post) && Object::Upload.takes(Method::Put));
+        assert!(!Object::Upload.takes(Method::Get) && !Object::Large.takes(Method::Post));
+    }
+
+    /// Whatever the parser lets through.
+    #[test]
+    fn no_host_ends_the_quotes_that_it_stands_in() {
+        let told = |host, is_secure| response(Object::Configuration, Method::Get, host, is_secure).unwrap();
+        assert!(
+            text(&told(Some("a.org:8"), true))
+                .contains("\"https_upload_url\": \"https://a.org:8/.well-known/nq/upload\"")
+        );
+        assert!(!text(&told(Some("a"), false)).contains("https"));
+        for host in [None, Some("a\", \"b\": \""), Some("a\\"), Some("a/b"), Some("\u{e9}")] {
+            assert_eq!(told(host, true).status, Status::BAD_REQUEST, "{host:?}");
+        }
+    }
 }

@@ -6,12 +6,12 @@ use std::process::Command;
 
 use crate::common::{PATIENCE, Server, Site};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
 /// The type and the payload of the next frame.
-fn frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+pub fn frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     let mut header = [0; 9];
     stream.read_exact(&mut header).unwrap();
     let mut payload = vec![0; u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize];

@@ -115,6 +115,14 @@ impl Asking {
         self.answer(stream)
     }
 
+    /// A request whose body has begun and does not go on.
+    pub fn begin_post(&mut self, path: &str, part: &[u8]) -> Response {
+        let stream = self.client.open();
+        let fields = [(":method", "POST"), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
+        self.client.send(id(stream), &[frame(HEADERS, &section(&fields)), frame(DATA, part)].concat());
+        self.answer(stream)
+    }
+
     /// A large response of which something has come.
     pub fn begin_large(&mut self) -> u32 {
         let stream = self.ask(&format!("/size-{LARGE}"));

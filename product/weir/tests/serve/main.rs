@@ -36,6 +36,7 @@ mod proxy_tls;
 mod proxy_upstreams;
 mod refusals;
 mod reloads;
+mod responsiveness;
 mod scarcity;
 mod start;
 mod status;
@@ -54,6 +55,7 @@ const VIRTUAL_TESTS: &[&str] = &[
     "order::a_small_range_of_a_large_file_is_small",
     "order::order_holds_across_workers",
     "order::the_small_response_overtakes_the_large_one",
+    "responsiveness::uploads_that_do_not_go_on_are_ended",
     "status::a_missed_objective_is_told_in_the_error_log",
     "timeouts::a_reader_that_takes_nothing_is_let_go",
     "timeouts::a_stopped_process_cuts_nobody_off",

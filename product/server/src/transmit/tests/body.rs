@@ -45,6 +45,20 @@ fn every_piece_is_read_in_order_however_much_at_a_time() {
     }
 }
 
+/// More of them than memory: none of it is kept, and what stands behind them comes last.
+#[test]
+fn zeros_are_made_as_they_are_read() {
+    let mut body: Body = [Piece::Zeros(8 << 30), Piece::Bytes(vec![7; 3])].into_iter().collect();
+    assert_eq!((body.len(), body.in_memory_bytes()), ((8 << 30) + 3, 0));
+    let mut into = Vec::new();
+    assert_eq!(body.read(&mut InMemory, &mut into, 200_000).unwrap(), 200_000);
+    assert!(into.iter().all(|byte| *byte == 0));
+    body.advance((8 << 30) - 200_001);
+    into.clear();
+    assert_eq!(body.read(&mut InMemory, &mut into, 100).unwrap(), 4);
+    assert_eq!((into, body.is_empty()), (vec![0, 7, 7, 7], true));
+}
+
 #[test]
 fn small_reads_are_copies_and_large_ones_of_a_file_are_for_sendfile() {
     let folder = Folder::new();
