@@ -11,7 +11,7 @@ use units::Nanos;
 
 use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::logging::Log;
-use crate::sites::{Object, Served, Sites, received};
+use crate::sites::{Object, Served, Sites};
 use crate::transmit::{Body, Piece};
 use crate::upstream::Group;
 
@@ -33,7 +33,7 @@ pub enum Later {
     Lookup(Box<Lookup>),
     /// Another server makes it.
     Upstream(Arc<Group>),
-    /// It tells how long the body was, which comes first: [`Handler::received`].
+    /// It tells how long the body was, which comes first: [`crate::sites::received`].
     Body,
 }
 
@@ -140,7 +140,8 @@ impl Handler {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
         }
         if let Some(object) = self.sites().measured(number, request) {
-            return self.reply_measured(to, request, object);
+            let reply = reply_measured(object, request, to.is_secure);
+            return reply.map(|reply| self.with_headers(to, request, reply));
         }
         // What TRACE would tell is not for everybody (RFC 9110 section 9.3.8).
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
@@ -153,21 +154,6 @@ impl Handler {
             },
             _ => Ok(self.with_headers(to, request, unserved(request, ALLOW))),
         }
-    }
-
-    /// The reply of an object that clients measure with.
-    fn reply_measured(&self, to: To, request: &Request, object: Object) -> Result<Reply, Later> {
-        if object.takes(request.method) {
-            return Err(Later::Body);
-        }
-        let response = object.response(request, to.is_secure);
-        let reply = response.map_or_else(|| unserved(request, object.allow()), Reply::from);
-        Ok(self.with_headers(to, request, reply))
-    }
-
-    /// The reply behind a body of so many bytes.
-    pub fn received(&self, to: To, request: &Request, bytes: u64) -> Reply {
-        self.with_headers(to, request, received(bytes).into())
     }
 
     /// A later page of a listing is told by the query; no other query tells files apart.
@@ -208,7 +194,7 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
-    /// An upstream's response, with the fields of its site; its errors stay its own.
+    /// An upstream's response, or one to a body, with the fields of its site; errors stay as they are.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
         self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response)).into()
@@ -344,6 +330,14 @@ pub fn alternative(port: u16) -> String {
 /// The answer to bytes that are no request. It is of no site: which host they name cannot be told, or not be believed.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
+}
+
+/// The reply of an object that clients measure with.
+fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Result<Reply, Later> {
+    if object.takes(request.method) {
+        return Err(Later::Body);
+    }
+    Ok(object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from))
 }
 
 /// The reply to a method that reads no file, where these are allowed.

@@ -4,6 +4,7 @@
 
 use super::Worker;
 use super::proxy::Proxy;
+use super::receiving;
 use units::Nanos;
 
 use super::sender::Sender;
@@ -127,7 +128,7 @@ impl<N: Net> Worker<N> {
         if !with.conns.contains(at) {
             return;
         }
-        with.end_slow_bodies(at);
+        receiving::end_slow_bodies(with, at);
         with.sender.transmitter.end_stalled(with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &with.conns[at], &mut with.sender.transmitter.sendings);
         with.take_departures();

@@ -10,6 +10,7 @@ use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::line::Line;
 use super::proxy_header::Refused;
+use super::receiving;
 use super::responder::Responder;
 use super::streams::is_preface;
 use crate::handler::{self, Later};
@@ -119,7 +120,7 @@ impl<N: Net> Responder<N> {
                     self.answer(at.into(), &head.request, Some(&head));
                 }
                 Some(Event::Data { bytes, is_last }) => {
-                    self.take_data(at, bytes, is_last);
+                    receiving::take_data(self, at, bytes, is_last);
                 }
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
                 None => break,
@@ -145,7 +146,7 @@ impl<N: Net> Responder<N> {
                 Some(reply) => *reply,
                 None => return,
             },
-            Err(Later::Body) => match self.receive_body(id, to, request, head) {
+            Err(Later::Body) => match receiving::receive_body(self, id, to, request, head) {
                 Some(reply) => reply,
                 None => return,
             },

@@ -9,9 +9,11 @@ use units::Nanos;
 use super::exchange::{ExchangeId, Task};
 use super::responder::Responder;
 use super::timers::later;
+use super::upstreams::must_wait_for_leave;
 use crate::handler::{self, Reply, To};
 use crate::http1::TOO_SLOW;
 use crate::net::Net;
+use crate::sites::received;
 use crate::upload::{Upload, UploadLimits};
 
 /// So much of a body is taken from its stream at once.
@@ -47,88 +49,87 @@ impl Receiving {
     }
 }
 
-impl<N: Net> Responder<N> {
-    /// Takes the body of a request; the reply at once where there is none.
-    pub(super) fn receive_body(
-        &mut self,
-        id: ExchangeId,
-        to: To,
-        request: &Request,
-        head: Option<&Head>,
-    ) -> Option<Reply> {
-        if request.body == BodyLength::None {
-            return Some(self.service.replies.handler().received(to, request, 0));
-        }
-        if self.must_wait_for_leave(id, head) {
-            return None;
-        }
-        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
-        let conn = &mut self.conns[id.at];
-        self.sender.want_body(&self.timers, conn, id.stream, request);
-        self.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
-        conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving::begin(request, now, limits)));
-        None
+/// Takes the body of a request; the reply at once where there is none.
+pub(super) fn receive_body<N: Net>(
+    with: &mut Responder<N>,
+    id: ExchangeId,
+    to: To,
+    request: &Request,
+    head: Option<&Head>,
+) -> Option<Reply> {
+    if request.body == BodyLength::None {
+        return Some(with.service.replies.handler().passed_on(to, request, received(0)));
     }
-
-    /// More of a request's body over HTTP/1.1.
-    pub(super) fn take_data(&mut self, at: usize, bytes: &[u8], is_last: bool) {
-        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
-        let Task::Receiving(receiving) = &mut self.conns[at].exchange(0).task else {
-            return self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
-        };
-        receiving.take(bytes.len(), now, limits);
-        if is_last {
-            self.reply_received(at.into());
-        }
+    if must_wait_for_leave(with, id, head) {
+        return None;
     }
+    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
+    let conn = &mut with.conns[id.at];
+    with.sender.want_body(&with.timers, conn, id.stream, request);
+    with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
+    conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving::begin(request, now, limits)));
+    None
+}
 
-    /// The same on a stream.
-    pub(super) fn take_stream_data(&mut self, id: ExchangeId) {
-        let (now, limits) = (self.timers.now(), self.setup.limits.upload());
-        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
-        let Task::Receiving(receiving) = &mut exchange.task else {
-            return self.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
-        };
-        let mut part = Vec::with_capacity(PART_BYTES);
-        let engine = self.sender.transmitter.connections[id.at].engine();
-        // Its window bounds what is here.
-        let read = loop {
-            part.clear();
-            let read = engine.read_body(id.stream, &mut part, PART_BYTES);
-            receiving.take(part.len(), now, limits);
-            if read != BodyRead::More {
-                break read;
-            }
-        };
-        self.sender.transmitter.connections.say(id.at);
-        // One that is cut off is told of by the end of its stream.
-        if read == BodyRead::End {
-            self.reply_received(id);
-        }
+/// More of a request's body over HTTP/1.1.
+pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
+    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
+    let Task::Receiving(receiving) = &mut with.conns[at].exchange(0).task else {
+        return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
+    };
+    receiving.take(bytes.len(), now, limits);
+    if is_last {
+        reply_received(with, at.into());
     }
+}
 
-    /// The body is whole.
-    fn reply_received(&mut self, id: ExchangeId) {
-        let conn = &mut self.conns[id.at];
-        let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
-        let request = receiving.request.view();
-        // The sites in force may be others than when it began.
-        let to = self.service.replies.to(conn, &request);
-        conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, &request);
-        let reply = self.service.replies.handler().received(to, &request, receiving.bytes);
-        self.send(id, reply);
-    }
-
-    /// Refuses bodies that come too slowly on the streams of a connection.
-    pub(super) fn end_slow_bodies(&mut self, at: usize) {
-        let now = self.timers.now();
-        let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
-        while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
-            let late = conn.exchanges.iter().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
-            let Some(stream) = late else { return };
-            conn.exchange(stream).task = Task::None;
-            self.sender.transmitter.connections.with_engine(at, |engine| engine.leave_body(stream));
-            self.send(ExchangeId { at, stream }, handler::reject(TOO_SLOW));
+/// The same on a stream.
+pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
+    let (now, limits) = (with.timers.now(), with.setup.limits.upload());
+    let Some(exchange) = with.conns[id.at].exchanges.on(id.stream) else { return };
+    let Task::Receiving(receiving) = &mut exchange.task else {
+        return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
+    };
+    let mut part = Vec::with_capacity(PART_BYTES);
+    let engine = with.sender.transmitter.connections[id.at].engine();
+    // Its window bounds what is here.
+    let read = loop {
+        part.clear();
+        let read = engine.read_body(id.stream, &mut part, PART_BYTES);
+        receiving.take(part.len(), now, limits);
+        if read != BodyRead::More {
+            break read;
         }
+    };
+    with.sender.transmitter.connections.say(id.at);
+    // One that is cut off is told of by the end of its stream.
+    if read == BodyRead::End {
+        reply_received(with, id);
+    }
+}
+
+/// The body is whole.
+fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
+    let conn = &mut with.conns[id.at];
+    let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
+    let request = receiving.request.view();
+    // The sites in force may be others than when it began.
+    let to = with.service.replies.to(conn, &request);
+    conn.exchange(id.stream).class = with.service.replies.class_of(conn, id.stream, to.site, &request);
+    let reply = with.service.replies.handler().passed_on(to, &request, received(receiving.bytes));
+    with.send(id, reply);
+}
+
+/// Refuses bodies that come too slowly on the streams of a connection.
+pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
+    let now = with.timers.now();
+    let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
+    while let Some(conn) = with.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
+        let late = conn.exchanges.iter().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
+        let Some(stream) = late else { return };
+        let exchange = conn.exchange(stream);
+        (exchange.task, exchange.class) = (Task::None, with.service.replies.default_class());
+        with.sender.transmitter.connections.with_engine(at, |engine| engine.leave_body(stream));
+        with.send(ExchangeId { at, stream }, handler::reject(TOO_SLOW));
     }
 }

@@ -9,6 +9,7 @@ use super::conn::Conn;
 use super::ending::{EndContext, Ending};
 use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
+use super::receiving;
 use super::responder::Responder;
 use super::sender::Sender;
 use crate::net::Net;
@@ -73,7 +74,7 @@ impl<N: Net> Responder<N> {
                     }
                 },
                 Some(Event::Body { stream }) => {
-                    self.take_stream_data(ExchangeId { at, stream });
+                    receiving::take_stream_data(self, ExchangeId { at, stream });
                 }
                 Some(Event::Priority { stream }) => self.sender.prefer(&mut self.conns[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),

@@ -39,16 +39,6 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Gives a client over HTTP/1.1 leave to send the body, where it waits for that (RFC 9110 section 10.1.1). Whether the request comes again,
-    /// since its socket is full: the leave is given once more then.
-    pub(super) fn must_wait_for_leave(&mut self, id: ExchangeId, head: Option<&Head>) -> bool {
-        let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
-            return false;
-        };
-        self.sender.gathered.push(CONTINUE);
-        self.must_postpone(id.at, head)
-    }
-
     /// Passes a request on; the reply where no upstream can have it. Nothing where its client has left meanwhile.
     pub(super) fn pass_request(
         &mut self,
@@ -57,7 +47,7 @@ impl<N: Net> Responder<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Option<Box<Reply>> {
-        if self.must_wait_for_leave(id, head) {
+        if must_wait_for_leave(self, id, head) {
             return None;
         }
         let begun = self.with_upstreams(|proxy, with| proxy.begin(with, id, group, request, head));
@@ -72,4 +62,14 @@ impl<N: Net> Responder<N> {
             Err(reply) => Some(reply),
         }
     }
+}
+
+/// Gives a client over HTTP/1.1 leave to send the body, where it waits for that (RFC 9110 section 10.1.1). Whether the request comes again,
+/// since its socket is full: the leave is given once more then.
+pub(super) fn must_wait_for_leave<N: Net>(with: &mut Responder<N>, id: ExchangeId, head: Option<&Head>) -> bool {
+    let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
+        return false;
+    };
+    with.sender.gathered.push(CONTINUE);
+    with.must_postpone(id.at, head)
 }
