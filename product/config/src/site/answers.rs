@@ -36,8 +36,8 @@ impl Answers {
     }
 
     /// This path is one of [`MEASURED_PATHS`], where they are answered.
-    pub fn is_measured(&self, path: &str) -> bool {
-        self.responsiveness && MEASURED_PATHS.contains(&path)
+    pub fn is_measured(&self, path: &[u8]) -> bool {
+        self.responsiveness && MEASURED_PATHS.iter().any(|measured| measured.as_bytes() == path)
     }
 
     /// The fields for this decoded path, each name once.
