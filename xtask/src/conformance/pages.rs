@@ -18,6 +18,9 @@ const START: Duration = Duration::from_secs(60);
 const WORKER: &str = include_str!("pages.html");
 /// Names below localhost lead to this machine in every browser.
 const PAGES: [&str; 4] = ["listing", "error", "admin", "demo"];
+/// That of the admin page, but for its refusal to be shown in a frame.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'self'";
 /// In the order of the listing, with their sizes.
 const FILES: [(&str, u64); 4] = [("a <b>.txt", 10), ("B", 1_000), ("large", 5_000_000_000), ("z", 20)];
 
@@ -69,7 +72,10 @@ impl Site {
         let pages = [("admin", admin), ("demo", demo)].map(|(page, to)| {
             let proxies = ["/", "/status", "/history"]
                 .map(|path| format!("[[site.proxy]]\npath = '{path}'\nto = ['{to}']\nhost = '{to}'\n"));
-            format!("[[site]]\nhosts = ['{page}.localhost']\nroot = '{}'\n{}", root.display(), proxies.concat())
+            let policy = (page == "admin").then_some(POLICY).map_or(String::new(), |policy| {
+                format!("[[site.header]]\npath = '/'\nname = 'Content-Security-Policy'\nvalue = \"{policy}\"\n")
+            });
+            format!("[[site]]\nhosts = ['{page}.localhost']\nroot = '{}'\n{}{policy}", root.display(), proxies.concat())
         });
         let text = format!(
             "[server]\nadmin = '{admin}'\naccess_log = '{}'\n[uplink]\nrate = '10mbit'\n[[listener]]\naddress = '127.0.0.1:0'\n\
