@@ -7,6 +7,7 @@ mod events;
 mod first_line;
 mod given;
 pub mod handover;
+mod limits;
 pub mod proxy;
 pub mod run;
 mod shaping;
@@ -25,17 +26,16 @@ use cli::Failure;
 use config::{Answers, Network, UplinkRate};
 use server::logging::LogConfig;
 use server::service::{Account, Keys, Notifier, PassedSocket, Privileges, unpassed};
-use server::transmit::Patience;
 use server::{
-    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, ClientWeights, Config, Https, Keeper,
-    Limits, Listen, MemoryLimit, PolicySpec, Reporting, Server, SiteConfig, SpoolConfig, StartError, TrustedProxies,
-    WORKERS_MAX, files, logging,
+    Certificate, ClassesConfig, ClientPrefix, ClientShareSpec, ClientWeight, Config, Https, Keeper, Listen, PolicySpec,
+    Reporting, Server, SiteConfig, StartError, WORKERS_MAX, files, logging,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use units::Rate;
 
 use again::{OfFlags, Source, readable};
 use given::Given;
+use limits::limits;
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
@@ -467,30 +467,6 @@ fn certificate_files(sites: &[SiteConfig]) -> Vec<PathBuf> {
     files.chain(authorities).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn limits(flags: &Flags) -> Limits {
-    let patience = Patience { rate_bytes_per_s_min: flags.send_rate_min, window: flags.send_window.into() };
-    Limits {
-        connections_max: flags.slots.unwrap_or(flags.connections) as usize,
-        holds_places: flags.slots.is_some(),
-        client_prefix: flags.client_prefix,
-        client_weights: ClientWeights::new(flags.client_weights.clone()),
-        trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
-        // Slots are Apache's, which gives them to whoever asks.
-        client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
-        memory: MemoryLimit::new(flags.memory),
-        client_requests_per_s_max: flags.client_requests,
-        client_rate_max: flags.client_rate,
-        head_timeout: flags.head_timeout.into(),
-        body_timeout: flags.body_timeout.into(),
-        body_rate_bytes_per_s_min: flags.body_rate_min,
-        idle_timeout: flags.idle_timeout.into(),
-        stop_timeout: flags.stop_timeout,
-        patience,
-        spool: SpoolConfig { folder: flags.spool_folder.clone(), bytes_max: flags.spool },
-        ..Limits::default()
-    }
-}
-
 fn access_log(path: PathBuf, format: LogFormat) -> LogConfig {
     LogConfig {
         path: (path.as_os_str() != "-").then_some(path),
@@ -530,7 +506,7 @@ mod tests {
     fn the_defaults_of_the_flags_are_the_servers() {
         let Alone { flags } = Alone::parse_from(["serve", "--shaping", "off"]);
         let Ok(config) = alone(flags) else { panic!("the defaults are right") };
-        assert_eq!(format!("{:?}", config.limits), format!("{:?}", Limits::default()));
+        assert_eq!(format!("{:?}", config.limits), format!("{:?}", server::Limits::default()));
     }
 
     #[test]

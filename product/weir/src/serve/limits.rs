@@ -1,0 +1,30 @@
+//! What clients may have, by the flags.
+
+use server::transmit::Patience;
+use server::{ClientWeights, Limits, MemoryLimit, SpoolConfig, TrustedProxies};
+
+use super::Flags;
+
+pub fn limits(flags: &Flags) -> Limits {
+    let patience = Patience { rate_bytes_per_s_min: flags.send_rate_min, window: flags.send_window.into() };
+    Limits {
+        connections_max: flags.slots.unwrap_or(flags.connections) as usize,
+        holds_places: flags.slots.is_some(),
+        client_prefix: flags.client_prefix,
+        client_weights: ClientWeights::new(flags.client_weights.clone()),
+        trusted_proxies: TrustedProxies::new(flags.trusted_proxies.clone()),
+        // Slots are Apache's, which gives them to whoever asks.
+        client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
+        memory: MemoryLimit::new(flags.memory),
+        client_requests_per_s_max: flags.client_requests,
+        client_rate_max: flags.client_rate,
+        head_timeout: flags.head_timeout.into(),
+        body_timeout: flags.body_timeout.into(),
+        body_rate_bytes_per_s_min: flags.body_rate_min,
+        idle_timeout: flags.idle_timeout.into(),
+        stop_timeout: flags.stop_timeout,
+        patience,
+        spool: SpoolConfig { folder: flags.spool_folder.clone(), bytes_max: flags.spool },
+        ..Limits::default()
+    }
+}
