@@ -87,14 +87,11 @@ impl Book {
         lines
     }
 
-    /// All that were in force or have responses under way, in the order of their numbers; `under_way` is by number.
+    /// All that there ever were, in the order of their numbers, by which counts name them; `under_way` is by number.
     pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Vec<ClassStatus> {
         let mut classes = Vec::new();
         for (number, had) in (0..).zip(&self.classes) {
             let at_work = under_way.get(&number).copied().unwrap_or_default();
-            if !had.is_in_force && at_work == UnderWay::default() {
-                continue;
-            }
             let objective = self.meters.get_mut(&number).map(|meter| ObjectiveStatus {
                 lately: meter.lately(now),
                 total: meter.total(),
@@ -200,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_has_what_is_in_force_or_under_way() {
+    fn the_status_has_all_by_number_and_tells_what_is_in_force_or_under_way() {
         let first = Assigned::new(&config(&(class("paid", PAID) + &class("free", ""))));
         let mut book = Book::new(&first);
         book.count(Nanos::ZERO, 0, &ended(300));
@@ -208,7 +205,12 @@ mod tests {
         book.replace(&first.succeeded_by(&config(&class("paid", PAID))).unwrap());
         let names = |book: &mut Book, under_way: &BTreeMap<u16, UnderWay>| {
             let status = book.status(Nanos::ZERO, under_way);
-            status.iter().map(|class| (class.name.clone(), class.responses, class.bytes)).collect::<Vec<_>>()
+            assert_eq!(status.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["paid", "free", "others"]);
+            status
+                .iter()
+                .filter(|class| class.is_told())
+                .map(|class| (class.name.clone(), class.responses, class.bytes))
+                .collect::<Vec<_>>()
         };
         let (paid, free, others) = (("paid".into(), 1, 1200), ("free".into(), 1, 1200), ("others".into(), 0, 0));
         assert_eq!(names(&mut book, &BTreeMap::new()), [paid, others.clone()]);

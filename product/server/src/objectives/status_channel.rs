@@ -37,6 +37,13 @@ pub struct ClassStatus {
     pub objective: Option<ObjectiveStatus>,
 }
 
+impl ClassStatus {
+    /// Whether an operator is told of it: one that the file has no more only while it has responses under way. Counts keep its number.
+    pub fn is_told(&self) -> bool {
+        self.is_in_force || self.under_way != UnderWay::default()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectiveStatus {
     pub objective: Objective,

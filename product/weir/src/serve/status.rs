@@ -21,7 +21,7 @@ pub enum Asker {
 pub fn answer(server: &Server, asker: Asker) -> String {
     let told = match server.status().zip(server.responses()) {
         Some((status, responses)) => json!({
-            "classes": status.classes.iter().map(class).collect::<Vec<_>>(),
+            "classes": status.classes.iter().filter(|class| class.is_told()).map(class).collect::<Vec<_>>(),
             "uplink": status.line.as_ref().map(uplink),
             "wire_bytes": status.wire_bytes,
             "sizes": status.metrics.as_ref().map_or(vec![], of_sizes),
