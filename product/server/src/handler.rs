@@ -345,7 +345,7 @@ fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     if request.method == Method::Options {
         return bare(Status::NO_CONTENT).with("Allow", allow).into();
     }
-    let why = format!("expected one of the methods {}", String::from_utf8_lossy(allow));
+    let why = format!("only {}", String::from_utf8_lossy(allow));
     text(Status::METHOD_NOT_ALLOWED, &why).with("Allow", allow).into()
 }
 
