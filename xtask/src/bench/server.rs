@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -95,8 +96,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(workers: u32, cores: Cores, programs: Programs, is_secure: bool) -> Result<Bench, String> {
-        let name = if is_secure { "weir-bench-tls" } else { "weir-bench" };
-        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        // A process may have several at once.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("weir-bench-{}-{number}", std::process::id()));
         let mut bench = Bench { workers, cores, programs, folder, certificates: None, upstream: None };
         bench.write_files().map_err(|e| format!("{}: {e}", bench.folder.display()))?;
         if is_secure {
