@@ -77,6 +77,7 @@ fn make(root: &Path, folder: &Path, weir: Option<&Path>, release: &Release) -> R
     for part in ["root", "rpm", "image"] {
         remove(&folder.join(part))?;
     }
+    remove_packages(folder)?;
     let tree = stage::Stage::new(root, folder.join("root"), release);
     tree.fill(&program)?;
     let mut made = vec![packages::archive(&tree, folder, release)?, packages::deb(root, &tree, folder, release)?];
@@ -134,6 +135,17 @@ fn remove(folder: &Path) -> Result<(), String> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
         _ => Ok(()),
     }
+}
+
+/// Those of another version.
+fn remove_packages(folder: &Path) -> Result<(), String> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_file() && name.to_string_lossy().starts_with("weir") {
+            fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs a program to its end and gives what it printed; an error has what it said.
