@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the pictures of docs/pictures anew: the admin page, a listing, an error and the demo, in Chromium without a window, light and dark.
-# Usage: scripts/screenshots.sh [WEIR], which is target/release/weir else. Half a minute; all on loopback.
+# Usage: scripts/screenshots.sh [WEIR], which is target/release/weir else. A minute; all on loopback.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -54,10 +54,10 @@ for _ in $(seq 100); do
 done
 # Downloads that keep the line full, and pages beside them.
 for _ in 1 2 3; do
-    curl -s -o /dev/null --max-time 60 http://127.0.0.1:18480/mirror/debian-12-amd64-dvd.iso &
+    curl -s -o /dev/null --max-time 90 http://127.0.0.1:18480/mirror/debian-12-amd64-dvd.iso &
     started+=($!)
 done
-(for _ in $(seq 200); do
+(for _ in $(seq 400); do
     curl -s -o /dev/null --max-time 5 "http://127.0.0.1:18480/page-{700,3000,9000,40000,150000}"
     sleep 0.1
 done) &
@@ -65,19 +65,30 @@ started+=($!)
 
 # A picture is taken once a page is loaded; here it is in a frame of one whose image comes that much later.
 cat >"$work/late.py" <<'PROGRAM'
-import http.server, sys, time, urllib.parse
+import http.server, time, urllib.error, urllib.parse, urllib.request
 class Late(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/late"):
             time.sleep(min(float(self.path.split("?")[1]), 60))
             return self.send_error(404)
         if " " not in urllib.parse.unquote(self.path):
-            return self.send_error(404)
+            return self.pass_on()
         address, wait_s = urllib.parse.unquote(self.path[1:]).split(" ")
         body = f"""<!DOCTYPE html><meta name="color-scheme" content="light dark"><style>body{{margin:0}}iframe{{border:0;width:100vw;height:100vh;display:block}}</style>
             <iframe src="{address}"></iframe><img src="/late?{wait_s}" hidden>""".encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(body)
+    def pass_on(self):
+        """The admin page, which is shown in no frame of another origin."""
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:19180" + self.path, timeout=5) as answer:
+                body, media_type = answer.read(), answer.headers["Content-Type"]
+        except (OSError, urllib.error.HTTPError):
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Type", media_type)
         self.end_headers()
         self.wfile.write(body)
     def log_message(self, *_): pass
@@ -99,6 +110,7 @@ dark=(--force-dark-mode --blink-settings=preferredColorScheme=0)
 picture listing http://127.0.0.1:18480/mirror/ 900,520 1
 picture error http://127.0.0.1:18480/nowhere 900,340 1
 picture demo http://127.0.0.1:18481/ 900,760 12
-picture admin http://127.0.0.1:19180/ 900,1100 15
-picture admin-dark http://127.0.0.1:19180/ 900,1100 5 "${dark[@]}"
-picture admin-phone http://127.0.0.1:19180/ 500,1100 5
+# Samples of the last hour are taken every ten seconds.
+picture admin http://127.0.0.1:18482/ 900,1500 30
+picture admin-dark http://127.0.0.1:18482/ 900,1500 4 "${dark[@]}"
+picture admin-phone http://127.0.0.1:18482/ 500,1500 4
