@@ -44,7 +44,7 @@ root = "$work/site"
 listing = true
 CONFIGURATION
 
-"$weir" run "$work/weir.toml" 2>"$work/weir.log" &
+"$weir" run "$work/weir.toml" >"$work/weir.log" 2>&1 &
 started+=($!)
 "$weir" demo --time 8s --listen 127.0.0.1:18481 >"$work/demo.log" 2>&1 &
 started+=($!)
