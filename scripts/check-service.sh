@@ -35,8 +35,9 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/work"
 root=$work/root
 rm -rf "$root"/var/l{ib,og}/weir "$root"/etc/weir "$root"/etc/systemd/system/weir*
 cp "$deb" "$root/weir.deb"
-# basic.target: none of the services of this machine.
-systemd-nspawn --directory="$root" --register=no --keep-unit --private-network --boot -- --unit=basic.target >"$work/boot.log" 2>&1 </dev/null &
+# basic.target: none of the services of this machine. The calls of Landlock: systemd-nspawn 252 refuses them to what it boots.
+landlock='landlock_create_ruleset landlock_add_rule landlock_restrict_self'
+systemd-nspawn --directory="$root" --register=no --keep-unit --private-network --system-call-filter="$landlock" --boot -- --unit=basic.target >"$work/boot.log" 2>&1 </dev/null &
 machine=$!
 
 first=
@@ -69,6 +70,28 @@ within systemctl restart weir
 soon asked 'http://[::1]/' || fail "no page over IPv6 with the address :80"
 if within systemctl status weir --lines 50 --no-pager --full | grep -q '64 MiB of memory'; then fail "memory by a /proc that is hidden"; fi
 echo "service: installed, started, IPv4 and IPv6"
+
+# The sandbox in the unit. The unit's own filters are in /proc too, so weir's are those that a start without its sandbox lacks. Landlock is in no
+# file of /proc: it alone refuses a reload that names another folder, one that everybody may read.
+in_force() { within sed -n "s/^$1:[[:space:]]*//p" "/proc/$(main)/status"; }
+reloads_to() {
+    configured "s|^root = .*|root = \"$1\"|"
+    within weir reload --pid "$(main)" >"$work/said" 2>&1
+}
+filters=$(in_force Seccomp_filters)
+[ "$(in_force Seccomp)" = 2 ] || fail "Seccomp: $(in_force Seccomp) in /proc/PID/status, not 2"
+if within journalctl -u weir --no-pager | grep -E 'no Landlock|no filter of system calls'; then fail "weir runs without its sandbox"; fi
+within mkdir /srv/elsewhere
+if reloads_to /srv/elsewhere; then fail "no Landlock: a reload serves a folder that was not named at the start"; fi
+grep -q 'Permission denied' "$work/said" || fail "a reload to another folder: $(cat "$work/said")"
+configured 's|^root = .*|root = "/usr/share/weir/welcome"|; s|^\[server\]|[server]\nsandbox = false|'
+within systemctl restart weir
+[ "$(in_force Seccomp_filters)" -lt "$filters" ] || fail "no filter of weir's own: $filters in its sandbox, $(in_force Seccomp_filters) without"
+reloads_to /srv/elsewhere || fail "a reload to another folder without the sandbox: $(cat "$work/said")"
+configured 's|^root = .*|root = "/usr/share/weir/welcome"|; /^sandbox = false/d'
+within systemctl restart weir
+[ "$(in_force Seccomp_filters)" = "$filters" ] || fail "$(in_force Seccomp_filters) filters after the sandbox was on again, $filters before"
+echo "service: the unit keeps weir's sandbox"
 
 before=$(main)
 configured 's/^# \[uplink\]/[uplink]/; s/^# rate = .*/rate = "50mbit"/'
