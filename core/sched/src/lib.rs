@@ -30,6 +30,7 @@ pub mod waiting;
 pub use classes::slots::{LEVELS_MAX, LevelSpec, SLOTS_MAX, Sharing, Slots, Turn};
 pub use pacing::account::{Account, Correction, TcpSent};
 pub use pacing::cross_traffic::{CROSS_SHARE_PERMILLE, CrossTraffic, Presence};
+pub use pacing::lateness::Lateness;
 pub use pacing::ledger::{Ledger, Reading, Watched};
 pub use pacing::pace::{BLIND_PERMILLE, Pace};
 pub use pacing::pacer::Pacer;

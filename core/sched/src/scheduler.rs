@@ -224,11 +224,15 @@ impl Scheduler {
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
         if self.pacer.free_at() > now {
+            if !self.order.is_idle() {
+                self.pacer.await_grant();
+            }
             return None;
         }
         let ungranted_bytes = self.pacer.take_ungranted_bytes();
         self.order.earn(&self.jobs, self.pacer.pace(), ungranted_bytes);
         let slot = self.order.next(&self.jobs, self.pacer.pace(), now)?;
+        self.pacer.on_grant(now);
         Some(self.jobs.grant(slot, self.pacer.pace()))
     }
 
@@ -250,7 +254,10 @@ impl Scheduler {
         }
         self.order.on_sent(id.slot, job, sent.content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        if let Some(wait) = self.jobs.end_wait(now, id.slot, sent) {
+        // A wait for a caller that ran late says nothing of the order.
+        if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
+            && !self.pacer.lateness().has_lost_since(now - wait)
+        {
             self.order.on_waited(wait);
         }
         self.pacer.on_granted(now, wire_bytes, left_bytes);

@@ -48,6 +48,8 @@ pub(super) struct Seen {
     pub delay: Option<Nanos>,
     /// There was one.
     pub is_queued: bool,
+    /// The sender ran late, so that what left and what arrived is no evidence about the line.
+    pub is_late: bool,
 }
 
 /// One interval that is over.
@@ -63,6 +65,8 @@ pub(super) struct Interval {
     pub used_permille: u64,
     /// A response waited all the time.
     pub is_backlogged: bool,
+    /// The sender ran late: no run of intervals has this one.
+    pub is_late: bool,
 }
 
 #[derive(Debug, Default)]
@@ -129,12 +133,12 @@ impl History {
     }
 
     pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>, seen: Seen) -> Interval {
-        let Seen { delay, is_queued } = seen;
+        let Seen { delay, is_queued, is_late } = seen;
         let (lasted, charged) = (now - self.began, self.charged(charged_bytes));
         let run = Run { lasted, charged_bytes: charged, ..self.run };
         let used_permille = pace.map_or(0, |pace| permille_of(pace, lasted, charged));
         let interval =
-            Interval { began: self.began, run, delay, is_queued, used_permille, is_backlogged: !self.is_idle };
+            Interval { began: self.began, run, delay, is_queued, used_permille, is_backlogged: !self.is_idle, is_late };
         self.totals.forget_some();
         self.totals += run;
         self.closed.push_back(interval);
@@ -174,14 +178,15 @@ impl History {
     /// Those of which is known what has arrived, backwards from the last.
     pub fn known(&self) -> impl Iterator<Item = &Interval> {
         let until = self.began - self.longest.min(LAG_MAX);
-        self.backwards().skip_while(move |interval| interval.began + interval.run.lasted > until)
+        let is_on_its_way = move |interval: &&Interval| interval.began + interval.run.lasted > until;
+        self.backwards().skip_while(is_on_its_way).filter(|interval| !interval.is_late)
     }
 
     /// The last that had a queue longer than this, in a row.
     pub fn queued(&self, delay_min: Nanos) -> Run {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
         // A queue that is over says nothing.
-        let is_now = self.backwards().take_while(is_queued).count() > 0;
+        let is_now = self.backwards().find(|interval| !interval.is_late).is_some_and(|last| is_queued(&last));
         let mut queued: Vec<&Interval> = self.known().take_while(|interval| is_now && is_queued(interval)).collect();
         while queued.last().is_some_and(|first| !first.is_queued) {
             queued.pop();
@@ -322,7 +327,7 @@ mod tests {
         let intervals =
             [(Some(MS(90)), false), (None, false), (Some(MS(60)), true), (None, false), (Some(MS(70)), true)];
         for (at, (delay, is_queued)) in intervals.into_iter().enumerate() {
-            let _ = history.close(MS(100 * (at as u64 + 1)), 0, None, Seen { delay, is_queued });
+            let _ = history.close(MS(100 * (at as u64 + 1)), 0, None, Seen { delay, is_queued, is_late: false });
         }
         // The first of the three is left out: what left in it may be acknowledged late.
         assert_eq!(history.queued(MS(50)).lasted, MS(200));

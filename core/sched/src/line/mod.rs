@@ -86,6 +86,8 @@ const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
 /// Light losses that are back so soon are of the paths.
 const LOSSY_FOR: Nanos = Nanos::from_secs(60);
+/// An interval of which the sender lost more than one part in so many is no evidence: a plateau is 7 % of a pace.
+const LATE_PARTS: u64 = 20;
 /// Time in which we do not see that there is room counts this part.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
@@ -107,6 +109,17 @@ pub struct Estimator {
     rise: Rise,
     others: Others,
     found: Found,
+    sender: Sender,
+}
+
+/// The sender's own part in what is seen.
+#[derive(Debug, Default)]
+struct Sender {
+    /// This link time it hands down ahead: a queue of this length is its own doing.
+    ahead: Nanos,
+    /// The time that it has lost to the link by running late, in all, and that at the beginning of the interval.
+    lost: Nanos,
+    lost_before: Nanos,
 }
 
 /// The queue of others is left alone until then, and for how long the next time.
@@ -157,6 +170,7 @@ impl Estimator {
             rise: Rise::new(),
             others: Others { until: Nanos::ZERO, lasts: OTHERS_MIN, lossy: None },
             found: Found::default(),
+            sender: Sender::default(),
         }
     }
 
@@ -195,6 +209,12 @@ impl Estimator {
             || lasted >= self.lasts(SHORT, SHORT_PACKETS) && self.evidence.samples() >= SHORT_SAMPLES
     }
 
+    /// The sender hands this much link time down ahead, and has lost so much to the link, in all, by running late
+    /// ([`crate::Lateness`]). To be called before [`Estimator::judge`].
+    pub fn on_sender(&mut self, ahead: Nanos, lost: Nanos) {
+        (self.sender.ahead, self.sender.lost) = (ahead, lost);
+    }
+
     /// No response waits.
     pub fn on_idle(&mut self) {
         self.history.on_idle();
@@ -212,16 +232,23 @@ impl Estimator {
             return Some(self.end_drain(now, charged_bytes, then));
         }
         let delay = self.evidence.delay().map(|least| least.delay);
-        let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)) };
+        let is_late = self.is_late(now);
+        let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)), is_late };
         let interval = self.history.close(now, charged_bytes, self.pace, seen);
         let is_full = interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold());
         if is_full && self.found.on_full(now) > QUIET_FOR {
             self.rise.on_quiet();
         }
         let lost = self.losses.close(now, charged_bytes, self.pace);
-        let change = self.decide(now, charged_bytes, interval, lost);
+        let change = if is_late { None } else { self.decide(now, charged_bytes, interval, lost) };
         self.evidence.clear();
         change
+    }
+
+    /// Whether the sender has lost so much of the interval by running late that the interval says nothing of the line.
+    fn is_late(&mut self, now: Nanos) -> bool {
+        let lost = self.sender.lost - std::mem::replace(&mut self.sender.lost_before, self.sender.lost);
+        lost.0.saturating_mul(LATE_PARTS) > (now - self.history.began()).0
     }
 
     /// While the queue was emptied the line was full: what arrived then is what it carries now.
@@ -445,7 +472,7 @@ impl Estimator {
 
     fn threshold(&self) -> Nanos {
         let pace = self.pace.filter(|_| !self.is_open()).unwrap_or(self.history.peak()).max(bounds::FLOOR);
-        DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES)
+        DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES) + self.sender.ahead
     }
 
     /// What is known, for an operator.

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod cross_traffic;
 mod handshakes;
+pub mod lateness;
 pub mod ledger;
 pub mod overtaking;
 pub mod pace;

@@ -4,6 +4,7 @@ use units::wire::Framing;
 use units::{Nanos, Rate};
 
 use crate::pacing::handshakes::Handshakes;
+use crate::pacing::lateness::Lateness;
 use crate::pacing::overtaking::Overtaking;
 use crate::{Correction, Ledger, Pace, Reading};
 
@@ -13,6 +14,7 @@ pub struct Pacer {
     ledger: Ledger,
     handshakes: Handshakes,
     overtaking: Overtaking,
+    lateness: Lateness,
     /// When bytes were last handed down, or the link began to be used again.
     used_at: Nanos,
     /// Charged without a grant, since this was last asked for.
@@ -26,6 +28,7 @@ impl Pacer {
             overtaking: Overtaking::new(pace.grant_for),
             pace,
             handshakes: Handshakes::default(),
+            lateness: Lateness::default(),
             used_at: Nanos::ZERO,
             ungranted_bytes: 0,
         }
@@ -37,6 +40,11 @@ impl Pacer {
 
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// How late the caller runs.
+    pub fn lateness(&self) -> &Lateness {
+        &self.lateness
     }
 
     pub(crate) fn used_at(&self) -> Nanos {
@@ -51,7 +59,20 @@ impl Pacer {
 
     /// When the link takes the next grant; an instant that may have passed.
     pub(crate) fn free_at(&self) -> Nanos {
-        self.ledger.room_at(self.pace.ahead)
+        self.ledger.room_at(self.pace.ahead.max(self.lateness.ahead()))
+    }
+
+    /// A job is ready and the link has enough: the caller waits until [`Pacer::free_at`].
+    pub(crate) fn await_grant(&mut self) {
+        if self.pace.rate.is_some() {
+            self.lateness.wait_until(self.free_at());
+        }
+    }
+
+    /// A grant is made now.
+    pub(crate) fn on_grant(&mut self, now: Nanos) {
+        let free_at = self.free_at();
+        self.lateness.on_grant(now, free_at, self.pace.behind);
     }
 
     /// A job of so many bytes came first in the order, and yet waits for what was last granted.
@@ -74,6 +95,7 @@ impl Pacer {
         let idle = now - self.used_at;
         self.used_at = now;
         self.ledger.resume(now);
+        self.lateness.cancel_wait();
         idle
     }
 

@@ -117,6 +117,39 @@ pub fn take_passed(first: i32, count: usize) -> Vec<io::Result<OwnedFd>> {
     (first..).take(count).map(take).collect()
 }
 
+/// The kernel's `struct sched_attr` in its first form (sched_setattr(2)).
+#[repr(C)]
+struct SchedulingAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Gives the calling thread this nice value (sched(7)). Threads and processes that it starts have 0 again. Below 0 it needs CAP_SYS_NICE or
+/// a limit of RLIMIT_NICE.
+pub fn set_thread_nice(nice: i32) -> io::Result<()> {
+    const RESET_ON_FORK: u64 = 1;
+    let attributes = SchedulingAttributes {
+        size: size_of::<SchedulingAttributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: RESET_ON_FORK,
+        nice,
+        priority: 0,
+        runtime_ns: 0,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the pointer is to `attributes`, whose first field is its size; it lives through the call and is only read. 0 is the calling
+    // thread.
+    let status = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Gives free memory that the allocator keeps back to the kernel.
 pub fn trim_memory() {
     #[cfg(target_env = "gnu")]
@@ -142,6 +175,18 @@ mod tests {
         client.write_all(b"x").unwrap();
         listener.set_nonblocking(false).unwrap();
         listener.accept().unwrap();
+    }
+
+    #[test]
+    fn a_thread_s_nice_value_is_its_own() {
+        let nice = || std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let nice = || nice().rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_string();
+        let favoured = std::thread::spawn(move || {
+            set_thread_nice(3).unwrap();
+            (nice(), std::thread::spawn(nice).join().unwrap())
+        });
+        // What starts from it does not have it.
+        assert_eq!(favoured.join().unwrap(), ("3".into(), "0".into()));
     }
 
     #[test]

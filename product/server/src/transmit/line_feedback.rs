@@ -2,6 +2,7 @@
 //!
 //! Mostly it costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
 
+use sched::Lateness;
 use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus};
 use units::{Nanos, Rate};
 
@@ -76,11 +77,13 @@ impl Observer {
         self.estimator.is_due(now)
     }
 
-    pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
+    /// Ends the interval, in which the sender ran this late.
+    pub fn judge(&mut self, now: Nanos, charged_bytes: u64, lateness: &Lateness) -> Option<Change> {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
             return script.change.take();
         }
+        self.estimator.on_sender(lateness.ahead(), lateness.lost());
         self.estimator.judge(now, charged_bytes)
     }
 }

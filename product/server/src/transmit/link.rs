@@ -13,6 +13,9 @@ use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, Socket, Status, is_fast};
 
+/// The log says once that the event loop hands down this much ahead, after as many checks in a row (calls of [`Link::check`], about a second each).
+const LATE_AHEAD_MIN: Nanos = Nanos::from_millis(5);
+const LATE_CHECKS_MIN: u32 = 5;
 /// A line about cross traffic is logged at most this often.
 const CROSS_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
 
@@ -26,6 +29,8 @@ pub struct Link {
     pub(super) unacknowledged: Unacknowledged,
     notices: Vec<Notice>,
     cross_noticed_at: Option<Nanos>,
+    /// Checks in a row at which the event loop was late, until that was logged.
+    late_checks: u32,
 }
 
 /// Where nothing else is said of it.
@@ -43,6 +48,7 @@ impl Link {
             unacknowledged: Unacknowledged::new(),
             notices: Vec::new(),
             cross_noticed_at: None,
+            late_checks: 0,
         }
     }
 
@@ -121,6 +127,20 @@ impl Link {
         }
         self.below.bytes(connections);
         self.notice_cross(now);
+        self.notice_late();
+    }
+
+    /// Logs once that the processor is busy: a lasting state, of which an operator can do something.
+    fn notice_late(&mut self) {
+        let ahead = self.scheduler.pacer().lateness().ahead();
+        self.late_checks = match self.late_checks {
+            LATE_CHECKS_MIN => return,
+            checks if ahead >= LATE_AHEAD_MIN => checks + 1,
+            _ => 0,
+        };
+        if self.late_checks == LATE_CHECKS_MIN {
+            self.notices.push(Notice::Late { ahead });
+        }
     }
 
     fn notice_cross(&mut self, now: Nanos) {
@@ -167,8 +187,10 @@ impl Link {
         }
         self.look_around(now, connections);
         self.unacknowledged.rearm(now);
-        let charged_bytes = self.scheduler.pacer().ledger().charged_bytes();
-        let change = self.observer.as_mut().filter(|_| is_due).and_then(|observer| observer.judge(now, charged_bytes));
+        let (charged_bytes, lateness) =
+            (self.scheduler.pacer().ledger().charged_bytes(), self.scheduler.pacer().lateness());
+        let observer = self.observer.as_mut().filter(|_| is_due);
+        let change = observer.and_then(|observer| observer.judge(now, charged_bytes, lateness));
         if let Some(Change { pace, notice }) = change {
             let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
             self.scheduler.set_pace(now, kept_to);

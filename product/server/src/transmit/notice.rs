@@ -15,6 +15,8 @@ pub enum Notice {
     CrossTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
     /// How the guard's promise was kept, at the end.
     LongestWait { wait: Nanos, responses: u64, promised: Nanos },
+    /// The event loop gets the processor late, so that this link time is handed down ahead.
+    Late { ahead: Nanos },
     /// The queue below can no longer be read.
     QueueLost { interface: String, why: String, rate: Rate },
     /// It can be read, or be read again.
@@ -41,6 +43,12 @@ impl fmt::Display for Notice {
                 "longest wait of a ready response: {:.2} s; promised: at most {:.2} s (with {responses} ready)",
                 wait.as_secs_f64(),
                 promised.as_secs_f64(),
+            ),
+            Notice::Late { ahead } => write!(
+                f,
+                "wake-ups come {:.0} ms late: the processor is busy; as much of the link is sent ahead of the order \
+                 (give weir a lower nice value or a higher CPUWeight, or stop what keeps the processor busy)",
+                ahead.as_secs_f64() * 1e3,
             ),
             Notice::QueueLost { interface, why, rate } => {
                 write!(f, "{interface}: cannot read the queue: {why}; pacing at {rate} without it")

@@ -74,6 +74,7 @@ use crate::config::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Os, Source, Transport};
 use crate::poll::Ready;
+use crate::sys;
 use crate::threads::Beat;
 use crate::transmit::Transmitter;
 use crate::upstream::{LoopPlaces, connection_of};
@@ -95,6 +96,10 @@ const LISTENER: u64 = u64::MAX;
 const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
 const DATAGRAMS: u64 = u64::MAX - 3;
+
+/// The nice value of an event loop that paces: with eight busy loops on two processors 1 % of its wake-ups came 0.7 ms late, where at 0
+/// they came 6.8 ms late. It sleeps most of the time, so that others lose little.
+const PACED_NICE: i32 = -10;
 
 /// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
 const READ_BYTES: usize = 64 << 10;
@@ -172,6 +177,10 @@ impl Worker {
         if self.responder.setup.is_paced() {
             // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            // Refused without privilege: then as much is handed down ahead as wake-ups come late ([`sched::Lateness`]).
+            if rustix::process::getpriority_process(None).is_ok_and(|nice| nice > PACED_NICE) {
+                let _ = sys::set_thread_nice(PACED_NICE);
+            }
         }
         while !self.step(|| beat.turn())? {}
         Ok(())
