@@ -9,6 +9,7 @@
 mod autorate;
 mod awake;
 mod bottleneck;
+mod busy_host;
 mod cables;
 mod calibration;
 mod cgroup;

@@ -11,6 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use record::{Manifest, Run};
 
 use crate::autorate::Shaping;
+use crate::busy_host::BusyHost;
 use crate::client_group::client_flags;
 use crate::folder::DIGEST;
 use crate::gate::Ticket;
@@ -100,6 +101,8 @@ pub(crate) fn one_run(
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
+    let host_late = plan.experiment.host_late.as_ref();
+    let busy = host_late.map(|late| BusyHost::start(late, plan.experiment.load.seed, &serving.server)).transpose()?;
     let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
@@ -108,6 +111,7 @@ pub(crate) fn one_run(
         Watched { serving: &mut serving, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
     watched.links.extend(links.iter_mut().map(|(_, link)| link));
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
+    drop(busy);
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
@@ -213,6 +217,8 @@ fn described(plan: &Plan<'_>, spec: &RunSpec, runs_at_once: usize) -> BTreeMap<S
     }
     environment.insert("run_command".into(), std::env::args().collect::<Vec<_>>().join(" "));
     environment.insert("bottleneck".into(), plan.experiment.qdisc_of(spec).name().into());
+    let host_late = plan.experiment.host_late.as_ref();
+    environment.extend(host_late.map(|late| ("host_late".into(), late.text().into())));
     let segments = plan.experiment.gso_max_segs;
     environment.extend(segments.map(|segments| ("gso_max_segs".into(), segments.to_string())));
     environment.extend(machine::describe());

@@ -27,6 +27,7 @@ use keys::{burst, output_bytes, packets, segments};
 pub(crate) use keys::{check_name, duration, maybe_rate, rate, rho};
 pub use load::Load;
 
+use crate::busy_host::HostLate;
 use crate::client_group::check_groups;
 use crate::{
     ClientGroup, LabError, Limits, Neighbour, Qdisc, RateChange, RateModel, RunSpec, Told, TwinSpec, Wan, line,
@@ -91,6 +92,8 @@ pub struct Experiment {
     /// How the line's rate changes while the load goes on, in order of time.
     #[serde(default, rename = "rate_change")]
     pub rate_changes: Vec<RateChange>,
+    /// How late the servers' host gives them a processor; unset is a host with nothing else to do.
+    pub host_late: Option<HostLate>,
     /// Instead of `rate_changes`: a line whose rate never rests.
     pub rate_model: Option<RateModel>,
     /// Hosts behind the same router that send to the clients.
