@@ -44,5 +44,5 @@ pub use scheduler::order::Order;
 pub use scheduler::path::Path;
 pub(crate) use scheduler::path::Paths;
 pub use scheduler::settings::Settings;
-pub use scheduler::{Grant, Progress, Scheduler, Sent, Waiter};
+pub use scheduler::{Grant, Overrun, Progress, Scheduler, Sent, Waiter};
 pub use turns::{SHARING_MAX, Turns};

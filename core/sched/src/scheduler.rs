@@ -14,6 +14,19 @@
 //! A connection of many responses at once is opened ([`Scheduler::open`]); one of HTTP/1.1 need not be, and its jobs stand in the order by
 //! themselves: opening and closing one around each would take a microsecond more.
 //!
+//! # Broken promises
+//!
+//! A caller that breaks a promise has a fault of its own, and what becomes of that depends on what the scheduler still knows:
+//!
+//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order, the ledger and the other
+//!   jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`], say so, and the caller ends that
+//!   response and its connection, with a line in the log.
+//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection without its jobs) leaves
+//!   nothing that could be trusted: the call panics, which ends the process. So do promises of the caller that depend on no response: more than
+//!   [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not even a head.
+//!
+//! No number of a peer gets that far: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
+//!
 //! Three owners do the work: [`Jobs`] has the jobs and connections, [`Order`] the ready ones, [`Pacer`] the link.
 
 pub(crate) mod connection;
@@ -75,12 +88,26 @@ pub enum Progress {
     Remains,
     /// Its last byte was handed down; the id is stale now.
     Departed,
+    /// More than its size was handed down. The link is charged for it, and the job has departed.
+    Overrun(Overrun),
 }
 
 impl Progress {
+    /// Whether the id is stale now.
     pub fn is_departed(self) -> bool {
-        self == Progress::Departed
+        self != Progress::Remains
     }
+}
+
+/// A response that is longer than its size: a fault of the caller's. What its client has of it is not to be trusted, so its connection can carry
+/// no other response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a response of {size_bytes} bytes has {found_bytes}")]
+pub struct Overrun {
+    /// The size that the scheduler was given.
+    pub size_bytes: u64,
+    /// Bytes that were found, more than that or as many where more follow.
+    pub found_bytes: u64,
 }
 
 /// What can be held up: a job, or a connection and all that is on it.
@@ -242,17 +269,15 @@ impl Scheduler {
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Bytes of the job were handed down; zero is fine. A no-op for a departed job.
+    /// Bytes of the job were handed down; zero is fine. A no-op for a departed job. One that has had more than its size departs.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
-        job.attained += sent.content_bytes;
-        if let Size::Known(size) = job.size {
-            assert!(job.attained <= size, "sent {} bytes of a response of {size}", job.attained);
-        }
-        self.order.on_sent(id.slot, job, sent.content_bytes, wire_bytes);
+        // What is beyond its size is no byte of the job: the policy is told of those that are, the ledger of all that left.
+        let (content_bytes, overrun) = job.attain(sent.content_bytes);
+        self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
         // A wait for a caller that ran late says nothing of the order.
         if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
@@ -261,14 +286,14 @@ impl Scheduler {
             self.order.on_waited(wait);
         }
         self.pacer.on_granted(now, wire_bytes, left_bytes);
-        let earned_bytes = wire_bytes + self.pacer.take_ungranted_bytes();
+        let earned_bytes = wire_bytes.saturating_add(self.pacer.take_ungranted_bytes());
         self.order.earn(&self.jobs, self.pacer.pace(), earned_bytes);
         if let Some(limits) = &mut self.limits {
             limits.charge(now, self.jobs.at(id.slot), wire_bytes, &mut self.order);
         }
         if is_sent {
             self.depart(id.slot);
-            return Progress::Departed;
+            return overrun.map_or(Progress::Departed, Progress::Overrun);
         }
         if is_ready {
             self.order.enqueue(&mut self.jobs, id.slot);
@@ -333,18 +358,22 @@ impl Scheduler {
     }
 
     /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
-    /// size is known: an end that comes sooner is told by [`Scheduler::on_end`].
-    pub fn on_size(&mut self, id: JobId, size: Size) {
-        let Some(job) = self.jobs.get_mut(id).filter(|job| !matches!(job.size, Size::Known(_))) else { return };
+    /// size is known: an end that comes sooner is told by [`Scheduler::on_end`]. A size that the job has had already changes nothing and is an
+    /// error: the caller ends the job.
+    pub fn on_size(&mut self, id: JobId, size: Size) -> Result<(), Overrun> {
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return Ok(()) };
+        if let Size::Known(size_bytes) = size
+            && size_bytes <= job.attained
+        {
+            return Err(Overrun { size_bytes, found_bytes: job.attained });
+        }
         let before = job.clone();
         job.size = size;
-        if let Size::Known(bytes) = size {
-            assert!(bytes > job.attained, "{bytes} bytes of a response of which {} were sent", job.attained);
-        }
         self.order.on_size(id.slot, &before, job);
         if job.is_ready() {
             self.order.enqueue(&mut self.jobs, id.slot);
         }
+        Ok(())
     }
 
     /// What the sizes of the job's like say of its rank, while its own is not known ([`crate::routes::Routes::curve`]); `None`: nothing.

@@ -64,7 +64,7 @@ impl Jobs {
             Some(connection) => self.scheduler.arrive_on(now, connection, arrival, Precedence::default()).unwrap(),
             None if self.way == Way::Told => {
                 let id = self.scheduler.arrive(now, Arrival { size: Size::AtLeast(1), ..arrival });
-                self.scheduler.on_size(id, arrival.size);
+                self.scheduler.on_size(id, arrival.size).unwrap();
                 id
             }
             None => self.scheduler.arrive(now, arrival),
@@ -391,7 +391,7 @@ fn what_was_read_ahead_is_left_to_send() {
     let [nine, eleven] = [9, 11].map(|bytes| scheduler.arrive(Nanos(0), unit(Size::Known(bytes))));
     // Six and four that are left of ten, like one of ten.
     assert_eq!(served_whole(&mut scheduler, 9), nine);
-    scheduler.on_size(learned, Size::AtLeast(9));
+    scheduler.on_size(learned, Size::AtLeast(9)).unwrap();
     let first: Vec<JobId> = (0..10)
         .map(|_| {
             let job = scheduler.poll_grant(Nanos(0)).unwrap().job;
@@ -401,10 +401,10 @@ fn what_was_read_ahead_is_left_to_send() {
         .collect();
     assert_eq!(first, [learned; 10]);
     // Beyond ten it is as large again as what was seen.
-    scheduler.on_size(learned, Size::AtLeast(12));
+    scheduler.on_size(learned, Size::AtLeast(12)).unwrap();
     assert_eq!(served_whole(&mut scheduler, 11), eleven);
     // That it is known after all counts from then on.
-    scheduler.on_size(learned, Size::Known(13));
+    scheduler.on_size(learned, Size::Known(13)).unwrap();
     assert_eq!(served_whole(&mut scheduler, 3), learned);
     assert!(scheduler.jobs().is_empty());
 }

@@ -80,7 +80,7 @@ fn only_the_source_of_an_unknown_size_counts() {
     scheduler.on_wait_over(at + SOURCE_PAUSE, stream, Why::Connection);
     assert_eq!(scheduler.poll_grant(at + SOURCE_PAUSE).unwrap().job, download);
     // A body of a known length that stalls.
-    scheduler.on_size(stream, Size::Known(1000 * KILO));
+    scheduler.on_size(stream, Size::Known(1000 * KILO)).unwrap();
     assert_eq!(first_after(&mut scheduler, stream, Nanos::from_secs(300), SOURCE_PAUSE), download);
 }
 

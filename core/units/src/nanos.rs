@@ -5,8 +5,9 @@ use crate::{ParseError, split_quantity};
 
 /// A span of time in nanoseconds, or an instant as nanoseconds since an epoch the caller chose.
 ///
-/// Addition panics on overflow (584 years); subtraction saturates at zero, since "how long until an instant that
-/// has passed" is "now" everywhere we ask.
+/// Both operations saturate. An instant that has passed is "now" everywhere we ask, so a difference is zero at least. A sum ends at
+/// [`Nanos::MAX`], 584 years on, which means "never": sizes that peers give are divided by rates and added to the clock, and no peer's
+/// number may end the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
@@ -34,7 +35,7 @@ impl Nanos {
 impl Add for Nanos {
     type Output = Nanos;
     fn add(self, other: Nanos) -> Nanos {
-        Nanos(self.0.checked_add(other.0).expect("an instant beyond 584 years"))
+        Nanos(self.0.saturating_add(other.0))
     }
 }
 
@@ -87,6 +88,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_end_at_never() {
+        assert_eq!(Nanos(1) + Nanos::MAX, Nanos::MAX);
+        assert_eq!(Nanos::MAX - Nanos(1) + Nanos(1), Nanos::MAX);
+        assert_eq!(Nanos(1) - Nanos(2), Nanos::ZERO);
+    }
 
     #[test]
     fn durations_as_written() {

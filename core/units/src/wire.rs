@@ -73,7 +73,7 @@ impl Framing {
 
     /// A full segment with its headers.
     pub const fn packet_bytes(self) -> u64 {
-        self.segment_bytes + self.header_bytes
+        self.segment_bytes.saturating_add(self.header_bytes)
     }
 }
 
@@ -85,7 +85,7 @@ impl Default for Framing {
 
 /// Bytes on the wire of `payload_bytes` sent in full-size segments of `segment_bytes` (the last one may be short).
 pub const fn bytes_of(payload_bytes: u64, segment_bytes: u64) -> u64 {
-    payload_bytes + PACKET_OVERHEAD_BYTES * payload_bytes.div_ceil(segment_bytes)
+    payload_bytes.saturating_add(PACKET_OVERHEAD_BYTES.saturating_mul(payload_bytes.div_ceil(segment_bytes)))
 }
 
 #[cfg(test)]
@@ -99,6 +99,17 @@ mod tests {
         assert_eq!(bytes_of(1448, SEGMENT_BYTES), 1514);
         assert_eq!(bytes_of(1449, SEGMENT_BYTES), 1449 + 132);
         assert_eq!(CONNECTION_BYTES, 206);
+    }
+
+    #[test]
+    fn no_payload_wraps() {
+        for payload_bytes in [1 << 31, 1 << 32, 1 << 53, 1 << 63, u64::MAX - 1, u64::MAX] {
+            for segment_bytes in [1, SEGMENT_BYTES, u64::MAX] {
+                let wire_bytes = Framing::new(segment_bytes, true, true).wire_bytes(payload_bytes);
+                assert!(wire_bytes > payload_bytes || wire_bytes == u64::MAX, "{payload_bytes}");
+                assert!(bytes_of(payload_bytes, segment_bytes) >= payload_bytes, "{payload_bytes}");
+            }
+        }
     }
 
     /// Ethernet's 1,514 bytes of a full packet, whatever the family and the options.

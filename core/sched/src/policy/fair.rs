@@ -130,6 +130,6 @@ impl Turns {
     pub fn on_sent(&mut self, slot: u32, bytes: u64) {
         let tag = &mut self.tags[slot as usize];
         self.virtual_time.advance_to(*tag);
-        *tag += bytes;
+        *tag = tag.saturating_add(bytes);
     }
 }

@@ -153,7 +153,7 @@ pub trait Policy: Send {
 /// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left. What was sent before a pause of
 /// its source does not count.
 fn unknown_rank(job: &Job) -> u64 {
-    let seen = job.attained_anew() + job.remaining();
+    let seen = job.attained_anew().saturating_add(job.remaining());
     let beyond = job.blind.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
     beyond.saturating_add(job.remaining())
 }

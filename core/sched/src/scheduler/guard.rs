@@ -55,8 +55,8 @@ impl Guard {
         if self.is_off() {
             return None;
         }
-        let earned_by = (grant_wire_bytes * 1000).div_ceil(u64::from(self.permille));
-        let per_response = rate.time_for(earned_by + grant_wire_bytes);
+        let earned_by = grant_wire_bytes.saturating_mul(1000).div_ceil(u64::from(self.permille));
+        let per_response = rate.time_for(earned_by.saturating_add(grant_wire_bytes));
         Some(WaitBound { fixed: PATIENCE + per_response, per_response })
     }
 
@@ -68,7 +68,10 @@ impl Guard {
     /// The link was charged, while the response that waits longest would be granted `grant_wire_bytes`. No more than that is
     /// owed, or a quiet time would be followed by a burst against the order.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64, grant_wire_bytes: u64) {
-        self.owed = (self.owed + wire_bytes * u64::from(self.permille)).min(grant_wire_bytes.saturating_mul(1000));
+        self.owed = self
+            .owed
+            .saturating_add(wire_bytes.saturating_mul(self.permille.into()))
+            .min(grant_wire_bytes.saturating_mul(1000));
     }
 
     /// A grant was made against the order.

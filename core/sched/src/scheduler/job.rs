@@ -5,6 +5,7 @@ use units::wire::Framing;
 
 use crate::Path;
 use crate::routes::Curve;
+use crate::scheduler::Overrun;
 use crate::scheduler::connection::{Waits, Why};
 
 /// In place of a rank: the job stands for itself.
@@ -183,6 +184,14 @@ impl Job {
     /// Bytes it has left, if that is known.
     pub fn known_left(&self) -> Option<u64> {
         self.known().map(|bytes| bytes.saturating_sub(self.attained))
+    }
+
+    /// Counts bytes that were sent, up to the job's size. Gives how many were counted, and whether there were more.
+    pub(crate) fn attain(&mut self, bytes: u64) -> (u64, Option<Overrun>) {
+        let (before, found_bytes) = (self.attained, self.attained.saturating_add(bytes));
+        let size_bytes = self.known().unwrap_or(u64::MAX);
+        self.attained = found_bytes.min(size_bytes);
+        (self.attained - before, (found_bytes > size_bytes).then_some(Overrun { size_bytes, found_bytes }))
     }
 
     /// Its rank in an order by size, where its own is this.

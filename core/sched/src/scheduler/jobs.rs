@@ -44,7 +44,7 @@ impl Jobs {
 
     /// Bytes that all of them have still to be sent; for a size not known, the least it can be.
     pub fn left_bytes(&self) -> u64 {
-        self.jobs.iter().flatten().map(Job::remaining).sum()
+        self.jobs.iter().flatten().map(Job::remaining).fold(0, u64::saturating_add)
     }
 
     /// The job, unless it has departed.
@@ -198,7 +198,7 @@ impl Jobs {
         }
         let at = job.connection;
         let connection = self.connection_at_mut(at);
-        connection.carried_bytes += sent.carried_bytes;
+        connection.carried_bytes = connection.carried_bytes.saturating_add(sent.carried_bytes);
         (sent.carried_bytes > 0).then(|| {
             connection.on_turn(slot);
             now - std::mem::replace(&mut connection.waits_since, now)
@@ -269,7 +269,7 @@ impl Jobs {
 /// Of a job that has its connection for itself: no short segment is sent but the last.
 fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     if let Size::Known(_) = job.size
-        && job.remaining() + job.framing().segment_bytes <= grant_bytes
+        && job.remaining().saturating_add(job.framing().segment_bytes) <= grant_bytes
     {
         // The usual case, and spares a division.
         return job.remaining();

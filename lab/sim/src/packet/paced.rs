@@ -147,6 +147,7 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
                 self.scheduler.on_wait(job, Why::Connection);
             }
             Progress::Remains => {}
+            Progress::Overrun(overrun) => panic!("{overrun}"),
         }
     }
 

@@ -165,7 +165,7 @@ impl Body {
 
     /// Bytes that are left of it, as far as that is known.
     pub fn len(&self) -> u64 {
-        self.pieces().map(Piece::len).sum()
+        self.pieces().map(Piece::len).fold(0, u64::saturating_add)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::ResponseHead;
 
-use sched::Size;
+use sched::{Overrun, Size};
 
 use super::Sink;
 use super::body::{self, Available, Body, Piece};
@@ -67,6 +67,8 @@ pub enum Failure {
     Disconnected,
     /// The reader took too little for too long.
     Stalled,
+    /// It was longer than its size, which is a fault of ours: what its client has is not to be trusted.
+    Overrun(Overrun),
 }
 
 /// How far one grant got.
@@ -101,7 +103,7 @@ impl Outgoing {
 
     pub fn remaining_bytes(&self) -> u64 {
         let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes());
-        head_bytes + self.unread_bytes() + u64::from(self.sealed)
+        head_bytes.saturating_add(self.unread_bytes()).saturating_add(self.sealed.into())
     }
 
     /// What it holds in memory, but for a body that others share.
@@ -111,7 +113,7 @@ impl Outgoing {
 
     /// The size of a response of which this is left and so much is gone.
     pub fn size(&self, sent_bytes: u64) -> Size {
-        let bytes = sent_bytes + self.remaining_bytes();
+        let bytes = sent_bytes.saturating_add(self.remaining_bytes());
         // Where a grant takes the head of an empty body and no more, another has to come for the fields behind it, which count as no bytes.
         let is_open = self.body.is_open_ended() || self.body.is_empty() && !self.body.is_nothing();
         if is_open { Size::AtLeast(bytes) } else { Size::Known(bytes) }
@@ -138,7 +140,7 @@ impl Outgoing {
 
     /// Bytes that are as they were, not sealed.
     fn unread_bytes(&self) -> u64 {
-        self.head().len() as u64 + self.body.len()
+        self.body.len().saturating_add(self.head().len() as u64)
     }
 
     /// Whether the sending side ends behind the last byte.

@@ -161,7 +161,7 @@ impl Pipe {
 
     /// Bytes that are left, as far as that is known.
     pub fn left_bytes(&self) -> u64 {
-        self.queued().len() as u64 + self.to_come.unwrap_or(0)
+        self.to_come.unwrap_or(0).saturating_add(self.queued().len() as u64)
     }
 
     /// How many more come is told by their end alone.

@@ -89,10 +89,12 @@ impl<S: Socket> Producer<'_, S> {
         let size = sending.outgoing.size(sending.sent_bytes);
         let scheduler = &mut self.transmitter.link.scheduler;
         // Where nothing but its end is left, that is told when it has left.
-        if size != Size::Known(sending.sent_bytes) {
-            scheduler.on_size(self.job, size);
-        }
+        let is_news = size != Size::Known(sending.sent_bytes);
+        let sized = if is_news { scheduler.on_size(self.job, size) } else { Ok(()) };
         scheduler.on_wait_over(now, self.job, Why::Source);
+        if let Err(overrun) = sized {
+            self.transmitter.abort(now, self.job, Failure::Overrun(overrun));
+        }
     }
 }
 

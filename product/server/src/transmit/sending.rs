@@ -1,4 +1,4 @@
-use sched::{JobId, Scheduler};
+use sched::{JobId, Overrun, Progress, Scheduler};
 use units::Nanos;
 
 use super::connection::Connection;
@@ -75,6 +75,17 @@ impl Sending {
         }
         self.sent_bytes += sent.bytes;
         self.carried_bytes += sent.carried_bytes;
+    }
+
+    /// The scheduler has counted more of it than its size, or all of that while more is left.
+    pub fn overrun(&self, progress: Progress) -> Option<Overrun> {
+        let left_bytes = match progress {
+            Progress::Remains => 0,
+            Progress::Overrun(overrun) => return Some(overrun),
+            Progress::Departed => self.outgoing.remaining_bytes(),
+        };
+        let found_bytes = self.sent_bytes.saturating_add(left_bytes);
+        (left_bytes > 0).then_some(Overrun { size_bytes: self.sent_bytes, found_bytes })
     }
 
     /// When bytes of it were last handed down as a job's.

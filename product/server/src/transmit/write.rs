@@ -162,10 +162,13 @@ impl<S: Socket> Transmitter<S> {
         let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
         self.reads.on_room(has_room_again.then_some(id));
         let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
-        let progress = sent.charge(now, id, &mut self.link.scheduler);
-        let has_room = sent.has_room;
+        let (progress, has_room) = (sent.charge(now, id, &mut self.link.scheduler), sent.has_room);
         if self.connections[at].load.framed().is_none() {
             self.on_sent_alone(now, id, at, sent.carried_bytes, progress);
+        }
+        if let Some(overrun) = self.sendings[id].overrun(progress) {
+            self.depart(now, id, Some(Failure::Overrun(overrun)));
+            return None;
         }
         match sent.failure {
             // A failure behind the last byte is the connection's.

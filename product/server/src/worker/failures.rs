@@ -28,10 +28,12 @@ pub(super) enum Kind {
     Spool,
     /// Connections without a right header of the PROXY protocol.
     ProxyHeader,
+    /// Responses that a fault of this program has broken.
+    Internal,
 }
 
 /// By kind, and in the order in which they are logged.
-const BEGINNINGS: [(Kind, &str); 11] = [
+const BEGINNINGS: [(Kind, &str); 12] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
     (Kind::Http3, "HTTP/3 ended with"),
@@ -43,6 +45,7 @@ const BEGINNINGS: [(Kind, &str); 11] = [
     (Kind::Forwarded, "X-Forwarded-For or Forwarded of"),
     (Kind::Spool, "cannot spool a response, its upstream waits for the client:"),
     (Kind::ProxyHeader, "PROXY protocol: refused"),
+    (Kind::Internal, "INTERNAL FAULT, response ended:"),
 ];
 
 #[derive(Debug, Default)]

@@ -91,7 +91,7 @@ impl Line {
 
     /// Of the whole response.
     pub fn bytes(&self) -> u64 {
-        u64::from(self.head_bytes) + self.body_bytes
+        self.body_bytes.saturating_add(self.head_bytes.into())
     }
 
     pub fn requested(&self) -> Requested<'_> {

@@ -73,7 +73,9 @@ impl ResponseEnd {
 /// How a response that failed ended; what is cut because the server stops is the run's end, not the connection's.
 pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
-        Failure::Truncated { .. } | Failure::Unreadable { .. } | Failure::Source(_) => Outcome::Wrong,
+        Failure::Truncated { .. } | Failure::Unreadable { .. } | Failure::Source(_) | Failure::Overrun(_) => {
+            Outcome::Wrong
+        }
         _ if is_time_up => Outcome::Incomplete,
         Failure::Blocked
         | Failure::Absent

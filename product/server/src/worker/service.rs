@@ -163,6 +163,10 @@ impl Service {
                     format_args!("slower than --send-rate-min (limits.send_rate_min), after {sent_bytes} bytes"),
                 );
             }
+            Failure::Overrun(overrun) => {
+                let why = format_args!("{overrun}; its connection is ended. Please report this: it is a fault of weir");
+                self.fail(now, conn, Kind::Internal, why);
+            }
             // What serves it tells of it; of a client nothing is wrong.
             Failure::Source(_) => {}
             Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut | Failure::Disconnected => {}

@@ -304,6 +304,32 @@ fn follow(mut produced: Produced, steps: &[Step]) {
     produced.check().check_account();
 }
 
+/// A fault of ours in the size of one response: it ends, loudly, and the others do not.
+#[test]
+fn a_response_that_is_longer_than_its_size_ends_alone() {
+    for way in OPEN_ENDED {
+        for rate in [None, Some("10mbit")] {
+            let mut produced = Produced::new(way, rate);
+            let other = produced.bench.socket('B', u64::MAX);
+            produced.push(3000);
+            produced.drive();
+            let scheduler = &mut produced.bench.transmitter.link.scheduler;
+            let sent_bytes = scheduler.jobs().get(produced.job).expect("it goes on").attained;
+            scheduler.on_size(produced.job, Size::Known(sent_bytes + 10)).unwrap();
+            produced.push(3000);
+            let at = produced.bench.open_secure(&other, None);
+            produced.bench.dispatch_on(at, Outgoing::new(HEAD.to_vec(), vec![7; 20_000].into(), End::Open));
+            produced.drive();
+            let failures: Vec<_> = produced.departures.iter().map(|departure| &departure.failure).collect();
+            let [Some(Failure::Overrun(overrun)), None] = failures[..] else {
+                panic!("{way:?}, {rate:?}: {failures:?}")
+            };
+            assert!(overrun.size_bytes == sent_bytes + 10 && overrun.found_bytes > overrun.size_bytes, "{overrun:?}");
+            assert_eq!(other.received.borrow().len(), HEAD.len() + 20_000, "{way:?}, {rate:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
