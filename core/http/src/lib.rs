@@ -33,6 +33,7 @@ mod lines;
 mod list;
 pub mod multipart;
 mod path;
+mod peer_length;
 pub mod proxy_header;
 mod range;
 mod request;
@@ -45,10 +46,11 @@ pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
 pub use entity_fields::{EntityFields, Shared};
 pub use path::{decode_path, decode_route, is_servable_name};
+pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
 pub use request::{
-    BodyLength, FIELDS_MAX, Fields, Limits, Method, OwnedRequest, Refused, Request, RequestBuilder, SHOWN_BYTES_MAX,
-    Shown,
+    BodyLength, FIELDS_MAX, Fields, Limits, MalformedRequest, Method, OwnedRequest, Refused, Request, RequestBuilder,
+    SHOWN_BYTES_MAX, Shown, check_field,
 };
 pub use response::{Length, Response, ResponseHead};
 pub use status::{Reject, Status};

@@ -2,8 +2,8 @@
 
 use http::http1::{Head, parse_request};
 use http::{
-    BodyLength, Entity, Fields, Limits, Method, OwnedRequest, Reject, Request, RequestBuilder, Verdict, decode_path,
-    evaluate,
+    BodyLength, Entity, Fields, Limits, MalformedRequest, Method, OwnedRequest, PeerLength, Refused, Reject, Request,
+    RequestBuilder, Verdict, decode_path, evaluate,
 };
 use proptest::prelude::*;
 
@@ -204,6 +204,61 @@ fn meaning<'a>(request: &Request<'a>) -> Meaning<'a> {
     (request.method, request.path, request.query, request.target, request.body, request.fields)
 }
 
+fn built_of(line: &(Vec<u8>, Vec<u8>), authority: Option<&str>, fields: &[(Vec<u8>, Vec<u8>)]) -> Built {
+    let mut builder = RequestBuilder::new(LIMITS, true);
+    // What was given before leaves nothing.
+    builder.begin();
+    builder.push(b":path", b"/other");
+    builder.push(b"host", b"a");
+    let _ = builder.finish();
+    builder.begin();
+    builder.push(b":method", &line.0);
+    builder.push(b":scheme", b"http");
+    authority.iter().for_each(|authority| builder.push(b":authority", authority.as_bytes()));
+    builder.push(b":path", &line.1);
+    fields.iter().for_each(|(name, value)| builder.push(name, value));
+    builder.finish()
+}
+
+/// What frames have no room for: a name, a value or a line that HTTP/2 and HTTP/3 call malformed.
+fn wrong_in_frames(
+    (method, path): &(Vec<u8>, Vec<u8>),
+    authority: Option<&str>,
+    fields: &[(Vec<u8>, Vec<u8>)],
+) -> Option<&'static str> {
+    let ends = |value: &[u8]| value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n'));
+    let token = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b);
+    let numbers = || fields.iter().filter(|(name, _)| name == b"content-length").map(|(_, value)| value.trim_ascii());
+    let is_number = |value: &[u8]| {
+        str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok() && !text.starts_with(['+', '-']))
+    };
+    let connection = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+    let is_odd = |name: &[u8]| connection.iter().any(|odd| odd.as_bytes() == name);
+    match () {
+        () if ends(method) || ends(path) => Some("a line that ends early"),
+        () if !path.starts_with(b"/") && !(path == b"*" && method == b"OPTIONS") => Some("a path that is none"),
+        () if method == b"CONNECT" => Some("CONNECT with a path"),
+        () if authority.is_some_and(|authority| authority.contains([' ', '/'])) => Some("an authority that is none"),
+        () if fields.iter().any(|(name, value)| name.is_empty() || !name.iter().all(token) || ends(value)) => {
+            Some("a field")
+        }
+        () if fields.iter().any(|(name, _)| is_odd(name)) => Some("a field of a connection"),
+        () if fields
+            .iter()
+            .any(|(name, value)| name == b"te" && !value.trim_ascii().eq_ignore_ascii_case(b"trailers")) =>
+        {
+            Some("te")
+        }
+        () if !numbers().all(is_number) => Some("a length that is none"),
+        () if authority.is_none()
+            && !fields.iter().any(|(name, value)| name == b"host" && !value.trim_ascii().is_empty()) =>
+        {
+            Some("no host")
+        }
+        () => None,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
 
@@ -214,19 +269,7 @@ proptest! {
         authority in prop::option::of(prop::sample::select(&["a", "b:80", "a b", "x/"][..])),
         fields in prop::collection::vec(field(), 0..10),
     ) {
-        let mut builder = RequestBuilder::new(LIMITS);
-        // What was given before leaves nothing.
-        builder.begin();
-        builder.push(b":path", b"/other");
-        builder.push(b"host", b"a");
-        let _ = builder.finish();
-        builder.begin();
-        builder.push(b":method", &line.0);
-        authority.iter().for_each(|authority| builder.push(b":authority", authority.as_bytes()));
-        builder.push(b":path", &line.1);
-        fields.iter().for_each(|(name, value)| builder.push(name, value));
-        let built = builder.finish();
-
+        let built = built_of(&line, authority, &fields);
         let is_authority = |(name, value): &(Vec<u8>, Vec<u8>)| {
             name == b"host" && authority.is_some_and(|authority| value.eq_ignore_ascii_case(authority.as_bytes()))
         };
@@ -234,6 +277,16 @@ proptest! {
         let others = fields.iter().filter(|field| !is_authority(field)).cloned();
         let lines: Vec<_> = host.into_iter().chain(others).collect();
         let text = text(&line.0, &line.1, &lines);
+        let wrong = wrong_in_frames(&line, authority, &fields);
+        let built = match built {
+            Ok(built) if wrong.is_none() => built,
+            // What is behind the field for which it is refused is not looked at.
+            Ok(built) => return Ok(prop_assert!(built.is_err(), "{wrong:?}")),
+            Err(malformed) => {
+                let is_refused_as_text = !matches!(parse_request(&text, &LIMITS), Ok(Some(_)));
+                return Ok(prop_assert!(wrong.is_some() || is_refused_as_text, "{malformed}"));
+            }
+        };
         match (parse_request(&text, &LIMITS), built) {
             (Ok(Some(head)), Ok(request)) => {
                 prop_assert_eq!(meaning(&request.view()), meaning(&head.request));
@@ -259,16 +312,154 @@ fn most_seeds_are_accepted() {
     assert_eq!(accepted.count(), SEEDS.len() - 1); // all but HTTP/2's preface
 }
 
-/// An engine gives each pseudo-field once, and before all others; one that did not would make two hosts of a request.
+type Built = Result<Result<Box<OwnedRequest>, Box<Refused>>, MalformedRequest>;
+
+fn built(limits: Limits, fields: &[(&str, &str)]) -> Built {
+    let mut builder = RequestBuilder::new(limits, false);
+    builder.begin();
+    fields.iter().for_each(|(name, value)| builder.push(name.as_bytes(), value.as_bytes()));
+    builder.finish()
+}
+
+const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":authority", "a"), (":path", "/")];
+
+fn with(more: &[(&str, &str)]) -> Built {
+    built(Limits::default(), &[&GET[..], more].concat())
+}
+
+/// Each alone makes a request malformed.
+const MALFORMED: [(&str, &str); 25] = [
+    ("Accept", "a"),
+    ("", "a"),
+    ("a b", "a"),
+    ("a:", "a"),
+    ("connection", "close"),
+    ("keep-alive", "1"),
+    ("proxy-connection", "close"),
+    ("transfer-encoding", "chunked"),
+    ("upgrade", "h2c"),
+    ("te", "gzip"),
+    (":path", "/"),
+    (":authority", "a"),
+    (":status", "200"),
+    (":protocol", "websocket"),
+    (":other", "a"),
+    ("content-length", "-1"),
+    ("content-length", ""),
+    ("content-length", "9223372036854775808"),
+    ("content-length", "18446744073709551615"),
+    ("content-length", "99999999999999999999"),
+    ("a", "b\r\nc: d"),
+    ("a", "b\rc"),
+    ("a", "b\nc"),
+    ("a", "\0"),
+    ("cookie", "a=\0"),
+];
+
+/// RFC 9113 sections 8.1.1, 8.2 and 8.3, RFC 9114 sections 4.1.2, 4.2 and 4.3.
 #[test]
-fn a_second_or_late_authority_is_refused() {
-    type Pushed = (&'static [u8], &'static [u8]);
-    let line: [Pushed; 3] = [(b":method", b"GET"), (b":path", b"/"), (b":authority", b"a")];
-    let (second, late): (Pushed, [Pushed; 2]) = ((b":authority", b"b"), [(b"accept", b"*"), (b":authority", b"a")]);
-    for more in [&[second][..], &late] {
-        let mut builder = RequestBuilder::new(LIMITS);
-        builder.begin();
-        line.iter().chain(more).for_each(|(name, value)| builder.push(name, value));
-        assert_eq!(builder.finish().unwrap_err().reject.reason, "more than one host field", "{more:?}");
+fn what_is_malformed_is_no_request() {
+    assert!(with(&[]).is_ok());
+    for more in MALFORMED {
+        assert!(with(&[more]).is_err(), "{more:?}");
     }
+    assert!(with(&[("content-length", "1"), ("content-length", "2")]).is_err());
+    let [method, scheme, authority, path] = GET;
+    assert!(built(LIMITS, &[("a", "b"), method, scheme, authority, path]).is_err(), "pseudo-fields behind others");
+    for at in 0..4 {
+        for value in ["", "\0", "a\r\nb: c", "a\nb"] {
+            let mut fields = GET;
+            fields[at].1 = value;
+            assert!(built(LIMITS, &fields).is_err(), "{:?} of {value:?}", GET[at].0);
+        }
+    }
+    for missing in [0, 1, 3] {
+        let mut fields = GET.to_vec();
+        fields.remove(missing);
+        assert!(built(LIMITS, &fields).is_err(), "without {:?}", GET[missing].0);
+    }
+    for wrong in ["b", "http://b/", "https://b", "*", "?a", "#"] {
+        assert!(built(LIMITS, &[method, scheme, authority, (":path", wrong)]).is_err(), "{wrong}");
+    }
+    for wrong in ["u@a", "a b", "a/", "a\u{1}", "\u{e9}", "a?b", "a\\b"] {
+        assert!(built(LIMITS, &[method, scheme, (":authority", wrong), path]).is_err(), "{wrong}");
+    }
+    assert!(built(LIMITS, &[method, (":scheme", "1 "), authority, path]).is_err());
+}
+
+/// What both call well-formed, and HTTP/1.1 refuses, has its answer there.
+#[test]
+fn what_is_only_wrong_has_a_response() {
+    for (more, reason) in [
+        (&[("host", "b")][..], "more than one host field"),
+        (&[("content-length", "3"), ("content-length", "3")], "content-length is not one decimal number below 2^63"),
+        (&[("a", "\u{1}")], "control character or bare carriage return in a field value"),
+        (&[("expect", "a")], "expectation other than 100-continue"),
+    ] {
+        assert_eq!(with(more).unwrap().unwrap_err().reject.reason, reason);
+    }
+    let [method, scheme, _, path] = GET;
+    let host = built(LIMITS, &[method, scheme, (":authority", "a,b"), path]);
+    assert_eq!(host.unwrap().unwrap_err().reject.reason, "malformed host field");
+}
+
+#[test]
+fn the_host_is_an_authority_and_connect_has_nothing_else() {
+    let [method, scheme, authority, path] = GET;
+    assert!(built(LIMITS, &[method, scheme, path, ("host", "a")]).is_ok());
+    assert!(built(LIMITS, &[method, scheme, path]).is_err());
+    assert!(built(LIMITS, &[method, scheme, path, ("host", "")]).is_err());
+    assert!(built(LIMITS, &[(":method", "OPTIONS"), scheme, authority, (":path", "*")]).unwrap().is_ok());
+    let connect = (":method", "CONNECT");
+    assert_eq!(built(LIMITS, &[connect, authority]).unwrap().unwrap_err().reject.reason, "connect is for proxies");
+    for wrong in [&[connect][..], &[connect, authority, path], &[connect, authority, scheme]] {
+        assert!(built(LIMITS, wrong).is_err(), "{wrong:?}");
+    }
+    let tunnel = |fields: &[(&str, &str)]| {
+        let mut builder = RequestBuilder::new(LIMITS, true);
+        builder.begin();
+        fields.iter().for_each(|(name, value)| builder.push(name.as_bytes(), value.as_bytes()));
+        builder.finish()
+    };
+    let protocol = (":protocol", "websocket");
+    let asked = tunnel(&[connect, authority, scheme, path, protocol]).unwrap().unwrap();
+    assert_eq!(asked.view().method, Method::Connect);
+    assert!(tunnel(&[connect, authority, protocol]).is_err());
+    assert!(tunnel(&[connect, authority, scheme, path, protocol, protocol]).is_err());
+    assert!(tunnel(&[method, authority, scheme, path, protocol]).is_err());
+}
+
+#[test]
+fn the_length_of_the_content_is_told_also_of_one_that_is_refused() {
+    let said = |more: &[(&str, &str)]| {
+        let mut builder = RequestBuilder::new(Limits::default(), false);
+        builder.begin();
+        GET.iter().chain(more).for_each(|(name, value)| builder.push(name.as_bytes(), value.as_bytes()));
+        (builder.finish().unwrap().is_ok(), builder.content_length().map(PeerLength::bytes))
+    };
+    assert_eq!(said(&[]), (true, None));
+    assert_eq!(said(&[("content-length", " 07\t")]), (true, Some(7)));
+    assert_eq!(said(&[("content-length", "9223372036854775807")]), (true, Some((1 << 63) - 1)));
+    assert_eq!(said(&[("content-length", "7"), ("expect", "a")]), (false, Some(7)));
+}
+
+/// RFC 9113 section 8.2.3, RFC 9114 section 4.2.1.
+#[test]
+fn crumbs_are_one_field_also_for_limits() {
+    let cookies = |count: usize| (0..count).map(|n| format!("c{n:02}=v")).collect::<Vec<_>>();
+    let crumbs = |count: usize, limits: Limits| {
+        let values = cookies(count);
+        let fields = values.iter().map(|value| ("cookie", value.as_str()));
+        built(limits, &GET.into_iter().chain([("accept", "*/*")]).chain(fields).collect::<Vec<_>>()).unwrap()
+    };
+    let request = crumbs(90, Limits::default()).unwrap();
+    let expected = cookies(90).join("; ");
+    assert_eq!(request.view().values("cookie").collect::<Vec<_>>(), [expected.as_bytes()]);
+    // What it takes is what HTTP/1.1 takes, to the byte.
+    let text = format!("GET / HTTP/1.1\r\nhost: a\r\naccept: */*\r\ncookie: {expected}\r\n\r\n");
+    let limits = |head_bytes_max| Limits { head_bytes_max, fields_max: 3, ..Limits::default() };
+    assert!(crumbs(90, limits(text.len())).is_ok() && parse_request(text.as_bytes(), &limits(text.len())).is_ok());
+    assert_eq!(crumbs(90, limits(text.len() - 1)).unwrap_err().reject.status.0, 431);
+    let few = Limits { fields_max: 2, ..Limits::default() };
+    assert_eq!(crumbs(1, few).unwrap_err().reject.status.0, 431, "a cookie is a field too");
 }

@@ -4,7 +4,7 @@
 //! where they are implemented.
 
 use http::http1::parse_request;
-use http::{BodyLength, Limits};
+use http::{BodyLength, Limits, PeerLength};
 
 /// What is wrong with `bytes`: status and reason.
 fn refusal(bytes: &[u8], limits: &Limits) -> Option<(u16, &'static str)> {
@@ -202,10 +202,24 @@ fn hosts() {
 
 #[test]
 fn body_lengths() {
-    let reason = "content-length is not one decimal number";
-    for value in
-        ["", "+5", "-5", "5 5", "5,5", "5, 5", "0x5", "5a", "18446744073709551616", "\u{661}", "5;a", "1e3", "5."]
-    {
+    let reason = "content-length is not one decimal number below 2^63";
+    for value in [
+        "",
+        "+5",
+        "-5",
+        "5 5",
+        "5,5",
+        "5, 5",
+        "0x5",
+        "5a",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "\u{661}",
+        "5;a",
+        "1e3",
+        "5.",
+    ] {
         check(with(&format!("Content-Length: {value}")), 400, reason);
     }
     check(with("Content-Length: 5\r\nContent-Length: 6"), 400, reason);
@@ -269,9 +283,9 @@ fn expectations() {
 
 #[test]
 fn a_body_is_announced() {
-    let bytes = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n";
+    let bytes = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n\r\n";
     let request = parse_request(bytes, &Limits::default()).unwrap().unwrap().request;
-    assert_eq!(request.body, BodyLength::Known(u64::MAX));
+    assert_eq!(request.body, BodyLength::Known(PeerLength::MAX));
 }
 
 mod limits {

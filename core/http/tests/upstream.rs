@@ -6,7 +6,7 @@ use http::http1::upstream::{
     Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamBody, UpstreamFault, UpstreamHead, parse_response,
 };
 use http::http1::{self, Connection, LAST_CHUNK, Taken, begin_chunk};
-use http::{HttpDate, Length, Method, Response, Status};
+use http::{HttpDate, Length, Method, PeerLength, Response, Status};
 use proptest::prelude::*;
 
 const LIMITS: ResponseLimits = ResponseLimits { head_bytes_max: 64 << 10, fields_max: 128, interim_max: 16 };
@@ -35,7 +35,7 @@ fn a_whole_head() {
     let text = "HTTP/1.1 404 Not \u{fc}bel\r\nDate: now\r\nX:  a b \t\r\nContent-Length: 5\r\nx:\r\n\r\nhello";
     let (head, consumed) = parsed(text.as_bytes(), Method::Get).unwrap().unwrap();
     assert_eq!(consumed, text.len() - 5);
-    assert_eq!((head.status, head.framing, head.is_kept_alive), (Status(404), Framing::Length(5), true));
+    assert_eq!((head.status, head.framing, head.is_kept_alive), (Status(404), Framing::Length(5.into()), true));
     let fields: [(&[u8], &[u8]); 4] = [(b"Date", b"now"), (b"X", b"a b"), (b"Content-Length", b"5"), (b"x", b"")];
     assert_eq!(head.fields().collect::<Vec<_>>(), fields);
     assert_eq!(head.values("x").collect::<Vec<_>>(), [&b"a b"[..], b""]);
@@ -53,15 +53,15 @@ fn default_limits() {
 fn framings() {
     use Framing::*;
     for (method, status, lines, framing, is_kept_alive) in [
-        (Method::Get, 200, "Content-Length: 5\r\n", Length(5), true),
-        (Method::Get, 200, "Content-Length: 0\r\n", Length(0), true),
-        (Method::Get, 200, "Content-Length: 5, 5\r\nContent-Length: 05\r\n", Length(5), true),
+        (Method::Get, 200, "Content-Length: 5\r\n", Length(5.into()), true),
+        (Method::Get, 200, "Content-Length: 0\r\n", Length(0.into()), true),
+        (Method::Get, 200, "Content-Length: 5, 5\r\nContent-Length: 05\r\n", Length(5.into()), true),
         (Method::Get, 200, "Transfer-Encoding: Chunked\r\n", Chunked, true),
         (Method::Get, 200, "", Close, false),
         (Method::Get, 200, "Connection: keep-alive\r\n", Close, false),
-        (Method::Get, 200, "Content-Length: 5\r\nConnection: x, CLOSE\r\n", Length(5), false),
+        (Method::Get, 200, "Content-Length: 5\r\nConnection: x, CLOSE\r\n", Length(5.into()), false),
         (Method::Get, 200, "Transfer-Encoding: chunked\r\nConnection: close\r\n", Chunked, false),
-        (Method::Post, 500, "Content-Length: 5\r\n", Length(5), true),
+        (Method::Post, 500, "Content-Length: 5\r\n", Length(5.into()), true),
         (Method::Head, 200, "Content-Length: 5\r\n", None, true),
         (Method::Head, 200, "Transfer-Encoding: chunked\r\n", None, true),
         (Method::Head, 200, "", None, true),
@@ -95,7 +95,7 @@ fn check_faults(cases: &[(String, &str)]) {
 
 #[test]
 fn framings_that_are_faults() {
-    let (two, number) = ("two different content-lengths", "a content-length that is no decimal number");
+    let (two, number) = ("two different content-lengths", "a content-length that is no decimal number below 2^63");
     let (both, other) = ("both transfer-encoding and content-length", "a transfer-encoding other than chunked");
     check_faults(&[
         (with("Content-Length: 5\r\nContent-Length: 6\r\n"), two),
@@ -105,6 +105,8 @@ fn framings_that_are_faults() {
         (with("Content-Length: +5\r\n"), number),
         (with("Content-Length: 0x5\r\n"), number),
         (with("Content-Length: -1\r\n"), number),
+        (with("Content-Length: 9223372036854775808\r\n"), number),
+        (with("Content-Length: 18446744073709551615\r\n"), number),
         (with("Content-Length: 18446744073709551616\r\n"), number),
         (with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), both),
         (with("Transfer-Encoding: chunked, gzip\r\n"), other),
@@ -218,8 +220,8 @@ fn read(framing: Framing, pieces: &[&[u8]]) -> Result<Read, &'static str> {
 #[test]
 fn bodies() {
     let hello = b"hello".to_vec();
-    assert_eq!(read(Framing::Length(5), &[b"hel", b"lo"]), Ok((hello.clone(), 5, true)));
-    assert_eq!(read(Framing::Length(7), &[b"hello"]), Ok((hello.clone(), 5, false)));
+    assert_eq!(read(Framing::Length(5.into()), &[b"hel", b"lo"]), Ok((hello.clone(), 5, true)));
+    assert_eq!(read(Framing::Length(7.into()), &[b"hello"]), Ok((hello.clone(), 5, false)));
     assert_eq!(read(Framing::None, &[b"x"]), Ok((vec![], 0, true)));
     assert_eq!(read(Framing::Close, &[b"hel", b"lo"]), Ok((hello.clone(), 5, false)));
     assert_eq!(read(Framing::Upgraded, &[b"hello"]), Ok((hello.clone(), 5, false)));
@@ -227,22 +229,24 @@ fn bodies() {
     assert_eq!(read(Framing::Chunked, &[chunks]), Ok((hello, chunks.len(), true)));
     for (framing, left) in [
         (Framing::None, Some(0)),
-        (Framing::Length(0), Some(0)),
-        (Framing::Length(9), Some(9)),
+        (Framing::Length(0.into()), Some(0)),
+        (Framing::Length(9.into()), Some(9)),
         (Framing::Chunked, None),
         (Framing::Close, None),
     ] {
         assert_eq!(UpstreamBody::new(framing).left_bytes(), left, "{framing:?}");
         assert_eq!(UpstreamBody::new(framing).is_done(), left == Some(0), "{framing:?}");
     }
-    assert!(UpstreamBody::new(Framing::Length(0)).take(b"").unwrap().is_done);
+    assert!(UpstreamBody::new(Framing::Length(0.into())).take(b"").unwrap().is_done);
 }
 
 /// More than was said is left over: the connection must carry no other request.
 #[test]
 fn bytes_behind_a_body_are_left() {
     let chunks = b"5\r\nhello\r\n0\r\n\r\n";
-    for (framing, body) in [(Framing::Length(5), &b"hello"[..]), (Framing::Chunked, chunks), (Framing::None, b"")] {
+    for (framing, body) in
+        [(Framing::Length(5.into()), &b"hello"[..]), (Framing::Chunked, chunks), (Framing::None, b"")]
+    {
         let bytes = [body, b"HTTP/1.1 200 OK\r\n\r\n"].concat();
         let (_, consumed, is_done) = read(framing, &[&bytes]).unwrap();
         assert_eq!((consumed, is_done), (body.len(), true), "{framing:?}");
@@ -254,8 +258,8 @@ fn the_end_of_the_stream_ends_only_what_it_frames() {
     let early = Err(UpstreamFault("the connection ended before the body"));
     for (framing, bytes, expected) in [
         (Framing::None, &b""[..], Ok(())),
-        (Framing::Length(5), b"hello", Ok(())),
-        (Framing::Length(5), b"hell", early),
+        (Framing::Length(5.into()), b"hello", Ok(())),
+        (Framing::Length(5.into()), b"hell", early),
         (Framing::Chunked, b"", early),
         (Framing::Chunked, b"5\r\nhello\r\n", early),
         (Framing::Chunked, b"0\r\n", early),
@@ -356,7 +360,8 @@ fn lengths_for_clients() {
     ] {
         let text = format!("HTTP/1.1 {status} x\r\n{lines}\r\n");
         let head = parsed(text.as_bytes(), method).unwrap().unwrap().0;
-        assert_eq!(head.content_length(), lines.starts_with('C').then_some(if status == 204 { 0 } else { 5 }));
+        let said = PeerLength::from(if status == 204 { 0 } else { 5 });
+        assert_eq!(head.content_length(), lines.starts_with('C').then_some(said));
         let out = encoded(&head.into_response(()), 1);
         let framing: Vec<_> =
             out.lines().filter(|line| line.starts_with("Content-L") || line.starts_with("Transfer")).collect();
@@ -466,7 +471,7 @@ proptest! {
     #[test]
     fn responses_round_trip(
         status in prop::sample::select(&[200, 204, 206, 299, 304, 404, 502][..]),
-        length in prop::option::of(any::<u64>()),
+        length in prop::option::of(0..=PeerLength::MAX.bytes()),
         fields in prop::collection::vec(("[A-Za-z-]{1,8}", "[ -~\t]{0,12}"), 0..8),
     ) {
         let names = ["content-length", "transfer-encoding", "connection"];
@@ -485,7 +490,7 @@ proptest! {
         prop_assert_eq!((head.status, consumed, head.is_kept_alive), (Status(status), out.len(), true));
         let expected = match (status, length) {
             (204 | 304, _) => Framing::None,
-            (_, Some(bytes)) => Framing::Length(bytes),
+            (_, Some(bytes)) => Framing::Length(PeerLength::new(bytes).unwrap()),
             (_, None) => Framing::Chunked,
         };
         prop_assert_eq!(head.framing, expected);

@@ -79,7 +79,7 @@ impl Upload {
             BodyRead::End => {
                 let is_whole = match self.said {
                     BodyLength::None => self.bytes == 0,
-                    BodyLength::Known(bytes) => self.bytes == bytes,
+                    BodyLength::Known(length) => self.bytes == length.bytes(),
                     BodyLength::Unknown => true,
                 };
                 assert!(is_whole, "{} bytes, and {:?} were said", self.bytes, self.said);

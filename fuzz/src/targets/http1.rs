@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::gateway::{Gateway, claimed, encode_request, upgrade_of};
 use http::http1::{Chunked, Head, parse_request, parse_response};
 use http::proxy_header::{PROXY_HEADER_BYTES_MAX, parse_proxy_header};
-use http::{BodyLength, Entity, FIELDS_MAX, Limits, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
+use http::{BodyLength, Entity, FIELDS_MAX, Limits, PeerLength, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
 
 use crate::{Reached, Target};
 
@@ -110,8 +110,8 @@ fn answer_to(head: &Head<'_>, behind: &[u8], reached: &mut Reached) {
     }
     match head.request.body {
         BodyLength::None => {}
-        BodyLength::Known(bytes) => {
-            assert!(bytes > 0);
+        BodyLength::Known(length) => {
+            assert!(length > PeerLength::ZERO);
             reached.mark("known body");
         }
         BodyLength::Unknown => chunks(behind, reached),
@@ -134,7 +134,6 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
     for is_trusted in [false, true] {
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let host = request.fields.host.or(Some(b"upstream"));
-        let minor_version = head.minor_version;
         let websocket_key = None;
         let gateway = Gateway {
             client,
@@ -142,7 +141,7 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
             is_secure: false,
             is_trusted,
             host,
-            minor_version,
+            version: (1, head.minor_version),
             upgrade,
             websocket_key,
         };

@@ -8,7 +8,15 @@ use crate::{Reached, Target};
 pub const TARGET: Target = Target {
     name: "qpack",
     run,
-    reaches: &["a head", "a section", "a section refused", "a text in code", "a text refused", "no head"],
+    reaches: &[
+        "a head",
+        "a section",
+        "a section refused",
+        "a text in code",
+        "a text refused",
+        "a head refused",
+        "a malformed head",
+    ],
     seeds,
     mutants: 20_000,
 };
@@ -64,15 +72,16 @@ fn check_again(fields: &[Field]) {
 /// As a request they are one within its limits or none, however their values look.
 fn check_head(fields: &[Field], reached: &mut Reached) {
     let limits = Limits::default();
-    let mut builder = RequestBuilder::new(limits);
+    let mut builder = RequestBuilder::new(limits, true);
     builder.begin();
     fields.iter().for_each(|(name, value)| builder.push(name, value));
     match builder.finish() {
-        Ok(request) => {
+        Ok(Ok(request)) => {
             check_request(&request.view(), &limits);
             reached.mark("a head");
         }
-        Err(_) => reached.mark("no head"),
+        Ok(Err(_)) => reached.mark("a head refused"),
+        Err(_) => reached.mark("a malformed head"),
     }
 }
 

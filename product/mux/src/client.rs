@@ -14,7 +14,6 @@ use crate::responses::Responses;
 use crate::session::{Broken, Source, Written};
 
 const NO_ERROR: u32 = 0;
-const PROTOCOL_ERROR: u32 = 1;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
@@ -64,12 +63,7 @@ impl ClientSession {
         while let (taken, Some(_)) = self.framer.next_frame(now, &bytes[known..])? {
             known += taken;
         }
-        self.framer.feed(now, bytes, out)?;
-        while let Some(stream) = self.responses().next_wrong() {
-            self.reset(stream, PROTOCOL_ERROR);
-        }
-        self.framer.control(out);
-        Ok(())
+        self.framer.feed(now, bytes, out)
     }
 
     /// A stream on which something has come, or that has ended. Each is given once, until more comes.

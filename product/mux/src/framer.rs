@@ -6,7 +6,7 @@ use crate::FRAME_HEADER_BYTES;
 use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Hooks};
 use crate::session::{Broken, Source, Stop, Supply, Written};
-use crate::streams::Mistake;
+use crate::streams::{Mistake, PROTOCOL_ERROR};
 use crate::walker::{Frame, Walker};
 
 const ENHANCE_YOUR_CALM: u32 = 11;
@@ -64,6 +64,7 @@ impl Framer {
     /// Gives the engine bytes whose frames are known, and appends what it answers.
     pub fn feed(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), End> {
         let taken = self.engine.receive(bytes);
+        self.reset_malformed();
         self.control(out);
         taken.map_err(End::Engines)?;
         let Hooks { provoked, trouble, .. } = self.engine.hooks();
@@ -73,6 +74,15 @@ impl Framer {
             // Mistakes that end a stream alone are no news; a peer that just leaves has made none.
             Some(trouble) if !self.engine.wants_read() => Err(End::Engines(trouble)),
             _ => Ok(()),
+        }
+    }
+
+    /// A malformed message costs its stream alone (RFC 9113 section 8.1.1).
+    fn reset_malformed(&mut self) {
+        for stream in std::mem::take(&mut self.engine.hooks().malformed) {
+            if self.engine.stream_window(stream).is_some() {
+                self.engine.reset(stream, PROTOCOL_ERROR);
+            }
         }
     }
 

@@ -8,7 +8,8 @@
 //!
 //! The rates of `budget` are HTTP/3's too.
 //!
-//! A request is given as [`http::OwnedRequest`], or as what is wrong with it ([`Event::Request`]): the rules are those of HTTP/1.1.
+//! A request is given as [`http::OwnedRequest`], or as what is wrong with it ([`Event::Request`]): the rules are those of HTTP/1.1. One that is
+//! malformed (RFC 9113 section 8.1.1) is given as nothing: its stream is reset, and the others go on.
 //!
 //! The body of a request is kept up to a stream's window where its caller wants it ([`Session::want_body`]), and thrown away where not.
 //!
@@ -20,6 +21,7 @@ pub mod budget;
 mod client;
 mod ffi;
 mod framer;
+pub mod priority;
 mod responses;
 mod session;
 mod streams;

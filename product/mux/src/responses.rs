@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use http::gateway::ResponseBuilder;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead};
-use http::{Method, Trailers};
+use http::{Method, PeerLength, Trailers};
 
 /// On one stream.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ struct Response {
     /// The final head has come.
     has_head: bool,
     is_malformed: bool,
-    /// Bytes of the body that are to come, where the head tells.
-    left_bytes: Option<u64>,
+    /// The part of the body that is to come, where the head says how long it is.
+    left: Option<PeerLength>,
     trailers: Option<Box<Trailers>>,
     /// The code of the end of the stream (RFC 9113 section 7).
     closed: Option<u32>,
@@ -36,8 +36,6 @@ pub struct Responses {
     pub head: ResponseBuilder,
     /// Streams that the caller has to look at: each once.
     news: VecDeque<u32>,
-    /// Those whose response is malformed, to be reset: at most once each.
-    wrong: Vec<u32>,
     interim_max: u32,
 }
 
@@ -48,9 +46,9 @@ impl Response {
         }
         self.interim += u32::from(head.is_interim());
         self.has_head = !head.is_interim();
-        self.left_bytes = match head.framing {
-            Framing::Length(bytes) => Some(bytes),
-            Framing::None => Some(0),
+        self.left = match head.framing {
+            Framing::Length(length) => Some(length),
+            Framing::None => Some(PeerLength::ZERO),
             _ => None,
         };
         self.heads.push_back(Ok(head));
@@ -61,26 +59,26 @@ impl Response {
         if !self.has_head {
             return Err(UpstreamFault("a body before the head"));
         }
-        if let Some(left) = &mut self.left_bytes {
-            *left = left.checked_sub(bytes).ok_or(UpstreamFault("more bytes than the length that was said"))?;
+        if let Some(left) = &mut self.left {
+            *left = left.less(bytes).ok_or(UpstreamFault("more bytes than the length that was said"))?;
         }
         if ends_stream { self.end() } else { Ok(()) }
     }
 
     /// The stream ends.
     fn end(&self) -> Result<(), UpstreamFault> {
-        match self.left_bytes {
+        match self.left {
             _ if !self.has_head => Err(UpstreamFault("an end before the head")),
-            Some(1..) => Err(UpstreamFault::TOO_FEW),
-            _ => Ok(()),
+            Some(PeerLength::ZERO) | None => Ok(()),
+            Some(_) => Err(UpstreamFault::TOO_FEW),
         }
     }
 }
 
 impl Responses {
     pub fn new(limits: ResponseLimits) -> Responses {
-        let (open, news, wrong) = (Vec::new(), VecDeque::new(), Vec::new());
-        Responses { open, head: ResponseBuilder::new(limits), news, wrong, interim_max: limits.interim_max }
+        let (open, news) = (Vec::new(), VecDeque::new());
+        Responses { open, head: ResponseBuilder::new(limits), news, interim_max: limits.interim_max }
     }
 
     /// A request of this method was sent.
@@ -91,7 +89,7 @@ impl Responses {
             interim: 0,
             has_head: false,
             is_malformed: false,
-            left_bytes: None,
+            left: None,
             trailers: None,
             closed: None,
             is_told: false,
@@ -158,7 +156,6 @@ impl Responses {
         let (Err(fault), Some(response)) = (taken, self.get_mut(stream)) else { return true };
         if !std::mem::replace(&mut response.is_malformed, true) {
             response.heads.push_back(Err(fault));
-            self.wrong.push(stream);
         }
         false
     }
@@ -169,11 +166,6 @@ impl Responses {
             response.closed = Some(code);
             self.tell(stream);
         }
-    }
-
-    /// One that is to be reset.
-    pub fn next_wrong(&mut self) -> Option<u32> {
-        self.wrong.pop()
     }
 
     /// The next head that has come, or what is wrong with the response.

@@ -10,8 +10,8 @@ use crate::bodies::BodyRead;
 use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Requests};
 use crate::framer::{End, Framer};
-use crate::streams::Streams;
-use crate::walker::{Frame, WINDOW_UPDATE};
+use crate::streams::{PROTOCOL_ERROR, Streams, UPDATE_BY_NOTHING};
+use crate::walker::Frame;
 
 /// What a client begins with (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -37,7 +37,7 @@ pub struct Settings {
     pub request: Limits,
     /// Streams that the client may have open at once.
     pub streams_max: u32,
-    /// It may ask for WebSocket (RFC 8441 section 3): [`http::Method::Connect`]. Else such a request is a mistake of its own.
+    /// It may ask for WebSocket (RFC 8441 section 3): [`http::Method::Connect`]. Else such a request is malformed.
     pub has_tunnels: bool,
 }
 
@@ -51,7 +51,8 @@ impl Default for Settings {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request, or what is wrong with it: its head, whatever follows. A body is thrown away, unless [`Session::want_body`] is called before
-    /// the next event is asked for.
+    /// the next event is asked for. Of a request whose head is malformed no more is told than that its stream
+    /// is closed.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
     /// The client wishes to have it sooner or later than before: [`Session::priority`].
     Priority { stream: u32 },
@@ -167,13 +168,13 @@ impl Session {
         while let (taken, Some(frame)) = self.framer.next_frame(now, &rest[known..])? {
             known += taken;
             self.streams.on_frame(&frame)?;
-            if frame.kind == WINDOW_UPDATE && frame.word >= GREAT_UPDATE {
+            if frame.update().is_some_and(|update| update == 0 || update >= GREAT_UPDATE) {
                 // The engine has to know all before it, and not it.
                 let before = known.saturating_sub(taken);
                 self.framer.feed(now, &rest[..before], out)?;
                 rest = &rest[before..];
                 known = taken;
-                self.on_great_update(&frame, out);
+                self.on_odd_update(&frame, out)?;
             }
         }
         self.framer.feed(now, rest, out)?;
@@ -181,13 +182,18 @@ impl Session {
         Ok(())
     }
 
-    /// A window of a stream that is updated past the greatest costs the client that stream (RFC 9113 section 6.9.1).
-    fn on_great_update(&mut self, frame: &Frame, out: &mut Vec<u8>) {
+    /// A window of a stream that is updated by nothing, or past the greatest, costs the client that stream (RFC 9113 sections 6.9 and 6.9.1).
+    fn on_odd_update(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), End> {
         let window = self.framer.engine.stream_window(frame.stream).filter(|_| frame.stream != 0);
-        if window.is_some_and(|window| window > WINDOW_MAX - frame.word) {
-            self.framer.engine.reset(frame.stream, FLOW_CONTROL_ERROR);
-            self.control(out);
-        }
+        let code = match window {
+            Some(_) if frame.word == 0 => PROTOCOL_ERROR,
+            None if frame.word == 0 => return Err(UPDATE_BY_NOTHING.into()),
+            Some(window) if window > WINDOW_MAX - frame.word => FLOW_CONTROL_ERROR,
+            _ => return Ok(()),
+        };
+        self.framer.engine.reset(frame.stream, code);
+        self.control(out);
+        Ok(())
     }
 
     pub fn event(&mut self) -> Option<Event> {

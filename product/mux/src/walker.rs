@@ -28,6 +28,11 @@ impl Frame {
     pub fn ends_stream(&self) -> bool {
         self.flags & END_STREAM != 0
     }
+
+    /// By how much it opens a window, if it is a WINDOW_UPDATE of the right size.
+    pub fn update(&self) -> Option<u32> {
+        (self.kind == WINDOW_UPDATE && self.length as usize == WORD_BYTES).then_some(self.word)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -102,6 +102,7 @@ impl Intake {
             Ok(Pulled::Head(_) | Pulled::Full) => Ok(BodyRead::More),
             Err(fault) => self.on_fault(self.now, fault, stream, connection, streams).map(|()| BodyRead::Cut),
         };
+        let pulled = streams.count(stream).and(pulled);
         if let Some(open) = streams.open.get_mut(stream) {
             open.body = Body::Wanted { is_unread: pulled == Ok(BodyRead::More), is_told: false };
         }

@@ -11,16 +11,12 @@ use crate::bodies::Body;
 use crate::endpoint::Settings;
 use crate::h3::budget::Budget;
 use crate::h3::control::Update;
-use crate::h3::fault::{
-    EXCESSIVE_LOAD, End, Fault, ID_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, STREAM_CREATION_ERROR,
-};
+use crate::h3::fault::{End, Fault, ID_ERROR, REQUEST_CANCELLED, REQUEST_REJECTED, STREAM_CREATION_ERROR};
 use crate::h3::fields::Request;
 use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::streams::{Stream, Streams, id};
 
-/// Bytes of frames that are not whole, of all streams of a connection.
-pub const KEPT_BYTES_MAX: usize = 256 << 10;
 /// Until the head of a request is whole its stream is read in pieces of so much, since what comes behind it is perhaps its body.
 pub const HEAD_PIECE_BYTES: usize = 1 << 10;
 
@@ -204,13 +200,10 @@ impl Intake {
         streams: &mut Streams,
     ) -> Result<(), End> {
         let read = self.read_request(now, stream, connection, streams);
-        streams.count(stream);
+        let counted = streams.count(stream);
         match read {
             Ok(true) => self.on_cancelled(now, stream, connection, streams),
-            Ok(false) if streams.kept_bytes > KEPT_BYTES_MAX => {
-                Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"))
-            }
-            Ok(false) => Ok(()),
+            Ok(false) => counted,
             Err(fault) => self.on_fault(now, fault, stream, connection, streams),
         }
     }

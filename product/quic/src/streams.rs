@@ -3,13 +3,16 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use http::{ResponseHead, Trailers};
-use mux::{Event, Priority};
+use mux::{Event, Priority, priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
 
 use crate::bodies::Body;
-use crate::h3::{frames, priority, request};
+use crate::h3::fault::{EXCESSIVE_LOAD, End};
+use crate::h3::{frames, request};
 use crate::qpack;
 
+/// Bytes of frames that are not whole, of all streams of a connection.
+pub const KEPT_BYTES_MAX: usize = 256 << 10;
 /// Wishes for requests that have not come: a client's PRIORITY_UPDATE may be first.
 const EARLY_WISHES_MAX: usize = 100;
 /// Idle connections keep room for so many streams.
@@ -198,13 +201,17 @@ impl Streams {
         }
     }
 
-    /// Something of a stream was read.
-    pub fn count(&mut self, stream: u32) {
+    /// Counts what is kept of a stream, of which something was read.
+    pub fn count(&mut self, stream: u32) -> Result<(), End> {
         if let Some(open) = self.open.get_mut(stream) {
             let before = open.kept_bytes;
             open.kept_bytes = open.incoming.as_ref().map_or(0, |incoming| incoming.kept_bytes());
             self.kept_bytes = self.kept_bytes - before + open.kept_bytes;
         }
+        if self.kept_bytes > KEPT_BYTES_MAX {
+            return Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"));
+        }
+        Ok(())
     }
 
     /// A stream is of no more use, whoever ended it.

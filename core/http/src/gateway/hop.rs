@@ -52,7 +52,9 @@ pub(crate) fn is_any(name: &[u8], known: &[&str]) -> bool {
     known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Appends our Via, behind those of others, for a message that came by this version of HTTP (RFC 9110 section 7.6.3).
-pub(super) fn via(out: &mut impl Writer, version: &[u8]) {
-    out.joined(b"Via", [version, crate::response::SERVER.as_bytes()].into_iter(), b" ");
+/// Appends our Via, behind those of others, for a message that came by this version of HTTP, major and minor (RFC 9110 section 7.6.3).
+pub(super) fn via(out: &mut impl Writer, (major, minor): (u8, u8)) {
+    // HTTP/2 and HTTP/3 have no minor version.
+    let version = if major == 1 { format!("1.{minor}") } else { major.to_string() };
+    out.joined(b"Via", [version.as_bytes(), crate::response::SERVER.as_bytes()].into_iter(), b" ");
 }

@@ -32,8 +32,8 @@ pub struct Gateway<'a> {
     pub is_trusted: bool,
     /// In the place of the request's Host.
     pub host: Option<&'a [u8]>,
-    /// Of the request: 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2 and 3 for HTTP/3.
-    pub minor_version: u8,
+    /// The version of HTTP that the request came by, major and minor.
+    pub version: (u8, u8),
     /// The protocol to change to, as [`upgrade_of`] gives it. None: Upgrade is left out.
     pub upgrade: Option<&'a [u8]>,
     /// Of CONNECT, in the place of the client's ([`crate::websocket::key`]).
@@ -74,13 +74,7 @@ fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
     let hop = Hop::of(|| request.all());
     end_to_end(out, request, gateway, &hop);
     forwarded::encode(out, request, gateway, &hop);
-    let version: &[u8] = match gateway.minor_version {
-        0 => b"1.0",
-        2 => b"2",
-        3 => b"3",
-        _ => b"1.1",
-    };
-    hop::via(out, version);
+    hop::via(out, gateway.version);
 }
 
 /// The fields that are the upstream's business too, cookies in one (RFC 9113 section 8.2.3).
@@ -134,7 +128,7 @@ fn frame(out: &mut Vec<u8>, method: Method, body: BodyLength) {
 fn content_length(method: Method, body: BodyLength) -> Option<u64> {
     match body {
         BodyLength::None => matches!(method, Method::Post | Method::Put | Method::Patch).then_some(0),
-        BodyLength::Known(bytes) => Some(bytes),
+        BodyLength::Known(length) => Some(length.bytes()),
         BodyLength::Unknown => None,
     }
 }

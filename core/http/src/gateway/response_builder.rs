@@ -1,11 +1,10 @@
 //! What an upstream answers over HTTP/2, field by field: the same head as HTTP/1.1 would have.
 
-use super::hop::is_any;
 use crate::fields::FieldList;
 use crate::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead, content_length};
-use crate::request::is_token_byte;
+use crate::request::check_field;
 use crate::trailers::Trailers;
-use crate::{Method, Status};
+use crate::{Method, PeerLength, Status};
 
 /// Collects the fields of one head, or of trailers. What RFC 9113 section 8.2 and 8.3 have no room for is a fault.
 #[derive(Debug)]
@@ -22,9 +21,6 @@ pub struct ResponseBuilder {
 
 /// Of a line of HTTP/1.1, beside the name and the value.
 const FIELD_REST: usize = ": \r\n".len();
-
-/// Names of a connection, not of a message (section 8.2.2).
-const OF_CONNECTION: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const WRONG_PSEUDO: UpstreamFault = UpstreamFault("a pseudo-field other than one status before all others");
@@ -69,16 +65,16 @@ impl ResponseBuilder {
         let lengths = list.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
         let said = content_length(lengths.map(|(_, value)| value))?;
         let is_bare = matches!(status, 100..=199 | 204 | 304) || method == Method::Head;
-        if ends_stream && !is_bare && said.is_some_and(|bytes| bytes > 0) {
+        if ends_stream && !is_bare && said.is_some_and(|length| length > PeerLength::ZERO) {
             return Err(UpstreamFault::TOO_FEW);
         }
         let framing = match said {
             _ if is_bare || ends_stream => Framing::None,
-            Some(bytes) => Framing::Length(bytes),
+            Some(length) => Framing::Length(length),
             None => Framing::Stream,
         };
         // Over HTTP/1.1 its client has to be told that it is empty.
-        let content_length = if is_bare || !ends_stream { said } else { Some(0) };
+        let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
         let status = Status(status);
         Ok(UpstreamHead { status, framing, is_kept_alive: true, content_length, minor_version: 2, list })
     }
@@ -100,9 +96,8 @@ fn status(value: &[u8]) -> Option<u16> {
 }
 
 fn check(name: &[u8], value: &[u8]) -> Option<UpstreamFault> {
-    let is_name = |byte: &u8| is_token_byte(*byte) && !byte.is_ascii_uppercase();
-    if name.is_empty() || !name.iter().all(is_name) || is_any(name, &OF_CONNECTION) {
-        return Some(UpstreamFault("a field name that HTTP/2 does not have"));
+    if let Err(malformed) = check_field(name, value) {
+        return Some(UpstreamFault(malformed.0));
     }
     let is_bad = value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
     is_bad.then_some(UpstreamFault("a control character in a field value"))

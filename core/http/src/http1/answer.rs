@@ -7,8 +7,8 @@ use std::mem::MaybeUninit;
 
 use thiserror::Error;
 
-use crate::FIELDS_MAX;
-use crate::list::{decimal, members};
+use crate::list::members;
+use crate::{FIELDS_MAX, PeerLength};
 
 /// Bytes of a response head, far above what any server of files sends.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 16 << 10;
@@ -54,7 +54,9 @@ fn interpret(parsed: &httparse::Response, head_bytes: usize) -> Result<ResponseH
     let mut stay = version >= 1;
     for line in parsed.headers.iter() {
         if line.name.eq_ignore_ascii_case("content-length") {
-            let bytes = decimal(line.value).ok_or(Malformed("content-length is not a decimal number"))?;
+            let bytes = PeerLength::from_decimal(line.value)
+                .ok_or(Malformed("content-length is not a decimal number below 2^63"))?
+                .bytes();
             if content_length.replace(bytes).is_some_and(|other| other != bytes) {
                 return Err(Malformed("two different content-lengths"));
             }
@@ -129,8 +131,8 @@ mod tests {
     fn bodies_of_doubtful_length() {
         for (line, reason) in [
             ("Content-Length: 5\r\nContent-Length: 6", "two different content-lengths"),
-            ("Content-Length: -5", "content-length is not a decimal number"),
-            ("Content-Length: 5, 5", "content-length is not a decimal number"),
+            ("Content-Length: -5", "content-length is not a decimal number below 2^63"),
+            ("Content-Length: 5, 5", "content-length is not a decimal number below 2^63"),
             ("Transfer-Encoding: gzip, chunked", "a transfer-encoding other than chunked"),
             ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "a transfer-encoding other than chunked"),
             ("Transfer-Encoding: chunked\r\nContent-Length: 5", "content-length and transfer-encoding"),

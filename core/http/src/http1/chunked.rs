@@ -5,7 +5,7 @@
 //! two servers disagree about where the body ends. What is not data is bounded, since it costs the sender nothing
 //! to make it endless; how much data to put up with is the caller's decision.
 
-use crate::{Reject, Status};
+use crate::{PeerLength, Reject, Status};
 
 /// Bytes of chunk extensions in a whole body. Nobody uses them; the bound is on the body and not on the chunk because
 /// chunks may be one byte long.
@@ -14,6 +14,8 @@ const EXTENSION_BYTES_MAX: u32 = 1024;
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
 /// Digits of a chunk size, leading zeros included: as many as a `u64` has.
 const SIZE_DIGITS_MAX: u8 = 16;
+
+const TOO_LONG: Reject = Reject::bad("a chunk of 2^63 bytes or more");
 
 /// Where in a chunked body the bytes have got to.
 #[derive(Debug, Clone)]
@@ -172,7 +174,8 @@ impl Chunked {
 fn size(bytes: u64, digits: u8, b: u8) -> Result<State, Reject> {
     match (b, char::from(b).to_digit(16)) {
         (_, Some(digit)) if digits < SIZE_DIGITS_MAX => {
-            Ok(State::Size { bytes: bytes << 4 | u64::from(digit), digits: digits + 1 })
+            let longer = PeerLength::new(bytes).and_then(|length| length.with_digit(16, digit)).ok_or(TOO_LONG)?;
+            Ok(State::Size { bytes: longer.bytes(), digits: digits + 1 })
         }
         (b'\r', _) if digits > 0 => Ok(State::SizeLf { bytes }),
         (b';', _) if digits > 0 => Ok(State::Extension { bytes }),
@@ -271,9 +274,12 @@ mod tests {
     #[test]
     fn the_largest_chunk_is_only_counted() {
         let mut body = Chunked::new();
-        body.discard(b"ffffffffffffffff\r\n").unwrap();
+        body.discard(b"7fffffffffffffff\r\n").unwrap();
         assert_eq!(body.discard(b"abc"), Ok(Progress { consumed: 3, done: false }));
-        assert_eq!(body.state, State::Data { bytes: u64::MAX - 3 });
+        assert_eq!(body.state, State::Data { bytes: PeerLength::MAX.bytes() - 3 });
+        for too_long in ["8000000000000000", "fffffffffffffff0", "ffffffffffffffff"] {
+            assert_eq!(discard(format!("{too_long}\r\n").as_bytes()), Err(400), "{too_long}");
+        }
     }
 
     #[test]

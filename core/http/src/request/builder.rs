@@ -1,91 +1,174 @@
 use super::owned::parts;
 use super::section::FieldSection;
 use super::{
-    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_NAME, MALFORMED_VALUE, METHOD_TOO_LONG,
-    MORE_THAN_ONE_HOST, OwnedRequest, Refused, Shown, TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
+    Fields, HEAD_TOO_LARGE, Limits, MALFORMED_LINE, MALFORMED_VALUE, METHOD_TOO_LONG, OwnedRequest, Refused, Shown,
+    TARGET_TOO_LONG, TOO_MANY_FIELDS, method, target,
 };
 use crate::fields::{FieldList, Span};
-use crate::{Method, Reject, Status};
+use crate::gateway::hop::is_any;
+use crate::{Method, PeerLength, Reject, Status};
 
-/// The fields of a request, one by one, as HTTP/2 and HTTP/3 have them: pseudo-fields first, each once (RFC 9113 section 8.3), which is the
-/// engine's to see to. All else is checked here, and what is too much is not kept. The answer is that to the same request over HTTP/1.1.
+/// The fields of a request, one by one, as HTTP/2 and HTTP/3 have them. What both call malformed (RFC 9113 section 8.1.1, RFC 9114 section
+/// 4.1.2) is a [`MalformedRequest`], which costs the client its stream. All else that is wrong has the answer of the same request over HTTP/1.1.
+/// What is too much is not kept.
 #[derive(Debug)]
 pub struct RequestBuilder {
     limits: Limits,
+    /// CONNECT may have a protocol (RFC 8441 section 3).
+    has_tunnels: bool,
     list: FieldList,
     section: FieldSection<Span>,
-    method: Span,
-    path: Span,
-    authority: Span,
-    protocol: Span,
+    pseudo: Pseudo,
+    /// No pseudo-field may follow.
     has_line: bool,
+    /// The crumbs of a cookie so far, joined.
+    cookie: Option<Vec<u8>>,
+    /// The content's length as the first Content-Length gives it.
+    said: Option<PeerLength>,
+    /// Fields, and their bytes as HTTP/1.1 writes them.
     fields: usize,
-    /// As HTTP/1.1 writes them.
     bytes: usize,
-    /// What is wrong with its bytes, and the first thing wrong with their meaning, which matters less.
-    malformed: Option<Reject>,
-    misunderstood: Option<Reject>,
+    /// The worst of what is wrong, and of two alike the first.
+    fault: Option<Fault>,
 }
 
-/// What most heads of browsers need.
+/// The pseudo-fields that have come.
+#[derive(Debug, Default)]
+struct Pseudo {
+    method: Option<Span>,
+    has_scheme: bool,
+    authority: Option<Span>,
+    path: Option<Span>,
+    protocol: Option<Span>,
+}
+
+/// What is wrong with a request.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// Its meaning: what comes behind it may be worse.
+    Misunderstood(Reject),
+    /// Its bytes, or how many they are: nothing behind it is looked at.
+    Refused(Reject),
+    Malformed(MalformedRequest),
+}
+
+/// A request that HTTP/2 and HTTP/3 call malformed: a phrase that says why. Its stream is reset; the connection and its other streams go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MalformedRequest(pub &'static str);
+
+/// Memory for what most heads of browsers need.
 const LIST_BYTES: usize = 640;
-/// Of a request line, beside the method and the target.
+/// A request line without its method and target.
 const LINE_REST: usize = "  HTTP/1.1\r\n".len();
 const FIELD_REST: usize = ": \r\n".len();
 const HEAD_REST: usize = "\r\n".len();
+/// Stands between two crumbs (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+const BETWEEN_CRUMBS: &[u8] = b"; ";
+/// Names of a connection, not of a message (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
+pub(crate) const OF_CONNECTION: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 impl RequestBuilder {
-    pub fn new(limits: Limits) -> RequestBuilder {
+    /// A builder of one request after another. `has_tunnels`: the client was told that CONNECT may have a protocol.
+    pub fn new(limits: Limits, has_tunnels: bool) -> RequestBuilder {
         RequestBuilder {
             limits,
+            has_tunnels,
             list: FieldList::default(),
             section: FieldSection::default(),
-            method: Span::default(),
-            path: Span::default(),
-            authority: Span::default(),
-            protocol: Span::default(),
+            pseudo: Pseudo::default(),
             has_line: false,
+            cookie: None,
+            said: None,
             fields: 0,
             bytes: 0,
-            malformed: None,
-            misunderstood: None,
+            fault: None,
         }
     }
 
-    /// Another request.
+    /// Begins another request.
     pub fn begin(&mut self) {
-        *self = RequestBuilder { list: FieldList::with_capacity(LIST_BYTES), ..RequestBuilder::new(self.limits) };
+        let list = FieldList::with_capacity(LIST_BYTES);
+        *self = RequestBuilder { list, ..RequestBuilder::new(self.limits, self.has_tunnels) };
     }
 
+    /// Takes the next field. Of a request that is refused already nothing is looked at: the answer is known.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        if matches!(self.fault, Some(Fault::Malformed(_) | Fault::Refused(_))) {
+            return;
+        }
+        let taken = match name {
+            [b':', ..] => self.pseudo(name, value),
+            _ => check_field(name, value).and_then(|()| self.regular(name, value)),
+        };
+        if let Err(malformed) = taken {
+            self.fault = Some(Fault::Malformed(malformed));
+        }
+    }
+
+    /// Each once, before all others, and no unknown one (RFC 9113 section 8.3, RFC 9114 section 4.3).
+    fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
+        if self.has_line {
+            return Err(MalformedRequest("a pseudo-field behind other fields"));
+        }
+        if value.is_empty() || ends_line(value) {
+            return Err(MalformedRequest("a pseudo-field that is empty or ends a line"));
+        }
         // Longer ones are refused as they are.
         let kept = &value[..value.len().min(self.limits.head_bytes_max + 1)];
-        match name {
-            b":method" => self.method = self.list.push(name, kept),
-            b":path" if value.is_empty() => {}
-            b":path" => self.path = self.list.push(name, kept),
+        let (list, pseudo) = (&mut self.list, &mut self.pseudo);
+        let had = match name {
+            b":method" => pseudo.method.replace(list.push(name, kept)).is_some(),
+            b":scheme" if !is_scheme(value) => return Err(MalformedRequest("a :scheme that is none")),
+            b":scheme" => std::mem::replace(&mut pseudo.has_scheme, true),
+            b":path" => pseudo.path.replace(list.push(name, kept)).is_some(),
+            b":authority" if !is_authority(value) => return Err(MalformedRequest("an :authority that is none")),
             // It is what Host was (RFC 9113 section 8.3.1).
-            b":authority" if value.is_empty() => {}
-            b":authority" if self.has_authority() || self.has_line => self.misunderstood = Some(MORE_THAN_ONE_HOST),
-            b":authority" => self.authority = self.list.push(b"host", trimmed(kept)),
-            b":protocol" => self.protocol = self.list.push(name, kept),
-            [b':', ..] => {}
-            // The authority says the same; where it says something else there are two, which no request may have.
-            b"host" if self.has_authority() && self.list.value(self.authority).eq_ignore_ascii_case(value) => {}
-            _ => {
-                self.end_line();
-                self.field(name, value);
-            }
-        }
+            b":authority" => pseudo.authority.replace(list.push(b"host", kept)).is_some(),
+            b":protocol" if self.has_tunnels => pseudo.protocol.replace(list.push(name, kept)).is_some(),
+            _ => return Err(MalformedRequest("an unknown pseudo-field")),
+        };
+        if had { Err(MalformedRequest("a pseudo-field twice")) } else { Ok(()) }
     }
 
-    fn has_authority(&self) -> bool {
-        self.authority != Span::default()
+    fn regular(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
+        self.end_line();
+        let value = trimmed(value);
+        match name {
+            b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
+                return Err(MalformedRequest("a te other than trailers"));
+            }
+            b"content-length" => {
+                let length =
+                    PeerLength::from_decimal(value).ok_or(MalformedRequest("a content-length that is none"))?;
+                if self.said.replace(length).is_some_and(|before| before != length) {
+                    return Err(MalformedRequest("two different content-lengths"));
+                }
+            }
+            // The authority says the same; where it says something else there are two, which no request may have.
+            b"host" if self.host_of_authority().is_some_and(|host| host.eq_ignore_ascii_case(value)) => return Ok(()),
+            b"cookie" => {
+                self.crumb(value);
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.keep(name, value);
+        Ok(())
+    }
+
+    fn host_of_authority(&self) -> Option<&[u8]> {
+        self.pseudo.authority.map(|authority| self.list.value(authority))
     }
 
     /// A request without a path is CONNECT, whose target is the authority (RFC 9113 section 8.5).
     fn target(&self) -> Span {
-        if self.path == Span::default() { self.authority } else { self.path }
+        self.pseudo.path.or(self.pseudo.authority).unwrap_or_default()
+    }
+
+    fn method(&self) -> Span {
+        self.pseudo.method.unwrap_or_default()
     }
 
     /// No pseudo-field follows.
@@ -93,35 +176,62 @@ impl RequestBuilder {
         if std::mem::replace(&mut self.has_line, true) {
             return;
         }
-        let (method, target) = (self.list.value(self.method), self.list.value(self.target()));
+        let (method, target) = (self.list.value(self.method()), self.list.value(self.target()));
         self.bytes = method.len() + target.len() + LINE_REST;
-        self.malformed = if self.bytes > self.limits.head_bytes_max {
-            Some(if method.len() < self.limits.head_bytes_max { TARGET_TOO_LONG } else { METHOD_TOO_LONG })
-        } else {
-            let is_line = !method.is_empty() && method.iter().all(|&b| is_token_byte(b)) && is_target(target);
-            (!is_line).then_some(MALFORMED_LINE)
-        };
-        if self.has_authority() && self.malformed.is_none() {
-            let bytes = self.list.value(self.authority).len();
-            let counted = self.count(b"host", bytes);
-            let checked = counted.and_then(|()| check(b"host", self.list.value(self.authority)));
-            match checked {
-                Ok(()) => self.note(b"host", self.authority),
-                Err(reject) => self.malformed = Some(reject),
+        if self.bytes > self.limits.head_bytes_max {
+            return self.refuse(if method.len() < self.limits.head_bytes_max {
+                TARGET_TOO_LONG
+            } else {
+                METHOD_TOO_LONG
+            });
+        }
+        let is_line = !method.is_empty() && method.iter().all(|&b| is_token_byte(b)) && is_target(target);
+        if !is_line {
+            return self.refuse(MALFORMED_LINE);
+        }
+        if let Some(authority) = self.pseudo.authority {
+            match self.count(b"host", self.list.value(authority).len()) {
+                Ok(()) => self.note(b"host", authority),
+                Err(reject) => self.refuse(reject),
             }
         }
     }
 
-    fn field(&mut self, name: &[u8], value: &[u8]) {
-        if self.malformed.is_some() {
+    fn refuse(&mut self, reject: Reject) {
+        self.fault = Some(Fault::Refused(reject));
+    }
+
+    fn keep(&mut self, name: &[u8], value: &[u8]) {
+        if matches!(self.fault, Some(Fault::Refused(_))) {
             return;
         }
-        if let Err(reject) = self.count(name, value.len()).and_then(|()| check(name, value)) {
-            self.malformed = Some(reject);
-            return;
+        if let Err(reject) = self.count(name, value.len()).and_then(|()| check_value(value)) {
+            return self.refuse(reject);
         }
-        let kept = self.list.push(name, trimmed(value));
+        let kept = self.list.push(name, value);
         self.note(name, kept);
+    }
+
+    /// All crumbs are one field, also where limits count them: HTTP/2 and HTTP/3 let a client part its cookie, so that each part can be
+    /// compressed by itself (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+    fn crumb(&mut self, value: &[u8]) {
+        if matches!(self.fault, Some(Fault::Refused(_))) {
+            return;
+        }
+        let counted = match &self.cookie {
+            None => self.count(b"cookie", value.len()),
+            Some(_) => self.count_bytes(BETWEEN_CRUMBS.len() + value.len()),
+        };
+        if let Err(reject) = counted.and_then(|()| check_value(value)) {
+            return self.refuse(reject);
+        }
+        match &mut self.cookie {
+            None => self.cookie = Some(value.to_vec()),
+            Some(crumbs) => {
+                crumbs.extend_from_slice(BETWEEN_CRUMBS);
+                crumbs.extend_from_slice(value);
+            }
+        }
     }
 
     fn count(&mut self, name: &[u8], value_bytes: usize) -> Result<(), Reject> {
@@ -129,40 +239,84 @@ impl RequestBuilder {
             return Err(TOO_MANY_FIELDS);
         }
         self.fields += 1;
-        self.bytes = self.bytes.saturating_add(name.len() + value_bytes + FIELD_REST);
-        if self.bytes + HEAD_REST > self.limits.head_bytes_max { Err(HEAD_TOO_LARGE) } else { Ok(()) }
+        self.count_bytes(name.len() + value_bytes + FIELD_REST)
+    }
+
+    fn count_bytes(&mut self, bytes: usize) -> Result<(), Reject> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes.saturating_add(HEAD_REST) > self.limits.head_bytes_max { Err(HEAD_TOO_LARGE) } else { Ok(()) }
     }
 
     fn note(&mut self, name: &[u8], kept: Span) {
         let noted = self.section.note(name, self.list.value(kept), kept);
-        self.misunderstood = self.misunderstood.or(noted.err());
+        if let Err(reject) = noted {
+            self.fault.get_or_insert(Fault::Misunderstood(reject));
+        }
     }
 
-    /// The request, or why it is none. [`RequestBuilder::begin`] begins the next.
-    pub fn finish(&mut self) -> Result<Box<OwnedRequest>, Box<Refused>> {
+    /// The length of the content as the request gives it, also where the request is refused. What comes has to be as long.
+    pub fn content_length(&self) -> Option<PeerLength> {
+        self.said
+    }
+
+    /// The request, or the answer to it. [`RequestBuilder::begin`] begins the next.
+    pub fn finish(&mut self) -> Result<Result<Box<OwnedRequest>, Box<Refused>>, MalformedRequest> {
         self.end_line();
-        let built = self.build().map(Box::new);
-        let (method, target) = (self.method, self.target());
         // Between requests no memory is kept.
+        let built = self.check_whole().map(|()| self.build().map(Box::new));
         let list = std::mem::take(&mut self.list);
-        built.map_err(|reject| {
-            let shown = Shown::new(list.value(method), list.value(target), 1).into_owned();
-            Box::new(Refused { reject, shown })
+        let (method, target) = (self.method(), self.target());
+        built.map(|built| {
+            built.map_err(|reject| {
+                let shown = Shown::new(list.value(method), list.value(target), 1).into_owned();
+                Box::new(Refused { reject, shown })
+            })
         })
     }
 
-    /// CONNECT with a protocol is not that of a proxy (RFC 8441 section 4); which those are that may have one is the engine's to see to.
-    fn method_meant(&self, token: &str) -> Result<Method, Reject> {
-        if token != Method::Connect.token() || self.protocol == Span::default() {
-            return method(token);
+    /// The pseudo-fields are those that the method needs (RFC 9113 sections 8.3.1 and 8.5, RFC 8441 section 4).
+    fn check_whole(&self) -> Result<(), MalformedRequest> {
+        let Pseudo { method, has_scheme, authority, path, protocol } = self.pseudo;
+        if let Some(Fault::Malformed(malformed)) = self.fault {
+            return Err(malformed);
         }
-        let is_known = self.list.value(self.protocol).eq_ignore_ascii_case(b"websocket");
+        let Some(method) = method.map(|method| self.list.value(method)) else {
+            return Err(MalformedRequest("no :method"));
+        };
+        let target = has_scheme && path.is_some();
+        let is_whole = match (method == b"CONNECT", protocol) {
+            (true, Some(_)) => target && authority.is_some(),
+            (true, None) => authority.is_some() && !has_scheme && path.is_none(),
+            (false, protocol) => target && protocol.is_none(),
+        };
+        if !is_whole {
+            return Err(MalformedRequest("pseudo-fields other than those of the method"));
+        }
+        let path = path.map_or(&b"/"[..], |path| self.list.value(path));
+        if !path.starts_with(b"/") && (path != b"*" || method != b"OPTIONS") {
+            return Err(MalformedRequest("a :path that does not begin with a slash"));
+        }
+        // One that is refused early may have had its host behind that.
+        let has_host =
+            authority.is_some() || self.section.fields.host.is_some_and(|host| !self.list.value(host).is_empty());
+        if !has_host && !matches!(self.fault, Some(Fault::Refused(_))) {
+            return Err(MalformedRequest("neither an :authority nor a host"));
+        }
+        Ok(())
+    }
+
+    /// CONNECT with a protocol is not that of a proxy (RFC 8441 section 4).
+    fn method_meant(&self, token: &str) -> Result<Method, Reject> {
+        let Some(protocol) = self.pseudo.protocol.filter(|_| token == Method::Connect.token()) else {
+            return method(token);
+        };
+        let is_known = self.list.value(protocol).eq_ignore_ascii_case(b"websocket");
         if is_known { Ok(Method::Connect) } else { Err(OTHER_PROTOCOL) }
     }
 
     /// The order is that of HTTP/1.1's parser.
     fn build(&mut self) -> Result<OwnedRequest, Reject> {
-        if let Some(reject) = self.malformed {
+        if let Some(Fault::Refused(reject)) = self.fault {
             return Err(reject);
         }
         if self.bytes + HEAD_REST > self.limits.head_bytes_max {
@@ -174,17 +328,17 @@ impl RequestBuilder {
             return Err(TARGET_TOO_LONG);
         }
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| MALFORMED_LINE);
-        let method = self.method_meant(text(self.list.value(self.method))?)?;
+        let method = self.method_meant(text(self.list.value(self.method()))?)?;
         let form = target::parse(text(target)?, method)?;
         let (path, query) = parts(target, span, form.path, form.query);
-        let authority = form.host.map(<[u8]>::to_vec);
-        if let Some(reject) = self.misunderstood {
+        if let Some(Fault::Misunderstood(reject)) = self.fault {
             return Err(reject);
         }
         let body = self.section.body(1)?;
-        // That of an absolute target.
-        let authority = authority.map(|authority| self.list.push(b":authority", &authority));
-        let fields = Fields { host: self.section.host(1, authority)?, ..self.section.fields };
+        let fields = Fields { host: self.section.host(1, None)?, ..self.section.fields };
+        if let Some(cookie) = self.cookie.take() {
+            self.list.push(b"cookie", &cookie);
+        }
         Ok(OwnedRequest { list: std::mem::take(&mut self.list), method, target: span, path, query, fields, body })
     }
 }
@@ -192,14 +346,40 @@ impl RequestBuilder {
 const OTHER_PROTOCOL: Reject =
     Reject { status: Status::NOT_IMPLEMENTED, reason: "connect with another protocol than websocket" };
 
-/// What HTTP/1.1's tokenizer sees to.
-fn check(name: &[u8], value: &[u8]) -> Result<(), Reject> {
-    if name.is_empty() || !name.iter().all(|&b| is_token_byte(b)) {
-        return Err(MALFORMED_NAME);
+/// Checks a field behind the pseudo-fields, or behind the content (a trailer), by the rules that HTTP/2 and HTTP/3 have alike (RFC 9113
+/// section 8.2, RFC 9114 section 4.2). Whitespace around a value is no part of it (RFC 9110 section 5.5) and is let pass: browsers' engines
+/// send some in User-Agent.
+pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
+    let is_name = |&b: &u8| is_token_byte(b) && !b.is_ascii_uppercase();
+    if name.is_empty() || !name.iter().all(is_name) {
+        return Err(MalformedRequest("a field name that is no token in lower case"));
     }
-    // No early exit, so that the compiler makes it many bytes at a time.
+    if is_any(name, &OF_CONNECTION) {
+        return Err(MalformedRequest("a field of a connection"));
+    }
+    if ends_line(value) { Err(MalformedRequest("a NUL, CR or LF in a field value")) } else { Ok(()) }
+}
+
+/// No early exit, so that the compiler makes it many bytes at a time.
+fn ends_line(value: &[u8]) -> bool {
+    value.iter().fold(false, |ends, &b| ends | (b == 0) | (b == b'\r') | (b == b'\n'))
+}
+
+/// Other control characters, which HTTP/1.1's tokenizer sees to.
+fn check_value(value: &[u8]) -> Result<(), Reject> {
     let is_bad = value.iter().fold(false, |bad, &b| bad | (b < b' ' && b != b'\t') | (b == 0x7f));
     if is_bad { Err(MALFORMED_VALUE) } else { Ok(()) }
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(value: &[u8]) -> bool {
+    let is_rest = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
+    value.first().is_some_and(u8::is_ascii_alphabetic) && value.iter().all(is_rest)
+}
+
+/// Characters of an authority (RFC 3986 section 3.2) without userinfo, which no http URI may have (RFC 9113 section 8.3.1).
+fn is_authority(value: &[u8]) -> bool {
+    value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(b))
 }
 
 /// RFC 9110 section 5.6.2.

@@ -8,13 +8,13 @@ pub(crate) mod target;
 
 use std::borrow::Cow;
 
-pub use builder::RequestBuilder;
 pub(crate) use builder::is_token_byte;
+pub use builder::{MalformedRequest, RequestBuilder, check_field};
 pub use owned::OwnedRequest;
 
 use crate::fields::FieldIter;
 use crate::http1::FieldLines;
-use crate::{Reject, Status};
+use crate::{PeerLength, Reject, Status};
 
 /// What the head of a request may cost, over any version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +186,7 @@ pub enum BodyLength {
     /// No body, or an empty one.
     None,
     /// More than zero bytes.
-    Known(u64),
+    Known(PeerLength),
     /// Until its framing ends it.
     Unknown,
 }

@@ -6,8 +6,8 @@
 
 use super::target::is_host_port;
 use super::{BodyLength, Fields, MORE_THAN_ONE_HOST};
-use crate::list::{decimal, members};
-use crate::{Reject, Status};
+use crate::list::members;
+use crate::{PeerLength, Reject, Status};
 
 /// Values are kept as `V`: the bytes, or where they are.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct FieldSection<V> {
     pub expect_continue: bool,
     is_host_valid: bool,
     /// `Some(None)`: it is none, or there are several.
-    content_length: Option<Option<u64>>,
+    content_length: Option<Option<PeerLength>>,
     transfer_encoding: Option<Coding>,
     close: bool,
     stay: bool,
@@ -51,7 +51,8 @@ impl<V: Copy + Default> FieldSection<V> {
             10 if is("user-agent") => first(&mut fields.user_agent, kept),
             13 if is("if-none-match") => first(&mut fields.if_none_match, kept),
             14 if is("content-length") => {
-                self.content_length = Some(decimal(value).filter(|_| self.content_length.is_none()));
+                let length = PeerLength::from_decimal(value);
+                self.content_length = Some(length.filter(|_| self.content_length.is_none()));
             }
             17 if is("if-modified-since") => once(&mut fields.if_modified_since, kept),
             17 if is("transfer-encoding") => {
@@ -111,9 +112,9 @@ impl<V: Copy + Default> FieldSection<V> {
     /// RFC 9112 section 6.3, without its latitude: where it lets a server guess or repair, this refuses.
     pub fn body(&self, minor_version: u8) -> Result<BodyLength, Reject> {
         match (self.transfer_encoding, self.content_length) {
-            (None, None) | (None, Some(Some(0))) => Ok(BodyLength::None),
+            (None, None) | (None, Some(Some(PeerLength::ZERO))) => Ok(BodyLength::None),
             (None, Some(Some(bytes))) => Ok(BodyLength::Known(bytes)),
-            (None, Some(None)) => Err(Reject::bad("content-length is not one decimal number")),
+            (None, Some(None)) => Err(Reject::bad("content-length is not one decimal number below 2^63")),
             (Some(_), Some(_)) => Err(Reject::bad("both transfer-encoding and content-length")),
             (Some(_), None) if minor_version == 0 => Err(Reject::bad("transfer-encoding in http/1.0")),
             (Some(Coding::Chunked), None) => Ok(BodyLength::Unknown),
@@ -204,7 +205,7 @@ mod tests {
     fn bodies() {
         assert_eq!(read(&[]).body(1), Ok(BodyLength::None));
         assert_eq!(read(&[("Content-Length", "0")]).body(1), Ok(BodyLength::None));
-        assert_eq!(read(&[("content-length", "007")]).body(0), Ok(BodyLength::Known(7)));
+        assert_eq!(read(&[("content-length", "007")]).body(0), Ok(BodyLength::Known(7.into())));
         assert_eq!(read(&[("Transfer-Encoding", "Chunked")]).body(1), Ok(BodyLength::Unknown));
     }
 }

@@ -257,7 +257,7 @@ impl Client {
         known.read_bytes += came.len() as u64;
         let most = match known.framing {
             Some(Framing::None) => 0,
-            Some(Framing::Length(bytes)) => bytes,
+            Some(Framing::Length(length)) => length.bytes(),
             _ => u64::MAX,
         };
         assert!(known.read_bytes <= most, "{} bytes of {most}", known.read_bytes);

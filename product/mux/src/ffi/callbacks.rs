@@ -46,17 +46,13 @@ unsafe fn header(frame: *const sys::nghttp2_frame) -> sys::nghttp2_frame_hd {
     unsafe { (*frame).hd }
 }
 
-/// The head of a request, of a response or the trailers of one. Those of a request are not kept.
+/// The head of a message, or its trailers: no promise of a push.
 ///
 /// # Safety
 /// As [`header`].
-unsafe fn is_kept(frame: *const sys::nghttp2_frame, hooks: &Hooks) -> bool {
-    let is_client = matches!(hooks.side, Side::Client(_));
-    // SAFETY: a frame of type HEADERS has that member.
-    unsafe {
-        header(frame).type_ == sys::NGHTTP2_HEADERS as u8
-            && (is_client || (*frame).headers.cat == sys::NGHTTP2_HCAT_REQUEST)
-    }
+unsafe fn is_block(frame: *const sys::nghttp2_frame) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { header(frame) }.type_ == sys::NGHTTP2_HEADERS as u8
 }
 
 unsafe extern "C" fn on_begin_headers(
@@ -66,9 +62,9 @@ unsafe extern "C" fn on_begin_headers(
 ) -> c_int {
     // SAFETY: called by the library with a frame and what the session was made with.
     unsafe {
-        let hooks = hooks(user_data);
-        if is_kept(frame, hooks) {
-            hooks.begin_head();
+        if is_block(frame) {
+            // A frame of type HEADERS has that member.
+            hooks(user_data).begin_head((*frame).headers.cat == sys::NGHTTP2_HCAT_REQUEST);
         }
     }
     0
@@ -87,30 +83,30 @@ unsafe extern "C" fn on_header(
     // SAFETY: called by the library with a frame, a name and a value of these lengths, which end with a NUL and so are never null, and
     // what the session was made with.
     unsafe {
-        let hooks = hooks(user_data);
-        if is_kept(frame, hooks) {
+        if is_block(frame) {
             let name = std::slice::from_raw_parts(name, name_len);
             let value = std::slice::from_raw_parts(value, value_len);
-            hooks.push_field(name, value);
+            hooks(user_data).push_field(name, value);
         }
     }
     0
 }
 
 unsafe extern "C" fn on_frame(
-    _session: *mut sys::nghttp2_session,
+    session: *mut sys::nghttp2_session,
     frame: *const sys::nghttp2_frame,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a frame and what the session was made with; the payload of PRIORITY_UPDATE is of the type that
-    // the library's own reader makes of it, or null.
+    // SAFETY: called by the library with a session that is alive, a frame and what the session was made with; the payload of PRIORITY_UPDATE
+    // is of the type that the library's own reader makes of it, or null.
     unsafe {
         let sys::nghttp2_frame_hd { type_: frame_type, flags, stream_id, .. } = header(frame);
         let is_message = [sys::NGHTTP2_HEADERS as u8, sys::NGHTTP2_DATA as u8].contains(&frame_type);
         let ends_stream = is_message && flags & sys::NGHTTP2_FLAG_END_STREAM as u8 != 0;
         let hooks = hooks(user_data);
-        if is_kept(frame, hooks) {
+        if is_block(frame) {
             hooks.end_head(stream_id as u32, ends_stream);
+            hooks.take_priority().into_iter().for_each(|priority| super::wish(session, stream_id, priority));
         } else if ends_stream {
             hooks.end_body(stream_id as u32);
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {

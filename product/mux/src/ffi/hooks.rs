@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use http::{Limits, RequestBuilder};
+use http::{PeerLength, RequestBuilder, check_field};
 
 use crate::bodies::Bodies;
 use crate::responses::Responses;
 use crate::session::{Source, Supply};
-use crate::{Event, FRAME_HEADER_BYTES};
+use crate::{Event, FRAME_HEADER_BYTES, Priority, Settings, priority};
 
 /// What has come, by the end of the connection that this is.
 pub enum Side {
@@ -15,11 +15,18 @@ pub enum Side {
     Client(Responses),
 }
 
-/// What a client says.
+/// What a client says. A request that is malformed (RFC 9113 section 8.1.1) is found here, since the engine would end the connection for it, and
+/// all other requests with it.
 pub struct Requests {
     pub events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
-    pub head: RequestBuilder,
+    head: RequestBuilder,
+    /// The block being received is one of trailers, and well-formed or not.
+    trailers: Option<bool>,
+    /// The wish in the head being received.
+    priority: Option<Priority>,
+    /// The content that is still to come on a stream, where its head says how long it is.
+    left: Vec<(u32, PeerLength)>,
 }
 
 /// The stream whose body may be made into frames, and how much of it.
@@ -41,6 +48,8 @@ pub struct Hooks {
     /// Where the header of the frame being made goes.
     pub frame_at: usize,
     pub turn: Option<Turn>,
+    /// Streams whose message is malformed, to be reset.
+    pub malformed: Vec<u32>,
     /// Streams reset for their peer's mistakes, since this was last asked.
     pub provoked: u32,
     /// The last thing that the library found wrong.
@@ -48,14 +57,72 @@ pub struct Hooks {
 }
 
 impl Requests {
-    pub fn new(limits: Limits) -> Requests {
-        Requests { events: VecDeque::new(), head: RequestBuilder::new(limits) }
+    pub fn new(settings: &Settings) -> Requests {
+        Requests {
+            events: VecDeque::new(),
+            head: RequestBuilder::new(settings.request, settings.has_tunnels),
+            trailers: None,
+            priority: None,
+            left: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, is_first: bool) {
+        self.head.begin();
+        (self.trailers, self.priority) = ((!is_first).then_some(true), None);
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        match &mut self.trailers {
+            // Nobody reads them.
+            Some(is_well_formed) => *is_well_formed &= check_field(name, value).is_ok(),
+            None => {
+                if name == b"priority" {
+                    self.priority = Some(priority::parse(value));
+                }
+                self.head.push(name, value);
+            }
+        }
+    }
+
+    /// A header block is whole. False: it is malformed.
+    fn end(&mut self, stream: u32, ends_stream: bool, bodies: &mut Bodies) -> bool {
+        if let Some(is_well_formed) = self.trailers {
+            return is_well_formed && ends_stream;
+        }
+        let (built, said) = (self.head.finish(), self.head.content_length());
+        let is_short = ends_stream && said.is_some_and(|said| said > PeerLength::ZERO);
+        let Some(mut request) = built.ok().filter(|_| !is_short) else { return false };
+        if !ends_stream {
+            request.iter_mut().for_each(|request| request.set_unended());
+            self.left.extend(said.map(|said| (stream, said)));
+        }
+        bodies.begin(stream, ends_stream);
+        self.events.push_back(Event::Request { stream, request });
+        true
+    }
+
+    /// So much of the content has come. False: it is more than the head has said, or less.
+    fn on_body(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
+        let Some(at) = self.left.iter().position(|(of, _)| *of == stream) else { return true };
+        let Some(left) = self.left[at].1.less(bytes as u64) else { return false };
+        self.left[at].1 = left;
+        if ends_stream {
+            self.left.swap_remove(at);
+        }
+        !ends_stream || left == PeerLength::ZERO
+    }
+
+    fn close(&mut self, stream: u32) {
+        self.left.retain(|(of, _)| *of != stream);
+        self.events.push_back(Event::Closed { stream });
     }
 }
 
 impl Hooks {
     pub fn new(side: Side) -> Hooks {
-        Hooks { side, bodies: Bodies::default(), out: Vec::new(), frame_at: 0, turn: None, provoked: 0, trouble: None }
+        let (bodies, out, malformed) = (Bodies::default(), Vec::new(), Vec::new());
+        Hooks { side, bodies, out, frame_at: 0, turn: None, malformed, provoked: 0, trouble: None }
     }
 
     /// Of a server.
@@ -74,36 +141,49 @@ impl Hooks {
         }
     }
 
-    pub fn begin_head(&mut self) {
+    /// A header block begins, the first of its stream or another.
+    pub fn begin_head(&mut self, is_first: bool) {
         match &mut self.side {
-            Side::Server(requests) => requests.head.begin(),
+            Side::Server(requests) => requests.begin(is_first),
             Side::Client(responses) => responses.head.begin(),
         }
     }
 
     pub fn push_field(&mut self, name: &[u8], value: &[u8]) {
         match &mut self.side {
-            Side::Server(requests) => requests.head.push(name, value),
+            Side::Server(requests) => requests.push(name, value),
             Side::Client(responses) => responses.head.push(name, value),
         }
     }
 
-    /// A head is whole, and the message with it if it ends the stream; or the trailers of a response.
+    /// A head is whole, or the trailers are, and the message with it if it ends the stream.
     pub fn end_head(&mut self, stream: u32, ends_stream: bool) {
+        let is_well_formed = match &mut self.side {
+            Side::Server(requests) => requests.end(stream, ends_stream, &mut self.bodies),
+            Side::Client(responses) => responses.end_head(stream, ends_stream),
+        };
+        match &self.side {
+            _ if !is_well_formed => self.on_malformed(stream),
+            // Of a request it is the content that ends, behind trailers too.
+            Side::Server(_) if ends_stream => self.end_body(stream),
+            Side::Client(_) if ends_stream => drop(self.bodies.end(stream)),
+            _ => {}
+        }
+    }
+
+    /// The client's wish in the head that is whole.
+    pub fn take_priority(&mut self) -> Option<Priority> {
         match &mut self.side {
-            Side::Server(requests) => {
-                let mut request = requests.head.finish();
-                if !ends_stream {
-                    request.iter_mut().for_each(|request| request.set_unended());
-                }
-                self.bodies.begin(stream, ends_stream);
-                requests.events.push_back(Event::Request { stream, request });
-            }
-            Side::Client(responses) => match responses.end_head(stream, ends_stream) {
-                true if ends_stream => drop(self.bodies.end(stream)),
-                true => {}
-                false => drop(self.bodies.remove(stream)),
-            },
+            Side::Server(requests) => requests.priority.take(),
+            Side::Client(_) => None,
+        }
+    }
+
+    /// Nothing is kept of a malformed message, and its stream is reset.
+    fn on_malformed(&mut self, stream: u32) {
+        self.bodies.remove(stream);
+        if !self.malformed.contains(&stream) {
+            self.malformed.push(stream);
         }
     }
 
@@ -117,12 +197,14 @@ impl Hooks {
         kept.is_some()
     }
 
-    /// Of a response nothing is kept that has more or less than it said.
+    /// A message is malformed that has more or less content than its head has said.
     fn is_well_formed(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
-        let Side::Client(responses) = &mut self.side else { return true };
-        let is_well_formed = responses.on_body(stream, bytes, ends_stream);
+        let is_well_formed = match &mut self.side {
+            Side::Server(requests) => requests.on_body(stream, bytes, ends_stream),
+            Side::Client(responses) => responses.on_body(stream, bytes, ends_stream),
+        };
         if !is_well_formed {
-            self.bodies.remove(stream);
+            self.on_malformed(stream);
         }
         is_well_formed
     }
@@ -148,7 +230,7 @@ impl Hooks {
         match &mut self.side {
             Side::Server(requests) => {
                 self.bodies.remove(stream);
-                requests.events.push_back(Event::Closed { stream });
+                requests.close(stream);
             }
             Side::Client(responses) => {
                 // What is whole is still to be read.

@@ -37,8 +37,7 @@ const DEFLATE_TABLE_BYTES: usize = 4096;
 /// What all sessions have in common.
 struct Shared {
     callbacks: NonNull<sys::nghttp2_session_callbacks>,
-    server_option: NonNull<sys::nghttp2_option>,
-    client_option: NonNull<sys::nghttp2_option>,
+    option: NonNull<sys::nghttp2_option>,
 }
 
 // SAFETY: all are written by the thread that makes them and only read afterwards: a new session copies what it needs.
@@ -80,7 +79,7 @@ unsafe impl Send for Engine {}
 
 impl Engine {
     pub fn server(settings: &Settings) -> Engine {
-        let side = Side::Server(Requests::new(settings.request));
+        let side = Side::Server(Requests::new(settings));
         let mut engine = Engine::new(side, sys::nghttp2_session_server_new2);
         let entries = [
             (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),
@@ -105,11 +104,10 @@ impl Engine {
     }
 
     fn new(side: Side, make: Make) -> Engine {
-        let Shared { callbacks, server_option, client_option } = shared();
-        let option = if matches!(side, Side::Client(_)) { client_option } else { server_option };
+        let Shared { callbacks, option } = shared();
         let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(side))));
         let mut session = null_mut();
-        // SAFETY: the callbacks and options are alive for ever, and the hooks as long as the session, which `drop` deletes first.
+        // SAFETY: the callbacks and the option are alive for ever, and the hooks as long as the session, which `drop` deletes first.
         let failed = unsafe { make(&mut session, callbacks.as_ptr(), hooks.as_ptr().cast(), option.as_ptr()) };
         assert_eq!(failed, 0, "no memory for a session of HTTP/2");
         Engine { session: NonNull::new(session).expect("it was made"), hooks, pairs: Vec::new() }
@@ -322,6 +320,16 @@ impl Drop for Engine {
     }
 }
 
+/// Gives a stream the wish of its request: the library reads that only where it looks for malformed messages.
+///
+/// # Safety
+/// The session is alive, and one of a server's.
+unsafe fn wish(session: *mut sys::nghttp2_session, stream: i32, priority: Priority) {
+    let wish = sys::nghttp2_extpri { urgency: priority.urgency.into(), inc: priority.is_incremental.into() };
+    // SAFETY: the wish is read during the call, which the library allows in a callback; its only error is that the stream is closed.
+    unsafe { sys::nghttp2_session_change_extpri_stream_priority(session, stream, &wish, 0) };
+}
+
 /// Has the fields behind a body follow it, and the stream end. False: there is no memory for them.
 ///
 /// # Safety
@@ -351,22 +359,20 @@ fn error_text(code: isize) -> String {
 
 fn shared() -> &'static Shared {
     static SHARED: OnceLock<Shared> = OnceLock::new();
-    SHARED.get_or_init(|| Shared {
-        callbacks: callbacks::table(),
-        server_option: option(true),
-        client_option: option(false),
-    })
+    SHARED.get_or_init(|| Shared { callbacks: callbacks::table(), option: option() })
 }
 
-/// For a malformed message the library ends the connection; of a response that is found by [`Responses`], which ends its stream alone.
-fn option(finds_malformed: bool) -> NonNull<sys::nghttp2_option> {
+/// For a malformed message the library ends the connection, so it looks for none: [`Requests`] and [`Responses`] find them, and their streams
+/// alone are reset (RFC 9113 section 8.1.1). What it does look for has lost the state of the connection: frames and header blocks that
+/// cannot be read.
+fn option() -> NonNull<sys::nghttp2_option> {
     let mut option = null_mut();
     // SAFETY: the library makes one, which is filled here and never deleted.
     unsafe {
         assert_eq!(sys::nghttp2_option_new(&mut option), 0, "no memory for options");
         sys::nghttp2_option_set_builtin_recv_extension_type(option, sys::NGHTTP2_PRIORITY_UPDATE as u8);
         sys::nghttp2_option_set_no_auto_window_update(option, 1);
-        sys::nghttp2_option_set_no_http_messaging(option, i32::from(!finds_malformed));
+        sys::nghttp2_option_set_no_http_messaging(option, 1);
         sys::nghttp2_option_set_stream_reset_rate_limit(option, RESETS.0, RESETS.1);
         sys::nghttp2_option_set_glitch_rate_limit(option, GLITCHES.0, GLITCHES.1);
         sys::nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);

@@ -23,7 +23,7 @@ fn request_head(method: &str) -> (Method, RequestHead) {
         is_secure: false,
         is_trusted: false,
         host: None,
-        minor_version: 1,
+        version: (1, 1),
         upgrade: None,
         websocket_key: None,
     };

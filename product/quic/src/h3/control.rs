@@ -1,13 +1,13 @@
 //! The client's control stream (RFC 9114 section 6.2.1).
 
-use mux::Priority;
+use mux::{Priority, priority};
 use units::Nanos;
 
 use super::budget::Budget;
 use super::fault::{EXCESSIVE_LOAD, FRAME_ERROR, FRAME_UNEXPECTED, Fault, ID_ERROR, MISSING_SETTINGS, SETTINGS_ERROR};
 use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, SETTINGS};
 use super::frames::{DATA, Frames, HEADERS, PUSH_PROMISE, Step, is_reserved};
-use super::{priority, varint};
+use super::varint;
 
 /// Payload of a frame of this stream that is read.
 pub const CONTROL_BYTES_MAX: u64 = 4096;

@@ -5,7 +5,6 @@ pub mod control;
 pub mod fault;
 pub mod fields;
 pub mod frames;
-pub mod priority;
 pub mod request;
 pub mod uni;
 pub mod varint;

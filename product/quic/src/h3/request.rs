@@ -1,7 +1,7 @@
 //! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA, and perhaps HEADERS behind it.
 
 use bytes::Bytes;
-use http::{Limits, RequestBuilder};
+use http::{Limits, PeerLength, RequestBuilder, check_field};
 use units::Nanos;
 
 use super::budget::Budget;
@@ -17,13 +17,14 @@ use crate::qpack;
 pub const SECTION_BYTES_MAX: usize = 64 << 10;
 const SECTION_PER_HEAD_MAX: usize = 4;
 
+const UNDECODABLE: Fault = Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded");
+
 /// What all requests of a connection share.
 #[derive(Debug)]
 pub struct Shared {
     request: RequestBuilder,
     scratch: Vec<u8>,
     section_bytes_max: u64,
-    has_tunnels: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +41,8 @@ enum Place {
 pub struct Incoming {
     frames: Frames,
     place: Place,
-    /// Its content, as it says and as it came.
-    said_bytes: Option<u64>,
-    content_bytes: u64,
+    /// The part of its content that is still to come, where it says how long that is.
+    left: Option<PeerLength>,
     /// Came behind the head, and was not read.
     pub rest: Bytes,
 }
@@ -50,14 +50,28 @@ pub struct Incoming {
 impl Shared {
     pub fn new(request: Limits, has_tunnels: bool) -> Shared {
         let section_bytes_max = (SECTION_PER_HEAD_MAX * request.head_bytes_max).min(SECTION_BYTES_MAX) as u64;
-        Shared { request: RequestBuilder::new(request), scratch: Vec::new(), section_bytes_max, has_tunnels }
+        Shared { request: RequestBuilder::new(request, has_tunnels), scratch: Vec::new(), section_bytes_max }
     }
 
     fn decode(&mut self, section: &[u8]) -> Result<Request, Fault> {
-        let mut fields = Fields::new(&mut self.request, self.has_tunnels);
-        qpack::decode(section, &mut self.scratch, |name, value| fields.push(name, value))
-            .map_err(|_| Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded"))?;
-        fields.finish().ok_or(Fault::Stream(MESSAGE_ERROR))
+        let mut fields = Fields::new(&mut self.request);
+        qpack::decode(section, &mut self.scratch, |name, value| {
+            fields.push(name, value);
+            true
+        })
+        .map_err(|_| UNDECODABLE)?;
+        fields.finish().map_err(|_| Fault::Stream(MESSAGE_ERROR))
+    }
+
+    /// Nobody reads trailers; malformed ones make their request malformed (RFC 9114 section 4.1.2).
+    fn check_trailers(&mut self, section: &[u8]) -> Result<(), Fault> {
+        let mut is_well_formed = true;
+        qpack::decode(section, &mut self.scratch, |name, value| {
+            is_well_formed &= check_field(name, value).is_ok();
+            is_well_formed
+        })
+        .map_err(|_| UNDECODABLE)?;
+        if is_well_formed { Ok(()) } else { Err(Fault::Stream(MESSAGE_ERROR)) }
     }
 }
 
@@ -74,9 +88,10 @@ impl Incoming {
         while let Some(step) = self.frames.next(bytes, content.as_deref_mut()) {
             match step {
                 Step::Begin { kind, length } => self.begin(now, kind, length, shared, budget)?,
+                Step::Kept { payload, .. } if self.place == Place::End => shared.check_trailers(&payload)?,
                 Step::Kept { payload, .. } => {
                     let decoded = shared.decode(&payload)?;
-                    self.said_bytes = decoded.content_bytes;
+                    self.left = decoded.content_length;
                     return Ok(Some(decoded));
                 }
             }
@@ -86,18 +101,17 @@ impl Incoming {
 
     fn begin(&mut self, now: Nanos, kind: u64, length: u64, shared: &Shared, budget: &mut Budget) -> Result<(), Fault> {
         match (kind, self.place) {
-            (HEADERS, Place::Head) if length <= shared.section_bytes_max => {
-                self.frames.keep();
-                self.place = Place::Content;
+            (HEADERS, Place::Head | Place::Content) if length > shared.section_bytes_max => {
+                return Err(Fault::Stream(EXCESSIVE_LOAD));
             }
-            (HEADERS, Place::Head) => return Err(Fault::Stream(EXCESSIVE_LOAD)),
-            // Trailers: nobody reads them.
-            (HEADERS, Place::Content) => self.place = Place::End,
+            (HEADERS, Place::Head | Place::Content) => {
+                self.frames.keep();
+                self.place = if self.place == Place::Head { Place::Content } else { Place::End };
+            }
             (DATA, Place::Content) => {
                 budget.on_data(now, length)?;
-                self.content_bytes = self.content_bytes.saturating_add(length);
-                if self.said_bytes.is_some_and(|said| self.content_bytes > said) {
-                    return Err(Fault::Stream(MESSAGE_ERROR));
+                if let Some(left) = &mut self.left {
+                    *left = left.less(length).ok_or(Fault::Stream(MESSAGE_ERROR))?;
                 }
             }
             (DATA | HEADERS, _) => return unexpected("DATA or HEADERS where a request has none"),
@@ -118,9 +132,9 @@ impl Incoming {
         if !self.frames.is_between() {
             return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
         }
-        match (self.place, self.said_bytes) {
+        match (self.place, self.left) {
             (Place::Head, _) => Err(Fault::Stream(REQUEST_INCOMPLETE)),
-            (_, Some(said)) if said != self.content_bytes => Err(Fault::Stream(MESSAGE_ERROR)),
+            (_, Some(left)) if left > PeerLength::ZERO => Err(Fault::Stream(MESSAGE_ERROR)),
             _ => Ok(()),
         }
     }

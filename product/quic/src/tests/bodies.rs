@@ -76,7 +76,7 @@ fn a_head_says_how_long_the_body_is() {
     rig.post(&[]);
     assert_eq!(rig.length(), BodyLength::Unknown);
     rig.post(&[("content-length", "70")]);
-    assert_eq!(rig.length(), BodyLength::Known(70));
+    assert_eq!(rig.length(), BodyLength::Known(70.into()));
     rig.post(&[("content-length", "0")]);
     assert_eq!(rig.length(), BodyLength::None);
 }

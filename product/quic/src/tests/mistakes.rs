@@ -5,7 +5,7 @@ use mux::budget::Flood;
 use units::Nanos;
 
 use super::rig::*;
-use crate::intake::KEPT_BYTES_MAX;
+use crate::streams::KEPT_BYTES_MAX;
 use crate::testing::*;
 use crate::{Settings, h3};
 
@@ -185,6 +185,7 @@ fn request_streams() {
     });
     ends(0x200, on_a_request(frame(HEADERS, &[0, 0, 0x80])));
     ends(0x200, on_a_request(frame(HEADERS, &[])));
+    ends(0x200, on_a_request([&get[..], &frame(HEADERS, &[0, 0, 0x80])].concat()));
     drop(goes_on(on_a_request(
         [&frame(0x21, b"abc")[..], &get, &frame(0x40, b""), &frame(DATA, b"a"), &trailers].concat(),
     )));
@@ -206,6 +207,16 @@ fn malformed_requests() {
         0x10e,
         &frame(HEADERS, &[&[0, 0, 0xc0 | 17, 0xc0 | 23, 0x50, 1, b'a', 0xc0 | 1][..], b"\x21A\x01b"].concat()),
     );
+    for more in [("a", "b\r\nc: d"), ("a", "b\0"), ("te", "gzip"), ("content-length", "9223372036854775808")] {
+        resets(0x10e, &get(&[more]));
+    }
+    resets(0x10e, &section(&[GET[0], GET[1], (":authority", "u@a"), GET[3]]));
+    for path in ["http://b/", "b", "*"] {
+        resets(0x10e, &section(&[GET[0], GET[1], GET[2], (":path", path)]));
+    }
+    for trailer in [(":path", "/"), ("connection", "close"), ("a", "b\nc")] {
+        resets(0x10e, &[get(&[]), frame(DATA, b"ab"), section(&[trailer])].concat());
+    }
     let rig = goes_on(on_a_request([get(&[("content-length", "3")]), frame(DATA, b"abc")].concat()));
     assert!(rig.closed().is_empty());
 }

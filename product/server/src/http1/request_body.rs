@@ -35,8 +35,8 @@ impl RequestBody {
     pub fn new(head: &Head, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
         let left = match head.request.body {
             BodyLength::None => Left::Known(0),
-            BodyLength::Known(bytes) if bytes > bytes_max => return Err(TOO_LARGE),
-            BodyLength::Known(bytes) => Left::Known(bytes),
+            BodyLength::Known(length) if length.bytes() > bytes_max => return Err(TOO_LARGE),
+            BodyLength::Known(length) => Left::Known(length.bytes()),
             BodyLength::Unknown => Left::Chunked(Chunked::new()),
         };
         let head = Box::new(head.into());
@@ -106,7 +106,7 @@ mod tests {
     /// A byte every `step` seconds, until it is too late.
     fn bytes_taken(step_s: u64) -> u64 {
         let limits = Limits::default();
-        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
+        let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
         let mut now = Nanos::ZERO;
         for taken in 0..2000 {
             now += Nanos::from_secs(step_s);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_body_at_the_least_rate_is_not() {
         let limits = Limits::default();
-        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
+        let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
         let rate = limits.body_rate_bytes_per_s_min;
         for second in 1..=(1 << 20) / rate {
             let now = Nanos::from_secs(second);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_body_that_stops_has_no_credit() {
         let limits = Limits::default();
-        let mut body = new(BodyLength::Known(1 << 20), 1 << 20).unwrap();
+        let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
         body.take(&vec![b'x'; 1 << 19]).unwrap();
         assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
     }
@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn a_body_over_the_limit_is_refused() {
         let new = |length| new(length, 10);
-        assert!(new(BodyLength::Known(11)).is_err_and(|reject| reject == TOO_LARGE));
-        assert_eq!(new(BodyLength::Known(10)).unwrap().take(b"0123456789abc"), Ok((10, true)));
+        assert!(new(BodyLength::Known(11.into())).is_err_and(|reject| reject == TOO_LARGE));
+        assert_eq!(new(BodyLength::Known(10.into())).unwrap().take(b"0123456789abc"), Ok((10, true)));
         let mut chunked = new(BodyLength::Unknown).unwrap();
         assert_eq!(chunked.take(b"6\r\nabcdef"), Ok((9, false)));
         assert_eq!(chunked.take(b"\r\n"), Err(TOO_LARGE));

@@ -35,6 +35,12 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
+    /// A number near a power of two at which sums and products wrap, or numbers lose their places.
+    pub fn near_power(&mut self) -> u128 {
+        let power = 1u128 << self.one_of(&[31, 32, 53, 63, 64]);
+        power + u128::from(self.below(140_000)) - 70_000
+    }
+
     pub fn micros(&mut self, least: u64, most: u64) -> Nanos {
         Nanos::from_micros(self.between(least, most))
     }

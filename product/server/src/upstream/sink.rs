@@ -37,7 +37,7 @@ impl BodySink for Pipe {
 pub fn pipe_of(framing: Framing) -> Option<Pipe> {
     let length = match framing {
         Framing::None => return None,
-        Framing::Length(bytes) => Length::Known(bytes),
+        Framing::Length(length) => Length::Known(length.bytes()),
         Framing::Chunked | Framing::Close | Framing::Stream | Framing::Upgraded => Length::Unknown,
     };
     Some(Pipe::new(length))

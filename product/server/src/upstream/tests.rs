@@ -213,7 +213,7 @@ fn what_may_have_been_done_is_not_asked_twice() {
     let get = |was_idle| sent(Method::Get, BodyLength::None, was_idle);
     assert!(get(true).may_repeat(&fault()) && !get(false).may_repeat(&fault()));
     assert!(!sent(Method::Post, BodyLength::None, true).may_repeat(&fault()));
-    assert!(!sent(Method::Put, BodyLength::Known(1), true).may_repeat(&fault()));
+    assert!(!sent(Method::Put, BodyLength::Known(1.into()), true).may_repeat(&fault()));
     assert!(transfer(Method::Post, BodyLength::None).may_repeat(&fault()), "nothing of it was sent");
     assert!(!get(true).may_repeat(&Fault::TooSlow("x")));
 }
@@ -222,7 +222,7 @@ fn what_may_have_been_done_is_not_asked_twice() {
 #[test]
 fn an_early_response_is_heard() {
     let wire = Wire::of(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n", &[]);
-    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 20)), READY);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known((1 << 20).into())), READY);
     over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     *wire.takes.borrow_mut() = None;
     transfer.push_request(&[0; 1000], false);
@@ -236,7 +236,7 @@ fn an_early_response_is_heard() {
 #[test]
 fn a_request_that_never_quite_leaves_is_bounded() {
     let wire = Wire::of(b"", &[]);
-    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 30)), READY);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known((1 << 30).into())), READY);
     let mut pushed = 0;
     for _ in 0..2000 {
         let part = transfer.room().min(5000);
@@ -253,7 +253,7 @@ fn a_request_that_never_quite_leaves_is_bounded() {
 #[test]
 fn an_upstream_has_its_time_when_the_request_is_whole() {
     let wire = Wire::of(b"", &[]);
-    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(5)), READY);
+    let (mut transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(5.into())), READY);
     transfer.push_request(b"hello", false);
     over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     assert_eq!(transfer.deadline, Nanos::MAX);
@@ -267,7 +267,7 @@ fn an_upstream_has_its_time_when_the_request_is_whole() {
 fn a_client_that_stops_on_a_stream_is_not_waited_for() {
     let (wire, second) = (Wire::of(b"", &[]), Nanos::from_secs);
     let limits = UploadLimits { timeout: second(20), rate_bytes_per_s_min: 500 };
-    let (transfer, mut ready) = (transfer(Method::Post, BodyLength::Known(1 << 20)), READY);
+    let (transfer, mut ready) = (transfer(Method::Post, BodyLength::Known((1 << 20).into())), READY);
     let mut transfer = transfer.uploading(Nanos::ZERO, limits);
     for (now, bytes, ends_at) in [(100, 0, 120), (110, 0, 120), (115, 10_000, 135)] {
         transfer.push_request(&vec![7; bytes], false);

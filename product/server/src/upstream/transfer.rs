@@ -216,7 +216,7 @@ impl Transfer {
         self.outbound.is_whole &= head.framing != Framing::Upgraded;
         self.inbound.tunnel.is_open = head.framing == Framing::Upgraded;
         self.inbound.is_kept_alive = head.is_kept_alive;
-        self.inbound.announced_bytes = if let Framing::Length(bytes) = head.framing { bytes } else { 0 };
+        self.inbound.announced_bytes = if let Framing::Length(length) = head.framing { length.bytes() } else { 0 };
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
 

@@ -26,10 +26,7 @@ pub(super) fn gateway<'r>(
         is_secure: conn.channel.is_secure(),
         is_trusted: conn.is_trusted(),
         host: group.host.as_deref().map(str::as_bytes),
-        minor_version: match conn.version(head.map_or(0, |head| head.minor_version)) {
-            (1, minor) => minor,
-            (major, _) => major,
-        },
+        version: conn.version(head.map_or(0, |head| head.minor_version)),
         upgrade: upgrade_of(request).filter(|_| is_upgradable && !group.is_http2()),
         websocket_key,
     }

@@ -30,6 +30,7 @@ mod proxy;
 mod proxy_hostile;
 mod proxy_http2;
 mod proxy_log;
+mod proxy_numbers;
 mod proxy_protocol;
 mod proxy_streams;
 mod proxy_tls;

@@ -1,6 +1,7 @@
 //! A body out of its framing, as it arrives.
 
 use super::{Framing, UpstreamFault};
+use crate::PeerLength;
 use crate::http1::{Chunked, Taken};
 use crate::trailers::Trailers;
 
@@ -10,8 +11,8 @@ pub struct UpstreamBody(State);
 
 #[derive(Debug, Clone)]
 enum State {
-    /// So many bytes are left.
-    Length(u64),
+    /// The bytes that are left.
+    Length(PeerLength),
     /// And its trailer section, as far as it has come: no more than [`Chunked`] lets through.
     Chunked(Chunked, Vec<u8>),
     /// All that comes.
@@ -21,8 +22,8 @@ enum State {
 impl UpstreamBody {
     pub fn new(framing: Framing) -> UpstreamBody {
         UpstreamBody(match framing {
-            Framing::None => State::Length(0),
-            Framing::Length(bytes) => State::Length(bytes),
+            Framing::None => State::Length(PeerLength::ZERO),
+            Framing::Length(length) => State::Length(length),
             Framing::Chunked => State::Chunked(Chunked::new(), Vec::new()),
             Framing::Close | Framing::Upgraded | Framing::Stream => State::Close,
         })
@@ -33,9 +34,9 @@ impl UpstreamBody {
     pub fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<Taken<'b>, UpstreamFault> {
         match &mut self.0 {
             State::Length(left) => {
-                let consumed = (*left).min(bytes.len() as u64) as usize;
-                *left -= consumed as u64;
-                Ok(Taken { consumed, data: &bytes[..consumed], is_done: *left == 0 })
+                let consumed = left.bytes().min(bytes.len() as u64) as usize;
+                *left = left.less(consumed as u64).unwrap_or_default();
+                Ok(Taken { consumed, data: &bytes[..consumed], is_done: *left == PeerLength::ZERO })
             }
             State::Chunked(chunked, section) => {
                 let is_trailer = chunked.is_in_trailers();
@@ -50,7 +51,7 @@ impl UpstreamBody {
     /// Whether nothing more belongs to the body.
     pub fn is_done(&self) -> bool {
         match &self.0 {
-            State::Length(left) => *left == 0,
+            State::Length(left) => *left == PeerLength::ZERO,
             State::Chunked(chunked, _) => chunked.is_done(),
             State::Close => false,
         }
@@ -68,7 +69,7 @@ impl UpstreamBody {
     /// The upstream has ended its stream.
     pub fn end(&mut self) -> Result<(), UpstreamFault> {
         if matches!(self.0, State::Close) {
-            self.0 = State::Length(0);
+            self.0 = State::Length(PeerLength::ZERO);
         }
         if self.is_done() { Ok(()) } else { Err(UpstreamFault("the connection ended before the body")) }
     }
@@ -76,7 +77,7 @@ impl UpstreamBody {
     /// Bytes of the body that are still to come, if that is known.
     pub fn left_bytes(&self) -> Option<u64> {
         match &self.0 {
-            State::Length(left) => Some(*left),
+            State::Length(left) => Some(left.bytes()),
             State::Chunked(chunked, _) => chunked.is_done().then_some(0),
             State::Close => None,
         }

@@ -6,9 +6,9 @@ use std::mem::MaybeUninit;
 use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::options;
-use crate::list::{decimal, members};
+use crate::list::members;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
-use crate::{Method, Status};
+use crate::{Method, PeerLength, Status};
 
 /// What both versions begin with.
 const START: &[u8] = b"HTTP/1.";
@@ -44,6 +44,7 @@ pub fn parse_response(
 
 const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1.1");
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
+const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
 /// Behind the first empty line.
 fn head_end(bytes: &[u8]) -> Result<Option<usize>, UpstreamFault> {
@@ -87,7 +88,7 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
         (100..=199 | 204 | 304, ..) => Framing::None,
         _ if method == Method::Head => Framing::None,
         (_, true, None) => Framing::Chunked,
-        (_, false, Some(bytes)) => Framing::Length(bytes),
+        (_, false, Some(length)) => Framing::Length(length),
         (_, false, None) => Framing::Close,
     };
     if options(list.iter()).nth(CONNECTION_OPTIONS_MAX).is_some() {
@@ -96,19 +97,18 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
     let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
     let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
     // An upstream that says so much may send it.
-    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|bytes| bytes > 0));
+    let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
     let is_kept_alive = stays && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
     Ok(UpstreamHead { status: Status(status), framing, is_kept_alive, content_length, minor_version, list })
 }
 
 /// Several equal ones are one (RFC 9112 section 6.3).
-pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>, UpstreamFault> {
+pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<PeerLength>, UpstreamFault> {
     let mut length = None;
     for value in values {
         for member in value.split(|&b| b == b',') {
-            let bytes =
-                decimal(member.trim_ascii()).ok_or(UpstreamFault("a content-length that is no decimal number"))?;
-            if length.replace(bytes).is_some_and(|other| other != bytes) {
+            let said = PeerLength::from_decimal(member.trim_ascii()).ok_or(WRONG_LENGTH)?;
+            if length.replace(said).is_some_and(|other| other != said) {
                 return Err(UpstreamFault("two different content-lengths"));
             }
         }

@@ -9,8 +9,8 @@ mod response;
 
 use thiserror::Error;
 
-use crate::Status;
 use crate::fields::FieldList;
+use crate::{PeerLength, Status};
 
 pub use body::UpstreamBody;
 pub(crate) use head::content_length;
@@ -52,8 +52,8 @@ impl UpstreamFault {
 pub enum Framing {
     /// There is none.
     None,
-    /// Its length, in bytes.
-    Length(u64),
+    /// Its length.
+    Length(PeerLength),
     /// The last of its chunks.
     Chunked,
     /// The end of the connection.
@@ -72,7 +72,7 @@ pub struct UpstreamHead {
     /// Whether the connection can carry another request after the body.
     pub is_kept_alive: bool,
     /// As said, also where no body follows.
-    pub(crate) content_length: Option<u64>,
+    pub(crate) content_length: Option<PeerLength>,
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
     pub(crate) list: FieldList,
@@ -94,8 +94,8 @@ impl UpstreamHead {
         self.fields().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// Bytes of the body as Content-Length says, also in a response without one: to HEAD, or 304.
-    pub fn content_length(&self) -> Option<u64> {
+    /// The length of the body as Content-Length says, also in a response without one: to HEAD, or 304.
+    pub fn content_length(&self) -> Option<PeerLength> {
         self.content_length
     }
 }

@@ -26,7 +26,7 @@ impl UpstreamHead {
             (Framing::Upgraded, _) => self.with_upgrade(response),
             (Framing::Chunked | Framing::Close | Framing::Stream, _) => response.of_length(Length::Unknown),
             // RFC 9110 section 8.6: neither 1xx nor 204 has one.
-            (_, Some(bytes)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(bytes),
+            (_, Some(length)) if !matches!(self.status.0, 100..=199 | 204) => response.with_length(length.bytes()),
             _ => response,
         }
     }

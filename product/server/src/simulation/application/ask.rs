@@ -38,6 +38,8 @@ pub struct Ask {
     closes: bool,
     /// Where in the body a fault comes; a fraction of it.
     cut_permille: u64,
+    /// A length near a power of two, for a fault.
+    great: u128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,11 @@ pub enum Fault {
     HalfHead,
     NotHttp,
     TwoLengths,
+    /// Its length is that of no file: 2^63 or more.
+    GreatLength,
     Silent,
+    /// Its length is a great one, and the connection ends in the body.
+    FarLength,
     /// The connection ends, or is reset, in the body.
     CutBody,
     ResetBody,
@@ -67,13 +73,15 @@ pub enum Fault {
     TooMuch,
 }
 
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 13] = [
     Fault::Closed,
     Fault::Reset,
     Fault::HalfHead,
     Fault::NotHttp,
     Fault::TwoLengths,
+    Fault::GreatLength,
     Fault::Silent,
+    Fault::FarLength,
     Fault::CutBody,
     Fault::ResetBody,
     Fault::StalledBody,
@@ -127,7 +135,7 @@ impl Fault {
     }
 
     fn is_in_body(self) -> bool {
-        matches!(self, Fault::CutBody | Fault::ResetBody | Fault::StalledBody | Fault::BadChunk)
+        matches!(self, Fault::FarLength | Fault::CutBody | Fault::ResetBody | Fault::StalledBody | Fault::BadChunk)
     }
 }
 
@@ -165,6 +173,7 @@ impl Ask {
             pause: random.micros(1, 300_000),
             closes: random.once_in(8),
             cut_permille: random.below(1_000),
+            great: random.near_power(),
         };
         ask.fault = random.once_in(4).then(|| random.one_of(&FAULTS)).filter(|fault| ask.can(*fault, site));
         // Nobody can tell more than was said from the next response, where there is a next.
@@ -180,6 +189,8 @@ impl Ask {
             Fault::BadChunk => has_bytes && self.framing == Framing::Chunked,
             Fault::ResetBody => has_bytes,
             Fault::TooMuch => self.framing != Framing::Close,
+            Fault::GreatLength => self.framing == Framing::Length && self.status != 204 && self.great >= 1 << 63,
+            Fault::FarLength => self.framing == Framing::Length && has_bytes && self.great < 1 << 63,
             _ => true,
         }
     }
@@ -197,6 +208,12 @@ impl Ask {
     /// Of the response, as a client is to get it.
     pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
         if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
+    }
+
+    /// The length that the response's head gives, where it is not that of the body.
+    pub fn said_bytes(&self) -> Option<usize> {
+        let is_far = self.fault == Some(Fault::FarLength);
+        is_far.then(|| self.great.try_into().expect("below 2^63"))
     }
 
     /// Of the request.
@@ -251,7 +268,7 @@ impl Ask {
         let cut = head_bytes + body_bytes * self.cut_permille as usize / 1_000;
         let (bytes, after) = match self.fault {
             Some(Fault::HalfHead) => (head_bytes / 2, After::Close),
-            Some(Fault::CutBody) => (cut, After::Close),
+            Some(Fault::CutBody | Fault::FarLength) => (cut, After::Close),
             Some(Fault::ResetBody) => (cut, After::Reset),
             Some(Fault::StalledBody) => (cut, After::Silence),
             _ => (out.len(), keeps),
@@ -270,7 +287,11 @@ impl Ask {
         }
         if self.status != 204 {
             match self.framing {
-                Framing::Length => out.extend(format!("content-length: {}\r\n", site.file(self.file).len()).as_bytes()),
+                Framing::Length => {
+                    let is_great = matches!(self.fault, Some(Fault::GreatLength | Fault::FarLength));
+                    let bytes = if is_great { self.great } else { site.file(self.file).len() as u128 };
+                    out.extend(format!("content-length: {bytes}\r\n").as_bytes());
+                }
                 Framing::Chunked => out.extend(b"Transfer-Encoding: chunked\r\n"),
                 Framing::Close => {}
             }
@@ -294,7 +315,9 @@ impl Ask {
         let middle = body.len().div_ceil(chunk_bytes) / 2;
         for (number, chunk) in body.chunks(chunk_bytes).enumerate() {
             let is_bad = self.fault == Some(Fault::BadChunk) && number == middle;
-            let size = if is_bad { "x".into() } else { format!("{:x}", chunk.len()) };
+            // One that is none, or one of 2^63 or more.
+            let wrong = if self.great < 1 << 63 { "x".into() } else { format!("{:x}", self.great) };
+            let size = if is_bad { wrong } else { format!("{:x}", chunk.len()) };
             let extension = if number == 0 { ";name=value" } else { "" };
             out.extend(format!("{size}{extension}\r\n").as_bytes());
             out.extend(chunk);

@@ -26,9 +26,13 @@ enum Attack {
     ManyStreams,
     /// A part of a frame of headers, a byte at a time.
     SlowFrame,
+    /// A body, or a chunk, of a length near a power of two.
+    GreatLength,
+    /// Streams that are malformed.
+    Malformed,
 }
 
-const ATTACKS: [Attack; 8] = [
+const ATTACKS: [Attack; 10] = [
     Attack::SlowHead,
     Attack::SlowBody,
     Attack::RapidReset,
@@ -37,6 +41,8 @@ const ATTACKS: [Attack; 8] = [
     Attack::Pings,
     Attack::ManyStreams,
     Attack::SlowFrame,
+    Attack::GreatLength,
+    Attack::Malformed,
 ];
 
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub struct Attacker {
     /// The next stream.
     stream: u32,
     path: String,
+    /// A length near a power of two.
+    great: u128,
     pub asked_count: u64,
 }
 
@@ -61,6 +69,7 @@ impl Attacker {
             leaves_at: Nanos::MAX,
             stream: 1,
             path: format!("/f{}", random.below(files as u64)),
+            great: random.near_power(),
             asked_count: 0,
         }
     }
@@ -70,7 +79,7 @@ impl Attacker {
     }
 
     pub fn speaks_http2(&self) -> bool {
-        !matches!(self.attack, Attack::SlowHead | Attack::SlowBody)
+        !matches!(self.attack, Attack::SlowHead | Attack::SlowBody | Attack::GreatLength)
     }
 
     pub fn is_done(&self) -> bool {
@@ -97,7 +106,7 @@ impl Attacker {
 
     fn pause(&self, random: &mut Random) -> Nanos {
         match self.attack {
-            Attack::SlowHead | Attack::SlowBody | Attack::ShutWindow | Attack::SlowFrame => {
+            Attack::SlowHead | Attack::SlowBody | Attack::ShutWindow | Attack::SlowFrame | Attack::GreatLength => {
                 random.micros(1, 10_000_000)
             }
             _ => random.micros(1, 50_000),
@@ -111,6 +120,13 @@ impl Attacker {
                 let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", self.path);
                 into.extend(head.as_bytes());
             }
+            Attack::GreatLength => {
+                let head = match self.great % 2 {
+                    0 => format!("Content-Length: {}\r\n\r\n", self.great),
+                    _ => format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", self.great),
+                };
+                into.extend(format!("POST {} HTTP/1.1\r\nHost: a\r\n{head}", self.path).as_bytes());
+            }
             Attack::ShutWindow => {
                 into.extend(hello());
                 into.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
@@ -123,7 +139,8 @@ impl Attacker {
 
     fn go_on(&mut self, into: &mut Vec<u8>) {
         match self.attack {
-            Attack::SlowHead | Attack::SlowBody => into.push(b'a'),
+            Attack::SlowHead | Attack::SlowBody | Attack::GreatLength => into.push(b'a'),
+            Attack::Malformed => (0..3).for_each(|nth| self.ask_malformed(nth, into)),
             Attack::SlowFrame => {
                 into.push([0, 0, 100, 1, 5, 0, 0, 0, 1].get(self.steps as usize - 1).map_or(0, |byte| *byte))
             }
@@ -137,6 +154,14 @@ impl Attacker {
             Attack::Pings => into.extend(frame(PING, 0, 0, &[7; 8]).repeat(50)),
             Attack::ManyStreams => (0..30).for_each(|_| self.ask(into)),
         }
+    }
+
+    fn ask_malformed(&mut self, nth: u32, into: &mut Vec<u8>) {
+        let great = self.great.to_string();
+        let wrong = [("content-length", great.as_str()), ("a", "b\r\nc: d"), ("connection", "close")];
+        into.extend(request(self.stream, &self.path, &[wrong[nth as usize]]));
+        self.stream += 2;
+        self.asked_count += 1;
     }
 
     fn ask(&mut self, into: &mut Vec<u8>) {

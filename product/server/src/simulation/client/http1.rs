@@ -204,7 +204,8 @@ impl Http1 {
         let mut body = Body::new(came == Meaning::Answer, if request.has_body(status) { length } else { Some(0) });
         match (&body.left, is_chunked) {
             (Left::Bytes(bytes), _) => {
-                if body.is_answer && request.body(site).is_some_and(|all| all.len() != *bytes) {
+                let said = request.said_bytes().or(request.body(site).map(<[u8]>::len));
+                if body.is_answer && said.is_some_and(|said| said != *bytes) {
                     return Err(format!("a body of {bytes} bytes for {request:?}"));
                 }
                 body.is_done = *bytes == 0;

@@ -21,8 +21,8 @@ pub struct Request {
 pub enum Kind {
     Get,
     Head,
-    /// Of bytes that are there.
-    Part(Range<usize>),
+    /// Bytes that are there, and the last that is asked for, which may be far behind the end.
+    Part(Range<usize>, u128),
     /// If-None-Match that anything matches.
     Unchanged,
     Late,
@@ -64,7 +64,11 @@ impl Request {
             0 => Kind::Head,
             1 if size > 0 => {
                 let from = random.below(size as u64) as usize;
-                Kind::Part(from..from + 1 + random.below((size - from) as u64) as usize)
+                let part = from..from + 1 + random.below((size - from) as u64) as usize;
+                match random.once_in(3) {
+                    true => Kind::Part(from..size, random.near_power()),
+                    false => Kind::Part(part.clone(), part.end as u128 - 1),
+                }
             }
             2 => Kind::Unchanged,
             _ => Kind::Get,
@@ -88,7 +92,7 @@ impl Request {
     /// Name and value of the field that it has besides.
     pub fn field(&self) -> Option<(&'static str, String)> {
         match &self.kind {
-            Kind::Part(range) => Some(("range", format!("bytes={}-{}", range.start, range.end - 1))),
+            Kind::Part(range, last) => Some(("range", format!("bytes={}-{last}", range.start))),
             Kind::Unchanged => Some(("if-none-match", "*".into())),
             Kind::Get | Kind::Head | Kind::Late | Kind::Passed(..) => None,
         }
@@ -112,7 +116,7 @@ impl Request {
             (Kind::Passed(ask, _), _) => ask.status,
             (Kind::Late, _) => 408,
             (_, None) => 404,
-            (Kind::Part(_), _) => 206,
+            (Kind::Part(..), _) => 206,
             (Kind::Unchanged, _) => 304,
             _ => 200,
         }
@@ -153,10 +157,15 @@ impl Request {
         }
         let whole = site.file(self.file?);
         Some(match &self.kind {
-            Kind::Part(range) => &whole[range.clone()],
+            Kind::Part(range, _) => &whole[range.clone()],
             Kind::Head | Kind::Unchanged => &[],
             _ => whole,
         })
+    }
+
+    /// The length that its response gives where that is not the body's.
+    pub fn said_bytes(&self) -> Option<usize> {
+        if let Kind::Passed(ask, _) = &self.kind { ask.said_bytes() } else { None }
     }
 
     /// Fields follow the body.

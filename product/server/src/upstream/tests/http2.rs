@@ -261,7 +261,7 @@ impl Bench {
             is_secure: false,
             is_trusted: false,
             host: None,
-            minor_version: 1,
+            version: (1, 1),
             upgrade: None,
             websocket_key: None,
         };

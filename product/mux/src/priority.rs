@@ -1,6 +1,6 @@
 //! A client's wish (RFC 9218 section 4): a dictionary of structured fields (RFC 9651 section 3.2), of which two keys are read.
 
-use mux::Priority;
+use crate::Priority;
 
 /// Without a wish (RFC 9218 section 4).
 pub const DEFAULT: Priority = Priority { urgency: 3, is_incremental: false };
