@@ -36,6 +36,19 @@ pub struct Target {
 
 pub use targets::TARGETS;
 
+/// Lengths near powers of two, for seeds: the last ones are those that no peer may give.
+pub const LENGTHS: [&str; 9] = [
+    "2147483648",
+    "4294967295",
+    "9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551504",
+    "18446744073709551615",
+    "18446744073709551616",
+    "99999999999999999999999999",
+];
+
 /// The target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

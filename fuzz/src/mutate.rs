@@ -10,6 +10,8 @@ use crate::INPUT_BYTES_MAX;
 const CHANGES_MAX: u32 = 4;
 /// Bytes that one change copies, inserts or takes away, at most.
 const PIECE_BYTES_MAX: usize = 64;
+/// Powers of two at which numbers wrap, change their sign or lose their places.
+const POWERS: [u32; 5] = [31, 32, 53, 63, 64];
 /// Bytes at the limits of lengths, signs and types.
 const EDGES: [u8; 10] = [0, 1, 2, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
 
@@ -40,7 +42,7 @@ impl<'a> Mutator<'a> {
 
     fn change(&mut self, bytes: &mut Vec<u8>) {
         let at = self.rng.random_range(0..=bytes.len());
-        match self.rng.random_range(0..8) {
+        match self.rng.random_range(0..9) {
             0 if at < bytes.len() => bytes[at] ^= 1 << self.rng.random_range(0..8),
             1 if at < bytes.len() => bytes[at] = self.rng.random(),
             2 if at < bytes.len() => bytes[at] = EDGES[self.rng.random_range(0..EDGES.len())],
@@ -63,11 +65,22 @@ impl<'a> Mutator<'a> {
                 bytes.truncate(at);
                 bytes.extend_from_slice(&other[begin..]);
             }
+            7 => self.change_number(bytes, at),
             _ => {
                 let piece: Vec<u8> = (0..self.rng.random_range(1..=8)).map(|_| self.rng.random()).collect();
                 bytes.splice(at..at, piece);
             }
         }
+    }
+
+    /// Writes a number near a power of two in the place of the next one, or where there is none.
+    fn change_number(&mut self, bytes: &mut Vec<u8>, at: usize) {
+        let power = 1i128 << POWERS[self.rng.random_range(0..POWERS.len())];
+        let number = power + self.rng.random_range(-300..300);
+        let text = if self.rng.random() { number.to_string() } else { format!("{number:x}") };
+        let begin = bytes[at..].iter().position(u8::is_ascii_digit).map_or(at, |behind| at + behind);
+        let digits = bytes[begin..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        bytes.splice(begin..begin + digits, text.into_bytes());
     }
 
     fn piece_of(&mut self, bytes: &[u8]) -> Vec<u8> {
@@ -82,6 +95,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn numbers_become_those_near_powers_of_two() {
+        let corpus = [b"Content-Length: 5\r\n".to_vec()];
+        let mut mutator = Mutator::new(&corpus, 1);
+        let lengths: Vec<String> = (0..200)
+            .map(|_| {
+                let mut bytes = corpus[0].clone();
+                mutator.change_number(&mut bytes, 3);
+                String::from_utf8(bytes).unwrap()
+            })
+            .collect();
+        assert!(lengths.iter().all(|text| text.starts_with("Content-Length: ") && text.ends_with("\r\n")));
+        for near in ["214748", "429496", "900719925", "92233720368547", "184467440737095", "1000000000000"] {
+            assert!(lengths.iter().any(|text| text["Content-Length: ".len()..].starts_with(near)), "{near}");
+        }
+    }
 
     #[test]
     fn a_seed_has_its_mutants() {

@@ -8,7 +8,7 @@ use http::http1::{Chunked, Head, parse_request, parse_response};
 use http::proxy_header::{PROXY_HEADER_BYTES_MAX, parse_proxy_header};
 use http::{BodyLength, Entity, FIELDS_MAX, Limits, PeerLength, RANGES_MAX, Reject, Verdict, decode_path, evaluate};
 
-use crate::{Reached, Target};
+use crate::{LENGTHS, Reached, Target};
 
 pub const TARGET: Target = Target {
     name: "http1",
@@ -231,5 +231,14 @@ fn seeds() -> Vec<Vec<u8>> {
         "GET / HTTP/1.1\nHost: a\n\n".into(),
         "GET / HTTP/1.1\r\nHost : a\r\n folded\r\n\r\n".into(),
     ];
-    texts.into_iter().map(String::into_bytes).collect()
+    let lengths = LENGTHS.into_iter().flat_map(|length| {
+        let chunk = length.parse::<u128>().map_or_else(|_| String::new(), |bytes| format!("{bytes:x}\r\nhello"));
+        [
+            post(&format!("Content-Length: {length}\r\n")) + "hello",
+            post("Transfer-Encoding: chunked\r\n") + &chunk,
+            get(&format!("Range: bytes={length}-, 0-{length}, -{length}\r\n")),
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello"),
+        ]
+    });
+    texts.into_iter().chain(lengths).map(String::into_bytes).collect()
 }

@@ -8,15 +8,7 @@ use crate::{Reached, Target};
 pub const TARGET: Target = Target {
     name: "qpack",
     run,
-    reaches: &[
-        "a head",
-        "a section",
-        "a section refused",
-        "a text in code",
-        "a text refused",
-        "a head refused",
-        "a malformed head",
-    ],
+    reaches: &["a head", "a section", "a section refused", "a text in code", "a text refused", "a malformed head"],
     seeds,
     mutants: 20_000,
 };

@@ -6,7 +6,7 @@ use http::http1::upstream::{Framing, ResponseLimits, UpstreamBody, UpstreamFault
 use http::http1::{Connection, encode};
 use http::{HttpDate, Method};
 
-use crate::{Input, Reached, Script, Target};
+use crate::{Input, LENGTHS, Reached, Script, Target};
 
 pub const TARGET: Target = Target {
     name: "upstream",
@@ -181,6 +181,11 @@ fn seeds() -> Vec<Vec<u8>> {
         "\r\nHTTP/1.1 200 OK\r\n\r\n".into(),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(200)),
     ];
+    let lengths = LENGTHS.into_iter().flat_map(|length| {
+        let chunk = length.parse::<u128>().map_or_else(|_| String::new(), |bytes| format!("{bytes:x}\r\nhello"));
+        [ok(&format!("Content-Length: {length}\r\n"), "hello"), ok("Transfer-Encoding: chunked\r\n", &chunk)]
+    });
+    let texts: Vec<String> = texts.into_iter().chain(lengths).collect();
     let of = |method: u8| texts.iter().map(move |text| Script::default().byte(method).raw(text.as_bytes()).done());
     of(0).chain(of(1)).collect()
 }

@@ -79,6 +79,10 @@ fn uploads() -> Vec<Vec<u8>> {
         vec![post(&[], &data(b"body")), frame(1, SETTINGS, b""), read.clone(), pass(10), get()],
         vec![post(&[], b""), frame(1, DATA, &[7; 200]), op(&[AGAIN, 50]), respond(0, 3), read],
     ];
+    let lengths = crate::LENGTHS.map(|length| {
+        vec![post(&[("content-length", length)], &data(b"four")), on(FINISH, 1, 0), write(0, 9), get(), respond(1, 2)]
+    });
+    let programs: Vec<_> = programs.into_iter().chain(lengths).collect();
     let choices = [WANTS_BODIES, WANTS_BODIES | READS_AT_ONCE];
     choices
         .into_iter()

@@ -70,6 +70,10 @@ fn uploads() -> Vec<Vec<u8>> {
         vec![post(&[]), body(0, b"half"), frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]), respond(0, 3), write(0, 9)],
         vec![post(&[]), body(0, &[7; 200]), again(50), respond(0, 3), write(0, 9), Script::new(&[CANCEL, 0])],
     ];
+    let lengths = crate::LENGTHS.map(|length| {
+        vec![post(&[("content-length", length)]), body(END_STREAM, b"four"), request(WHOLE), respond(0, 3), write(0, 9)]
+    });
+    let programs: Vec<_> = programs.into_iter().chain(lengths).collect();
     let choices = [WANTS_BODIES, WANTS_BODIES | READS_AT_ONCE];
     let with = |choice: u8| {
         programs.iter().map(move |said| said.iter().cloned().fold(Script::new(&[choice]), Script::then).done())

@@ -21,6 +21,10 @@ pub fn all() -> Vec<Vec<u8>> {
     seeds.extend(malformed());
     seeds.extend(uploads());
     seeds.extend(floods());
+    seeds.extend(crate::LENGTHS.map(|length| {
+        let (head, data) = (fields(0, END_HEADERS, &[OK, ("content-length", length)]), on_stream(0, DATA, 0, b"hello"));
+        program([request(GET), head, data, read(0, 100), on_stream(0, DATA, END_STREAM, b"x"), read(0, 100)])
+    }));
     seeds
 }
 
