@@ -16,13 +16,13 @@ impl Nanos {
     pub const MAX: Nanos = Nanos(u64::MAX);
 
     pub const fn from_micros(micros: u64) -> Nanos {
-        Nanos(micros * 1_000)
+        Nanos(micros.saturating_mul(1_000))
     }
     pub const fn from_millis(millis: u64) -> Nanos {
-        Nanos(millis * 1_000_000)
+        Nanos(millis.saturating_mul(1_000_000))
     }
     pub const fn from_secs(secs: u64) -> Nanos {
-        Nanos(secs * 1_000_000_000)
+        Nanos(secs.saturating_mul(1_000_000_000))
     }
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(Nanos(1) + Nanos::MAX, Nanos::MAX);
         assert_eq!(Nanos::MAX - Nanos(1) + Nanos(1), Nanos::MAX);
         assert_eq!(Nanos(1) - Nanos(2), Nanos::ZERO);
+        assert_eq!([Nanos::from_micros, Nanos::from_millis, Nanos::from_secs].map(|of| of(u64::MAX)), [Nanos::MAX; 3]);
     }
 
     #[test]
