@@ -231,14 +231,17 @@ fn seeds() -> Vec<Vec<u8>> {
         "GET / HTTP/1.1\nHost: a\n\n".into(),
         "GET / HTTP/1.1\r\nHost : a\r\n folded\r\n\r\n".into(),
     ];
-    let lengths = LENGTHS.into_iter().flat_map(|length| {
+    texts.into_iter().chain(lengths()).map(String::into_bytes).collect()
+}
+
+fn lengths() -> impl Iterator<Item = String> {
+    LENGTHS.into_iter().flat_map(|length| {
         let chunk = length.parse::<u128>().map_or_else(|_| String::new(), |bytes| format!("{bytes:x}\r\nhello"));
         [
-            post(&format!("Content-Length: {length}\r\n")) + "hello",
-            post("Transfer-Encoding: chunked\r\n") + &chunk,
-            get(&format!("Range: bytes={length}-, 0-{length}, -{length}\r\n")),
+            format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nhello"),
+            format!("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"),
+            format!("GET /a HTTP/1.1\r\nHost: a\r\nRange: bytes={length}-, 0-{length}, -{length}\r\n\r\n"),
             format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello"),
         ]
-    });
-    texts.into_iter().chain(lengths).map(String::into_bytes).collect()
+    })
 }
