@@ -19,6 +19,11 @@ impl FieldList {
         FieldList(Vec::with_capacity(bytes))
     }
 
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Names and values are far below 4 GiB: whoever gives them has a limit.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> Span {
         let lengths = [name.len(), value.len()].map(|bytes| (bytes as u32).to_le_bytes());

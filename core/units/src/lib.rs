@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 
+pub mod memory;
 mod nanos;
 mod rate;
 mod size;

@@ -4,6 +4,7 @@ use http::gateway::RequestHead;
 use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead};
 use http::{Method, Trailers};
 use units::Nanos;
+use units::memory::Account;
 
 use crate::STREAMS_MAX;
 use crate::bodies::BodyRead;
@@ -83,16 +84,22 @@ impl ClientSession {
     }
 
     /// Sends the head of a request on a stream of its own, behind `out`. `None`: it takes none. The caller has no more open than
-    /// [`ClientSession::streams_max`].
-    pub fn request(&mut self, method: Method, head: &RequestHead, has_body: bool, out: &mut Vec<u8>) -> Option<u32> {
+    /// [`ClientSession::streams_max`]. What is kept of the response is counted in this account.
+    pub fn request(
+        &mut self,
+        method: Method,
+        head: &RequestHead,
+        has_body: bool,
+        account: &Account,
+        out: &mut Vec<u8>,
+    ) -> Option<u32> {
         if self.is_leaving() {
             return None;
         }
         let stream = self.framer.engine.request(head, has_body)?;
         let hooks = self.framer.engine.hooks();
         hooks.responses().begin(stream, method);
-        hooks.bodies.begin(stream, false);
-        hooks.bodies.want(stream);
+        hooks.bodies.begin_response(stream, account);
         // Each may be reset once by its server, which is no flood.
         self.framer.budget.on_request();
         self.framer.control(out);
@@ -168,12 +175,14 @@ impl ClientSession {
         self.framer.has_ended()
     }
 
-    /// Memory of what was not read of one body.
-    pub fn kept_bytes(&self, stream: u32) -> usize {
-        self.framer.engine.seen().bodies.kept_bytes(stream)
+    /// Bytes of memory of a body that was not read, and of what may come of it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn alive_bytes(&self, stream: u32) -> usize {
+        self.framer.engine.seen().bodies.alive_bytes(stream)
     }
 
-    /// Memory of bodies that were not read: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
+    /// Bytes of memory of bodies that were not read, summed anew: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
+    #[cfg(any(test, feature = "testing"))]
     pub fn body_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.bytes()
     }

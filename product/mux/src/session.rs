@@ -1,9 +1,8 @@
 //! One connection's HTTP/2, without its socket.
 
-use std::collections::VecDeque;
-
 use http::{Limits, OwnedRequest, Refused, ResponseHead, Trailers};
 use units::Nanos;
+use units::memory::Account;
 
 use crate::STREAMS_MAX;
 use crate::bodies::BodyRead;
@@ -22,9 +21,6 @@ const FLOW_CONTROL_ERROR: u32 = 3;
 
 /// A request that is not wanted is stopped where its client may send less than this of it, which is one frame.
 const EARLY_WINDOW_MIN: u32 = 16 << 10;
-
-/// Room for so many events is kept.
-const EVENTS_KEPT: usize = 8;
 
 /// The greatest window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
@@ -159,6 +155,7 @@ impl Session {
         }
         self.drain_unwanted();
         let taken = self.take(now, bytes, out);
+        self.requests().count();
         self.framer.conclude(taken, out)
     }
 
@@ -198,11 +195,7 @@ impl Session {
 
     pub fn event(&mut self) -> Option<Event> {
         self.drain_unwanted();
-        let events = &mut self.requests().events;
-        let event = events.pop_front();
-        if event.is_none() && events.capacity() > EVENTS_KEPT {
-            *events = VecDeque::new();
-        }
+        let event = self.requests().next_event();
         if let Some(Event::Request { stream, .. }) = event {
             self.asked = Some(stream);
         }
@@ -250,7 +243,22 @@ impl Session {
         }
     }
 
-    /// Memory of bodies that were not read: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
+    /// Counts its memory in this account from now on: bodies that were not read, [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most, and
+    /// requests that were not given or are not whole.
+    pub fn count_in(&mut self, account: &Account) {
+        let hooks = self.framer.engine.hooks();
+        hooks.bodies.account = account.clone();
+        hooks.requests().count_in(account);
+    }
+
+    /// Bytes of memory that are alive.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn alive_bytes(&mut self) -> usize {
+        self.body_bytes() + self.requests().alive_bytes()
+    }
+
+    /// Bytes of memory of bodies that were not read, summed anew.
+    #[cfg(any(test, feature = "testing"))]
     pub fn body_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.bytes()
     }

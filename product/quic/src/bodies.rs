@@ -35,6 +35,13 @@ impl Stream {
         matches!(self.body, Body::Wanted { .. })
     }
 
+    /// Bytes of memory at most: of heads that no window has let through, and of a body that was not read. quinn does not tell how much there is of
+    /// one, so each counts with all that its window lets through.
+    pub fn memory_bytes(&self) -> usize {
+        let head_bytes = self.reply.as_ref().map_or(0, |reply| reply.heads.len());
+        head_bytes + if self.holds_body() { BODY_BYTES_MAX } else { 0 }
+    }
+
     /// quinn holds some of its body, as far as is known.
     fn holds_body(&self) -> bool {
         match self.body {
@@ -55,6 +62,7 @@ impl Streams {
                 self.events.push_back(Event::Body { stream });
             }
         }
+        self.count(stream);
     }
 
     /// Makes the connection's window as wide as the bodies that are wanted ask for.
@@ -102,10 +110,12 @@ impl Intake {
             Ok(Pulled::Head(_) | Pulled::Full) => Ok(BodyRead::More),
             Err(fault) => self.on_fault(self.now, fault, stream, connection, streams).map(|()| BodyRead::Cut),
         };
-        let pulled = streams.count(stream).and(pulled);
+        streams.count(stream);
+        let pulled = streams.check_kept().and(pulled);
         if let Some(open) = streams.open.get_mut(stream) {
             open.body = Body::Wanted { is_unread: pulled == Ok(BodyRead::More), is_told: false };
         }
+        streams.count(stream);
         streams.widen(connection);
         pulled.unwrap_or_else(|end| {
             self.late = Some(end);
@@ -149,11 +159,15 @@ impl Session {
         self.intake.leave_body(stream, &mut self.connection, &mut self.streams);
     }
 
-    /// Memory of bodies that were not read, at most: the engine does not tell how much there is of one, so each counts with all that its window
-    /// lets through. And of heads that windows have not let through.
-    pub fn body_bytes(&mut self) -> usize {
-        let open = || self.streams.open.iter();
-        let head_bytes: usize = open().filter_map(|open| open.reply.as_ref()).map(|reply| reply.heads.len()).sum();
-        open().filter(|open| open.holds_body()).count() * BODY_BYTES_MAX + head_bytes
+    /// Bytes of memory that are alive; of content that was not acknowledged those that are counted, since quinn does not tell them.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn alive_bytes(&self) -> usize {
+        self.body_bytes() + self.streams.kept_bytes + self.sent_bytes()
+    }
+
+    /// Bytes of memory of heads that wait and of bodies that were not read, summed anew.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn body_bytes(&self) -> usize {
+        self.streams.open.iter().map(Stream::memory_bytes).sum()
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct CountedConfig(Arc<CubicConfig>);
 struct Counted {
     inner: Box<dyn Controller>,
     acked_bytes: u64,
+    /// UDP payload that was under way at the last acknowledgement.
+    in_flight_bytes: u64,
 }
 
 /// What was acknowledged over all paths of a connection: each has a controller of its own, which counts from zero.
@@ -22,6 +24,7 @@ pub(crate) struct Acked {
     bytes: u64,
     /// Of the path in use.
     of_path: u64,
+    in_flight_bytes: u64,
     /// Acknowledgements that had come when the controller was last asked.
     acks: u64,
 }
@@ -32,24 +35,30 @@ impl Acked {
         self.bytes
     }
 
-    /// Asks the controller, if there is news.
-    pub fn look(&mut self, connection: &Connection) {
+    /// UDP payload that was under way when [`Acked::look`] had news last.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// Asks the controller, if there is news; says whether there was.
+    pub fn look(&mut self, connection: &Connection) -> bool {
         let acks = connection.stats().frame_rx.acks;
         if std::mem::replace(&mut self.acks, acks) == acks {
-            return;
+            return false;
         }
         let state = connection.congestion_state().clone_box().into_any();
-        let Ok(counted) = state.downcast::<Counted>() else { return };
+        let Ok(counted) = state.downcast::<Counted>() else { return false };
         let new = counted.acked_bytes.checked_sub(self.of_path).unwrap_or(counted.acked_bytes);
         self.bytes += new;
-        self.of_path = counted.acked_bytes;
+        (self.of_path, self.in_flight_bytes) = (counted.acked_bytes, counted.in_flight_bytes);
+        true
     }
 }
 
 impl ControllerFactory for CountedConfig {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let inner = Arc::clone(&self.0).build(now, current_mtu);
-        Box::new(Counted { inner, acked_bytes: 0 })
+        Box::new(Counted { inner, acked_bytes: 0, in_flight_bytes: 0 })
     }
 }
 
@@ -64,6 +73,7 @@ impl Controller for Counted {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest: Option<u64>) {
+        self.in_flight_bytes = in_flight;
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
     }
 
@@ -84,7 +94,8 @@ impl Controller for Counted {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes: self.acked_bytes })
+        let Counted { acked_bytes, in_flight_bytes, .. } = *self;
+        Box::new(Counted { inner: self.inner.clone_box(), acked_bytes, in_flight_bytes })
     }
 
     fn initial_window(&self) -> u64 {

@@ -200,7 +200,8 @@ impl Intake {
         streams: &mut Streams,
     ) -> Result<(), End> {
         let read = self.read_request(now, stream, connection, streams);
-        let counted = streams.count(stream);
+        streams.count(stream);
+        let counted = streams.check_kept();
         match read {
             Ok(true) => self.on_cancelled(now, stream, connection, streams),
             Ok(false) => counted,
@@ -322,6 +323,7 @@ impl Intake {
         let kept_before = uni.kept_bytes();
         let read = read_uni(now, id, uni, connection, &mut self.seen, &mut self.budget, &mut updates);
         streams.kept_bytes = streams.kept_bytes + uni.kept_bytes() - kept_before;
+        streams.charge();
         match read.map_err(end)? {
             Read::On => {}
             Read::Ended => {

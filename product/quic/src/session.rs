@@ -9,6 +9,7 @@ use mux::{Broken, Priority};
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, VarInt};
 use units::Nanos;
+use units::memory::{Account, Charge};
 
 use crate::control::Control;
 use crate::counted::Acked;
@@ -51,7 +52,16 @@ pub struct Session {
     /// Of the client's connection ID.
     pub(crate) id_bytes: usize,
     is_broken: bool,
+    sent: Sent,
+}
+
+/// What quinn keeps of content until the client has acknowledged it.
+#[derive(Default)]
+struct Sent {
     acked: Acked,
+    /// UDP payload that was made since the last acknowledgement.
+    made_bytes: usize,
+    charge: Charge,
 }
 
 impl Session {
@@ -74,7 +84,7 @@ impl Session {
             keep_alive: KeepAlive::new(settings.idle_timeout),
             id_bytes,
             is_broken: false,
-            acked: Acked::default(),
+            sent: Sent::default(),
         }
     }
 
@@ -96,7 +106,10 @@ impl Session {
         self.membership.exchange(&mut self.connection);
         let stats = self.connection.stats();
         self.outbox.stir(stats.path.lost_bytes);
-        self.acked.look(&self.connection);
+        if self.sent.acked.look(&self.connection) {
+            self.sent.made_bytes = 0;
+        }
+        self.count_sent();
         if self.is_broken {
             while self.connection.poll().is_some() {}
             return Ok(());
@@ -118,6 +131,24 @@ impl Session {
         })
     }
 
+    /// Counts its memory in this account from now on: heads and frames that wait, bodies that were not read, and content that the client has not
+    /// acknowledged.
+    pub fn count_in(&mut self, account: &Account) {
+        self.streams.count_in(account);
+        self.sent.charge.move_to(account);
+    }
+
+    /// Bytes that are counted of content that was not acknowledged.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn sent_bytes(&self) -> usize {
+        self.sent.charge.bytes()
+    }
+
+    fn count_sent(&mut self) {
+        let in_flight_bytes = usize::try_from(self.sent.acked.in_flight_bytes()).unwrap_or(usize::MAX);
+        self.sent.charge.set(in_flight_bytes.saturating_add(self.sent.made_bytes + self.outbox.waiting()));
+    }
+
     /// The client's wish for this stream; `None` for a closed one.
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         self.streams.open.get(stream).map(|open| open.priority)
@@ -127,6 +158,7 @@ impl Session {
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
         open.reply.get_or_insert_with(Reply::new).begin(head, has_body);
+        self.streams.count(stream);
         true
     }
 
@@ -143,8 +175,10 @@ impl Session {
             let made = self.outbox.make_one(&mut self.connection, &mut one);
             let Some(bytes) = made.or_else(|| self.outbox.resolve(&mut self.connection, &mut one)) else { break };
             left = left.saturating_sub(bytes);
+            self.sent.made_bytes += bytes;
             is_first = false;
         }
+        self.count_sent();
         self.outbox.on_acks(self.connection.stats().frame_tx.acks);
         self.membership.exchange(&mut self.connection);
     }
@@ -246,7 +280,7 @@ impl Session {
             cwnd_bytes: stats.path.cwnd,
             datagram_bytes: stats.path.current_mtu.into(),
             acks: stats.frame_rx.acks,
-            acked_bytes: self.acked.bytes(),
+            acked_bytes: self.sent.acked.bytes(),
             lost_bytes: stats.path.lost_bytes,
         }
     }

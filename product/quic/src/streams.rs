@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use http::{ResponseHead, Trailers};
 use mux::{Event, Priority, priority};
 use quinn_proto::{Connection, Dir, Side, StreamId, VarInt};
+use units::memory::{Account, Charge};
 
 use crate::bodies::Body;
 use crate::h3::fault::{EXCESSIVE_LOAD, End};
@@ -77,8 +78,9 @@ impl Reply {
 pub struct Stream {
     /// Until all of the request has come.
     pub incoming: Option<Box<request::Incoming>>,
-    /// Bytes of a frame that is not whole, as they are counted in those of all streams.
-    kept_bytes: usize,
+    /// Bytes of a frame that is not whole, and of heads and a body that wait, as they are counted in those of all streams.
+    kept_bytes: u32,
+    held_bytes: u32,
     /// The caller knows of it.
     pub is_told: bool,
     pub body: Body,
@@ -148,6 +150,9 @@ pub struct Streams {
     pub windows: usize,
     /// Bytes of frames that are not whole.
     pub kept_bytes: usize,
+    /// Bytes of heads that no window has let through, and of bodies that were not read.
+    held_bytes: usize,
+    charge: Charge,
     /// Those whose last bytes are given, and whose client has not acknowledged all of them.
     pub unacknowledged: HashSet<u32>,
 }
@@ -172,6 +177,7 @@ impl Streams {
         let begun = Stream {
             incoming: Some(Box::default()),
             kept_bytes: 0,
+            held_bytes: 0,
             is_told: false,
             body: Body::Undecided,
             priority: wish.unwrap_or(priority::DEFAULT),
@@ -201,23 +207,44 @@ impl Streams {
         }
     }
 
+    /// Counts what is kept in this account from now on.
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge.move_to(account);
+    }
+
     /// Counts what is kept of a stream, of which something was read.
-    pub fn count(&mut self, stream: u32) -> Result<(), End> {
+    pub fn count(&mut self, stream: u32) {
         if let Some(open) = self.open.get_mut(stream) {
-            let before = open.kept_bytes;
-            open.kept_bytes = open.incoming.as_ref().map_or(0, |incoming| incoming.kept_bytes());
-            self.kept_bytes = self.kept_bytes - before + open.kept_bytes;
+            self.kept_bytes -= open.kept_bytes as usize;
+            self.held_bytes -= open.held_bytes as usize;
+            let kept_bytes = open.incoming.as_ref().map_or(0, |incoming| incoming.kept_bytes());
+            // Both are far below 4 GiB: frames and windows have bounds.
+            (open.kept_bytes, open.held_bytes) = (kept_bytes as u32, open.memory_bytes() as u32);
+            self.kept_bytes += open.kept_bytes as usize;
+            self.held_bytes += open.held_bytes as usize;
         }
+        self.charge();
+    }
+
+    /// An end of the connection, if frames that are not whole hold more than [`KEPT_BYTES_MAX`].
+    pub fn check_kept(&self) -> Result<(), End> {
         if self.kept_bytes > KEPT_BYTES_MAX {
             return Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"));
         }
         Ok(())
     }
 
+    /// What all of them hold may be another now.
+    pub fn charge(&mut self) {
+        self.charge.set(self.kept_bytes + self.held_bytes);
+    }
+
     /// A stream is of no more use, whoever ended it.
     pub fn end(&mut self, stream: u32) {
         if let Some(ended) = self.open.remove(stream) {
-            self.kept_bytes -= ended.kept_bytes;
+            self.kept_bytes -= ended.kept_bytes as usize;
+            self.held_bytes -= ended.held_bytes as usize;
+            self.charge();
             if ended.is_told {
                 self.events.push_back(Event::Closed { stream });
             }

@@ -96,6 +96,7 @@ impl Session {
         }
         let carried_bytes = packing.takes(waiting, given.bytes.max(is_ended.into()));
         self.outbox.give(carried_bytes);
+        self.streams.count(stream);
         Wrote { bytes: given.body_bytes as u64, carried_bytes, stop: stop(self, stream, given.stop) }
     }
 
@@ -115,6 +116,7 @@ impl Session {
         let _ = give_heads(&mut self.connection, stream, reply, &mut given);
         reply.offset += given.bytes as u64;
         self.outbox.give(packing.takes(self.outbox.waiting(), given.bytes));
+        self.streams.count(stream);
         true
     }
 }

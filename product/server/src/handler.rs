@@ -133,7 +133,7 @@ impl Handler {
         let Some(number) = to.site else { return Ok(misdirected()) };
         #[cfg(test)]
         if request.path == b"/pipe" {
-            let body = crate::transmit::Pipe::new(http::Length::Unknown).into();
+            let body = crate::transmit::Pipe::new(http::Length::Unknown, &Default::default()).into();
             return Ok(Response::new(Status::OK, body).of_length(http::Length::Unknown).into());
         }
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {

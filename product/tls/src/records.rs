@@ -8,7 +8,8 @@ pub struct Records {
     /// The last two bytes that came of a header: behind its fifth byte they are the length.
     length: [u8; 2],
     header_bytes: u8,
-    /// Still to come of the record's content.
+    /// Bytes of the record's content, and how many of them are still to come.
+    content_bytes: u16,
     left: u16,
 }
 
@@ -23,9 +24,18 @@ impl Records {
             self.length = [self.length[1], byte];
             self.header_bytes += 1;
             if usize::from(self.header_bytes) == HEADER_BYTES {
-                (self.header_bytes, self.left) = (0, u16::from_be_bytes(self.length));
+                self.content_bytes = u16::from_be_bytes(self.length);
+                (self.header_bytes, self.left) = (0, self.content_bytes);
             }
             bytes = rest;
+        }
+    }
+
+    /// Bytes that have come of a record that is not whole.
+    pub fn part_bytes(&self) -> usize {
+        match self.left {
+            0 => self.header_bytes.into(),
+            left => HEADER_BYTES + usize::from(self.content_bytes - left),
         }
     }
 
@@ -46,13 +56,14 @@ mod tests {
         for piece_bytes in [1, 2, 4, 5, 6, 299, 17_000] {
             let mut walked = Records::default();
             for record in &records {
-                let (last, before) = record.split_last().unwrap();
+                let ((last, before), mut came) = (record.split_last().unwrap(), 0);
                 for piece in before.chunks(piece_bytes) {
                     walked.pass(piece);
-                    assert!(walked.has_part());
+                    came += piece.len();
+                    assert!(walked.has_part() && walked.part_bytes() == came);
                 }
                 walked.pass(&[*last]);
-                assert!(!walked.has_part());
+                assert!(!walked.has_part() && walked.part_bytes() == 0);
             }
             walked.pass(&records.concat());
             assert!(!walked.has_part());

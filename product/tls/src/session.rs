@@ -6,6 +6,7 @@
 use std::io::{self, IoSlice, Read, Write};
 
 use rustls::{ConnectionCommon, ProtocolVersion, ServerConnection};
+use units::memory::{Account, Charge};
 
 use crate::Acceptor;
 use crate::acceptor::HTTP_2;
@@ -55,6 +56,8 @@ pub struct Session {
     is_closed: bool,
     /// The client's side made no sense: nothing is sealed behind the alert.
     is_broken: bool,
+    /// What is sealed and was not handed down, and what has come of a record that is not whole.
+    charge: Charge,
 }
 
 /// What was handed down, and what stopped it.
@@ -82,7 +85,23 @@ impl Session {
         let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
         // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
         tls.set_buffer_limit(None);
-        Session { tls, has_received: false, records: Records::default(), is_closed: false, is_broken: false }
+        let (records, charge) = (Records::default(), Charge::default());
+        Session { tls, has_received: false, records, is_closed: false, is_broken: false, charge }
+    }
+
+    /// Counts the memory of records that wait in this account.
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge.move_to(account);
+    }
+
+    /// Bytes of records that wait or are not whole.
+    pub fn alive_bytes(&mut self) -> usize {
+        self.unsent_bytes() + self.records.part_bytes()
+    }
+
+    fn count(&mut self) {
+        let bytes = self.alive_bytes();
+        self.charge.set(bytes);
     }
 
     /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed. Behind our end nothing
@@ -95,6 +114,7 @@ impl Session {
         }
         let opened = self.open_all(wire, plain);
         self.is_broken |= opened.is_err();
+        self.count();
         opened
     }
 
@@ -174,6 +194,7 @@ impl Session {
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.tls.send_close_notify();
+            self.count();
         }
     }
 
@@ -202,7 +223,9 @@ impl Session {
 
     /// Hands down what is sealed, as far as it is taken.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
-        hand_down(&mut self.tls, into)
+        let handed_down = hand_down(&mut self.tls, into);
+        self.count();
+        handed_down
     }
 
     /// What is sealed, to be handed down by the caller: at most so many bytes, the rest another time.

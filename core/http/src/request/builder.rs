@@ -70,6 +70,11 @@ pub(crate) const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 impl RequestBuilder {
+    /// Bytes of memory that the fields received so far take.
+    pub fn memory_bytes(&self) -> usize {
+        self.list.capacity()
+    }
+
     /// A builder of one request after another. `has_tunnels`: the client was told that CONNECT may have a protocol.
     pub fn new(limits: Limits, has_tunnels: bool) -> RequestBuilder {
         RequestBuilder {

@@ -30,6 +30,11 @@ impl OwnedRequest {
         }
     }
 
+    /// Bytes of memory that its fields take.
+    pub fn memory_bytes(&self) -> usize {
+        self.list.capacity()
+    }
+
     /// More follows the head in frames (RFC 9113 section 8.1, RFC 9114 section 4.1): without a Content-Length, a body of unknown length.
     pub fn set_unended(&mut self) {
         if self.body == BodyLength::None && self.view().values("content-length").next().is_none() {

@@ -11,6 +11,7 @@ use mux::{
     Flood, PREFACE, STREAMS_MAX, Stop,
 };
 use units::Nanos;
+use units::memory::Account;
 
 use super::super::bodies::Body;
 use crate::Reached;
@@ -174,7 +175,10 @@ impl Client {
         let body = matches!(method, Method::Post | Method::Put).then(|| Body::new(choice));
         let head = RequestHead::of_get("http", "a", "/x");
         self.allowance += HEAD_BYTES_MAX;
-        let Some(stream) = self.session.request(method, &head, body.is_some(), &mut self.out) else { return };
+        let Some(stream) = self.session.request(method, &head, body.is_some(), &Account::default(), &mut self.out)
+        else {
+            return;
+        };
         assert!(self.streams.last_key_value().is_none_or(|(last, _)| *last < stream) && stream % 2 == 1);
         let has_body = body.is_some();
         let known = Stream {

@@ -112,7 +112,7 @@ unsafe extern "C" fn on_frame(
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
             let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
             if let (Some(update), Side::Server(requests)) = (update.as_ref(), &mut hooks.side) {
-                requests.events.push_back(Event::Priority { stream: update.stream_id as u32 });
+                requests.push_event(Event::Priority { stream: update.stream_id as u32 });
             }
         }
     }

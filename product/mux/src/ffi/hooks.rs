@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use http::{PeerLength, RequestBuilder, check_field};
+use units::memory::{Account, Charge};
 
 use crate::bodies::Bodies;
 use crate::responses::Responses;
@@ -18,7 +19,7 @@ pub enum Side {
 /// What a client says. A request that is malformed (RFC 9113 section 8.1.1) is found here, since the engine would end the connection for it, and
 /// all other requests with it.
 pub struct Requests {
-    pub events: VecDeque<Event>,
+    events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
     head: RequestBuilder,
     /// The block being received is one of trailers, and well-formed or not.
@@ -27,7 +28,13 @@ pub struct Requests {
     priority: Option<Priority>,
     /// The content that is still to come on a stream, where its head says how long it is.
     left: Vec<(u32, PeerLength)>,
+    /// The memory of the requests among the events, and that with the head being received.
+    events_bytes: usize,
+    charge: Charge,
 }
+
+/// Room for so many events is kept.
+const EVENTS_KEPT: usize = 8;
 
 /// The stream whose body may be made into frames, and how much of it.
 pub struct Turn {
@@ -64,6 +71,8 @@ impl Requests {
             trailers: None,
             priority: None,
             left: Vec::new(),
+            events_bytes: 0,
+            charge: Charge::default(),
         }
     }
 
@@ -98,7 +107,7 @@ impl Requests {
             self.left.extend(said.map(|said| (stream, said)));
         }
         bodies.begin(stream, ends_stream);
-        self.events.push_back(Event::Request { stream, request });
+        self.push_event(Event::Request { stream, request });
         true
     }
 
@@ -115,7 +124,47 @@ impl Requests {
 
     fn close(&mut self, stream: u32) {
         self.left.retain(|(of, _)| *of != stream);
-        self.events.push_back(Event::Closed { stream });
+        self.push_event(Event::Closed { stream });
+    }
+
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge.move_to(account);
+    }
+
+    /// Bytes of memory of the request that an event tells of.
+    fn bytes_of(event: &Event) -> usize {
+        match event {
+            Event::Request { request: Ok(request), .. } => request.memory_bytes(),
+            _ => 0,
+        }
+    }
+
+    pub fn push_event(&mut self, event: Event) {
+        self.events_bytes += Requests::bytes_of(&event);
+        self.events.push_back(event);
+    }
+
+    pub fn next_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        if let Some(event) = &event {
+            self.events_bytes -= Requests::bytes_of(event);
+            self.count();
+        }
+        event
+    }
+
+    /// Bytes of memory of requests, summed anew.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn alive_bytes(&self) -> usize {
+        self.events.iter().map(Requests::bytes_of).sum::<usize>() + self.head.memory_bytes()
+    }
+
+    /// Something has come, or was given.
+    pub fn count(&mut self) {
+        self.charge.set(self.events_bytes + self.head.memory_bytes());
     }
 }
 
@@ -221,7 +270,7 @@ impl Hooks {
     pub fn tell(&mut self, stream: u32, is_news: bool) {
         match &mut self.side {
             _ if !is_news => {}
-            Side::Server(requests) => requests.events.push_back(Event::Body { stream }),
+            Side::Server(requests) => requests.push_event(Event::Body { stream }),
             Side::Client(responses) => responses.tell(stream),
         }
     }

@@ -6,6 +6,7 @@ use http::gateway::{Gateway, RequestHead};
 use http::http1::parse_request;
 use http::http1::upstream::{Framing, UpstreamFault};
 use http::{BodyLength, Trailers};
+use units::memory::Account;
 
 use super::*;
 use crate::{BODY_BYTES_MAX, BodyRead, Closed, STREAMS_MAX};
@@ -106,7 +107,8 @@ impl Pair {
 
     fn ask(&mut self, method: &str, has_body: bool) -> u32 {
         let (method, head) = request_head(method);
-        let stream = self.client.request(method, &head, has_body, &mut self.up).expect("it takes requests");
+        let stream =
+            self.client.request(method, &head, has_body, &Account::default(), &mut self.up).expect("it takes requests");
         self.exchange();
         stream
     }
@@ -268,7 +270,7 @@ fn a_server_says_how_many_streams_it_takes_and_when_it_leaves() {
     pair.exchange();
     assert_eq!((pair.client.streams_max(), pair.client.is_leaving()), (0, true));
     let (method, head) = request_head("GET");
-    assert_eq!(pair.client.request(method, &head, false, &mut pair.up), None);
+    assert_eq!(pair.client.request(method, &head, false, &Account::default(), &mut pair.up), None);
     let stream = pair.asked().0;
     assert_eq!(pair.answer(stream, &status(Status::OK), &mut Content::new(10)), Stop::End, "what was begun ends");
     assert_eq!(pair.read(1, 100).0.len(), 10);
@@ -298,7 +300,7 @@ impl Server {
         assert!(out.starts_with(PREFACE));
         let (method, head) = request_head("GET");
         for _ in 0..streams {
-            assert!(client.request(method, &head, false, &mut out).is_some());
+            assert!(client.request(method, &head, false, &Account::default(), &mut out).is_some());
         }
         let mut server = Server { client, out: out.split_off(PREFACE.len()) };
         server.say(&frame(SETTINGS, 0, 0, &[])).unwrap();
@@ -406,7 +408,11 @@ fn a_response_that_is_none_is_reset() {
         assert!(server.client.take_head(1).unwrap().is_err(), "{fields:?}");
         server.client.leave(1);
         let (method, head) = request_head("GET");
-        assert_eq!(server.client.request(method, &head, false, &mut Vec::new()), Some(3), "{fields:?}");
+        assert_eq!(
+            server.client.request(method, &head, false, &Account::default(), &mut Vec::new()),
+            Some(3),
+            "{fields:?}"
+        );
     }
 }
 
@@ -451,7 +457,7 @@ fn small_messages_and_refusals_are_no_flood() {
     }
     let (method, head) = request_head("GET");
     for _ in 0..1000 {
-        let stream = server.client.request(method, &head, false, &mut server.out).unwrap();
+        let stream = server.client.request(method, &head, false, &Account::default(), &mut server.out).unwrap();
         server.say(&frame(RST_STREAM, 0, stream, &[0, 0, 0, 7])).unwrap();
         server.client.leave(stream);
     }

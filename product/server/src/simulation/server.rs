@@ -249,14 +249,13 @@ impl Server {
         Ok(())
     }
 
-    /// All connections together hold hardly more than there is for them.
+    /// All connections together hold hardly more than there is for them, and what is counted is what is alive.
     fn check_memory(&mut self) -> Result<(), String> {
-        let held: u64 = self.worker.counted().iter().map(|(_, holding)| holding.bytes()).sum();
-        let most = self.world.borrow().plan.memory_bytes;
+        let (held, most) = (self.worker.held_bytes(), self.world.borrow().plan.memory_bytes);
         if held > most.saturating_add(most / 10) {
-            return Err(format!("connections hold {held} of {most} bytes: {}", self.worker.describe_held()));
+            return Err(format!("connections hold {held} of {most} bytes"));
         }
-        Ok(())
+        self.worker.check_memory()
     }
 
     /// It goes by the pace, which may have been slower before.

@@ -11,6 +11,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
+use units::memory::{Account, Charge};
+
 use crate::turns::Turns;
 
 /// Threads that read and look up. They sleep most of the time.
@@ -149,7 +151,13 @@ impl Pool {
         let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max.load(Relaxed);
         let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
         self.buffered_bytes.fetch_add(bytes, Relaxed);
-        Buffer { bytes: Vec::new(), at: 0, reserved: bytes, buffered_bytes: Some(self.buffered_bytes.clone()) }
+        Buffer {
+            bytes: Vec::new(),
+            at: 0,
+            reserved: bytes,
+            buffered_bytes: Some(self.buffered_bytes.clone()),
+            charge: None,
+        }
     }
 
     /// Ends the threads that have nothing to do, and each of the others after its task; a hung one is not waited for.
@@ -295,9 +303,22 @@ pub struct Buffer {
     /// Bytes of the pool's bound.
     reserved: u64,
     buffered_bytes: Option<Arc<AtomicU64>>,
+    /// The memory of the connection that is sent the bytes.
+    charge: Option<Charge>,
 }
 
 impl Buffer {
+    /// Counts its memory in this account, as long as it lives.
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge = Some(Charge::new(account, self.bytes.capacity()));
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub fn alive_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub fn left(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
@@ -324,7 +345,7 @@ impl Buffer {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer { bytes, at: 0, reserved: 0, buffered_bytes: None }
+        Buffer { bytes, at: 0, reserved: 0, buffered_bytes: None, charge: None }
     }
 }
 

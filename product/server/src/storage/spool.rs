@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use units::memory::Counted;
 
 use super::Pool;
 use crate::files::{Content, Entry};
@@ -45,7 +46,7 @@ pub struct Reserved {
 pub struct Write {
     pub to: Target,
     pub offset: u64,
-    pub bytes: Arc<Vec<u8>>,
+    pub bytes: Arc<Counted>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ pub enum Target {
 #[derive(Debug)]
 pub struct Written {
     pub offset: u64,
-    pub bytes: Arc<Vec<u8>>,
+    pub bytes: Arc<Counted>,
     /// The file, which has all of them.
     pub result: io::Result<Arc<Entry>>,
 }
@@ -188,6 +189,8 @@ fn make(folder: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use units::memory::Account;
+
     use super::*;
     use crate::files::temporary::Folder;
 
@@ -211,7 +214,7 @@ mod tests {
     fn a_file_has_no_name_and_gives_its_room_back() {
         let (folder, room) = (Folder::new(), Room::new(10));
         let write = |to, offset, bytes: &[u8]| {
-            let write = Write { to, offset, bytes: Arc::new(bytes.to_vec()) };
+            let write = Write { to, offset, bytes: Arc::new(Counted::of(&Account::default(), bytes.to_vec())) };
             write.run(&folder.path(""), None).result
         };
         let file = write(Target::with_room(None, &room, 5).unwrap(), 0, b"hello").unwrap();
@@ -229,7 +232,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let to = Target::with_room(None, &Room::new(10), 5).unwrap();
-        let write = Write { to, offset: 0, bytes: Arc::new(vec![7; 5]) };
+        let write = Write { to, offset: 0, bytes: Arc::new(Counted::of(&Account::default(), vec![7; 5])) };
         let error = write.run(Path::new("/none-at-all"), None).result.unwrap_err();
         assert!(error.to_string().starts_with("/none-at-all: No such file"), "{error}");
     }

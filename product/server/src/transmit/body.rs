@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::Trailers;
 use http::http1::Delimiter;
+use units::memory::Counted;
 
 use super::Failure;
 use super::pipe::Pipe;
@@ -37,6 +38,8 @@ pub enum Piece {
     File { entry: Arc<Entry>, range: Range<u64> },
     /// A page made in memory, shared like a file's body.
     Page { page: Arc<Vec<u8>>, at: usize },
+    /// Bytes of the pipe that are being written to a file.
+    Written { bytes: Arc<Counted>, at: usize },
     /// So many zeros, made as they are sent.
     Zeros(u64),
     /// What a producer pushes: the last piece.
@@ -50,6 +53,7 @@ impl Piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Read(buffer) => buffer.left().len() as u64,
             Piece::Page { page, at } => (page.len() - at) as u64,
+            Piece::Written { bytes, at } => (bytes.len() - at) as u64,
             Piece::Zeros(left) => *left,
             Piece::Pipe(pipe) => pipe.left_bytes(),
         }
@@ -69,6 +73,7 @@ impl Piece {
             Piece::Bytes(bytes) => Some(bytes),
             Piece::Read(buffer) => Some(buffer.left()),
             Piece::Page { page, at } => Some(&page[*at..]),
+            Piece::Written { bytes, at } => Some(&bytes[*at..]),
             Piece::Zeros(left) => Some(&ZEROS[..ZEROS.len().min(usize::try_from(*left).unwrap_or(usize::MAX))]),
             Piece::Pipe(pipe) => Some(pipe.queued()),
             Piece::File { entry, range } => match &entry.content {
@@ -83,7 +88,7 @@ impl Piece {
             Piece::File { range, .. } => range.start += bytes,
             Piece::Bytes(left) => drop(left.drain(..bytes as usize)),
             Piece::Read(buffer) => buffer.advance(bytes as usize),
-            Piece::Page { at, .. } => *at += bytes as usize,
+            Piece::Page { at, .. } | Piece::Written { at, .. } => *at += bytes as usize,
             Piece::Zeros(left) => *left -= bytes,
             Piece::Pipe(pipe) => pipe.advance(bytes as usize),
         }
@@ -291,18 +296,22 @@ impl Body {
         }
     }
 
-    /// Of the part that comes next, where that was made or read for this body alone; of the pipe, and what it gave to be written.
-    pub fn in_memory_bytes(&self) -> usize {
-        let front = match &self.front {
-            Some(Piece::Bytes(bytes)) => bytes.capacity(),
-            Some(Piece::Read(buffer)) => buffer.left().len(),
+    /// Bytes of memory that were made for this body alone, and are no pipe's nor a disk's: those count their own.
+    pub fn made_bytes(&self) -> usize {
+        let of = |piece: &Piece| if let Piece::Bytes(bytes) = piece { bytes.capacity() } else { 0 };
+        self.pieces().map(of).sum()
+    }
+
+    /// Bytes of memory of its pipe, of what is written and of what was read.
+    #[cfg(test)]
+    pub fn alive_bytes(&self) -> usize {
+        let of = |piece: &Piece| match piece {
+            Piece::Pipe(pipe) => pipe.alive_bytes(),
+            Piece::Written { bytes, .. } => bytes.capacity(),
+            Piece::Read(buffer) => buffer.alive_bytes(),
             _ => 0,
         };
-        let pushed = |piece: &Piece| match piece {
-            Piece::Page { .. } | Piece::Pipe(_) => piece.in_memory().map_or(0, <[u8]>::len),
-            _ => 0,
-        };
-        front + self.pipe().map_or(0, |_| self.pieces().map(pushed).sum())
+        self.pieces().map(of).sum()
     }
 
     /// The part of a file that comes next.

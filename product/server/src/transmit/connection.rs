@@ -3,13 +3,13 @@ use std::io::IoSlice;
 use sched::{JobId, Scheduler, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
+use units::memory::Account;
 
 use super::delivery::Delivery;
 use super::engine::Engine;
 use super::framed::Framed;
 use super::producing::is_awaited;
 use super::reader::Reader;
-use super::sendings::Sendings;
 use super::{Down, Link, Opening, Patience, Sink, Socket};
 
 /// A connection, from its acceptance to its end. What is true of it is true for all responses on it: what TCP sent again is charged
@@ -28,6 +28,8 @@ pub struct Connection<S> {
     /// Where the client speaks TLS.
     pub session: Option<Box<Session>>,
     pub(super) load: Load,
+    /// Counts the memory of what is sent on it.
+    pub(super) account: Account,
     /// Of its client.
     pub(super) reader: Reader,
 }
@@ -69,11 +71,6 @@ impl Load {
         self.single().into_iter().chain(several.into_iter().flatten())
     }
 
-    /// Bytes of the body of a response have come.
-    pub fn on_buffered(&mut self, job: JobId) {
-        self.framed_mut().into_iter().for_each(|framed| framed.on_buffered(job));
-    }
-
     /// The connection takes no more, of any response.
     pub fn wait(&self, scheduler: &mut Scheduler) {
         match self {
@@ -112,7 +109,8 @@ impl Load {
 impl<S> Connection<S> {
     /// Nothing was sent on it yet.
     pub fn new(opening: Opening<S>, now: Nanos) -> Connection<S> {
-        let Opening { owner, socket, client, framing, session } = opening;
+        let Opening { owner, socket, client, framing, mut session, account } = opening;
+        session.iter_mut().for_each(|session| session.count_in(&account));
         Connection {
             owner,
             socket,
@@ -122,6 +120,7 @@ impl<S> Connection<S> {
             delivery: Delivery::new(framing),
             session,
             load: Load::Single(None),
+            account,
             reader: Reader::new(now),
         }
     }
@@ -186,16 +185,6 @@ impl<S: Socket> Connection<S> {
     /// [`super::Transmitter::end_stalled`], one after another.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
         self.load.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
-    }
-
-    /// What was made for it, or has come for its responses, and has not left.
-    pub fn unsent_bytes(&mut self, sendings: &Sendings) -> usize {
-        let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
-        let made_bytes = match &mut self.load {
-            Load::Single(job) => job.and_then(|job| sendings.get(job)).map_or(0, |one| one.outgoing.memory_bytes()),
-            Load::Framed(framed) => framed.memory_bytes(sendings),
-        };
-        sealed_bytes + made_bytes
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

@@ -4,6 +4,7 @@
 use sched::{Arrival, JobId, Path, Precedence};
 use tls::Session;
 use units::Nanos;
+use units::memory::Account;
 use units::wire::Framing;
 
 use super::connection::Load;
@@ -22,6 +23,8 @@ pub struct Opening<S> {
     pub framing: Framing,
     /// Where the client speaks TLS.
     pub session: Option<Box<Session>>,
+    /// Counts the memory of its buffers.
+    pub account: Account,
 }
 
 /// A response to be sent.
@@ -63,7 +66,8 @@ impl<S: Socket> Transmitter<S> {
     /// From now on the connection carries several responses at once, as frames.
     pub fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
         let framed_id = self.link.scheduler.open(self.connections[at].delivery.framing());
-        self.connections[at].load = Load::Framed(Box::new(Framed::new(engine, framed_id)));
+        let connection = &mut self.connections[at];
+        connection.load = Load::Framed(Box::new(Framed::new(engine, framed_id, &connection.account)));
         self.link.settle_if_it_may(now, &mut self.connections[at], true);
         self.connections.say(at);
     }
@@ -131,7 +135,8 @@ impl<S: Socket> Transmitter<S> {
                 id
             }
         };
-        self.sendings.put(Sending::new(id, at, outgoing, sent_bytes).on_stream(stream));
+        let sending = Sending::new(id, at, &self.connections[at].account, outgoing, sent_bytes);
+        self.sendings.put(sending.on_stream(stream));
         Some(id)
     }
 

@@ -3,6 +3,7 @@
 use http::ResponseHead;
 use mux::{BodyRead, Broken, Event, Priority};
 use sched::Precedence;
+use units::memory::Account;
 
 use super::http3::Quic;
 
@@ -47,9 +48,21 @@ impl Engine {
         ask!(self, session => session.leave_body(stream));
     }
 
-    /// Memory of bodies that were not read, and of heads that wait: those of HTTP/2 wait as frames.
-    pub fn kept_bytes(&mut self) -> usize {
-        ask!(self, session => session.body_bytes())
+    /// Counts its memory in this account from now on.
+    pub fn count_in(&mut self, account: &Account) {
+        match self {
+            Engine::Http2(session) => session.count_in(account),
+            Engine::Http3(quic) => quic.count_in(account),
+        }
+    }
+
+    /// Bytes of memory that are alive.
+    #[cfg(test)]
+    pub fn alive_bytes(&mut self) -> usize {
+        match self {
+            Engine::Http2(session) => session.alive_bytes(),
+            Engine::Http3(quic) => quic.alive_bytes(),
+        }
     }
 
     /// Gives an interim head (1xx) before a response. The connection has something to say. False: the stream is closed.

@@ -12,6 +12,7 @@ use sched::grow::reserve_one;
 use sched::{ConnectionId, JobId, Scheduler, Why};
 use tls::{RECORD_BYTES_MAX, Session};
 use units::Nanos;
+use units::memory::{Account, Counted};
 
 use super::connection::Connection;
 use super::engine::Engine;
@@ -26,13 +27,11 @@ pub(super) struct Framed {
     pub engine: Engine,
     pub id: ConnectionId,
     /// Frames that were made and not handed down, nor sealed.
-    pub out: Vec<u8>,
+    pub out: Counted,
     /// Responses whose last bytes are among those.
     departing: Vec<Departure>,
     /// Responses whose windows are shut.
     shut: Vec<JobId>,
-    /// Responses that hold bytes of their bodies, or did when this was last asked.
-    buffering: Vec<JobId>,
     /// Responses on it.
     jobs: usize,
     /// Of what was made, what no response is charged for.
@@ -120,16 +119,18 @@ fn unread_bytes<S: Socket>(connection: &mut Connection<S>) -> u64 {
 }
 
 impl Framed {
-    pub fn new(engine: Engine, id: ConnectionId) -> Framed {
-        let (out, departing, shut, buffering) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Framed { engine, id, out, departing, shut, buffering, jobs: 0, control_bytes: 0, is_unsaid: false }
+    /// Without responses; its memory is counted in this account.
+    pub fn new(mut engine: Engine, id: ConnectionId, account: &Account) -> Framed {
+        engine.count_in(account);
+        let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
+        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Takes what has come over HTTP/2, and makes answers.
     fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
         let begin = self.out.len();
         let session = self.engine.http2().expect("datagrams are received as such");
-        let taken = session.receive(now, bytes, &mut self.out);
+        let taken = session.receive(now, bytes, &mut self.out.edit());
         self.control_bytes += (self.out.len() - begin) as u64;
         let is_unread = self.out.len() > UNREAD_BYTES_MAX;
         taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
@@ -200,18 +201,10 @@ impl Framed {
         None
     }
 
-    /// Bytes of the body of a response have come.
-    pub fn on_buffered(&mut self, job: JobId) {
-        if !self.buffering.contains(&job) {
-            self.buffering.push(job);
-        }
-    }
-
-    /// Of frames that wait, of bodies of requests that do, and of what its responses hold.
-    pub fn memory_bytes(&mut self, sendings: &Sendings) -> usize {
-        let bytes_of = |job: &JobId| sendings.get(*job).map_or(0, |one| one.outgoing.memory_bytes());
-        self.buffering.retain(|job| bytes_of(job) > 0);
-        self.out.capacity() + self.engine.kept_bytes() + self.buffering.iter().map(bytes_of).sum::<usize>()
+    /// Bytes of frames and of the engine that are alive.
+    #[cfg(test)]
+    pub fn alive_bytes(&mut self) -> usize {
+        self.out.capacity() + self.engine.alive_bytes()
     }
 
     /// All that it could send waits for its reader; beside that, so many responses wait for their producers.
@@ -228,20 +221,20 @@ impl Framed {
     pub fn control(&mut self) {
         let begin = self.out.len();
         let Some(session) = self.engine.http2() else { return };
-        session.control(&mut self.out);
+        session.control(&mut self.out.edit());
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
     /// Memory for frames, which idle connections have none of.
     pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.out.capacity() == 0 && self.engine.http2().is_some() {
-            self.out = take(spare);
+            *self.out.edit() = take(spare);
         }
     }
 
     pub fn give_back(&mut self, spare: &mut Vec<u8>) {
         if self.out.is_empty() {
-            let out = take(&mut self.out);
+            let out = self.out.take();
             if spare.capacity() < out.capacity() {
                 *spare = out;
             }
@@ -263,7 +256,7 @@ impl<S: Socket> Connection<S> {
             None => hand_down_plain(socket, &framed.out, &mut taken),
             Some(session) => hand_down_sealed(socket, session, &framed.out, &mut taken),
         };
-        framed.out.drain(..taken);
+        framed.out.edit().drain(..taken);
         result
     }
 }

@@ -12,6 +12,7 @@ use mux::Broken;
 use quic::{Datagrams, Incoming, Session};
 use sched::Path;
 use units::Nanos;
+use units::memory::{Account, Charge};
 
 use super::connections::OpenConnections;
 use super::socket::DatagramSink;
@@ -32,6 +33,8 @@ pub struct Quic {
     /// Acknowledgements that have come, and when the last one did.
     acked: Option<(u64, Nanos)>,
     pub broken: Option<Broken>,
+    /// The memory of `unsent`.
+    charge: Charge,
 }
 
 /// What all connections of HTTP/3 have.
@@ -111,6 +114,7 @@ impl Shared {
             out.clear();
             self.spare = out;
         }
+        quic.charge.set(quic.unsent.as_ref().map_or(0, |unsent| unsent.bytes()));
         self.arm(at, quic);
         quic.is_done()
     }
@@ -128,7 +132,18 @@ impl Shared {
 
 impl Quic {
     pub fn new(session: Session) -> Quic {
-        Quic { session, unsent: None, full: None, timer_at: None, acked: None, broken: None }
+        Quic { session, unsent: None, full: None, timer_at: None, acked: None, broken: None, charge: Charge::default() }
+    }
+
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge.move_to(account);
+        self.session.count_in(account);
+    }
+
+    /// Bytes of memory that are alive.
+    #[cfg(test)]
+    pub fn alive_bytes(&mut self) -> usize {
+        self.unsent.as_ref().map_or(0, |unsent| unsent.bytes()) + self.session.alive_bytes()
     }
 
     /// What it has seen of its path.

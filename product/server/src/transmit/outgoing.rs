@@ -106,9 +106,10 @@ impl Outgoing {
         head_bytes.saturating_add(self.unread_bytes()).saturating_add(self.sealed.into())
     }
 
-    /// What it holds in memory, but for a body that others share.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.body.in_memory_bytes()
+    /// Bytes of memory that were made for it alone, but for those that its body counts itself.
+    pub fn made_bytes(&self) -> usize {
+        let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes() as usize);
+        self.bytes.capacity() + head_bytes + self.body.made_bytes()
     }
 
     /// The size of a response of which this is left and so much is gone.

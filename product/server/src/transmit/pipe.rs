@@ -3,6 +3,7 @@
 
 use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 use http::{Length, Trailers};
+use units::memory::{Account, Counted};
 
 /// Bytes that wait in a pipe at most. What is more stays with the producer.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
@@ -11,8 +12,8 @@ const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
 
 #[derive(Debug)]
 pub struct Pipe {
-    /// What was pushed, in chunks where the codec wants them.
-    bytes: Vec<u8>,
+    /// The bytes that were pushed, in chunks where the codec wants them.
+    bytes: Counted,
     /// How many of `bytes` are gone.
     at: usize,
     /// Bytes to be pushed yet, where the producer has said how many there are.
@@ -47,9 +48,10 @@ enum FileWrite {
 }
 
 impl Pipe {
-    pub fn new(length: Length) -> Pipe {
+    /// An empty pipe, whose bytes this account counts.
+    pub fn new(length: Length, account: &Account) -> Pipe {
         Pipe {
-            bytes: Vec::new(),
+            bytes: Counted::new(account),
             at: 0,
             to_come: match length {
                 Length::Known(bytes) => Some(bytes),
@@ -73,8 +75,9 @@ impl Pipe {
         }
         if self.bytes.is_empty() && self.delimiter == Delimiter::Length {
             // At once, rather than by doubling.
-            let expected = self.to_come.map_or(taken, |left| left.min(PIPE_BYTES_MAX as u64) as usize);
-            self.bytes.reserve_exact(expected);
+            let room = self.room() as u64;
+            let expected = self.to_come.map_or(taken, |left| left.min(room) as usize);
+            self.bytes.edit().reserve_exact(expected);
         }
         self.to_come = self.to_come.map(|left| left - taken as u64);
         self.put(&bytes[..taken]);
@@ -110,6 +113,15 @@ impl Pipe {
 
     /// Bytes that may be pushed now.
     pub fn room(&self) -> usize {
+        self.own_room().min(self.bytes.account().room())
+    }
+
+    /// The pipe itself has room, and the memory of its connection has none.
+    pub fn waits_for_memory(&self) -> bool {
+        self.own_room() > 0 && self.bytes.account().room() == 0
+    }
+
+    fn own_room(&self) -> usize {
         let beside = if self.to_come.is_none() { CHUNK_OVERHEAD_MAX + LAST_CHUNK.len() } else { 0 };
         PIPE_BYTES_MAX.saturating_sub(self.queued().len() + beside)
     }
@@ -118,7 +130,7 @@ impl Pipe {
     pub fn delimit(&mut self, delimiter: Delimiter) {
         self.delimiter = delimiter;
         if delimiter == Delimiter::LastChunk {
-            let (queued, at) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.at));
+            let (queued, at) = (self.bytes.split(), std::mem::take(&mut self.at));
             self.put(&queued[at..]);
             if self.is_finished {
                 self.end_chunks();
@@ -132,8 +144,8 @@ impl Pipe {
             return;
         }
         match self.trailers.take() {
-            Some(trailers) => trailers.encode(&mut self.bytes),
-            None => self.bytes.extend_from_slice(LAST_CHUNK),
+            Some(trailers) => trailers.encode(&mut self.bytes.edit()),
+            None => self.bytes.edit().extend_from_slice(LAST_CHUNK),
         }
     }
 
@@ -143,15 +155,29 @@ impl Pipe {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        if self.at > 0 && self.at >= self.queued().len() {
-            self.bytes.drain(..std::mem::take(&mut self.at));
+        let is_moved = self.at > 0 && self.at >= self.queued().len();
+        let gone = if is_moved { std::mem::take(&mut self.at) } else { 0 };
+        let mut into = self.bytes.edit();
+        into.drain(..gone);
+        let (len, overhead) = (into.len(), if self.delimiter == Delimiter::LastChunk { CHUNK_OVERHEAD_MAX } else { 0 });
+        let needed = len + bytes.len() + overhead;
+        if needed > into.capacity() {
+            // By doubling, but no further than may wait.
+            let capacity = needed.max((2 * into.capacity()).min(PIPE_BYTES_MAX));
+            into.reserve_exact(capacity - len);
         }
         if self.delimiter == Delimiter::LastChunk && !bytes.is_empty() {
-            begin_chunk(&mut self.bytes, bytes.len());
-            self.bytes.extend_from_slice(bytes);
-            return self.bytes.extend_from_slice(b"\r\n");
+            begin_chunk(&mut into, bytes.len());
+            into.extend_from_slice(bytes);
+            return into.extend_from_slice(b"\r\n");
         }
-        self.bytes.extend_from_slice(bytes);
+        into.extend_from_slice(bytes);
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub fn alive_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// What is next, as far as it has come.
@@ -178,7 +204,8 @@ impl Pipe {
     pub fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         if self.queued().is_empty() {
-            (self.bytes, self.at) = (Vec::new(), 0);
+            self.at = 0;
+            self.bytes.take();
         }
     }
 
@@ -192,16 +219,17 @@ impl Pipe {
     }
 
     /// Gives what is queued, for a file: it is not left here any more.
-    pub fn begin_write(&mut self) -> Vec<u8> {
+    pub fn begin_write(&mut self) -> Counted {
         (self.write, self.was_full) = (FileWrite::UnderWay, false);
-        let (mut bytes, at) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.at));
-        bytes.drain(..at);
+        let (mut bytes, at) = (self.bytes.split(), std::mem::take(&mut self.at));
+        bytes.edit().drain(..at);
         bytes
     }
 
     /// The same bytes come back, since the write could not begin.
-    pub fn put_back(&mut self, bytes: Vec<u8>) {
-        (self.write, self.was_full, self.bytes) = (FileWrite::None, true, bytes);
+    pub fn put_back(&mut self, bytes: &[u8]) {
+        (self.write, self.was_full) = (FileWrite::None, true);
+        self.bytes.edit().extend_from_slice(bytes);
     }
 
     pub fn end_write(&mut self, has_succeeded: bool) {
@@ -210,7 +238,7 @@ impl Pipe {
 
     /// Whether a producer that was told to stop may go on; said once.
     pub fn has_room_again(&mut self) -> bool {
-        let has_room = self.was_full && self.is_awaited() && self.room() >= ROOM_AGAIN_BYTES;
+        let has_room = self.was_full && self.is_awaited() && self.own_room() >= ROOM_AGAIN_BYTES;
         self.was_full &= !has_room;
         has_room
     }
@@ -222,6 +250,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn new_pipe(length: Length) -> Pipe {
+        Pipe::new(length, &Account::default())
+    }
 
     /// Takes so many bytes out, as far as they have come.
     fn take(pipe: &mut Pipe, bytes: usize) -> Vec<u8> {
@@ -238,7 +270,7 @@ mod tests {
             delimiter in prop::sample::select(vec![Delimiter::Length, Delimiter::LastChunk, Delimiter::Close]),
             delimited_at in 0_usize..3,
         ) {
-            let (mut pipe, mut pushed, mut came) = (Pipe::new(Length::Unknown), 0, Vec::new());
+            let (mut pipe, mut pushed, mut came) = (new_pipe(Length::Unknown), 0, Vec::new());
             for (nth, (push, portion)) in steps.into_iter().enumerate() {
                 if nth == delimited_at {
                     came.clear();
@@ -269,7 +301,7 @@ mod tests {
 
     #[test]
     fn as_much_is_pushed_as_was_announced() {
-        let mut pipe = Pipe::new(Length::Known(10));
+        let mut pipe = new_pipe(Length::Known(10));
         assert_eq!((pipe.room(), pipe.left_bytes()), (PIPE_BYTES_MAX, 10));
         assert!(pipe.is_awaited() && !pipe.is_open_ended());
         assert_eq!(pipe.push(&[7; 4]), Some(4));
@@ -278,7 +310,7 @@ mod tests {
         assert_eq!(pipe.push(&[7; 7]), None, "more than is to come");
         assert_eq!(pipe.push(&[7; 6]), Some(6));
         assert!(!pipe.is_awaited() && pipe.push(&[]) == Some(0) && pipe.finish(None));
-        let mut short = Pipe::new(Length::Known(10));
+        let mut short = new_pipe(Length::Known(10));
         short.push(&[7; 9]);
         assert!(!short.finish(None));
     }
@@ -293,7 +325,7 @@ mod tests {
             (Trailing::Never, Delimiter::LastChunk, b"1\r\n7\r\n0\r\n\r\n", false),
         ] {
             for is_finished_first in [false, true] {
-                let mut pipe = Pipe::new(Length::Unknown);
+                let mut pipe = new_pipe(Length::Unknown);
                 pipe.push(b"7");
                 if is_finished_first {
                     pipe.finish(trailers());
@@ -313,7 +345,7 @@ mod tests {
 
     #[test]
     fn room_is_told_again_once_when_half_is_free() {
-        let mut pipe = Pipe::new(Length::Unknown);
+        let mut pipe = new_pipe(Length::Unknown);
         assert!(!pipe.has_room_again(), "it was never full");
         let taken = pipe.push(&[7; 2 * PIPE_BYTES_MAX]).unwrap();
         assert!(!pipe.has_room_again());
@@ -326,5 +358,23 @@ mod tests {
         pipe.finish(None);
         take(&mut pipe, PIPE_BYTES_MAX);
         assert!(!pipe.has_room_again());
+    }
+
+    /// A connection whose memory is used up gets nothing more, and what it frees it may have.
+    #[test]
+    fn a_pipe_has_the_room_that_its_connection_has() {
+        let whole = Account::of_at_most(16 * 40_000);
+        let account = whole.part();
+        let [mut first, mut second] =
+            [Length::Known(60_000), Length::Unknown].map(|length| Pipe::new(length, &account));
+        let room = first.room();
+        assert_eq!((room, first.push(&[7; 60_000])), (40_000, Some(room)));
+        assert_eq!((account.bytes(), whole.bytes()), (40_000, 40_000), "no more than the bytes that came");
+        assert!(first.room() == 0 && first.waits_for_memory() && second.waits_for_memory());
+        assert_eq!(second.push(&[7; 10]), Some(0));
+        take(&mut first, 40_000);
+        assert_eq!((account.bytes(), second.push(&[7; 10])), (0, Some(10)));
+        drop((first, second));
+        assert_eq!(whole.bytes(), 0);
     }
 }

@@ -31,12 +31,7 @@ impl<S: Socket> Producer<'_, S> {
     pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
         let taken = self.pipe()?.push(bytes);
         match taken {
-            Some(_) => {
-                let at = self.transmitter.sendings[self.job].connection();
-                self.transmitter.reads.on_kept(at);
-                self.transmitter.connections[at].load.on_buffered(self.job);
-                self.on_produced(now);
-            }
+            Some(_) => self.on_produced(now),
             None => self.transmitter.abort(now, self.job, TOO_MUCH),
         }
         taken
@@ -45,6 +40,11 @@ impl<S: Socket> Producer<'_, S> {
     /// Bytes that may be pushed now; `None` for a response that has departed.
     pub fn room(&mut self) -> Option<usize> {
         self.pipe().map(|pipe| pipe.room())
+    }
+
+    /// There would be room if other responses of the connection held less: nobody tells when there is.
+    pub fn waits_for_memory(&mut self) -> bool {
+        self.pipe().is_some_and(|pipe| pipe.waits_for_memory())
     }
 
     /// Bytes that have come and not gone.

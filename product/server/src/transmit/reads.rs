@@ -17,8 +17,6 @@ pub struct Reads {
     done: Vec<ReadDone>,
     /// Responses whose producers have room again.
     refills: Vec<JobId>,
-    /// Connections for whose responses bytes of bodies have come; some may have gone.
-    grown: Vec<usize>,
     /// Writes that have not ended.
     writing: usize,
     /// Why one failed, since this was last asked.
@@ -38,7 +36,6 @@ impl Reads {
             under_way: 0,
             done: Vec::new(),
             refills: Vec::new(),
-            grown: Vec::new(),
             writing: 0,
             write_failure: None,
         }
@@ -55,18 +52,6 @@ impl Reads {
     /// Responses to which a producer may push again that was told to stop, since this was last asked.
     pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
         self.refills.drain(..)
-    }
-
-    /// A connection for which more was kept since it was last given here.
-    pub fn next_grown(&mut self) -> Option<usize> {
-        self.grown.pop()
-    }
-
-    /// Bytes of a response have come, and may wait here.
-    pub fn on_kept(&mut self, at: usize) {
-        if self.grown.last() != Some(&at) {
-            self.grown.push(at);
-        }
     }
 
     /// The producer of a response has room again.
@@ -125,17 +110,35 @@ impl<S: Socket> Transmitter<S> {
         self.reads.under_way -= done.len();
         for read in done.drain(..) {
             let id = read.job;
-            match self.sendings.get_mut(id).map(|sending| sending.on_read(read)) {
-                Some(Ok(())) => {
-                    let at = self.sendings[id].connection();
-                    self.reads.on_kept(at);
-                    self.connections[at].load.on_buffered(id);
-                    self.link.scheduler.on_wait_over(now, id, Why::Disk);
-                }
+            let connections = &self.connections;
+            match self
+                .sendings
+                .get_mut(id)
+                .map(|sending| sending.on_read(read, &connections[sending.connection()].account))
+            {
+                Some(Ok(())) => self.link.scheduler.on_wait_over(now, id, Why::Disk),
                 Some(Err(failure)) => self.abort(now, id, failure),
                 None => {}
             }
         }
         self.reads.done = done;
+    }
+}
+
+#[cfg(test)]
+impl<S: Socket> Transmitter<S> {
+    /// Bytes of memory for frames that its socket has not taken.
+    pub fn frames_bytes(&mut self, at: usize) -> usize {
+        self.connections[at].framed().out.capacity()
+    }
+
+    /// Bytes that are alive for a connection and its responses.
+    pub fn alive_bytes(&mut self, at: usize) -> usize {
+        let connection = &mut self.connections[at];
+        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+        let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.alive_bytes());
+        let frames_bytes = connection.load.framed_mut().map_or(0, |framed| framed.alive_bytes());
+        let of_jobs = jobs.into_iter().filter_map(|job| self.sendings.get_mut(job).map(|one| one.alive_bytes()));
+        sealed_bytes + frames_bytes + of_jobs.sum::<usize>()
     }
 }

@@ -1,5 +1,6 @@
 use sched::{JobId, Overrun, Progress, Scheduler};
 use units::Nanos;
+use units::memory::{Account, Charge};
 
 use super::connection::Connection;
 use super::outgoing::Sent;
@@ -31,15 +32,18 @@ pub struct Sending {
     asked_at_bytes: u32,
     /// How often the kernel was told something.
     marks: u8,
+    /// The memory that was made for this response alone, but for what its body counts itself.
+    _charge: Charge,
 }
 
 impl Sending {
-    pub fn new(id: JobId, connection: usize, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
+    pub fn new(id: JobId, connection: usize, account: &Account, mut outgoing: Outgoing, sent_bytes: u64) -> Sending {
         outgoing.shrink();
         let [carried_bytes, told_bytes] = [sent_bytes; 2];
         let asked_at_bytes = sent_bytes as u32;
         Sending {
             id,
+            _charge: Charge::new(account, outgoing.made_bytes()),
             connection: u32::try_from(connection).expect("no more connections than jobs may be"),
             stream: 0,
             outgoing,
@@ -104,11 +108,20 @@ impl Sending {
     }
 
     /// Takes what was read aside.
-    pub fn on_read(&mut self, done: ReadDone) -> Result<(), Failure> {
+    pub fn on_read(&mut self, done: ReadDone, account: &Account) -> Result<(), Failure> {
         match done.result {
-            Ok(buffer) => self.outgoing.on_read(buffer),
+            Ok(mut buffer) => {
+                buffer.count_in(account);
+                self.outgoing.on_read(buffer)
+            }
             Err(error) => Err(Failure::unreadable(self.outgoing.absent().0, error)),
         }
+    }
+
+    /// Bytes of memory that are alive: what was made for it is counted from its dispatch to its departure.
+    #[cfg(test)]
+    pub fn alive_bytes(&mut self) -> usize {
+        self._charge.bytes() + self.outgoing.body().alive_bytes()
     }
 
     /// Tells a policy that looks at paths how this one is now.

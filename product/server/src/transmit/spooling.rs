@@ -22,8 +22,8 @@ impl<S: Socket> Producer<'_, S> {
         let begun = self.transmitter.reads.begin_write(self.job, client, write);
         let body = sending.outgoing.body();
         match begun {
-            Ok(()) => body.put_before_pipe(Piece::Page { page: bytes, at: 0 }),
-            Err(_) => body.pipe_mut().into_iter().for_each(|pipe| pipe.put_back(bytes.to_vec())),
+            Ok(()) => body.put_before_pipe(Piece::Written { bytes, at: 0 }),
+            Err(_) => body.pipe_mut().into_iter().for_each(|pipe| pipe.put_back(&bytes)),
         }
         self.transmitter.reads.on_room(begun.is_ok().then_some(self.job));
         begun.is_ok()
@@ -65,7 +65,7 @@ impl Body {
         let offset = offset + u64::from(strikes(Fault::SpooledBeside));
         let end = offset + bytes.len() as u64;
         self.replace(|piece| match piece {
-            Piece::Page { page, at } if Arc::ptr_eq(&page, &bytes) => {
+            Piece::Written { bytes: page, at } if Arc::ptr_eq(&page, &bytes) => {
                 Piece::File { entry: Arc::clone(&file), range: offset + at as u64..end }
             }
             other => other,

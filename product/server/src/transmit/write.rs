@@ -67,7 +67,7 @@ impl<S: Socket> Connection<S> {
                 None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
             },
             Load::Framed(framed) => {
-                let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out);
+                let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out.edit());
                 let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);
                 let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
                 let records_bytes = records(before_bytes + frames_bytes) - records(before_bytes);

@@ -280,17 +280,18 @@ impl<N: Net> UpstreamConnections<N> {
         }
     }
 
+    /// Bytes that are alive of what has come for a transfer on a stream.
+    #[cfg(test)]
+    pub fn alive_bytes(&self, transfer: &Transfer, number: usize) -> usize {
+        match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
+            Some(Load::Several(several)) => several.alive_bytes(number),
+            _ => 0,
+        }
+    }
+
     /// Transfers on a connection of HTTP/2 that may go on.
     pub fn stirred(&mut self, at: usize, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
         self.multiplexed(at).map_or_else(Vec::new, |several| several.stirred(wants_room))
-    }
-
-    /// Memory of what has come for a transfer on a stream.
-    pub fn memory_bytes(&self, transfer: &Transfer, number: usize) -> usize {
-        match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
-            Some(Load::Several(several)) => several.memory_bytes(number),
-            _ => 0,
-        }
     }
 }
 

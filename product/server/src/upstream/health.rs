@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::gateway::RequestHead;
 use http::{BodyLength, Method, Status};
 use units::Nanos;
+use units::memory::Account;
 
 use super::connection::TOKENS;
 use super::{Announced, Endpoint, EndpointAddress, Fault, Group, Head, Transfer};
@@ -146,7 +147,8 @@ impl Checked {
             true => Head::Fields(RequestHead::of_get(group.scheme(), &host, path)),
             false => format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\n\r\n").into_bytes().into(),
         };
-        let mut transfer = Transfer::new(owner, Arc::clone(group), Method::Get, head, BodyLength::None);
+        let mut transfer =
+            Transfer::new(owner, Arc::clone(group), Method::Get, head, BodyLength::None, &Account::default());
         if group.tells_client {
             transfer.announced = Announced::Ourselves;
         }

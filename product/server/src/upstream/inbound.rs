@@ -4,6 +4,7 @@ use http::http1::upstream::{Framing, UpstreamBody, UpstreamFault, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
 use http::{Method, Status};
 use units::Nanos;
+use units::memory::Counted;
 
 use super::transfer::Step;
 use super::{BodySink, Fault};
@@ -18,11 +19,9 @@ const INTERIM_BYTES_MAX: usize = 16 << 10;
 pub struct Inbound {
     pub method: Method,
     /// Received and not taken yet.
-    pub kept: Vec<u8>,
+    pub kept: Counted,
     pub has_come: bool,
-    pub interim: u32,
-    /// Of those that were passed on.
-    pub interim_bytes: usize,
+    pub interim: Interim,
     pub is_kept_alive: bool,
     pub tunnel: Tunnel,
     /// Behind the head; what is in it frames HTTP/1.1 alone.
@@ -35,6 +34,26 @@ pub struct Inbound {
     pub held_at: Option<Nanos>,
     /// It holds its upstream while its client takes the response.
     pub is_held: bool,
+    pub memory: Memory,
+}
+
+/// How a transfer stands with the memory of its connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Memory {
+    #[default]
+    Enough,
+    /// It needs some to go on, and its owner does not know.
+    Needed,
+    /// It is among those that wait for some.
+    Awaited,
+}
+
+/// Responses before the response.
+#[derive(Debug, Default)]
+pub struct Interim {
+    pub count: u32,
+    /// Bytes of those that were passed on.
+    bytes: usize,
 }
 
 /// Another protocol in the place of a body.
@@ -68,8 +87,8 @@ impl Tunnel {
 impl Inbound {
     /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
-        let passes = head.status != Status::CONTINUE && self.interim_bytes + bytes <= INTERIM_BYTES_MAX;
-        self.interim_bytes += if passes { bytes } else { 0 };
+        let passes = head.status != Status::CONTINUE && self.interim.bytes + bytes <= INTERIM_BYTES_MAX;
+        self.interim.bytes += if passes { bytes } else { 0 };
         passes
     }
 
@@ -107,10 +126,8 @@ impl Inbound {
                 break None;
             }
         };
-        kept.drain(..at);
-        if kept.is_empty() {
-            *kept = Vec::new();
-        }
+        kept.edit().drain(..at);
+        kept.shrink();
         Ok(step)
     }
 }

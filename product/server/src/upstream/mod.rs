@@ -324,14 +324,6 @@ impl<N: Net> Upstreams<N> {
         self.connections.iter().next().is_some()
     }
 
-    /// Memory of the transfer for an exchange.
-    pub fn memory_bytes(&self, owner: u64) -> usize {
-        self.of(owner).map_or(0, |at| {
-            let transfer = &self.transfers[at];
-            transfer.memory_bytes() + self.connections.memory_bytes(transfer, at)
-        })
-    }
-
     /// The upstream of a transfer, for the log.
     pub fn name(&self, at: usize) -> String {
         self.peers[self.transfers[at].peer].endpoint.to_string()
@@ -353,6 +345,14 @@ pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64
 
 #[cfg(test)]
 impl<N: Net> Upstreams<N> {
+    /// Bytes that are alive of the transfer for an exchange.
+    pub fn alive_bytes(&self, owner: u64) -> usize {
+        self.of(owner).map_or(0, |at| {
+            let transfer = &self.transfers[at];
+            transfer.alive_bytes() + self.connections.alive_bytes(transfer, at)
+        })
+    }
+
     /// Under way, or waiting; those that ask upstreams how they are are nobody's.
     pub fn transfers(&self) -> usize {
         debug_assert_eq!(self.transfers.len(), self.by_owner.len(), "each is one exchange's");

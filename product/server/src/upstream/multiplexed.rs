@@ -4,7 +4,7 @@
 //! whole; each hears of it when it goes on.
 
 use http::http1::upstream::UpstreamHead;
-use mux::{Broken, ClientSession, ClientSettings, Flood};
+use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
 use units::Nanos;
 
 use super::Fault;
@@ -184,6 +184,11 @@ impl Multiplexed {
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
         if self.carried[at].stream.is_none() && may_open && open < self.session.streams_max() as usize {
+            // Its response may fill its window before anybody takes it.
+            if transfer.account().room() < BODY_BYTES_MAX {
+                transfer.need_memory();
+                return None;
+            }
             self.carried[at].stream = on_stream::open(transfer, &mut self.session, &mut self.out, now);
         }
         let stream = self.carried[at].stream?;
@@ -200,6 +205,13 @@ impl Multiplexed {
     pub fn open_windows(&mut self, wire: &mut Wire<impl Stream>) {
         self.session.control(&mut self.out);
         self.hand_down(wire);
+    }
+
+    /// Bytes that are alive of what has come for a transfer, or may come.
+    #[cfg(test)]
+    pub fn alive_bytes(&self, number: usize) -> usize {
+        let of = self.carried.iter().find(|carried| carried.transfer == number);
+        of.and_then(|carried| carried.stream).map_or(0, |stream| self.session.alive_bytes(stream))
     }
 
     /// Why a response that is not whole goes no further.
@@ -224,11 +236,5 @@ impl Multiplexed {
             self.session.end(&mut self.out);
             self.hand_down(wire);
         }
-    }
-
-    /// Memory of what has come for a transfer.
-    pub fn memory_bytes(&self, number: usize) -> usize {
-        let of = self.carried.iter().find(|carried| carried.transfer == number);
-        of.and_then(|carried| carried.stream).map_or(0, |stream| self.session.kept_bytes(stream))
     }
 }

@@ -10,6 +10,9 @@ use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
 use crate::transmit::Stream;
 
+/// Of a head so much is read at once where memory is short.
+const HEAD_PART_BYTES: usize = 4 << 10;
+
 /// A connection, for one step.
 pub struct OnConnection<'c, S> {
     pub wire: Wire<'c, S>,
@@ -55,24 +58,26 @@ impl<S: Stream> OnConnection<'_, S> {
             while let Some((head, bytes)) =
                 parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits).map_err(Fault::Wrong)?
             {
-                transfer.inbound.kept.drain(..bytes);
+                transfer.inbound.kept.edit().drain(..bytes);
                 transfer.inbound.tunnel.check(&head)?;
                 if !head.is_interim() {
                     transfer.begin_body(&head);
                     return Ok(Some(head));
                 }
-                transfer.inbound.interim += 1;
-                if transfer.inbound.interim > limits.interim_max {
+                transfer.inbound.interim.count += 1;
+                if transfer.inbound.interim.count > limits.interim_max {
                     return Err(Fault::Wrong(UpstreamFault("interim responses without end")));
                 }
                 if transfer.inbound.passes_on(&head, bytes) {
                     return Ok(Some(head));
                 }
             }
-            match self.wire.receive(self.scratch)? {
+            // What comes behind the head is kept until there is somebody to take it.
+            let bytes_max = transfer.account().room().max(HEAD_PART_BYTES).min(self.scratch.len());
+            match self.wire.receive(&mut self.scratch[..bytes_max])? {
                 Received::Bytes(bytes) => {
                     transfer.note_came(now);
-                    transfer.inbound.kept.extend_from_slice(&self.scratch[..bytes]);
+                    transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]);
                 }
                 Received::Nothing => return Ok(None),
                 Received::End => return Err(Fault::Closed),
@@ -96,7 +101,7 @@ impl<S: Stream> OnConnection<'_, S> {
             let bytes_max = room.min(self.scratch.len());
             transfer.deadline = now + transfer.patience();
             match self.wire.receive(&mut self.scratch[..bytes_max]) {
-                Ok(Received::Bytes(bytes)) => transfer.inbound.kept.extend_from_slice(&self.scratch[..bytes]),
+                Ok(Received::Bytes(bytes)) => transfer.inbound.kept.edit().extend_from_slice(&self.scratch[..bytes]),
                 Ok(Received::Nothing) => return Step::Wait,
                 Ok(Received::End) => return transfer.inbound.end_body(sink),
                 Err(fault) => return Step::Failed(fault),

@@ -18,7 +18,8 @@ pub struct OnStream<'c> {
 /// Sends the head of the request on a stream of its own. `None`: there is none.
 pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<u8>, now: Nanos) -> Option<u32> {
     let of_stream = transfer.outbound.of_stream.as_mut().expect("its upstreams speak HTTP/2");
-    let stream = session.request(transfer.inbound.method, &of_stream.head, of_stream.has_body, out)?;
+    let account = transfer.inbound.kept.account();
+    let stream = session.request(transfer.inbound.method, &of_stream.head, of_stream.has_body, account, out)?;
     of_stream.is_begun = true;
     transfer.note_sent(now);
     Some(stream)

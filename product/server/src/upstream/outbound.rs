@@ -5,6 +5,7 @@ use http::http1::{LAST_CHUNK, begin_chunk};
 use http::{BodyLength, Method};
 use mux::{Source, Supply};
 use units::Nanos;
+use units::memory::{Account, Charge, Counted};
 
 use crate::upload::{Upload, UploadLimits};
 
@@ -37,13 +38,15 @@ pub struct OfStream {
     pub is_ended: bool,
     /// The upstream may still say that it has done nothing with the request: what was sent of it is kept.
     pub is_refusable: bool,
+    /// The memory of the head.
+    _charge: Charge,
 }
 
 /// The request.
 #[derive(Debug)]
 pub struct Outbound {
     /// The head, but over HTTP/2, and what came of the body; from the first byte on, as long as it may be sent again.
-    pub bytes: Vec<u8>,
+    pub bytes: Counted,
     /// How many of them are sent.
     pub at: usize,
     /// The method may be repeated (RFC 9110 section 9.2.2), and no body has gone.
@@ -67,18 +70,20 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    pub fn new(head: Head, method: Method, body: BodyLength) -> Outbound {
+    /// A request whose memory is counted in this account.
+    pub fn new(head: Head, method: Method, body: BodyLength, account: &Account) -> Outbound {
         let has_body = body != BodyLength::None;
         let is_idempotent = is_idempotent(method);
         let (bytes, of_stream) = match head {
             Head::Lines(lines) => (lines, None),
             Head::Fields(head) => {
-                let of_stream = OfStream { head, has_body, is_begun: false, is_ended: !has_body, is_refusable: true };
+                let (is_ended, _charge) = (!has_body, Charge::new(account, head.bytes()));
+                let of_stream = OfStream { head, has_body, is_begun: false, is_ended, is_refusable: true, _charge };
                 (Vec::new(), Some(Box::new(of_stream)))
             }
         };
         Outbound {
-            bytes,
+            bytes: Counted::of(account, bytes),
             at: 0,
             is_repeatable: is_idempotent && !has_body,
             is_chunked: body == BodyLength::Unknown && of_stream.is_none(),
@@ -102,14 +107,15 @@ impl Outbound {
         self.upload.iter_mut().for_each(|(upload, _)| upload.on_bytes(bytes.len()));
         self.has_grown |= !bytes.is_empty();
         if !self.is_refused {
+            let mut into = self.bytes.edit();
             if self.is_chunked && !bytes.is_empty() {
-                begin_chunk(&mut self.bytes, bytes.len());
+                begin_chunk(&mut into, bytes.len());
             }
-            self.bytes.extend_from_slice(bytes);
+            into.extend_from_slice(bytes);
             if self.is_chunked {
                 let end = if bytes.is_empty() { &b""[..] } else { b"\r\n" };
-                self.bytes.extend_from_slice(end);
-                self.bytes.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
+                into.extend_from_slice(end);
+                into.extend_from_slice(if is_last { LAST_CHUNK } else { b"" });
             }
         }
         self.is_whole |= is_last;
@@ -135,10 +141,8 @@ impl Outbound {
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
         if !self.is_repeatable && (is_sent && !is_refusable || self.at >= REQUEST_BODY_BYTES_MAX) {
             self.has_sent |= self.at > 0;
-            self.bytes.drain(..std::mem::take(&mut self.at));
-            if self.bytes.is_empty() {
-                self.bytes = Vec::new();
-            }
+            self.bytes.edit().drain(..std::mem::take(&mut self.at));
+            self.bytes.shrink();
         }
     }
 

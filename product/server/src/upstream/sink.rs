@@ -2,6 +2,7 @@
 
 use http::http1::upstream::Framing;
 use http::{Length, Trailers};
+use units::memory::Account;
 
 use crate::transmit::{PIPE_BYTES_MAX, Pipe};
 
@@ -13,6 +14,8 @@ pub trait BodySink {
     fn push(&mut self, bytes: &[u8]) -> bool;
     /// The body is whole, with these fields behind it.
     fn finish(&mut self, trailers: Option<Box<Trailers>>);
+    /// There would be room if the rest of the connection held less memory.
+    fn waits_for_memory(&mut self) -> bool;
     /// Room comes as soon as a disk has taken what there is.
     fn waits_for_disk(&mut self) -> bool {
         false
@@ -31,16 +34,20 @@ impl BodySink for Pipe {
     fn finish(&mut self, trailers: Option<Box<Trailers>>) {
         Pipe::finish(self, trailers);
     }
+
+    fn waits_for_memory(&mut self) -> bool {
+        Pipe::waits_for_memory(self)
+    }
 }
 
-/// A pipe for a response whose body is framed so; `None` where it has none.
-pub fn pipe_of(framing: Framing) -> Option<Pipe> {
+/// A pipe for a response whose body is framed so; `None` where it has none. Its memory is counted in this account.
+pub fn pipe_of(framing: Framing, account: &Account) -> Option<Pipe> {
     let length = match framing {
         Framing::None => return None,
         Framing::Length(length) => Length::Known(length.bytes()),
         Framing::Chunked | Framing::Close | Framing::Stream | Framing::Upgraded => Length::Unknown,
     };
-    Some(Pipe::new(length))
+    Some(Pipe::new(length, account))
 }
 
 const _: () = assert!(PIPE_BYTES_MAX >= 4096);

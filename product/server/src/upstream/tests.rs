@@ -12,6 +12,7 @@ use http::{BodyLength, Method};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use units::Nanos;
+use units::memory::Account;
 
 use super::on_connection::OnConnection;
 use super::wire::Readiness;
@@ -98,7 +99,7 @@ fn group() -> Arc<Group> {
 }
 
 fn transfer(method: Method, body: BodyLength) -> Transfer {
-    let mut transfer = Transfer::new(7, group(), method, b"HEAD\r\n\r\n".to_vec(), body);
+    let mut transfer = Transfer::new(7, group(), method, b"HEAD\r\n\r\n".to_vec(), body, &Account::default());
     transfer.connect(0, false, Nanos::ZERO);
     transfer
 }
@@ -116,7 +117,9 @@ fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
             Err(fault) => return (Vec::new(), Step::Failed(fault), false),
         }
     };
-    let Some(pipe) = pipe_of(head.framing) else { return (Vec::new(), Step::Done, transfer.keeps_connection()) };
+    let Some(pipe) = pipe_of(head.framing, &Account::default()) else {
+        return (Vec::new(), Step::Done, transfer.keeps_connection());
+    };
     let mut client = Client { pipe, body: Vec::new(), portion };
     loop {
         let step = on(wire, &mut ready, &mut scratch).read_body(&mut transfer, &mut client.pipe, Nanos::ZERO);
@@ -245,7 +248,7 @@ fn a_request_that_never_quite_leaves_is_bounded() {
         (*wire.takes.borrow_mut(), ready.is_writable) = (Some(4000), true);
         over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     }
-    assert!(transfer.memory_bytes() <= 4 * (64 << 10), "{} bytes", transfer.memory_bytes());
+    assert!(transfer.account().bytes() <= 4 * (64 << 10), "{} bytes", transfer.account().bytes());
     assert!(pushed > 7_000_000 && wire.sent.borrow()[8..].iter().all(|byte| *byte == 7));
 }
 

@@ -9,10 +9,11 @@ use sched::JobId;
 use sched::routes::{RouteKey, ServiceRoute};
 use sched::waiting::Turn;
 use units::Nanos;
+use units::memory::{Account, Counted};
 
 use super::attempt::Attempt;
 use super::health::PROBES;
-use super::inbound::{Inbound, Tunnel};
+use super::inbound::{Inbound, Interim, Memory, Tunnel};
 use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group};
 use crate::upload::{Upload, UploadLimits};
@@ -69,21 +70,27 @@ pub struct Queued {
 }
 
 impl Transfer {
-    /// Of a request whose head is encoded.
-    pub fn new(owner: u64, group: Arc<Group>, method: Method, head: impl Into<Head>, body: BodyLength) -> Transfer {
+    /// Of a request whose head is encoded; its memory is counted in this account.
+    pub fn new(
+        owner: u64,
+        group: Arc<Group>,
+        method: Method,
+        head: impl Into<Head>,
+        body: BodyLength,
+        account: &Account,
+    ) -> Transfer {
         Transfer {
             owner,
             job: None,
             group,
             peer: usize::MAX,
             connection: None,
-            outbound: Outbound::new(head.into(), method, body),
+            outbound: Outbound::new(head.into(), method, body, account),
             inbound: Inbound {
                 method,
-                kept: Vec::new(),
+                kept: Counted::new(account),
                 has_come: false,
-                interim: 0,
-                interim_bytes: 0,
+                interim: Interim::default(),
                 is_kept_alive: false,
                 tunnel: Tunnel::default(),
                 body: None,
@@ -91,6 +98,7 @@ impl Transfer {
                 announced_bytes: 0,
                 held_at: None,
                 is_held: false,
+                memory: Memory::Enough,
             },
             deadline: Nanos::MAX,
             route: None,
@@ -228,6 +236,9 @@ impl Transfer {
     pub(super) fn wait_for_client(&mut self, sink: &mut impl BodySink, now: Nanos) -> Step {
         self.inbound.held_at.get_or_insert(now);
         self.deadline = Nanos::MAX;
+        if sink.waits_for_memory() {
+            self.need_memory();
+        }
         self.inbound.is_held = !self.inbound.tunnel.is_open && !sink.waits_for_disk();
         Step::Wait
     }
@@ -284,8 +295,37 @@ impl Transfer {
         self.inbound.announced_bytes.max(self.inbound.body_bytes)
     }
 
-    /// Bytes that it keeps.
-    pub fn memory_bytes(&self) -> usize {
-        self.outbound.bytes.capacity() + self.inbound.kept.capacity()
+    /// Bytes of memory that are alive, but for what has come on a stream.
+    #[cfg(test)]
+    pub fn alive_bytes(&self) -> usize {
+        let head_bytes = self.outbound.of_stream.as_ref().map_or(0, |of_stream| of_stream.head.bytes());
+        self.outbound.bytes.capacity() + head_bytes + self.inbound.kept.capacity()
+    }
+
+    /// Counts the memory of the connection that it is for.
+    pub fn account(&self) -> &Account {
+        self.inbound.kept.account()
+    }
+
+    /// It cannot go on for want of memory.
+    pub(super) fn need_memory(&mut self) {
+        if self.inbound.memory == Memory::Enough {
+            self.inbound.memory = Memory::Needed;
+        }
+    }
+
+    /// It needs memory, and is not among those that wait for some.
+    pub fn begins_to_starve(&self) -> bool {
+        self.inbound.memory == Memory::Needed
+    }
+
+    /// Notes that it is among them.
+    pub fn starve(&mut self) {
+        self.inbound.memory = Memory::Awaited;
+    }
+
+    /// Notes that it is not, since there is some.
+    pub fn feed(&mut self) {
+        self.inbound.memory = Memory::Enough;
     }
 }

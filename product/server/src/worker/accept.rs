@@ -116,7 +116,7 @@ impl<N: Net> Acceptor<N> {
 
     /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
-        if with.service.admission.shortage.is_near(with.conns.held().bytes()) {
+        if with.service.admission.is_memory_short() {
             // Those who could give way did so at the end of the last turn.
             self.pause(&with.net);
             return false;
@@ -136,7 +136,7 @@ impl<N: Net> Acceptor<N> {
 
     /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
     pub fn take_place_beside(&mut self, with: &mut Responder<N>) -> Option<bool> {
-        if with.service.admission.shortage.is_near(with.conns.held().bytes()) {
+        if with.service.admission.is_memory_short() {
             return Some(false);
         }
         if with.service.admission.take_place() {
@@ -168,7 +168,7 @@ impl<N: Net> Acceptor<N> {
 
     /// Clients in the kernel's queue are let in when there is room again.
     pub fn accept_again(&mut self, with: &mut Responder<N>) -> io::Result<()> {
-        if !self.is_accepting() && !with.timers.is_stopping() && with.service.admission.has_room(with.conns.held()) {
+        if !self.is_accepting() && !with.timers.is_stopping() && with.service.admission.has_room() {
             self.resume(&with.net)?;
             with.service.admission.wait_no_more();
         }

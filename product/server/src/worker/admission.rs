@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use units::Nanos;
+use units::memory::Account;
 
 use super::client::KnownClients;
 use super::connections::Connections;
-use super::held::Held;
 use super::idle::Idle;
-use super::shortage::Shortage;
+use super::shortage::{self, Shortage};
 use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
 use crate::config::Limits;
 use crate::places::Places;
@@ -30,6 +30,8 @@ pub struct Admission {
     /// Most open streams of all connections: as many as there may be jobs beside one of each connection.
     streams_max: usize,
     pub(super) shortage: Shortage,
+    /// Counts the memory of connections.
+    memory: Account,
 }
 
 /// A client whose connection was let in.
@@ -61,7 +63,8 @@ impl Admission {
         Admission {
             worker,
             streams_max: sched::JOBS_MAX.saturating_sub(places.max()),
-            shortage: Shortage::new(memory_bytes_max),
+            shortage: Shortage::default(),
+            memory: Account::of_at_most(memory_bytes_max),
             places,
             clients,
             weights: limits.client_weights.clone(),
@@ -75,7 +78,7 @@ impl Admission {
     /// From now on; what was let in stays.
     pub(super) fn adopt(&mut self, memory_bytes_max: u64, limits: &Limits) {
         self.streams_max = sched::JOBS_MAX.saturating_sub(self.places.max());
-        self.shortage.set_bytes_max(memory_bytes_max);
+        self.memory.set_bytes_max(memory_bytes_max);
         self.trusted_proxies = limits.trusted_proxies.clone();
     }
 
@@ -88,8 +91,18 @@ impl Admission {
         self.places.give_back();
     }
 
-    pub(super) fn has_room(&self, held: &Held) -> bool {
-        !self.shortage.is_near(held.bytes()) && self.places.has_room()
+    /// Counts the memory of connections.
+    pub(super) fn memory(&self) -> &Account {
+        &self.memory
+    }
+
+    /// Hardly any memory is left for connections.
+    pub(super) fn is_memory_short(&self) -> bool {
+        shortage::is_near(&self.memory)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_memory_short() && self.places.has_room()
     }
 
     /// A client waits for a place at some worker.
@@ -230,11 +243,11 @@ impl Admission {
     }
 
     /// There is no room for another request beside what is held: neither memory nor a job. Why.
-    pub(super) fn why_full(&self, held: &Held) -> Option<String> {
-        if held.streams() >= self.streams_max {
+    pub(super) fn why_full(&self, open_streams: usize) -> Option<String> {
+        if open_streams >= self.streams_max {
             return Some(format!("{} requests of others are open", self.streams_max));
         }
-        self.shortage.is_full(held.bytes()).then(|| format!("others hold {} MB of memory", held.bytes() >> 20))
+        shortage::is_full(&self.memory).then(|| format!("others hold {} MB of memory", self.memory.bytes() >> 20))
     }
 }
 
@@ -253,9 +266,10 @@ impl Admission {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use units::memory::Charge;
+
     use super::*;
     use crate::wake::Wake;
-    use crate::worker::held::{Holding, Protocol};
 
     const NOW: Nanos = Nanos::from_secs(5);
 
@@ -276,10 +290,10 @@ mod tests {
         assert!(admission.take_place());
         let first = admission.enter(NOW, address(1)).unwrap();
         assert!(first.weight.is_some(), "its account begins");
-        assert!(admission.take_place() && !admission.has_room(&Held::default()));
+        assert!(admission.take_place() && !admission.has_room());
         let notice = admission.enter(NOW, address(1)).unwrap_err().unwrap();
         assert!(notice.starts_with("refused 1 connection"), "{notice}");
-        assert!(admission.has_room(&Held::default()) && admission.take_place());
+        assert!(admission.has_room() && admission.take_place());
         let other = admission.enter(NOW, address(2)).unwrap();
         assert_ne!(first.client, other.client);
         admission.leave(NOW, first.client);
@@ -322,15 +336,12 @@ mod tests {
     fn streams_are_bounded_by_jobs_and_by_memory() {
         let mut admission = admission(2, &Limits::default());
         admission.set_streams_max(2);
-        let mut held = Held::default();
-        let holding = |streams| Holding { protocol: Protocol::Http2, streams, ..Holding::default() };
-        held.add(holding(1));
-        assert_eq!(admission.why_full(&held), None);
-        held.add(holding(1));
-        assert_eq!(admission.why_full(&held).unwrap(), "2 requests of others are open");
+        assert_eq!(admission.why_full(1), None);
+        assert_eq!(admission.why_full(2).unwrap(), "2 requests of others are open");
         admission.set_streams_max(1000);
-        assert_eq!(admission.why_full(&held), None);
-        admission.shortage = Shortage::new(1 << 10);
-        assert!(admission.why_full(&held).unwrap().ends_with("of memory"));
+        assert_eq!(admission.why_full(2), None);
+        let _held = Charge::new(&admission.memory().part(), 1 << 10);
+        admission.memory().set_bytes_max(1 << 10);
+        assert!(admission.why_full(2).unwrap().ends_with("of memory"));
     }
 }

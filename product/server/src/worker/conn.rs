@@ -5,10 +5,11 @@ use http::gateway::claimed;
 use http::{HttpDate, Request};
 use sched::JobId;
 use units::Nanos;
+use units::memory::Account;
 
 use super::accept::SEGMENT_BYTES_MIN;
 use super::exchange::{Exchange, Exchanges, Task};
-use super::held::Holding;
+use super::held::Held;
 use super::origin::{Origin, Origins};
 use super::secure::HANDSHAKE_TIMEOUT;
 use crate::config::Limits;
@@ -48,8 +49,8 @@ pub struct Conn {
     pub has_answered: bool,
     pub input: Input,
     pub channel: Channel,
-    /// What was last counted of its memory.
-    pub holding: Holding,
+    /// Its memory.
+    pub held: Held,
 }
 
 /// Whether requests of a connection come over TLS.
@@ -150,8 +151,8 @@ impl Input {
 }
 
 impl Conn {
-    /// One that waits for its first request.
-    pub fn new(now: Nanos, limits: &Limits, owner: u64, client: u32, peer: SocketAddr) -> Conn {
+    /// One that waits for its first request, and whose memory is counted in this account.
+    pub fn new(now: Nanos, limits: &Limits, owner: u64, client: u32, peer: SocketAddr, account: &Account) -> Conn {
         Conn {
             http1: Http1::new(now, limits),
             exchanges: Exchanges::single(owner),
@@ -164,7 +165,7 @@ impl Conn {
             has_answered: false,
             input: Input::default(),
             channel: Channel::new(ChannelKind::Tcp),
-            holding: Holding::default(),
+            held: Held::new(account),
         }
     }
 

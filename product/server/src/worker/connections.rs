@@ -4,10 +4,10 @@ use std::ops::{Index, IndexMut};
 
 use slab::Slab;
 use units::Nanos;
+use units::memory::Account;
 
 use super::conn::Conn;
 use super::exchange::{Exchange, ExchangeId};
-use super::held::Held;
 use super::owner::{Owners, slot_of};
 use crate::turns::Turns;
 
@@ -18,8 +18,10 @@ pub(super) struct Connections {
     owners: Owners,
     /// Owners of connections with something to be read, each once.
     queue: Turns<u64>,
-    /// The sum of what each holds.
-    held: Held,
+    /// Counts the memory of all of them.
+    account: Account,
+    /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
+    streams: usize,
     /// Some have ended since that was asked.
     has_ended: bool,
 }
@@ -39,6 +41,11 @@ impl IndexMut<usize> for Connections {
 }
 
 impl Connections {
+    /// None, whose memory this account will count.
+    pub fn counted_in(account: Account) -> Connections {
+        Connections { account, ..Connections::default() }
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -80,13 +87,14 @@ impl Connections {
 
     /// Into the slot of [`Connections::vacant`].
     pub fn insert(&mut self, conn: Conn) -> usize {
-        self.held.add(conn.holding);
-        self.slots.insert(conn)
+        let at = self.slots.insert(conn);
+        self.count(at);
+        at
     }
 
     pub fn remove(&mut self, at: usize) {
         let conn = self.slots.remove(at);
-        self.held.remove(conn.holding);
+        self.streams -= conn.held.streams();
         self.has_ended = true;
     }
 
@@ -95,19 +103,22 @@ impl Connections {
         std::mem::take(&mut self.has_ended)
     }
 
-    /// Memory that they hold.
-    pub fn held(&self) -> &Held {
-        &self.held
+    /// Counts the memory of all of them.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
-    /// What a connection holds may be another now, with so many bytes that wait for it.
-    pub fn weigh(&mut self, at: usize, unsent_bytes: impl FnOnce() -> usize) {
-        let Some(conn) = self.slots.get_mut(at) else { return };
-        let holding = conn.holds(unsent_bytes());
-        let before = std::mem::replace(&mut conn.holding, holding);
-        if before != holding {
-            self.held.remove(before);
-            self.held.add(holding);
+    /// Open streams of HTTP/2 and HTTP/3.
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
+    /// Counts anew what no buffer of this connection counts, if it is still there.
+    pub fn count(&mut self, at: usize) {
+        if let Some(conn) = self.slots.get_mut(at) {
+            self.streams -= conn.held.streams();
+            conn.count();
+            self.streams += conn.held.streams();
         }
     }
 
@@ -206,7 +217,7 @@ mod tests {
     fn add(conns: &mut Connections, client: u32) -> usize {
         let (_, owner) = conns.vacant();
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
-        conns.insert(Conn::new(Nanos::ZERO, &Limits::default(), owner, client, peer))
+        conns.insert(Conn::new(Nanos::ZERO, &Limits::default(), owner, client, peer, &Default::default()))
     }
 
     #[test]

@@ -132,6 +132,6 @@ impl<N: Net> Worker<N> {
         with.sender.transmitter.end_stalled(with.timers.now(), at);
         with.service.book_spent(with.timers.now(), &with.conns[at], &mut with.sender.transmitter.sendings);
         with.take_departures();
-        with.weigh(at);
+        with.conns.count(at);
     }
 }

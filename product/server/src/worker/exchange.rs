@@ -1,9 +1,10 @@
 //! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 or HTTP/3 has one on each stream.
 
-use http::{OwnedRequest, Response};
+use http::{OwnedRequest, Request, Response};
 use sched::JobId;
 use sched::grow::reserve_one;
 use units::Nanos;
+use units::memory::{Account, Charge};
 
 use super::line::Line;
 use super::receiving::Receiving;
@@ -37,16 +38,40 @@ pub enum Task {
     /// What was asked for is being found by somebody who may wait for its disk.
     LookingUp(Box<PendingLookup>),
     /// An upstream makes it.
-    PassedOn(Box<OwnedRequest>),
+    PassedOn(Box<KeptRequest>),
     /// The body of its request is coming, and its length is the reply.
     Receiving(Box<Receiving>),
     /// It is being sent.
     Sending(JobId),
 }
 
+/// A request that is kept until it is answered.
+pub struct KeptRequest {
+    request: OwnedRequest,
+    _charge: Charge,
+}
+
+impl KeptRequest {
+    /// A copy, whose memory is counted in this account.
+    pub fn new(request: &Request, account: &Account) -> KeptRequest {
+        let request = OwnedRequest::from(request);
+        KeptRequest { _charge: Charge::new(account, request.memory_bytes()), request }
+    }
+
+    pub fn view(&self) -> Request<'_> {
+        self.request.view()
+    }
+
+    /// Bytes of memory of its fields.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self.request.memory_bytes()
+    }
+}
+
 /// A request that waits for a lookup.
 pub struct PendingLookup {
-    pub request: Box<OwnedRequest>,
+    pub request: Box<KeptRequest>,
     pub key: Key,
     /// The response of an upstream that names it.
     pub said: Option<Response<()>>,
@@ -92,7 +117,7 @@ impl Exchange {
     }
 
     /// Its request waits for the lookup of this key, as may the response of an upstream that names the file.
-    pub fn wait_for(&mut self, key: Key, request: Box<OwnedRequest>, said: Option<Response<()>>) {
+    pub fn wait_for(&mut self, key: Key, request: Box<KeptRequest>, said: Option<Response<()>>) {
         self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said }));
     }
 

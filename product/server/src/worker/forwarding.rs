@@ -34,7 +34,8 @@ pub(super) fn transfer_of<N: Net>(
     let tells_client = group.tells_client;
     let accept = key.map(|key| websocket::accept(&key));
     let is_uploading = accept.is_none() && with.conns[id.at].is_multiplexed() && body != BodyLength::None;
-    let transfer = Transfer::new(owner, group, method, encoded, body).queued(priority, route);
+    let account = with.conns[id.at].held.account();
+    let transfer = Transfer::new(owner, group, method, encoded, body, account).queued(priority, route);
     let mut transfer = transfer.upgrading(is_upgrading, accept);
     if tells_client {
         transfer.announced = Announced::Client(with.conns[id.at].client_address(id.stream));

@@ -59,7 +59,7 @@ mod tests {
     fn add(conns: &mut Connections, seconds: u64) -> usize {
         let (_, owner) = conns.vacant();
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
-        conns.insert(Conn::new(Nanos::from_secs(seconds), &Limits::default(), owner, 1, peer))
+        conns.insert(Conn::new(Nanos::from_secs(seconds), &Limits::default(), owner, 1, peer, &Default::default()))
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl<N: Net> Responder<N> {
             let has_part = has_part(&mut self.sender.transmitter, conn, at);
             conn.note_part(has_part, self.timers.now() + self.setup.limits.head_timeout);
         }
-        self.weigh(at);
+        self.conns.count(at);
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {

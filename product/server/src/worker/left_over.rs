@@ -3,8 +3,12 @@
 use units::Nanos;
 
 use super::Worker;
-use super::held::Holding;
+use super::conn::Conn;
+use super::exchange::Task;
+use super::owner::slot_of;
+use super::proxy::Proxy;
 use super::responder::Responder;
+use super::sender::Sender;
 use crate::config::Limits;
 use crate::net::Net;
 use crate::transmit::Notice;
@@ -21,8 +25,8 @@ impl<N: Net> Worker<N> {
         let counts = [
             ("connections", self.responder.conns.len()),
             ("connections in the accounts of clients", clients as usize),
-            ("open streams", self.responder.conns.held().streams()),
-            ("bytes of memory", self.responder.conns.held().bytes() as usize),
+            ("open streams", self.responder.conns.streams()),
+            ("bytes of memory", self.responder.conns.account().bytes() as usize),
             ("jobs", self.responder.sender.transmitter.link.scheduler().jobs().len()),
             ("answers", self.responder.service.replies.found()),
             ("transfers", self.responder.proxy.upstreams().transfers()),
@@ -34,21 +38,34 @@ impl<N: Net> Worker<N> {
         left.join(", ")
     }
 
-    /// What each connection holds, counted anew.
-    pub fn counted(&mut self) -> Vec<(usize, Holding)> {
-        let Responder { conns, sender, proxy, .. } = &mut self.responder;
-        conns.iter().map(|(at, conn)| (at, conn.holds(sender.unsent_bytes(conn, proxy)))).collect()
+    /// Bytes that connections hold, by the account.
+    pub fn held_bytes(&self) -> u64 {
+        self.responder.conns.account().bytes()
     }
 
-    pub fn describe_held(&mut self) -> String {
-        let counted = self.counted();
-        let transmitter = &self.responder.sender.transmitter;
-        let each = counted.into_iter().map(|(at, counted)| {
-            let is_slow = transmitter.connections[at].is_slow(0, transmitter.link.scheduler());
-            let conn = &self.responder.conns[at];
-            format!("{counted:?} was {}, idle {}, slow {is_slow}", conn.holding.bytes(), conn.is_idle())
-        });
-        each.collect::<Vec<_>>().join("; ")
+    /// Holds the account against what is alive, which is found by another way: where they are not the same, in words.
+    pub fn check_memory(&mut self) -> Result<(), String> {
+        let is_written = !self.responder.sender.transmitter.reads.is_idle();
+        let Responder { conns, sender, proxy, .. } = &mut self.responder;
+        let mut sum = 0;
+        for (at, conn) in conns.iter() {
+            let (alive, counted) = (sender.alive_bytes(conn, proxy) as u64, conn.held.bytes());
+            // What is being written to a disk is alive until that has ended, wherever its response is.
+            if alive > counted || alive < counted && !is_written {
+                let connection = &sender.transmitter.connections[at];
+                let is_slow = connection.is_slow(0, sender.transmitter.link.scheduler());
+                let (version, idle) = (conn.version(1), conn.is_idle());
+                return Err(format!(
+                    "{alive} bytes of a connection are alive and {counted} counted: {version:?}, idle {idle}, slow {is_slow}"
+                ));
+            }
+            sum += counted;
+        }
+        let whole = conns.account().bytes();
+        match whole == sum || is_written && whole > sum {
+            true => Ok(()),
+            false => Err(format!("the account has {whole} bytes, connections {sum}")),
+        }
     }
 
     pub fn idle_upstream_connections(&self) -> usize {
@@ -72,5 +89,23 @@ impl<N: Net> Worker<N> {
 
     pub fn longest_wait(&self) -> Option<Notice> {
         self.responder.sender.transmitter.link.longest_wait()
+    }
+}
+
+impl<N: Net> Sender<N> {
+    /// Bytes that are alive for a connection.
+    fn alive_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
+        let put_off_bytes = self.put_off.get(&conn.owner).map_or(0, |bytes| bytes.capacity());
+        let of_exchanges = conn.exchanges.iter().map(|exchange| {
+            let request_bytes = match &exchange.task {
+                Task::LookingUp(pending) => pending.request.memory_bytes(),
+                Task::PassedOn(request) => request.memory_bytes(),
+                Task::Receiving(receiving) => receiving.memory_bytes(),
+                Task::None | Task::Sending(_) => 0,
+            };
+            request_bytes + proxy.upstreams.alive_bytes(exchange.owner)
+        });
+        let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
+        bytes + self.transmitter.alive_bytes(slot_of(conn.owner))
     }
 }

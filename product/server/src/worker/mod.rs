@@ -54,6 +54,7 @@ mod sender;
 mod service;
 mod shortage;
 mod spool;
+mod starved;
 mod stop;
 mod streams;
 #[cfg(test)]
@@ -84,6 +85,7 @@ pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 use failures::Kind;
 pub use journal::Journal;
+use proxy::Proxy;
 pub use replies::Replies;
 use responder::Responder;
 use room::give_up_idle;
@@ -290,7 +292,7 @@ impl<N: Net> Worker<N> {
                 let reply = with.service.reply_found(&mut with.conns[id.at], id.stream, found);
                 with.send(id, reply);
                 with.flush(id.at);
-                with.weigh(id.at);
+                with.conns.count(id.at);
                 with.conns.go_on(id.at);
             }
             if with.timers.is_turn_over(with.net.now()) {
@@ -303,15 +305,13 @@ impl<N: Net> Worker<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
-        while let Some(at) = with.sender.transmitter.reads.next_grown() {
-            with.weigh(at);
+        if with.proxy.may_be_fed(with.conns.account()) {
+            with.with_upstreams(Proxy::feed);
         }
-        while with.service.admission.shortage.is_near(with.conns.held().bytes())
-            && !with.timers.is_turn_over(with.net.now())
-        {
+        while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
             if let Some(at) = with.service.admission.shortage.next(now, &with.conns, &with.sender.transmitter) {
-                let (peer, bytes) = (with.conns[at].peer(), with.conns[at].holding.bytes());
+                let (peer, bytes) = (with.conns[at].peer(), with.conns[at].held.bytes());
                 let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
                 with.service.journal.fail(now, Kind::Memory, why);
                 with.abandon(at);
@@ -358,6 +358,7 @@ impl<N: Net> Worker<N> {
             || with.service.replies.found() > 0
             || with.net.left() > 0
             || with.timers.is_sweeping()
+            || with.proxy.may_be_fed(with.conns.account())
         {
             return Some(Nanos::ZERO);
         }
@@ -368,7 +369,7 @@ impl<N: Net> Worker<N> {
             || with.service.replies.handler().has_checks()
             || with.proxy.upstreams.has_connections()
             || with.sender.has_memory_to_give(&with.conns);
-        let memory_at = with.service.admission.shortage.look_at(with.conns.held().bytes());
+        let memory_at = with.service.admission.shortage.look_at(with.conns.account());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());
         let times = [sweep_at, with.service.journal.wake_at(), grant_at, with.service.admission.room_at(), memory_at];
         let wake_at = times.into_iter().flatten().min();

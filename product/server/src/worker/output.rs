@@ -148,5 +148,6 @@ impl<N: Net> Responder<N> {
         if !conn.http1.answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
             self.sender.transmitter.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
         }
+        self.conns.count(id.at);
     }
 }

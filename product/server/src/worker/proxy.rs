@@ -6,14 +6,14 @@ use std::sync::Arc;
 use http::gateway::takes_trailers;
 use http::http1::Head;
 use http::http1::upstream::UpstreamHead;
-use http::{Method, OwnedRequest, Request, Status, Trailers};
+use http::{Method, Request, Status, Trailers};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
 use sched::JobId;
 use units::Nanos;
 
 use super::connections::Connections;
-use super::exchange::{ExchangeId, Task};
+use super::exchange::{ExchangeId, KeptRequest, Task};
 use super::failures::Kind;
 use super::forwarding::transfer_of;
 use super::line::Line;
@@ -24,6 +24,7 @@ use super::responder::Responder;
 use super::sender::Sender;
 use super::service::Service;
 use super::spool;
+use super::starved::Starved;
 use super::timers::Timers;
 use crate::config::Limits;
 use crate::handler::{Reply, To};
@@ -47,6 +48,10 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
         self.0.finish(self.1, trailers);
     }
 
+    fn waits_for_memory(&mut self) -> bool {
+        self.0.waits_for_memory()
+    }
+
     fn waits_for_disk(&mut self) -> bool {
         self.0.is_being_written()
     }
@@ -57,6 +62,7 @@ pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
     /// Of each transfer one at most.
     replies: VecDeque<ProxyReply>,
+    pub(super) starved: Starved,
 }
 
 /// The event loop's own, as far as upstreams touch it.
@@ -89,7 +95,7 @@ pub(super) struct ProxyReply {
 impl<N: Net> Proxy<N> {
     /// With these places at upstreams.
     pub fn new(places: LoopPlaces) -> Proxy<N> {
-        Proxy { upstreams: Upstreams::new(places), replies: VecDeque::new() }
+        Proxy { upstreams: Upstreams::new(places), replies: VecDeque::new(), starved: Starved::default() }
     }
 
     /// The next reply to be sent; [`Proxy::on_sent`] is told then.
@@ -115,7 +121,8 @@ impl<N: Net> Proxy<N> {
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
                 with.sender.want_body(with.timers, &with.conns[id.at], id.stream, request);
-                with.conns.exchange(id).task = Task::PassedOn(Box::new(request.into()));
+                with.conns.exchange(id).task =
+                    Task::PassedOn(Box::new(KeptRequest::new(request, with.conns[id.at].held.account())));
                 Ok(transfer)
             }
             Err((fault, name)) => {
@@ -222,7 +229,10 @@ impl<N: Net> Proxy<N> {
 
     fn on_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, step: Step) {
         match step {
-            Step::Wait => self.relieve(with, transfer),
+            Step::Wait => {
+                self.note_starved(with, transfer);
+                self.relieve(with, transfer);
+            }
             Step::Head(_) | Step::Interim(_) => {}
             Step::Done => self.end_transfer(with, transfer, true),
             Step::Unwanted => self.end_transfer(with, transfer, false),
@@ -246,7 +256,7 @@ impl<N: Net> Proxy<N> {
         if let Some(file) = self.upstreams.named_file(transfer, &head) {
             return self.begin_named(with, (transfer, id), head, file);
         }
-        let mut pipe = pipe_of(head.framing);
+        let mut pipe = pipe_of(head.framing, with.conns[id.at].held.account());
         let step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
             None => Step::Done,
@@ -281,7 +291,7 @@ impl<N: Net> Proxy<N> {
         &mut self,
         with: &mut ProxyContext<N>,
         id: ExchangeId,
-        request: &OwnedRequest,
+        request: &KeptRequest,
         rest: Option<Step>,
         reply: impl FnOnce(&mut Replies, To, &Request) -> Reply,
     ) {

@@ -2,11 +2,12 @@
 //! for its share of a turn, and over HTTP/2 and HTTP/3 its window opens as it is read, so nothing of it is kept.
 
 use http::http1::Head;
-use http::{BodyLength, OwnedRequest, Request};
+use http::{BodyLength, Request};
 use mux::BodyRead;
 use units::Nanos;
+use units::memory::Account;
 
-use super::exchange::{ExchangeId, Task};
+use super::exchange::{ExchangeId, KeptRequest, Task};
 use super::responder::Responder;
 use super::timers::later;
 use super::upstreams::must_wait_for_leave;
@@ -21,7 +22,7 @@ const PART_BYTES: usize = 16 << 10;
 
 /// A request whose body is coming.
 pub struct Receiving {
-    request: OwnedRequest,
+    request: KeptRequest,
     /// Of the body.
     bytes: u64,
     upload: Upload,
@@ -30,9 +31,15 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    fn begin(request: &Request, now: Nanos, limits: UploadLimits) -> Receiving {
-        let upload = Upload::new(now);
-        Receiving { request: request.into(), bytes: 0, deadline: upload.deadline(now, limits), upload }
+    fn begin(request: &Request, account: &Account, now: Nanos, limits: UploadLimits) -> Receiving {
+        let (upload, request) = (Upload::new(now), KeptRequest::new(request, account));
+        Receiving { request, bytes: 0, deadline: upload.deadline(now, limits), upload }
+    }
+
+    /// Bytes of memory of its request.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self.request.memory_bytes()
     }
 
     /// More has come.
@@ -67,7 +74,8 @@ pub(super) fn receive_body<N: Net>(
     let conn = &mut with.conns[id.at];
     with.sender.want_body(&with.timers, conn, id.stream, request);
     with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
-    conn.exchange(id.stream).task = Task::Receiving(Box::new(Receiving::begin(request, now, limits)));
+    let receiving = Receiving::begin(request, conn.held.account(), now, limits);
+    conn.exchange(id.stream).task = Task::Receiving(Box::new(receiving));
     None
 }
 

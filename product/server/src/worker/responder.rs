@@ -53,7 +53,7 @@ impl<N: Net> Responder<N> {
             timers: Timers::new(net.now()),
             net,
             budget: Budget::default(),
-            conns: Connections::default(),
+            conns: Connections::counted_in(service.admission.memory().clone()),
             service,
             sender: Sender::new(transmitter, &setup),
             proxy: Proxy::new(setup.upstream_places.clone()),
@@ -77,14 +77,11 @@ impl<N: Net> Responder<N> {
             None if socket.is_quic() => ChannelKind::Quic,
             None => ChannelKind::Tcp,
         };
-        self.sender.transmitter.connections.open(
-            self.timers.now(),
-            at,
-            Opening { owner, socket, client, framing, session },
-        );
-        let conn = Conn::new(self.timers.now(), &self.setup.limits, owner, client, peer);
+        let (now, account) = (self.timers.now(), self.conns.account().part());
+        let conn = Conn::new(now, &self.setup.limits, owner, client, peer, &account);
+        let opening = Opening { owner, socket, client, framing, session, account };
+        self.sender.transmitter.connections.open(now, at, opening);
         self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
-        self.weigh(at);
         at
     }
 

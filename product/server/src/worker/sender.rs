@@ -6,6 +6,7 @@ use http::{BodyLength, Request, Response, Status};
 use mux::Broken;
 use sched::Precedence;
 use units::Nanos;
+use units::memory::Counted;
 
 use super::conn::Conn;
 use super::exchange::{Exchanges, Task};
@@ -30,7 +31,7 @@ pub(super) struct Sender<N: Net> {
     pub(super) is_direct: bool,
     pub gathered: Gathered,
     /// By the connection over HTTP/1.1, what its socket has not taken of interim responses: it leaves with what is sent next.
-    pub(super) put_off: HashMap<u64, Vec<u8>>,
+    pub(super) put_off: HashMap<u64, Counted>,
 }
 
 impl<N: Net> Sender<N> {
@@ -90,8 +91,6 @@ impl<N: Net> Sender<N> {
     /// turn. Gives how many bytes left, but for those of frames.
     pub fn send_interim(&mut self, timers: &Timers, conn: &Conn, stream: u32, response: Response<()>) -> u64 {
         let (at, connections) = (slot_of(conn.owner), &mut self.transmitter.connections);
-        // What is not taken waits.
-        self.transmitter.reads.on_kept(at);
         if conn.is_multiplexed() {
             let (head, ()) = response.into_head(timers.date());
             connections.with_engine(at, |engine| engine.interim(stream, &head));
@@ -99,12 +98,13 @@ impl<N: Net> Sender<N> {
         }
         let Some(bytes) = conn.http1.answering.interim(&response, timers.date()) else { return 0 };
         if let Some(before) = self.put_off.get_mut(&conn.owner) {
-            before.extend(bytes);
+            before.edit().extend(bytes);
             return 0;
         }
         let sent = connections[at].send_aside(timers.now(), &bytes, &mut self.transmitter.link);
         if sent < bytes.len() {
-            self.put_off.insert(conn.owner, bytes[sent..].to_vec());
+            let rest = Counted::of(conn.held.account(), bytes[sent..].to_vec());
+            self.put_off.insert(conn.owner, rest);
         }
         sent as u64
     }

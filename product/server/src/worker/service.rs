@@ -10,7 +10,7 @@ use units::Nanos;
 
 use super::admission::Admitted;
 use super::conn::Conn;
-use super::exchange::Task;
+use super::exchange::{KeptRequest, Task};
 use super::failures::Kind;
 use super::journal::Context;
 use super::line::Line;
@@ -66,9 +66,9 @@ impl Service {
         request: &Request,
     ) -> Result<(), Missing> {
         let client = conn.client_of(stream);
-        let exchange = conn.exchange(stream);
-        let key = self.replies.begin_lookup(lookup, exchange.owner, client)?;
-        exchange.wait_for(key, Box::new(request.into()), None);
+        let key = self.replies.begin_lookup(lookup, conn.exchange(stream).owner, client)?;
+        let request = Box::new(KeptRequest::new(request, conn.held.account()));
+        conn.exchange(stream).wait_for(key, request, None);
         Ok(())
     }
 

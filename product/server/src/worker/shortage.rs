@@ -6,6 +6,7 @@
 use std::collections::{BinaryHeap, HashMap};
 
 use units::Nanos;
+use units::memory::Account;
 
 use super::conn::Conn;
 use super::connections::Connections;
@@ -24,9 +25,9 @@ pub(super) const STALLED_LOOKS: u8 = 3;
 /// A connection gives way to others for want of memory once it has been idle for so long.
 pub(super) const IDLE_FOR: Nanos = Nanos::from_secs(1);
 
-/// Memory for the connections of a worker.
+/// What is done about memory for the connections of a worker, once little is left of it.
+#[derive(Default)]
 pub(super) struct Shortage {
-    bytes_max: u64,
     /// Connections to be ended, the first last.
     costliest: Vec<u64>,
     looked_at: Nanos,
@@ -41,28 +42,6 @@ pub(super) struct Stalled {
 }
 
 impl Shortage {
-    pub fn new(bytes_max: u64) -> Shortage {
-        Shortage { bytes_max, costliest: Vec::new(), looked_at: Nanos::ZERO }
-    }
-
-    pub fn set_bytes_max(&mut self, bytes_max: u64) {
-        self.bytes_max = bytes_max;
-    }
-
-    /// Nobody else is let in.
-    pub fn is_near(&self, held_bytes: u64) -> bool {
-        held_bytes >= self.bytes_max / 100 * NEAR_PERCENT
-    }
-
-    /// Those who are here are given no more.
-    pub fn is_full(&self, held_bytes: u64) -> bool {
-        held_bytes >= self.bytes_max
-    }
-
-    fn excess_bytes(&self, held_bytes: u64) -> u64 {
-        held_bytes.saturating_sub(self.bytes_max / 100 * ENOUGH_PERCENT)
-    }
-
     /// The slot of the costliest stalled connection.
     pub fn next<N: Net>(
         &mut self,
@@ -70,12 +49,12 @@ impl Shortage {
         conns: &Connections,
         transmitter: &Transmitter<Transport<N>>,
     ) -> Option<usize> {
-        let held_bytes = conns.held().bytes();
+        let memory = conns.account();
         // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
-        let looks = if self.is_full(held_bytes) { 0 } else { STALLED_LOOKS };
+        let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at| transmitter.connections[at].is_slow(looks, transmitter.link.scheduler());
         let stalled = || conns.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
-        while let Some(owner) = self.next_found(now, held_bytes, stalled) {
+        while let Some(owner) = self.next_found(now, excess_bytes(memory), stalled) {
             // It may have read since.
             if let Some(at) = conns.slot(owner).filter(|at| is_stalled(*at)) {
                 return Some(at);
@@ -85,10 +64,10 @@ impl Shortage {
     }
 
     /// The next of those that were found, or are now.
-    fn next_found(&mut self, now: Nanos, held_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
+    fn next_found(&mut self, now: Nanos, excess_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
         if self.costliest.is_empty() && now >= self.next_look_at() {
             self.looked_at = now;
-            self.costliest = costliest(stalled(), self.excess_bytes(held_bytes));
+            self.costliest = costliest(stalled(), excess_bytes);
             self.costliest.reverse();
         }
         self.costliest.pop()
@@ -99,10 +78,24 @@ impl Shortage {
     }
 
     /// When there may be somebody to end.
-    pub fn look_at(&self, held_bytes: u64) -> Option<Nanos> {
+    pub fn look_at(&self, memory: &Account) -> Option<Nanos> {
         let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
-        self.is_near(held_bytes).then_some(at)
+        is_near(memory).then_some(at)
     }
+}
+
+/// Nobody else is let in.
+pub(super) fn is_near(memory: &Account) -> bool {
+    memory.bytes() >= memory.bytes_max() / 100 * NEAR_PERCENT
+}
+
+/// Those who are here are given no more.
+pub(super) fn is_full(memory: &Account) -> bool {
+    memory.bytes() >= memory.bytes_max()
+}
+
+fn excess_bytes(memory: &Account) -> u64 {
+    memory.bytes().saturating_sub(memory.bytes_max() / 100 * ENOUGH_PERCENT)
 }
 
 /// Names of those that hold the excess, the first to go first: always the largest of the client whose others hold the most.
@@ -129,12 +122,14 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
 
 impl From<&Conn> for Stalled {
     fn from(conn: &Conn) -> Stalled {
-        Stalled { client: conn.client, bytes: conn.holding.bytes(), owner: conn.owner }
+        Stalled { client: conn.client, bytes: conn.held.bytes(), owner: conn.owner }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::memory::Charge;
+
     use super::*;
 
     fn stalled(client: u32, bytes: u64, owner: u64) -> Stalled {
@@ -152,15 +147,22 @@ mod tests {
 
     #[test]
     fn all_are_looked_at_seldom() {
-        let mut shortage = Shortage::new(1000);
+        let mut shortage = Shortage::default();
         let now = Nanos::from_secs(5);
-        assert!(!shortage.is_near(899) && shortage.is_near(900) && !shortage.is_full(999) && shortage.is_full(1000));
-        assert_eq!((shortage.look_at(899), shortage.look_at(900)), (None, Some(LOOK_EVERY)));
+        let memory = Account::of_at_most(1000);
+        let mut held = Charge::new(&memory, 899);
+        assert!(!is_near(&memory) && shortage.look_at(&memory).is_none());
+        held.set(900);
+        assert!(is_near(&memory) && shortage.look_at(&memory) == Some(LOOK_EVERY));
+        held.set(999);
+        assert!(!is_full(&memory));
+        held.set(1000);
+        assert!(is_full(&memory) && excess_bytes(&memory) == 150);
         let found = || vec![stalled(1, 100, 7), stalled(1, 100, 8)];
-        assert_eq!(shortage.next_found(now, 1000, found), Some(8));
-        assert_eq!(shortage.look_at(1000), Some(Nanos::ZERO), "the other is known");
+        assert_eq!(shortage.next_found(now, 150, found), Some(8));
+        assert_eq!(shortage.look_at(&memory), Some(Nanos::ZERO), "the other is known");
         let again = || unreachable!("they were looked at just now");
-        assert_eq!([(); 2].map(|()| shortage.next_found(now, 900, again)), [Some(7), None]);
-        assert_eq!(shortage.next_found(now + LOOK_EVERY, 900, found), Some(8));
+        assert_eq!([(); 2].map(|()| shortage.next_found(now, 50, again)), [Some(7), None]);
+        assert_eq!(shortage.next_found(now + LOOK_EVERY, 50, found), Some(8));
     }
 }

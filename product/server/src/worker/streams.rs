@@ -54,7 +54,8 @@ impl<N: Net> Responder<N> {
             }
             match self.sender.transmitter.connections[at].engine().event() {
                 None => return,
-                Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.held()) {
+                Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.streams())
+                {
                     Some(why) => {
                         // It has to come again.
                         self.service.fail(self.timers.now(), &self.conns[at], Kind::Crowded, why);
@@ -62,7 +63,7 @@ impl<N: Net> Responder<N> {
                     }
                     None => {
                         let id = self.conns.begin_stream(at, stream);
-                        self.weigh(at);
+                        self.conns.count(at);
                         match request {
                             Ok(request) => {
                                 let request = request.view();
@@ -111,7 +112,7 @@ impl<N: Net> Responder<N> {
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end(id.at, Sender::end_streams);
             }
-            self.weigh(id.at);
+            self.conns.count(id.at);
         }
     }
 

@@ -30,7 +30,11 @@ pub struct Asking {
 
 impl Asking {
     fn new(server: SocketAddr) -> Asking {
-        let client = Client::new(Nanos::ZERO, server, "localhost", Windows::default());
+        Asking::with_windows(server, Windows::default())
+    }
+
+    fn with_windows(server: SocketAddr, windows: Windows) -> Asking {
+        let client = Client::new(Nanos::ZERO, server, "localhost", windows);
         Asking { client, socket: socket(server), server, began: Instant::now() }
     }
 
@@ -39,6 +43,18 @@ impl Asking {
         let mut asking = Asking::new(server.address);
         asking.until("a handshake", |client| client.is_connected);
         asking.client.hello();
+        asking
+    }
+
+    /// Connected, with windows that let hardly a byte of a body through; it asks for so many responses.
+    pub fn stalled(server: &Server, requests: u32) -> Asking {
+        let mut asking = Asking::with_windows(server.address, Windows { stream: 64, connection: 1 << 20 });
+        asking.until("a handshake", |client| client.is_connected);
+        asking.client.hello();
+        for _ in 0..requests {
+            asking.ask("/");
+        }
+        asking.acknowledge();
         asking
     }
 

@@ -20,6 +20,7 @@ mod http2;
 mod http3;
 mod https;
 mod limits;
+mod memory;
 mod methods;
 mod notify;
 mod order;

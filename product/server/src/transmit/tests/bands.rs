@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use sched::{Pace, Scheduler, policy};
+use units::memory::Account;
 use units::wire::Framing;
 
 use super::super::*;
@@ -159,7 +160,14 @@ impl Bench {
         kernel.flows.push(Flow { unsent_max: self.burst, ..Flow::default() });
         drop(kernel);
         let (owner, socket) = (at as u64, KernelSocket { kernel: Rc::clone(&self.kernel), at });
-        let opening = Opening { owner, socket, client: owner as u32, framing: Framing::ETHERNET, session: None };
+        let opening = Opening {
+            owner,
+            socket,
+            client: owner as u32,
+            framing: Framing::ETHERNET,
+            session: None,
+            account: Account::default(),
+        };
         self.transmitter.connections.open(NOW, at, opening);
         self.dispatch_on(at, bytes);
         at

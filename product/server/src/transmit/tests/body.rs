@@ -49,7 +49,7 @@ fn every_piece_is_read_in_order_however_much_at_a_time() {
 #[test]
 fn zeros_are_made_as_they_are_read() {
     let mut body: Body = [Piece::Zeros(8 << 30), Piece::Bytes(vec![7; 3])].into_iter().collect();
-    assert_eq!((body.len(), body.in_memory_bytes()), ((8 << 30) + 3, 0));
+    assert_eq!((body.len(), body.alive_bytes()), ((8 << 30) + 3, 0));
     let mut into = Vec::new();
     assert_eq!(body.read(&mut InMemory, &mut into, 200_000).unwrap(), 200_000);
     assert!(into.iter().all(|byte| *byte == 0));

@@ -322,7 +322,7 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
     let id = bench.framed(&socket, None, &[1], true);
     bench.respond(id, 1, 100_000, 3);
     bench.drive();
-    assert_eq!(bench.transmitter.connections[id].unsent_bytes(&bench.transmitter.sendings), 0);
+    assert_eq!(bench.transmitter.frames_bytes(id), 0);
     assert!(bench.transmitter.connections.spare_bytes() > 0);
 }
 

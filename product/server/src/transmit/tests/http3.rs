@@ -468,7 +468,7 @@ impl Net {
     fn produce(&mut self, at: usize) -> (u32, JobId) {
         let number = self.request(at);
         self.run_until(|net| net.peers[at].requests.contains(&number));
-        let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown).into());
+        let outgoing = Outgoing::on_stream(head(), Pipe::new(http::Length::Unknown, &Default::default()).into());
         let dispatch = Dispatch { outgoing, class: 0, client: None, stream: number, precedence: Precedence::default() };
         let connection = self.peers[at].connection.unwrap();
         (number, self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap())

@@ -25,6 +25,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use sched::{Arrival, Guard, Pace, Path, Scheduler, Size, TcpSent, policy};
 use units::Rate;
+use units::memory::Account;
 use units::wire::Framing;
 
 use super::*;
@@ -201,7 +202,14 @@ impl<S: Socket> Transmitter<S> {
 impl FakeSocket {
     /// A connection on it of the first client, without TLS.
     fn opening(&self, owner: u64) -> Opening<FakeSocket> {
-        Opening { owner, socket: self.clone(), client: 0, framing: self.framing, session: None }
+        Opening {
+            owner,
+            socket: self.clone(),
+            client: 0,
+            framing: self.framing,
+            session: None,
+            account: Account::default(),
+        }
     }
 
     /// TCP sends so much of what it keeps.
@@ -319,7 +327,7 @@ impl Bench {
         let at = self.opened;
         self.opened += 1;
         let (framing, socket) = (socket.framing, socket.clone());
-        let opening = Opening { owner, socket, client: owner as u32, framing, session };
+        let opening = Opening { owner, socket, client: owner as u32, framing, session, account: Account::default() };
         self.transmitter.connections.open(self.now.get(), at, opening);
         at
     }

@@ -140,7 +140,14 @@ fn the_number_of_a_closed_connection_is_anothers() {
         let departed = bench.departed();
         assert!(departed.iter().all(|(job, failure)| cut.contains(job) && failure.is_some()) && departed.len() == 2);
         let (framing, sent) = (next.framing, gone.received.borrow().len());
-        let opening = Opening { owner: 'N' as u64, socket: next.clone(), client: 1, framing, session: None };
+        let opening = Opening {
+            owner: 'N' as u64,
+            socket: next.clone(),
+            client: 1,
+            framing,
+            session: None,
+            account: Account::default(),
+        };
         bench.transmitter.connections.open(now, at, opening);
         let job = bench.dispatch_on(at, Outgoing::new(vec![7; 20_000], Body::default(), End::Open));
         gone.room.set(u64::MAX);

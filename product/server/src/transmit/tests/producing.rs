@@ -4,12 +4,17 @@
 use http::Length;
 use http::http1::Delimiter;
 use mux::testing::{self, DATA, END_STREAM, HEADERS, RST_STREAM};
+use units::memory::Account;
 
 use super::secure::{connected, deliver};
 use super::*;
 use crate::transmit::pipe::PIPE_BYTES_MAX;
 
 const HEAD: &[u8] = b"head";
+
+fn pipe(length: Length) -> Pipe {
+    Pipe::new(length, &Account::default())
+}
 const STREAM: u32 = 1;
 const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
 
@@ -48,9 +53,9 @@ impl Way {
             Way::Length(bytes) => (Length::Known(bytes), Delimiter::Length),
             Way::Chunks | Way::SealedChunks => (Length::Unknown, Delimiter::LastChunk),
             Way::Close | Way::SealedClose => (Length::Unknown, Delimiter::Close),
-            Way::Frames | Way::SealedFrames => return Pipe::new(Length::Unknown).into(),
+            Way::Frames | Way::SealedFrames => return pipe(Length::Unknown).into(),
         };
-        Body::from(Pipe::new(length)).delimited(delimiter)
+        Body::from(pipe(length)).delimited(delimiter)
     }
 }
 
@@ -152,7 +157,7 @@ impl Produced {
 
     /// What the body holds in memory.
     pub fn in_memory_bytes(&mut self) -> usize {
-        self.bench.transmitter.sendings[self.job].outgoing.body().in_memory_bytes()
+        self.bench.transmitter.sendings[self.job].outgoing.body().alive_bytes()
     }
 
     /// The body as far as it came, and whether its client takes it for whole.
@@ -537,7 +542,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     let socket = bench.socket('A', u64::MAX);
     let at = bench.framed(&socket, None, &[1, 3], false);
     let body = Body::from(vec![7; 70_000]);
-    for (stream, body) in [(1, body), (3, Pipe::new(Length::Unknown).into())] {
+    for (stream, body) in [(1, body), (3, pipe(Length::Unknown).into())] {
         let outgoing = Outgoing::on_stream(super::framed::head(), body);
         let dispatch = Dispatch { outgoing, class: 0, client: None, stream, precedence: Default::default() };
         bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
@@ -575,7 +580,7 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     let mut bench = Bench::new("srpt", None);
     let socket = bench.socket('A', u64::MAX);
     let at = bench.open(&socket);
-    let mut pipe = Pipe::new(Length::Unknown);
+    let mut pipe = pipe(Length::Unknown);
     assert_eq!(pipe.push(b"early"), Some(5));
     let body = Body::from(pipe).delimited(Delimiter::LastChunk);
     let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
@@ -618,5 +623,29 @@ fn an_event_after_a_pause_goes_before_a_download() {
         push(&mut bench, stream, 1_000);
         bench.drive();
         assert_eq!(bench.order(), order, "after {pause:?}");
+    }
+}
+
+/// A response that began with all of its body counted as nothing: clients that read none had the server hold a hundred of them each.
+#[test]
+fn a_body_that_was_there_from_the_start_is_counted_until_it_is_gone() {
+    for is_framed in [true, false] {
+        let mut bench = Bench::new("srpt", None);
+        let socket = bench.socket('A', 0);
+        let at = if is_framed { bench.framed(&socket, None, &[1, 3], false) } else { bench.open(&socket) };
+        let account = bench.transmitter.connections[at].account.clone();
+        let before = account.bytes();
+        let mut pipe = Pipe::new(Length::Known(60_000), &account);
+        assert!(pipe.push(&[7; 60_000]) == Some(60_000) && pipe.finish(None));
+        let outgoing = match is_framed {
+            true => Outgoing::on_stream(super::framed::head(), pipe.into()),
+            false => Outgoing::new(HEAD.to_vec(), pipe.into(), End::Open),
+        };
+        let dispatch = Dispatch { stream: is_framed.into(), ..Dispatch::single(outgoing, 0) };
+        bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
+        bench.drive();
+        assert!(account.bytes() >= before + 60_000, "{} bytes", account.bytes());
+        bench.transmitter.end_all(bench.now.get(), at, || Failure::Disconnected);
+        assert!(account.bytes() <= before + 1_000, "{} bytes", account.bytes());
     }
 }

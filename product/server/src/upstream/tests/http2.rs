@@ -216,6 +216,8 @@ struct Bench {
     now: Nanos,
     /// By owner: what has come of the response.
     came: HashMap<u64, Came>,
+    /// Of all transfers.
+    account: Account,
 }
 
 #[derive(Default)]
@@ -239,7 +241,8 @@ impl Bench {
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let (upstreams, came) = (Upstreams::new(places), HashMap::new());
         let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
-        Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came }
+        let account = Account::default();
+        Bench { net, upstreams, group: Arc::new(group), now: Nanos::from_secs(100), came, account }
     }
 
     fn far(&self, nth: usize) -> Rc<Far> {
@@ -266,7 +269,8 @@ impl Bench {
             websocket_key: None,
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
-        let transfer = Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body);
+        let transfer =
+            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account);
         self.came.insert(owner, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);
@@ -286,7 +290,7 @@ impl Bench {
         let mut step = self.upstreams.step(&self.net, self.now, at);
         let came = self.came.get_mut(&owner).expect("it was asked for");
         if let Step::Head(head) = step {
-            came.pipe = pipe_of(head.framing);
+            came.pipe = pipe_of(head.framing, &Account::default());
             step = if came.pipe.is_none() { Step::Done } else { Step::Wait };
             came.head = Some(head);
         }
@@ -557,7 +561,7 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     bench.far(0).go_on(1, &mut long);
     bench.turn();
     let at = bench.upstreams.of(1).unwrap();
-    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.memory_bytes(1) <= 2 * PIPE_BYTES_MAX);
+    assert!(bench.upstreams.get(at).unwrap().is_held() && bench.upstreams.alive_bytes(1) <= 2 * PIPE_BYTES_MAX);
     assert!(long.0.len() >= (1 << 20) - 3 * PIPE_BYTES_MAX, "{} bytes are left", long.0.len());
     bench.now += bench.group.read_timeout + bench.group.read_timeout;
     assert!(
@@ -616,5 +620,5 @@ fn a_request_is_held_by_its_upstream() {
     };
     push_all(&mut bench, &mut pushed);
     assert!(pushed < 250_000, "{pushed} bytes");
-    assert!(bench.upstreams.memory_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.memory_bytes(1));
+    assert!(bench.upstreams.alive_bytes(1) <= 4 * PIPE_BYTES_MAX, "{}", bench.upstreams.alive_bytes(1));
 }

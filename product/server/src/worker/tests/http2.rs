@@ -197,7 +197,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     let is_full = |bench: &mut Bench| {
         let at = bench.worker.responder.conns.slots(|_| true)[0];
         let transmitter = &mut bench.worker.responder.sender.transmitter;
-        transmitter.connections[at].unsent_bytes(&transmitter.sendings) > 0
+        transmitter.frames_bytes(at) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();
@@ -242,7 +242,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut next = bench.connect_http2();
     next.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut next, |client| client.has_ended);
-    assert!(!next.has(HEADERS) && bench.worker.responder.conns.held().streams() == 3);
+    assert!(!next.has(HEADERS) && bench.worker.responder.conns.streams() == 3);
     stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
     bench.turn_until_came(&mut stalled, |client| client.has_ended);
     (0..3).for_each(|_| bench.turn());
@@ -253,7 +253,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     while !bench.worker.responder.conns.is_empty() {
         bench.turn();
     }
-    assert_eq!(bench.worker.responder.conns.held().streams(), 0);
+    assert_eq!(bench.worker.responder.conns.streams(), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use mux::testing::{SETTINGS, frame, request};
 
 use super::*;
-use crate::worker::shortage::{STALLED_LOOKS, Shortage};
+use crate::worker::shortage::STALLED_LOOKS;
 
 const STREAMS: u32 = 20;
 
@@ -14,9 +14,9 @@ impl Bench {
         let requests = (0..streams).flat_map(|at| request(2 * at + 1, "/a", &[]));
         let said: Vec<u8> = mux::PREFACE.iter().copied().chain(shut).chain(requests).collect();
         let mut client = self.connect();
-        let before = self.worker.responder.conns.held().streams();
+        let before = self.worker.responder.conns.streams();
         client.stream.write_all(&said).unwrap();
-        while self.worker.responder.conns.held().streams() < before + streams as usize {
+        while self.worker.responder.conns.streams() < before + streams as usize {
             self.turn();
         }
         client
@@ -31,13 +31,12 @@ impl Bench {
     }
 
     fn has_room_for(&mut self, bytes: u64) {
-        self.worker.responder.service.admission.shortage = Shortage::new(bytes);
+        self.worker.responder.service.admission.memory().set_bytes_max(bytes);
     }
 
-    /// What is counted is what each holds.
-    fn check_held(&self) {
-        let each: u64 = self.worker.responder.conns.iter().map(|(_, conn)| conn.holding.bytes()).sum();
-        assert_eq!(self.worker.responder.conns.held().bytes(), each);
+    /// What is counted is what is alive.
+    fn check_held(&mut self) {
+        self.worker.check_memory().unwrap();
     }
 }
 
@@ -51,34 +50,30 @@ fn near_the_budget_the_costliest_stalled_connection_ends_and_no_other() {
     let _small = bench.stall(2);
     let _large = bench.stall(STREAMS);
     bench.check_held();
-    let held_bytes = bench.worker.responder.conns.held().bytes();
+    let held_bytes = bench.worker.responder.conns.account().bytes();
     // Near, and for nobody else.
     bench.has_room_for(held_bytes * 10 / 9 - (1 << 10));
     let mut newcomer = bench.connect();
     newcomer.send(HEAD);
     bench.sweeps(1);
-    assert_eq!(
-        (bench.worker.responder.conns.held().streams(), newcomer.responses()),
-        (2 + STREAMS as usize, 0),
-        "not yet"
-    );
+    assert_eq!((bench.worker.responder.conns.streams(), newcomer.responses()), (2 + STREAMS as usize, 0), "not yet");
     bench.sweeps(STALLED_LOOKS);
-    while bench.worker.responder.conns.held().streams() > 2 {
+    while bench.worker.responder.conns.streams() > 2 {
         bench.turn();
     }
     bench.check_held();
     honest.send(&HEAD[9..]);
     bench.turn_until(&mut honest, 2);
     bench.turn_until(&mut newcomer, 1);
-    assert_eq!(bench.worker.responder.conns.held().streams(), 2, "the costliest was enough");
+    assert_eq!(bench.worker.responder.conns.streams(), 2, "the costliest was enough");
 }
 
 #[test]
 fn when_all_is_used_those_that_do_not_read_end_at_once() {
     let mut bench = Bench::new("shortage-full", "srpt");
     let _stalled = bench.stall(STREAMS);
-    bench.has_room_for(bench.worker.responder.conns.held().bytes());
-    while bench.worker.responder.conns.held().streams() > 0 {
+    bench.has_room_for(bench.worker.responder.conns.account().bytes());
+    while bench.worker.responder.conns.streams() > 0 {
         bench.turn();
     }
     bench.check_held();

@@ -1,0 +1,289 @@
+//! Memory of buffers, counted by the buffers themselves: each holds a [`Charge`], which counts from the moment at which its memory is taken to the
+//! moment at which it is freed. A sum over buffers that somebody has to walk forgets the one that was added last.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A part may hold one in so many bytes of what its whole has left. So parts that hold as much as they may never use up the whole, however many they
+/// are, and one that comes later has room too (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998).
+const LEFT_TO_PART: u64 = 16;
+/// Less room than this is none: a buffer that grew by a few bytes at a time would cost more than it holds.
+const ROOM_BYTES_MIN: u64 = 4 << 10;
+
+/// The bytes that the buffers of one connection hold, or those of all connections of an event loop.
+#[derive(Debug, Clone)]
+pub struct Account(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    bytes: AtomicU64,
+    /// Bytes that were given back since the account was opened, modulo 2^64.
+    released_bytes: AtomicU64,
+    bytes_max: AtomicU64,
+    /// The account that counts the same bytes together with those of others.
+    whole: Option<Account>,
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account::of_at_most(u64::MAX)
+    }
+}
+
+impl Account {
+    /// Opens an account of a whole that is to hold `bytes_max` at most.
+    pub fn of_at_most(bytes_max: u64) -> Account {
+        Account::new(bytes_max, None)
+    }
+
+    /// Opens the account of a part of this whole.
+    pub fn part(&self) -> Account {
+        Account::new(u64::MAX, Some(self.clone()))
+    }
+
+    fn new(bytes_max: u64, whole: Option<Account>) -> Account {
+        let (bytes, released_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Account(Arc::new(Counts { bytes, released_bytes, bytes_max: AtomicU64::new(bytes_max), whole }))
+    }
+
+    /// Bytes that are held now.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Relaxed)
+    }
+
+    /// Bytes that may be held at most.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.bytes_max.load(Relaxed)
+    }
+
+    /// Changes the maximum. What is held already stays.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.0.bytes_max.store(bytes_max, Relaxed);
+    }
+
+    /// A number that changes whenever bytes are given back: as long as it is the same, nothing that had no room has room now.
+    pub fn released_bytes(&self) -> u64 {
+        self.0.released_bytes.load(Relaxed)
+    }
+
+    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB.
+    pub fn room(&self) -> usize {
+        let counts = self.0.whole.as_ref().map_or(&self.0, |whole| &whole.0);
+        let left_bytes = counts.bytes_max.load(Relaxed).saturating_sub(counts.bytes.load(Relaxed));
+        let room_bytes = match self.0.whole {
+            Some(_) => (left_bytes / LEFT_TO_PART).saturating_sub(self.bytes()),
+            None => left_bytes,
+        };
+        if room_bytes < ROOM_BYTES_MIN { 0 } else { usize::try_from(room_bytes).unwrap_or(usize::MAX) }
+    }
+
+    fn change(&self, before: usize, after: usize) {
+        for counts in [Some(&self.0), self.0.whole.as_ref().map(|whole| &whole.0)].into_iter().flatten() {
+            if after >= before {
+                counts.bytes.fetch_add((after - before) as u64, Relaxed);
+            } else {
+                counts.bytes.fetch_sub((before - after) as u64, Relaxed);
+                counts.released_bytes.fetch_add((before - after) as u64, Relaxed);
+            }
+        }
+    }
+}
+
+/// Bytes that something holds. Its account counts them until it is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: Account,
+    bytes: usize,
+}
+
+impl Charge {
+    pub fn new(account: &Account, bytes: usize) -> Charge {
+        account.change(0, bytes);
+        Charge { account: account.clone(), bytes }
+    }
+
+    /// Counts so many bytes from now on.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            self.account.change(std::mem::replace(&mut self.bytes, bytes), bytes);
+        }
+    }
+
+    /// Bytes that are counted now.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Counts the same bytes in another account.
+    pub fn move_to(&mut self, account: &Account) {
+        *self = Charge::new(account, self.bytes);
+    }
+}
+
+impl Default for Charge {
+    /// Nothing, in an account of its own.
+    fn default() -> Charge {
+        Charge::new(&Account::default(), 0)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.change(self.bytes, 0);
+    }
+}
+
+/// Bytes whose memory is charged to an account.
+#[derive(Debug)]
+pub struct Counted {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Counted {
+    /// No bytes yet.
+    pub fn new(account: &Account) -> Counted {
+        Counted::of(account, Vec::new())
+    }
+
+    pub fn of(account: &Account, bytes: Vec<u8>) -> Counted {
+        Counted { charge: Charge::new(account, bytes.capacity()), bytes }
+    }
+
+    /// Lends the bytes to be changed; what they take then is counted when the loan ends.
+    pub fn edit(&mut self) -> Edit<'_> {
+        Edit(self)
+    }
+
+    /// Gives the bytes away, which are counted no more.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut *self.edit())
+    }
+
+    /// Gives the bytes away, which stay counted. None are left here.
+    pub fn split(&mut self) -> Counted {
+        let rest = Counted::new(self.account());
+        std::mem::replace(self, rest)
+    }
+
+    /// Frees the memory where no byte is left.
+    pub fn shrink(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > 0 {
+            self.take();
+        }
+    }
+
+    pub fn account(&self) -> &Account {
+        self.charge.account()
+    }
+
+    /// Counts the same bytes in another account.
+    pub fn move_to(&mut self, account: &Account) {
+        self.charge.move_to(account);
+    }
+
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+impl Deref for Counted {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A loan of counted bytes.
+pub struct Edit<'c>(&'c mut Counted);
+
+impl Deref for Edit<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0.bytes
+    }
+}
+
+impl DerefMut for Edit<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0.bytes
+    }
+}
+
+impl Drop for Edit<'_> {
+    fn drop(&mut self) {
+        self.0.charge.set(self.0.bytes.capacity());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_whole_is_the_sum_of_what_is_alive(
+            steps in prop::collection::vec((0usize..4, 0usize..3, 0usize..100_000), 0..100),
+        ) {
+            let whole = Account::of_at_most(1 << 20);
+            let parts = [(); 3].map(|()| whole.part());
+            let mut alive: [Option<Counted>; 4] = [None, None, None, None];
+            for (at, part, bytes) in steps {
+                match &mut alive[at] {
+                    one @ None => *one = Some(Counted::of(&parts[part], Vec::with_capacity(bytes))),
+                    Some(one) if part == 0 => one.edit().resize(bytes, 7),
+                    Some(one) if part == 1 => one.move_to(&parts[bytes % 3]),
+                    one => drop(one.take()),
+                }
+                let of = |account: &Account| {
+                    let all = alive.iter().flatten();
+                    all.filter(|one| Arc::ptr_eq(&one.account().0, &account.0)).map(Counted::capacity).sum::<usize>() as u64
+                };
+                parts.iter().for_each(|part| assert_eq!(part.bytes(), of(part)));
+                prop_assert_eq!(whole.bytes(), parts.iter().map(of).sum::<u64>());
+            }
+            alive.iter_mut().for_each(|one| drop(one.take()));
+            prop_assert_eq!(whole.bytes(), 0);
+        }
+
+        /// Each takes all the room that it has, in whatever order, and one that comes afterwards still has some.
+        #[test]
+        fn parts_that_take_all_their_room_leave_some(parts in 1usize..300, rounds in 1usize..4) {
+            let whole = Account::of_at_most(40 << 20);
+            let mut charges: Vec<Charge> = (0..parts).map(|_| Charge::new(&whole.part(), 0)).collect();
+            for _ in 0..rounds {
+                for charge in &mut charges {
+                    charge.set(charge.bytes() + charge.account().room());
+                }
+            }
+            prop_assert!(whole.bytes() < 40 << 20);
+            prop_assert!(whole.part().room() >= 64 << 10, "{} bytes of room", whole.part().room());
+        }
+    }
+
+    #[test]
+    fn room_is_a_share_of_what_is_left_and_nothing_beyond_the_maximum() {
+        let whole = Account::of_at_most(1 << 20);
+        let part = whole.part();
+        assert_eq!((whole.room(), part.room()), (1 << 20, 64 << 10));
+        let held = Charge::new(&part, 60 << 10);
+        assert_eq!(part.room(), 0, "less than 4 KiB");
+        let before = whole.released_bytes();
+        drop(held);
+        assert!(part.room() == 64 << 10 && whole.released_bytes() != before);
+        whole.set_bytes_max(10);
+        let _held = Charge::new(&whole.part(), 20);
+        assert_eq!((whole.room(), whole.part().room(), whole.bytes_max()), (0, 0, 10));
+        assert!(Account::default().room() > 1 << 40);
+    }
+}

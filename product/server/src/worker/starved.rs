@@ -1,0 +1,51 @@
+//! Transfers that wait for memory: their connection holds as much as it may, of what others leave. They go on when memory was given back, clients in
+//! turns.
+
+use units::memory::Account;
+
+use super::proxy::{Proxy, ProxyContext};
+use crate::net::Net;
+use crate::turns::Turns;
+
+/// Those that wait, by the names of their exchanges; each is there once.
+#[derive(Default)]
+pub(super) struct Starved {
+    waiting: Turns<u64>,
+    /// [`Account::released_bytes`] when they were last looked at.
+    released_bytes: u64,
+}
+
+impl<N: Net> Proxy<N> {
+    /// A transfer has come to wait, perhaps for memory.
+    pub(super) fn note_starved(&mut self, with: &ProxyContext<N>, transfer: usize) {
+        let Some(waiting) = self.upstreams.get(transfer).filter(|transfer| transfer.begins_to_starve()) else { return };
+        let owner = waiting.owner;
+        // The sum of those that wait is bounded by the places of upstreams.
+        if let Some(id) = with.conns.exchange_id(owner) {
+            waiting.starve();
+            self.starved.waiting.push(with.conns[id.at].client_of(id.stream), owner);
+        }
+    }
+
+    /// Memory was given back since those that wait for it were last looked at.
+    pub(super) fn may_be_fed(&self, memory: &Account) -> bool {
+        self.starved.waiting.len() > 0 && memory.released_bytes() != self.starved.released_bytes
+    }
+
+    /// Goes on with transfers that have waited for memory, as far as there is some.
+    pub(super) fn feed(&mut self, with: &mut ProxyContext<N>) {
+        self.starved.released_bytes = with.conns.account().released_bytes();
+        for _ in 0..self.starved.waiting.len() {
+            let Some((client, owner)) = self.starved.waiting.pop_unless(|_| false) else { return };
+            // Its client may have left.
+            let Some(at) = self.upstreams.of(owner) else { continue };
+            let Some(transfer) = self.upstreams.get(at) else { continue };
+            if transfer.account().room() == 0 {
+                self.starved.waiting.push(client, owner);
+                continue;
+            }
+            transfer.feed();
+            self.go_on_with(with, at);
+        }
+    }
+}
