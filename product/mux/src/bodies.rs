@@ -1,18 +1,23 @@
 //! Bodies of requests, as far as they have come and nobody has read them. A stream's window opens as its body is read (RFC 9113 section 5.2),
-//! so that a client is held where the reader stops, and what is kept of a stream is what its window lets through.
+//! so that a client is held where the reader stops, and what is kept of a stream is what its window lets through: more where its reader takes all that
+//! comes (`window`). The connection's window opens as bytes come, so that no stream shuts it for the others; but where memory is short, as they are
+//! read.
 //!
 //! Whether anybody wants a body is known when the request is answered, and parts of it may come before: they are kept until then.
 
 use std::collections::VecDeque;
 
+use units::Nanos;
 use units::memory::{Account, Charge};
 
 use crate::STREAMS_MAX;
+use crate::window::{RoundTrip, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, Window};
 
-/// Memory of the body of one request: the window of a stream (65,535 bytes, RFC 9113 section 6.5.2), which the engine sees to.
+/// Memory of the body of one request that its reader does not take, and of a response: the window that a stream begins with (65,535 bytes, RFC 9113
+/// section 6.5.2), which the engine sees to.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
-/// And of the bodies of a connection's requests, all together.
-pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * BODY_BYTES_MAX;
+/// Memory of the bodies of a connection's requests, all together, whatever their readers take.
+pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
 
 /// What follows of a body behind the bytes that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +35,9 @@ pub enum BodyRead {
 #[derive(Debug)]
 struct Body {
     bytes: VecDeque<u8>,
-    /// Bytes that are counted also where they have not come, as long as the sender may send them.
-    window_bytes: usize,
+    window: Window,
+    /// Of a response, whose window stays as it is.
+    is_response: bool,
     charge: Charge,
     has_ended: bool,
     is_wanted: bool,
@@ -40,15 +46,20 @@ struct Body {
 }
 
 impl Body {
-    fn new(account: &Account, has_ended: bool) -> Body {
-        let (bytes, charge) = (VecDeque::new(), Charge::new(account, 0));
-        Body { bytes, window_bytes: 0, charge, has_ended, is_wanted: false, is_told: false }
+    fn new(account: &Account, has_ended: bool, now: Nanos) -> Body {
+        let (bytes, charge, window) = (VecDeque::new(), Charge::new(account, 0), Window::new(now));
+        Body { bytes, window, is_response: false, charge, has_ended, is_wanted: false, is_told: false }
     }
 
     /// Counts its memory anew.
     fn count(&mut self) {
-        let window_bytes = if self.has_ended { 0 } else { self.window_bytes };
-        self.charge.set(window_bytes.max(self.bytes.capacity()));
+        self.charge.set(self.memory_bytes());
+    }
+
+    /// Bytes of memory: those that have come, or all that may come at once where that is more than a stream begins with.
+    fn memory_bytes(&self) -> usize {
+        let may_come = !self.has_ended && (self.is_response || self.window.wider_bytes() > 0);
+        self.bytes.capacity().max(if may_come { self.window.bytes() } else { 0 })
     }
 
     /// There is something that the reader does not know of; from now on it does.
@@ -65,6 +76,13 @@ pub struct Bodies {
     open: Vec<(u32, Body)>,
     /// Counts their memory, where a stream has no account of its own.
     pub account: Account,
+    /// Bytes that have come and were not read.
+    unread_bytes: usize,
+    /// The sum by which windows of streams are wider than they were: the connection's is so too.
+    wider_bytes: usize,
+    /// Bytes by which the connection's window is to open.
+    owed_bytes: usize,
+    pub trip: RoundTrip,
 }
 
 impl Bodies {
@@ -79,7 +97,7 @@ impl Bodies {
     /// A request has come, and perhaps it is whole.
     pub fn begin(&mut self, stream: u32, has_ended: bool) {
         if let Err(at) = self.place(stream) {
-            self.open.insert(at, (stream, Body::new(&self.account, has_ended)));
+            self.open.insert(at, (stream, Body::new(&self.account, has_ended, self.trip.now)));
         }
     }
 
@@ -87,16 +105,19 @@ impl Bodies {
     /// may send before anything is read.
     pub fn begin_response(&mut self, stream: u32, account: &Account) {
         // Their numbers grow.
-        let mut body = Body { is_wanted: true, window_bytes: BODY_BYTES_MAX, ..Body::new(account, false) };
+        let mut body = Body { is_wanted: true, is_response: true, ..Body::new(account, false, self.trip.now) };
         body.count();
         self.open.push((stream, body));
     }
 
     /// `None`: nobody wants it. Else it is kept, and the reader is to be told, or not.
     pub fn keep(&mut self, stream: u32, bytes: &[u8]) -> Option<bool> {
-        let body = self.get_mut(stream)?;
+        let at = self.place(stream).ok()?;
+        self.unread_bytes += bytes.len();
+        let body = &mut self.open[at].1;
         let have = body.bytes.len();
-        debug_assert!(have + bytes.len() < BODY_BYTES_MAX, "the engine lets no more through");
+        debug_assert!(have + bytes.len() <= WINDOW_BYTES_MAX, "the engine lets no more through");
+        body.window.on_bytes(bytes.len());
         // Its own growth would go past the bound.
         body.bytes.reserve_exact((have + bytes.len()).next_power_of_two() - have);
         body.bytes.extend(bytes);
@@ -106,7 +127,9 @@ impl Bodies {
 
     /// It is whole. Says whether the reader is to be told.
     pub fn end(&mut self, stream: u32) -> bool {
-        let Some(body) = self.get_mut(stream) else { return false };
+        let Some(at) = self.place(stream).ok() else { return false };
+        let body = &mut self.open[at].1;
+        self.wider_bytes -= body.window.narrow();
         body.has_ended = true;
         body.count();
         body.tell()
@@ -130,9 +153,12 @@ impl Bodies {
 
     /// Appends so many bytes at most, and says by how many the window may open.
     pub fn read(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> (usize, BodyRead) {
-        let Some(body) = self.get_mut(stream).filter(|body| body.is_wanted) else { return (0, BodyRead::Cut) };
+        let at = self.place(stream).ok().filter(|at| self.open[*at].1.is_wanted);
+        let Some(at) = at else { return (0, BodyRead::Cut) };
+        let body = &mut self.open[at].1;
         body.is_told = false;
         let bytes = body.bytes.len().min(bytes_max);
+        self.unread_bytes -= bytes;
         let (front, back) = body.bytes.as_slices();
         let of_front = front.len().min(bytes);
         into.extend_from_slice(&front[..of_front]);
@@ -151,20 +177,56 @@ impl Bodies {
     /// Nobody wants it, or its stream is closed. Says by how much the window may open.
     pub fn remove(&mut self, stream: u32) -> usize {
         let Ok(at) = self.place(stream) else { return 0 };
-        let (_, body) = self.open.remove(at);
+        let (_, mut body) = self.open.remove(at);
+        self.unread_bytes -= body.bytes.len();
+        self.wider_bytes -= body.window.narrow();
         if self.open.is_empty() {
             self.open = Vec::new();
         }
         if body.has_ended { 0 } else { body.bytes.len() }
     }
 
+    /// All that has come of the body of a request was read: gives the window of its stream, where that is another now.
+    pub fn fit(&mut self, stream: u32) -> Option<usize> {
+        let (now, trip, room_bytes) = (self.trip.now, self.trip.get(), self.account.room());
+        let body = self.get_mut(stream).filter(|body| !body.has_ended && !body.is_response)?;
+        let before = body.window.wider_bytes();
+        if !body.window.on_read(now, trip, room_bytes) {
+            return None;
+        }
+        body.count();
+        let (bytes, wider_bytes) = (body.window.bytes(), body.window.wider_bytes());
+        self.wider_bytes = self.wider_bytes + wider_bytes - before;
+        Some(bytes)
+    }
+
+    /// The window of a connection with these streams.
+    pub fn connection_bytes(&self) -> usize {
+        WINDOW_BYTES_MIN + self.wider_bytes
+    }
+
+    /// So many bytes have come and are kept. Gives by how many the connection's window may open at once: where memory is short, it opens later.
+    pub fn open_for(&mut self, bytes: usize) -> usize {
+        self.owed_bytes += bytes;
+        self.take_owed()
+    }
+
+    /// Bytes by which the connection's window may open now.
+    pub fn take_owed(&mut self) -> usize {
+        let may_open = self.unread_bytes == 0 || self.account.room() > 0;
+        if may_open { std::mem::take(&mut self.owed_bytes) } else { 0 }
+    }
+
     /// Bytes of memory of one, or those that its sender may send.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self, stream: u32) -> usize {
-        self.place(stream).map_or(0, |at| {
-            let body = &self.open[at].1;
-            body.bytes.capacity().max(if body.has_ended { 0 } else { body.window_bytes })
-        })
+        self.place(stream).map_or(0, |at| self.open[at].1.memory_bytes())
+    }
+
+    /// Bytes that are to be counted of all of them, summed anew.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn all_alive_bytes(&self) -> usize {
+        self.open.iter().map(|(_, body)| body.memory_bytes()).sum()
     }
 
     /// Bytes of memory that all of them take, summed anew.

@@ -30,6 +30,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 mod walker;
+mod window;
 
 pub use bodies::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead};
 pub use budget::Flood;

@@ -10,7 +10,8 @@ use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Requests};
 use crate::framer::{End, Framer};
 use crate::streams::{PROTOCOL_ERROR, Streams, UPDATE_BY_NOTHING};
-use crate::walker::Frame;
+use crate::walker::{Frame, WINDOW_UPDATE};
+use crate::window::WINDOW_BYTES_MIN;
 
 /// What a client begins with (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -135,6 +136,8 @@ pub struct Session {
     early: Vec<u32>,
     /// The request that was told of last: perhaps nobody wants its body.
     asked: Option<u32>,
+    /// The connection's window.
+    window_bytes: usize,
 }
 
 impl Session {
@@ -144,6 +147,7 @@ impl Session {
             streams: Streams::default(),
             early: Vec::new(),
             asked: None,
+            window_bytes: WINDOW_BYTES_MIN,
         }
     }
 
@@ -153,6 +157,7 @@ impl Session {
         if self.framer.is_broken {
             return Ok(());
         }
+        self.framer.engine.hooks().bodies.trip.at(now);
         self.drain_unwanted();
         let taken = self.take(now, bytes, out);
         self.requests().count();
@@ -222,7 +227,25 @@ impl Session {
         }
         let (opened_bytes, read) = self.framer.engine.hooks().bodies.read(stream, into, bytes_max);
         self.framer.engine.open_window(stream, opened_bytes);
+        if read == BodyRead::Later
+            && let Some(bytes) = self.framer.engine.hooks().bodies.fit(stream)
+        {
+            self.framer.engine.set_window(stream, bytes);
+        }
         read
+    }
+
+    /// Opens the connection's window as far as memory lets it, and makes it as wide as the windows of its streams ask for.
+    fn fit_window(&mut self) {
+        let engine = &mut self.framer.engine;
+        let bodies = &mut engine.hooks().bodies;
+        let (owed_bytes, bytes) = (bodies.take_owed(), bodies.connection_bytes());
+        if owed_bytes > 0 {
+            engine.open_connection_window(owed_bytes);
+        }
+        if std::mem::replace(&mut self.window_bytes, bytes) != bytes {
+            engine.set_window(0, bytes);
+        }
     }
 
     /// Nobody wants the rest of this body: it is thrown away, and stopped when the response is whole.
@@ -254,7 +277,7 @@ impl Session {
     /// Bytes of memory that are alive.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&mut self) -> usize {
-        self.body_bytes() + self.requests().alive_bytes()
+        self.framer.engine.hooks().bodies.all_alive_bytes() + self.requests().alive_bytes()
     }
 
     /// Bytes of memory of bodies that were not read, summed anew.
@@ -323,6 +346,7 @@ impl Session {
 
     /// Appends what the session has to say for itself: settings, answers, resets, windows.
     pub fn control(&mut self, out: &mut Vec<u8>) {
+        self.fit_window();
         self.framer.control(out);
     }
 

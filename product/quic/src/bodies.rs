@@ -1,6 +1,6 @@
 //! Bodies of requests. What has come of one and was not read stays in quinn-proto, so that its stream's window opens as it is read (RFC 9000
 //! section 4.1): a client is held where the reader stops. quinn opens the connection's window then too; so that streams that nobody reads do
-//! not shut it for the others, it is wider by the windows of the streams whose bodies are wanted.
+//! not shut it for the others, it is wider by the windows of the streams whose bodies are wanted, as far as memory has room for them.
 //!
 //! Whether anybody wants a body is known when the request is answered, and parts of it may come before: they are kept until then.
 
@@ -12,10 +12,11 @@ use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
 use crate::intake::{HEAD_PIECE_BYTES, Intake, Pulled};
 use crate::streams::{Stream, Streams};
 
-/// What is kept of the body of one request: the window of its stream, and the bytes that were read with the head.
+/// What may be kept of the body of one request: the window of its stream, and the bytes that were read with the head.
 const BODY_BYTES_MAX: usize = STREAM_WINDOW_BYTES as usize + HEAD_PIECE_BYTES;
-/// So many streams that nobody reads leave half of the connection's window to the others without its being wider.
-const STREAMS_IN_WINDOW: usize = (WINDOW_BYTES / 2 / STREAM_WINDOW_BYTES) as usize;
+
+/// The same of one for whose window memory has no room: it has a part of the connection's.
+const SHARED_BYTES_MAX: usize = WINDOW_BYTES as usize / 2;
 
 /// What becomes of the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum Body {
     Wanted {
         is_unread: bool,
         is_told: bool,
+        /// The connection's window is wider by its own.
+        has_window: bool,
     },
 }
 
@@ -39,7 +42,17 @@ impl Stream {
     /// one, so each counts with all that its window lets through.
     pub fn memory_bytes(&self) -> usize {
         let head_bytes = self.reply.as_ref().map_or(0, |reply| reply.heads.len());
-        head_bytes + if self.holds_body() { BODY_BYTES_MAX } else { 0 }
+        head_bytes
+            + match () {
+                () if self.has_window() => BODY_BYTES_MAX,
+                () if self.holds_body() => SHARED_BYTES_MAX,
+                () => 0,
+            }
+    }
+
+    /// The connection's window is wider by its own, since more of its body may come.
+    fn has_window(&self) -> bool {
+        matches!(self.body, Body::Wanted { has_window: true, .. }) && self.incoming.is_some()
     }
 
     /// quinn holds some of its body, as far as is known.
@@ -56,7 +69,7 @@ impl Streams {
     /// Something of a body has come, or its end.
     pub fn on_body(&mut self, stream: u32) {
         let Some(open) = self.open.get_mut(stream) else { return };
-        if let Body::Wanted { is_unread, is_told } = &mut open.body {
+        if let Body::Wanted { is_unread, is_told, .. } = &mut open.body {
             *is_unread = true;
             if !std::mem::replace(is_told, true) {
                 self.events.push_back(Event::Body { stream });
@@ -65,10 +78,14 @@ impl Streams {
         self.count(stream);
     }
 
+    /// Memory has room for the window of another stream.
+    fn has_room(&self) -> bool {
+        self.account().room() >= BODY_BYTES_MAX
+    }
+
     /// Makes the connection's window as wide as the bodies that are wanted ask for.
     pub fn widen(&mut self, connection: &mut Connection) {
-        let is_coming = |open: &&Stream| open.is_wanted() && open.incoming.is_some();
-        let windows = self.open.iter().filter(is_coming).count().saturating_sub(STREAMS_IN_WINDOW);
+        let windows = self.open.iter().filter(|open| open.has_window()).count();
         if std::mem::replace(&mut self.windows, windows) != windows {
             let bytes = u64::from(WINDOW_BYTES) + windows as u64 * u64::from(STREAM_WINDOW_BYTES);
             connection.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::MAX));
@@ -101,8 +118,9 @@ impl Intake {
         connection: &mut Connection,
         streams: &mut Streams,
     ) -> BodyRead {
+        let has_room = streams.has_room();
         let Some(open) = streams.open.get_mut(stream).filter(|open| open.is_wanted()) else { return BodyRead::Cut };
-        let end = into.len() + bytes_max;
+        let (end, had_window) = (into.len() + bytes_max, open.has_window());
         let pulled = match self.pull(self.now, stream, open, connection, Some((into, end))) {
             Ok(Pulled::Reset) => self.on_cancelled(self.now, stream, connection, streams).map(|()| BodyRead::Cut),
             Ok(Pulled::End) => Ok(BodyRead::End),
@@ -113,7 +131,8 @@ impl Intake {
         streams.count(stream);
         let pulled = streams.check_kept().and(pulled);
         if let Some(open) = streams.open.get_mut(stream) {
-            open.body = Body::Wanted { is_unread: pulled == Ok(BodyRead::More), is_told: false };
+            let has_window = had_window || has_room;
+            open.body = Body::Wanted { is_unread: pulled == Ok(BodyRead::More), is_told: false, has_window };
         }
         streams.count(stream);
         streams.widen(connection);
@@ -136,11 +155,12 @@ impl Session {
 
     /// As [`mux::Session::want_body`].
     pub fn want_body(&mut self, stream: u32) -> bool {
+        let has_window = self.streams.has_room();
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
         match open.body {
             Body::Unwanted => return false,
             Body::Wanted { .. } => return true,
-            Body::Undecided => open.body = Body::Wanted { is_unread: false, is_told: false },
+            Body::Undecided => open.body = Body::Wanted { is_unread: false, is_told: false, has_window },
         }
         // Whether it has come in part is known when it is read.
         self.streams.on_body(stream);

@@ -31,9 +31,11 @@ const UNDECIDED_BYTES_MAX: u64 = 64 << 10;
 /// UDP payload that fits every path (RFC 9000 section 14), and that is tried: 1,500 bytes less the headers of IPv6 and UDP.
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1452;
-/// What a client may send before we have read it: on one stream, and on all of a connection.
-pub(crate) const STREAM_WINDOW_BYTES: u32 = 64 << 10;
-pub(crate) const WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes that a client may send on one stream before we have read any: 20 Mbit/s at a round trip of 100 ms. quinn has one such number for all streams of
+/// a connection, and for its whole life, so that no window can grow as those of HTTP/2 do.
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same of all streams of a connection, beside those whose bodies are wanted.
+pub(crate) const WINDOW_BYTES: u32 = 128 << 10;
 /// Content that is kept until the client has acknowledged it, so also the greatest congestion window that is of use.
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
 /// Unidirectional streams of a client: control, QPACK's two, and a few of unknown types (RFC 9114 section 6.2).

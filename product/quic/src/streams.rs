@@ -146,7 +146,7 @@ pub struct Streams {
     pub events: VecDeque<Event>,
     /// The request that was told of last: perhaps nobody wants its body.
     pub asked: Option<u32>,
-    /// Of streams, by which that of the connection is wider.
+    /// Windows of streams by which that of the connection is wider.
     pub windows: usize,
     /// Bytes of frames that are not whole.
     pub kept_bytes: usize,
@@ -205,6 +205,11 @@ impl Streams {
             }
             None => {}
         }
+    }
+
+    /// Counts what is kept.
+    pub fn account(&self) -> &Account {
+        self.charge.account()
     }
 
     /// Counts what is kept in this account from now on.

@@ -75,6 +75,9 @@ pub enum Source<'a, N: Net> {
     Udp(&'a N::Udp),
 }
 
+/// Bytes of a request that wait in our socket to an upstream before the connection lets them go.
+const UNSENT_BYTES_MAX: u32 = 64 << 10;
+
 /// The kernel.
 #[derive(Debug)]
 pub struct Os(Poll);
@@ -154,6 +157,8 @@ impl Net for Os {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
                 // A request leaves as it comes.
                 sockopt::set_tcp_nodelay(&socket, true)?;
+                // What an application does not read stays with its client, and not in our kernel.
+                socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
                 let connecting = rustix::net::connect(&socket, address);
                 (socket, connecting)
             }

@@ -109,6 +109,8 @@ unsafe extern "C" fn on_frame(
             hooks.take_priority().into_iter().for_each(|priority| super::wish(session, stream_id, priority));
         } else if ends_stream {
             hooks.end_body(stream_id as u32);
+        } else if frame_type == sys::NGHTTP2_SETTINGS as u8 && flags & sys::NGHTTP2_FLAG_ACK as u8 != 0 {
+            hooks.bodies.trip.on_acknowledged();
         } else if frame_type == sys::NGHTTP2_PRIORITY_UPDATE as u8 {
             let update = (*frame).ext.payload.cast::<sys::nghttp2_ext_priority_update>();
             if let (Some(update), Side::Server(requests)) = (update.as_ref(), &mut hooks.side) {
@@ -119,8 +121,8 @@ unsafe extern "C" fn on_frame(
     0
 }
 
-/// Part of a body. The connection's window opens at once, so that no stream shuts it; the stream's as the body is read, or at once where nobody
-/// reads that of a request, until the response is whole.
+/// Part of a body. The connection's window opens at once, so that no stream shuts it, unless memory is short; the stream's as the body is read, or at
+/// once where nobody reads that of a request, until the response is whole.
 unsafe extern "C" fn on_chunk(
     session: *mut sys::nghttp2_session,
     _flags: u8,
@@ -134,8 +136,10 @@ unsafe extern "C" fn on_chunk(
     unsafe {
         let bytes = std::slice::from_raw_parts(data, length);
         let is_answered = sys::nghttp2_session_get_stream_local_close(session, stream) == 1;
-        let failed = match hooks(user_data).keep(stream as u32, bytes) || is_answered {
-            true => sys::nghttp2_session_consume_connection(session, length),
+        let hooks = hooks(user_data);
+        let failed = match hooks.keep(stream as u32, bytes) {
+            true => sys::nghttp2_session_consume_connection(session, hooks.bodies.open_for(length)),
+            false if is_answered => sys::nghttp2_session_consume_connection(session, length),
             false => sys::nghttp2_session_consume(session, stream, length),
         };
         if failed == 0 { 0 } else { sys::NGHTTP2_ERR_CALLBACK_FAILURE }

@@ -238,6 +238,19 @@ impl Engine {
         unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
     }
 
+    /// So many bytes were kept or thrown away: the connection's window opens when that is worth a frame.
+    pub fn open_connection_window(&mut self, bytes: usize) {
+        // SAFETY: as above.
+        unsafe { sys::nghttp2_session_consume_connection(self.session.as_ptr(), bytes) };
+    }
+
+    /// Makes the window of a stream, or that of the connection (0), so wide from now on. A wider one is told; a narrower one opens less.
+    pub fn set_window(&mut self, stream: u32, bytes: usize) {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        // SAFETY: as above.
+        unsafe { sys::nghttp2_session_set_local_window_size(self.session.as_ptr(), 0, stream as i32, bytes) };
+    }
+
     pub fn reset(&mut self, stream: u32, code: u32) {
         // SAFETY: as above.
         unsafe { sys::nghttp2_submit_rst_stream(self.session.as_ptr(), 0, stream as i32, code) };

@@ -1,9 +1,10 @@
 //! Bodies of requests.
 
 use http::BodyLength;
+use units::memory::{Account, Charge};
 
 use super::*;
-use crate::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BodyRead, STREAMS_MAX};
+use crate::{BODY_BYTES_MAX, BodyRead, STREAMS_MAX};
 
 /// Of a stream, and at first of the connection (RFC 9113 section 6.5.2).
 const WINDOW_BYTES: usize = 65_535;
@@ -37,7 +38,13 @@ fn length(events: &[Event]) -> BodyLength {
 impl Client {
     /// One whose requests were told of, and their bodies wanted.
     fn posting(streams: &[u32]) -> Client {
+        Client::posting_in(&Account::default(), streams)
+    }
+
+    /// The same, whose memory is counted in this account.
+    fn posting_in(account: &Account, streams: &[u32]) -> Client {
         let mut client = Client::new();
+        client.session.count_in(account);
         for &stream in streams {
             client.say(&post(stream, &[])).unwrap();
             assert_eq!(length(&[client.session.event().unwrap()]), BodyLength::Unknown);
@@ -154,7 +161,7 @@ fn a_reader_that_stops_holds_its_stream_and_no_other() {
     assert_eq!(updates(1), 0, "it is held");
     assert!(updates(0) >= 20 && updates(3) >= 20, "{} {}", updates(0), updates(3));
     assert_eq!(client.read(1, WINDOW_BYTES), (held, BodyRead::Later));
-    assert_eq!(client.opened(1), WINDOW_BYTES);
+    assert_eq!(client.opened(1), 2 * WINDOW_BYTES, "it was used up, and all is read");
     client.say(&data(0, 1, b"more")).unwrap();
     assert_eq!(client.read(1, 9), (b"more".to_vec(), BodyRead::Later));
 }
@@ -167,10 +174,88 @@ fn all_streams_may_be_held_at_once() {
     for &stream in &streams {
         body.chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, stream, part)).unwrap());
     }
-    assert!(client.opened(0) >= BODIES_BYTES_MAX - BODY_BYTES_MAX);
-    assert_eq!(client.session.body_bytes(), BODIES_BYTES_MAX);
+    let all = streams.len() * BODY_BYTES_MAX;
+    assert!(client.opened(0) >= all - BODY_BYTES_MAX);
+    assert_eq!(client.session.body_bytes(), all);
     client.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).unwrap();
-    assert!(client.session.body_bytes() < BODIES_BYTES_MAX);
+    assert!(client.session.body_bytes() < all);
+}
+
+/// A client at 100 ms that sends all that its windows let it: how many round trips so many bytes take, and the reader takes in each.
+fn round_trips(client: &mut Client, bytes: usize, mut take: impl FnMut(&mut Client)) -> usize {
+    let (mut windows, mut left) = ([WINDOW_BYTES; 2], bytes);
+    for nth in 0.. {
+        let now = Nanos::from_millis(50 + 100 * nth);
+        let settings = if nth == 1 { frame(testing::SETTINGS, 1, 0, &[]) } else { Vec::new() };
+        client.session.receive(now, &settings, &mut client.out).unwrap();
+        let may = windows[0].min(windows[1]).min(left);
+        for part in counted(may).chunks(FRAME_BYTES_MAX) {
+            client.session.receive(now, &data(0, 1, part), &mut client.out).unwrap();
+        }
+        windows = windows.map(|window| window - may);
+        left -= may;
+        if left == 0 || nth == 100 {
+            return nth as usize + 1;
+        }
+        take(client);
+        for (kind, _, stream, payload) in client.frames() {
+            if kind == WINDOW_UPDATE {
+                windows[stream as usize] += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
+            }
+        }
+    }
+    unreachable!("it has an end")
+}
+
+/// An upload took 46 round trips.
+#[test]
+fn a_window_grows_while_its_reader_takes_all() {
+    let mut client = Client::posting(&[1]);
+    let mut taken = 0;
+    let trips = round_trips(&mut client, 3_000_000, |client| {
+        let mut into = Vec::new();
+        assert_eq!(client.read_all(1, &mut into), BodyRead::Later);
+        taken += into.len();
+    });
+    assert!(trips <= 5, "{trips} round trips");
+    client.say(&data(END_STREAM, 1, b"")).unwrap();
+    let mut into = Vec::new();
+    assert_eq!(client.read_all(1, &mut into), BodyRead::End);
+    assert_eq!((taken + into.len(), client.session.body_bytes()), (3_000_000, 0));
+}
+
+#[test]
+fn a_window_stays_small_where_nobody_reads_or_memory_is_short() {
+    let mut client = Client::posting(&[1]);
+    assert_eq!(round_trips(&mut client, 3_000_000, |_| {}), 101, "it does not get through");
+    assert!(client.session.body_bytes() <= BODY_BYTES_MAX);
+    let whole = Account::of_at_most(1 << 20);
+    let mut client = Client::posting_in(&whole.part(), &[1]);
+    let trips = round_trips(&mut client, 1_000_000, |client| {
+        client.read_all(1, &mut Vec::new());
+    });
+    assert!((8..=10).contains(&trips), "{trips} round trips");
+    assert!(whole.bytes() <= 136_000, "{} bytes", whole.bytes());
+}
+
+/// Many streams that nobody reads are held by the connection's window, where memory has no room for them.
+#[test]
+fn the_window_of_a_connection_stays_shut_where_memory_is_short() {
+    let whole = Account::of_at_most(1 << 20);
+    let mut client = Client::posting_in(&whole.part(), &[1, 3]);
+    client.frames();
+    let taken = Charge::new(&whole.part(), 1 << 20);
+    counted(WINDOW_BYTES).chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 1, part)).unwrap());
+    client.session.control(&mut client.out);
+    assert_eq!(client.opened(0), 0);
+    assert_eq!(client.read(1, WINDOW_BYTES).0.len(), WINDOW_BYTES, "nothing is left, so that it may go on");
+    assert_eq!(client.opened(0), WINDOW_BYTES);
+    counted(WINDOW_BYTES).chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 3, part)).unwrap());
+    assert_eq!(client.opened(0), 0);
+    drop(taken);
+    whole.set_bytes_max(4 << 20);
+    client.session.control(&mut client.out);
+    assert!(client.opened(0) >= WINDOW_BYTES, "there is memory again");
 }
 
 #[test]
@@ -309,7 +394,7 @@ proptest! {
             is_told |= client.events().contains(&Event::Body { stream: 1 });
             windows = windows.map(|window| window - cost);
             sent += bytes;
-            prop_assert!(client.session.body_bytes() <= BODY_BYTES_MAX);
+            prop_assert!(client.session.body_bytes() <= 2 * BODY_BYTES_MAX);
         }
         client.say(&if has_trailers { trailers(1) } else { data(END_STREAM, 1, b"") }).unwrap();
         prop_assert_eq!(client.read_all(1, &mut read), BodyRead::End);

@@ -11,6 +11,9 @@ use crate::upload::{Upload, UploadLimits};
 
 /// Of a request body so much waits at most until the upstream takes it.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
+/// The same of one that comes on a stream, whose engine keeps more of it; and of all where memory is short.
+pub const STREAM_BODY_BYTES_MAX: usize = 32 << 10;
+pub const SCARCE_BODY_BYTES_MAX: usize = 16 << 10;
 
 /// The head, as its upstreams read it.
 #[derive(Debug)]
@@ -139,7 +142,8 @@ impl Outbound {
     pub fn forget_sent(&mut self) {
         let is_sent = self.is_sent();
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
-        if !self.is_repeatable && (is_sent && !is_refusable || self.at >= REQUEST_BODY_BYTES_MAX) {
+        let kept_bytes_max = if self.upload.is_some() { STREAM_BODY_BYTES_MAX } else { REQUEST_BODY_BYTES_MAX };
+        if !self.is_repeatable && (is_sent && !is_refusable || self.at >= kept_bytes_max) {
             self.has_sent |= self.at > 0;
             self.bytes.edit().drain(..std::mem::take(&mut self.at));
             self.bytes.shrink();

@@ -14,7 +14,7 @@ use units::memory::{Account, Counted};
 use super::attempt::Attempt;
 use super::health::PROBES;
 use super::inbound::{Inbound, Interim, Memory, Tunnel};
-use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX};
+use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_MAX, STREAM_BODY_BYTES_MAX};
 use super::{Announced, BodySink, Fault, Group};
 use crate::upload::{Upload, UploadLimits};
 
@@ -170,7 +170,12 @@ impl Transfer {
         if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open {
             return 0;
         }
-        REQUEST_BODY_BYTES_MAX.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
+        let bytes_max = match self.outbound.upload {
+            _ if self.account().room() == 0 => SCARCE_BODY_BYTES_MAX,
+            Some(_) => STREAM_BODY_BYTES_MAX,
+            None => REQUEST_BODY_BYTES_MAX,
+        };
+        bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
     /// More of the request is to come, and there is room for it.

@@ -150,11 +150,22 @@ impl<N: Net> Proxy<N> {
 
     /// The same on a stream, whose engine holds its client back.
     pub fn pass_on_stream(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) {
-        let Some(at) = self.transfer_on(with, id) else { return };
-        let mut bytes = Vec::new();
+        // Its window bounds how much there is.
+        while let Some(at) = self.transfer_on(with, id) {
+            let has_more = self.take_from_stream(with, id, at);
+            self.send_request(with, at);
+            if !has_more || self.upstreams.get(at).is_none_or(|transfer| transfer.room() == 0) {
+                return;
+            }
+        }
+    }
+
+    /// Takes as much of a request's body from its stream as there is room for. Says whether there is more at once.
+    fn take_from_stream(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, at: usize) -> bool {
+        let (mut bytes, mut read) = (Vec::new(), BodyRead::More);
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            let read = with.sender.transmitter.connections[id.at].engine().read_body(
+            read = with.sender.transmitter.connections[id.at].engine().read_body(
                 id.stream,
                 &mut bytes,
                 REQUEST_PART_BYTES,
@@ -168,7 +179,7 @@ impl<N: Net> Proxy<N> {
             }
         }
         with.sender.transmitter.connections.say(id.at);
-        self.send_request(with, at);
+        read == BodyRead::More
     }
 
     /// What came of a request's body leaves.

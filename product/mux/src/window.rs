@@ -1,0 +1,178 @@
+//! How much of the body of a request a client may send before it is read: the window of its stream. One that is always 64 KiB carries 64 KiB in a round
+//! trip, 5 Mbit/s at 100 ms. So the window grows while its reader takes all that comes and the client uses it up within a round trip, and it shrinks
+//! again where the reader takes less. A body that nobody reads keeps what it began with.
+
+use units::Nanos;
+
+/// The window that a stream begins with (RFC 9113 section 6.5.2).
+pub const WINDOW_BYTES_MIN: usize = 65_535;
+/// And the greatest: it carries 320 Mbit/s at a round trip of 100 ms.
+pub const WINDOW_BYTES_MAX: usize = 4 << 20;
+/// As much may be grown to before the round trip is known.
+const WINDOW_BYTES_BLIND: usize = 2 * WINDOW_BYTES_MIN;
+/// A window grows and shrinks by this factor. Its reader has taken a window of each size before it grows again, so that an application whose kernel
+/// takes the first bytes for it is not taken for one that reads.
+const STEP: usize = 8;
+/// No line is faster than so many bytes in a millisecond (1 Gbit/s): a window that carries them within a round trip is wide enough.
+const BYTES_PER_MS_MAX: u64 = 125_000;
+/// A client that sends a window in so many round trips waits for nothing else.
+const USED_UP_ROUND_TRIPS: u64 = 2;
+/// A window that takes so many round trips is too wide.
+const IDLE_ROUND_TRIPS: u64 = 4 * STEP as u64;
+
+/// The window of one stream.
+#[derive(Debug)]
+pub struct Window {
+    bytes: usize,
+    /// What has come since the window was last looked at, and when that was.
+    came_bytes: usize,
+    looked_at: Nanos,
+}
+
+impl Window {
+    pub fn new(now: Nanos) -> Window {
+        Window { bytes: WINDOW_BYTES_MIN, came_bytes: 0, looked_at: now }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes above what it began with.
+    pub fn wider_bytes(&self) -> usize {
+        self.bytes - WINDOW_BYTES_MIN
+    }
+
+    /// Nothing more comes: it is what it began with. Gives how much wider it was.
+    pub fn narrow(&mut self) -> usize {
+        let wider_bytes = self.wider_bytes();
+        self.bytes = WINDOW_BYTES_MIN;
+        wider_bytes
+    }
+
+    pub fn on_bytes(&mut self, bytes: usize) {
+        self.came_bytes += bytes;
+    }
+
+    /// All that has come was read, and memory has room for so many bytes more. Says whether the window is another now.
+    pub fn on_read(&mut self, now: Nanos, round_trip: Option<Nanos>, room_bytes: usize) -> bool {
+        if self.came_bytes < self.bytes {
+            return false;
+        }
+        let (took, before) = (now - self.looked_at, self.bytes);
+        (self.came_bytes, self.looked_at) = (0, now);
+        let within = |round_trips: u64| round_trip.is_none_or(|trip| took.0 <= trip.0.saturating_mul(round_trips));
+        if within(USED_UP_ROUND_TRIPS) {
+            let bytes_max = round_trip.map_or(WINDOW_BYTES_BLIND, widest);
+            let wider = (self.bytes * STEP).min(bytes_max).min(self.bytes.saturating_add(room_bytes));
+            self.bytes = self.bytes.max(wider);
+        } else if !within(IDLE_ROUND_TRIPS) {
+            self.bytes = (self.bytes / STEP).max(WINDOW_BYTES_MIN);
+        }
+        self.bytes != before
+    }
+}
+
+/// The widest window that is of use at such a round trip.
+fn widest(round_trip: Nanos) -> usize {
+    let bytes = (round_trip.0 / 1000).saturating_mul(BYTES_PER_MS_MAX) / 1000;
+    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_BLIND, WINDOW_BYTES_MAX)
+}
+
+/// The round trip to a client: from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the time now.
+#[derive(Debug, Default)]
+pub struct RoundTrip {
+    pub now: Nanos,
+    asked_at: Option<Nanos>,
+    measured: Option<Nanos>,
+}
+
+impl RoundTrip {
+    /// Something has come: the first time SETTINGS were said just before.
+    pub fn at(&mut self, now: Nanos) {
+        self.now = now;
+        self.asked_at.get_or_insert(now);
+    }
+
+    /// The client has acknowledged SETTINGS.
+    pub fn on_acknowledged(&mut self) {
+        let asked_at = self.asked_at.unwrap_or(self.now);
+        self.measured.get_or_insert(self.now - asked_at);
+    }
+
+    /// `None` as long as it is not known.
+    pub fn get(&self) -> Option<Nanos> {
+        self.measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+    const TRIP: Option<Nanos> = Some(MS(100));
+
+    /// Sends a window in each round trip, as a client does that has more, and reads it at once: the windows that it has one after another.
+    fn windows(room_bytes: usize) -> Vec<usize> {
+        let mut window = Window::new(MS(0));
+        (1..=5)
+            .map(|nth| {
+                window.on_bytes(window.bytes());
+                // What acknowledges SETTINGS comes with the second.
+                window.on_read(MS(100 * nth), TRIP.filter(|_| nth > 1), room_bytes);
+                window.bytes() >> 10
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_window_that_is_used_up_within_a_round_trip_grows_as_far_as_memory_has_room() {
+        assert_eq!(windows(usize::MAX), [127, 1023, 4096, 4096, 4096]);
+        assert_eq!(windows(0), [63; 5]);
+        assert_eq!(windows(100_000), [127, 225, 323, 420, 518]);
+    }
+
+    #[test]
+    fn a_window_shrinks_where_its_reader_takes_less() {
+        let mut window = Window::new(MS(0));
+        for nth in 1..4 {
+            window.on_bytes(window.bytes());
+            window.on_read(MS(100 * nth), TRIP, usize::MAX);
+        }
+        assert_eq!(window.bytes(), WINDOW_BYTES_MAX);
+        window.on_bytes(WINDOW_BYTES_MAX);
+        assert!(!window.on_read(MS(2_000), TRIP, usize::MAX), "half of what the line carries");
+        window.on_bytes(WINDOW_BYTES_MAX);
+        assert!(window.on_read(MS(10_000), TRIP, usize::MAX) && window.bytes() == WINDOW_BYTES_MAX / STEP);
+        for nth in 2..5 {
+            window.on_bytes(WINDOW_BYTES_MAX);
+            window.on_read(MS(nth * 10_000), TRIP, usize::MAX);
+        }
+        assert_eq!(window.wider_bytes(), 0);
+    }
+
+    /// A client on the same host, or in the next room, loses nothing by a small window, and what it sends to one that stops reading is kept.
+    #[test]
+    fn a_short_round_trip_needs_no_wide_window() {
+        let mut window = Window::new(MS(0));
+        for nth in 1..100 {
+            window.on_bytes(window.bytes());
+            window.on_read(Nanos::from_micros(nth), Some(Nanos::from_micros(100)), usize::MAX);
+        }
+        assert_eq!(window.bytes(), WINDOW_BYTES_BLIND);
+        assert_eq!(widest(Nanos::MAX), WINDOW_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_round_trip_is_that_of_the_first_settings() {
+        let mut trip = RoundTrip::default();
+        trip.at(MS(50));
+        assert_eq!(trip.get(), None);
+        trip.at(MS(150));
+        trip.on_acknowledged();
+        trip.at(MS(900));
+        trip.on_acknowledged();
+        assert_eq!(trip.get(), TRIP);
+    }
+}
