@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A part may hold one in so many bytes of what its whole has left. So parts that hold as much as they may never use up the whole, however many they
-/// are, and one that comes later has room too (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998).
-const LEFT_TO_PART: u64 = 16;
+/// A part may hold one in so many bytes of what its whole has left (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+/// Switches", 1998). So a hundred parts that hold as much as they may and give nothing back leave a fifth of the whole to those that come later.
+const LEFT_TO_PART: u64 = 64;
 /// Less room than this is none: a buffer that grew by a few bytes at a time would cost more than it holds.
 const ROOM_BYTES_MIN: u64 = 4 << 10;
 
@@ -21,6 +21,8 @@ struct Counts {
     /// Bytes that were given back since the account was opened, modulo 2^64.
     released_bytes: AtomicU64,
     bytes_max: AtomicU64,
+    /// Bytes among those that no buffer holds: they leave only when all of it ends.
+    fixed_bytes: AtomicU64,
     /// The account that counts the same bytes together with those of others.
     whole: Option<Account>,
 }
@@ -43,8 +45,8 @@ impl Account {
     }
 
     fn new(bytes_max: u64, whole: Option<Account>) -> Account {
-        let (bytes, released_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Account(Arc::new(Counts { bytes, released_bytes, bytes_max: AtomicU64::new(bytes_max), whole }))
+        let [bytes, released_bytes, fixed_bytes] = [(); 3].map(|()| AtomicU64::new(0));
+        Account(Arc::new(Counts { bytes, released_bytes, bytes_max: AtomicU64::new(bytes_max), fixed_bytes, whole }))
     }
 
     /// Bytes that are held now.
@@ -62,17 +64,26 @@ impl Account {
         self.0.bytes_max.store(bytes_max, Relaxed);
     }
 
+    /// Notes how many of the bytes that are held no buffer holds.
+    pub fn set_fixed_bytes(&self, bytes: usize) {
+        self.0.fixed_bytes.store(bytes as u64, Relaxed);
+    }
+
     /// A number that changes whenever bytes are given back: as long as it is the same, nothing that had no room has room now.
     pub fn released_bytes(&self) -> u64 {
         self.0.released_bytes.load(Relaxed)
     }
 
-    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB.
+    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers hold nothing has room as long as there is any, so
+    /// that it goes on however many others there are.
     pub fn room(&self) -> usize {
         let counts = self.0.whole.as_ref().map_or(&self.0, |whole| &whole.0);
         let left_bytes = counts.bytes_max.load(Relaxed).saturating_sub(counts.bytes.load(Relaxed));
         let room_bytes = match self.0.whole {
-            Some(_) => (left_bytes / LEFT_TO_PART).saturating_sub(self.bytes()),
+            Some(_) => {
+                let buffered_bytes = self.bytes().saturating_sub(self.0.fixed_bytes.load(Relaxed));
+                (left_bytes / LEFT_TO_PART).max(ROOM_BYTES_MIN.min(left_bytes)).saturating_sub(buffered_bytes)
+            }
             None => left_bytes,
         };
         if room_bytes < ROOM_BYTES_MIN { 0 } else { usize::try_from(room_bytes).unwrap_or(usize::MAX) }
@@ -267,7 +278,8 @@ mod tests {
                 }
             }
             prop_assert!(whole.bytes() < 40 << 20);
-            prop_assert!(whole.part().room() >= 64 << 10, "{} bytes of room", whole.part().room());
+            prop_assert!(parts > 100 || whole.bytes() < 33 << 20, "{} bytes", whole.bytes());
+            prop_assert!(whole.part().room() >= 4 << 10, "{} bytes of room", whole.part().room());
         }
     }
 
@@ -275,12 +287,20 @@ mod tests {
     fn room_is_a_share_of_what_is_left_and_nothing_beyond_the_maximum() {
         let whole = Account::of_at_most(1 << 20);
         let part = whole.part();
-        assert_eq!((whole.room(), part.room()), (1 << 20, 64 << 10));
-        let held = Charge::new(&part, 60 << 10);
+        assert_eq!((whole.room(), part.room()), (1 << 20, 16 << 10));
+        let held = Charge::new(&part, 15 << 10);
         assert_eq!(part.room(), 0, "less than 4 KiB");
         let before = whole.released_bytes();
         drop(held);
-        assert!(part.room() == 64 << 10 && whole.released_bytes() != before);
+        let fixed = Charge::new(&part, 20 << 10);
+        part.set_fixed_bytes(20 << 10);
+        assert_eq!(part.room(), ((1 << 20) - (20 << 10)) / 64);
+        whole.set_bytes_max(40 << 10);
+        assert_eq!(part.room(), 4 << 10, "its buffers are empty");
+        whole.set_bytes_max(1 << 20);
+        drop(fixed);
+        part.set_fixed_bytes(0);
+        assert!(part.room() == 16 << 10 && whole.released_bytes() != before);
         whole.set_bytes_max(10);
         let _held = Charge::new(&whole.part(), 20);
         assert_eq!((whole.room(), whole.part().room(), whole.bytes_max()), (0, 0, 10));

@@ -127,7 +127,7 @@ impl Bodies {
 
     /// It is whole. Says whether the reader is to be told.
     pub fn end(&mut self, stream: u32) -> bool {
-        let Some(at) = self.place(stream).ok() else { return false };
+        let Ok(at) = self.place(stream) else { return false };
         let body = &mut self.open[at].1;
         self.wider_bytes -= body.window.narrow();
         body.has_ended = true;
@@ -217,7 +217,13 @@ impl Bodies {
         if may_open { std::mem::take(&mut self.owed_bytes) } else { 0 }
     }
 
-    /// Bytes of memory of one, or those that its sender may send.
+    /// Bytes of memory of one.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn kept_bytes(&self, stream: u32) -> usize {
+        self.place(stream).map_or(0, |at| self.open[at].1.bytes.capacity())
+    }
+
+    /// The same, or those that its sender may send.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self, stream: u32) -> usize {
         self.place(stream).map_or(0, |at| self.open[at].1.memory_bytes())

@@ -175,7 +175,13 @@ impl ClientSession {
         self.framer.has_ended()
     }
 
-    /// Bytes of memory of a body that was not read, and of what may come of it.
+    /// Bytes of memory of a body that was not read.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn kept_bytes(&self, stream: u32) -> usize {
+        self.framer.engine.seen().bodies.kept_bytes(stream)
+    }
+
+    /// The same, or those of all that may come.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self, stream: u32) -> usize {
         self.framer.engine.seen().bodies.alive_bytes(stream)

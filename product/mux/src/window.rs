@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
-    const TRIP: Option<Nanos> = Some(MS(100));
+    const TRIP: Option<Nanos> = Some(Nanos::from_millis(100));
 
     /// Sends a window in each round trip, as a client does that has more, and reads it at once: the windows that it has one after another.
     fn windows(room_bytes: usize) -> Vec<usize> {

@@ -363,7 +363,7 @@ mod tests {
     /// A connection whose memory is used up gets nothing more, and what it frees it may have.
     #[test]
     fn a_pipe_has_the_room_that_its_connection_has() {
-        let whole = Account::of_at_most(16 * 40_000);
+        let whole = Account::of_at_most(64 * 40_000);
         let account = whole.part();
         let [mut first, mut second] =
             [Length::Known(60_000), Length::Unknown].map(|length| Pipe::new(length, &account));

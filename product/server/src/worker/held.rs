@@ -52,6 +52,7 @@ pub struct Held {
 impl Held {
     /// Of a new connection of HTTP/1.1 without TLS.
     pub fn new(account: &Account) -> Held {
+        account.set_fixed_bytes(TABLES_BYTES);
         Held { charge: Charge::new(account, TABLES_BYTES), streams: 0 }
     }
 
@@ -74,6 +75,7 @@ impl Conn {
     pub(super) fn count(&mut self) {
         let bytes = self.own_bytes();
         self.held.charge.set(bytes);
+        self.held.account().set_fixed_bytes(bytes);
         // They are STREAMS_MAX at most.
         self.held.streams = self.exchanges.streams().map_or(0, |streams| streams.count() as u32);
     }

@@ -645,7 +645,7 @@ fn a_body_that_was_there_from_the_start_is_counted_until_it_is_gone() {
         bench.transmitter.dispatch(bench.now.get(), at, dispatch).unwrap();
         bench.drive();
         assert!(account.bytes() >= before + 60_000, "{} bytes", account.bytes());
-        bench.transmitter.end_all(bench.now.get(), at, || Failure::Disconnected);
-        assert!(account.bytes() <= before + 1_000, "{} bytes", account.bytes());
+        bench.transmitter.close(bench.now.get(), at);
+        assert_eq!(account.bytes(), 0);
     }
 }
