@@ -273,8 +273,9 @@ fn upgrades() {
         ("GET / HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n", None),
         ("GET / HTTP/1.1\r\nUpgrade: HTTP/2.0, TLS/1.0, H2\r\nConnection: Upgrade\r\n", None),
         ("GET / HTTP/1.1\r\nUpgrade: web socket\r\nConnection: Upgrade\r\n", None),
-        ("POST / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", None),
-        ("GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 1\r\n", None),
+        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n", Some(&b"tcp"[..])),
+        ("POST / HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\nContent-Length: 1\r\n", Some(&b"tcp"[..])),
+        ("PUT / HTTP/1.1\r\nUpgrade: a\r\nConnection: Upgrade\r\nTransfer-Encoding: chunked\r\n", Some(&b"a"[..])),
     ] {
         let bytes = format!("{request}Host: a\r\n\r\n");
         let head = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap();

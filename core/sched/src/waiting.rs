@@ -1,12 +1,18 @@
-//! Requests that wait for an upstream with as many under way as it may have: the class of the least priority number first, of it the
-//! shortest by what is known of its route, and so that nobody waits for ever.
+//! The places at an upstream, which are the requests that it may have under way, and the requests that wait for one.
+//!
+//! One client has at most its share of either, half unless its operator says otherwise, and clients that wait take turns: whoever asks a
+//! thousand times waits for its own places, and nobody waits behind it. Of those whose turn it is, the class of the least priority number goes
+//! first, then the request whose route takes the upstream the least time; so does, within its turn, the request of one client. No request
+//! waits for ever.
+
+use std::collections::HashMap;
 
 use units::Nanos;
 
 /// Requests that wait for one upstream, beyond those under way.
 pub const WAITING_MAX: usize = 1024;
 /// One release in so many is that of the request that has waited longest. A request before which `n` others came is begun after
-/// `RELEASES_PER_OLDEST` (n + 1) releases at most.
+/// `RELEASES_PER_OLDEST` (n + 1) releases at most, while its client has less than its share.
 pub const RELEASES_PER_OLDEST: u32 = 32;
 
 /// Where a request stands among those that wait.
@@ -18,58 +24,172 @@ pub struct Turn {
     pub service: Nanos,
     /// When it came to wait first.
     pub since: Nanos,
+    /// Whose it is.
+    pub client: u32,
 }
 
-/// At most [`WAITING_MAX`], each with a name of its own; the lesser name goes first where all else is equal.
+/// How many requests may be under way, and how many of one client may be under way and may wait. A request has the bounds of its site, and
+/// several sites may have one upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    pub requests: u32,
+    pub of_client: u32,
+    pub waiting_of_client: u32,
+}
+
+/// The outcome of a request for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    Taken,
+    /// It has one later, by [`Places::next`].
+    Waits,
+    /// As many wait as may, of all clients or of its own.
+    Full,
+}
+
+/// At most [`WAITING_MAX`] requests wait, each with a name of its own; the lesser name goes first where all else is equal.
 #[derive(Debug)]
-pub struct Waiting<T> {
-    /// In no order.
-    turns: Vec<(Turn, T)>,
-    /// Since the one that had waited longest was released.
+pub struct Places<T> {
+    /// Those with a place, or a request that waits.
+    clients: HashMap<u32, Client<T>>,
+    under_way: u32,
+    waiting: usize,
+    /// The round of turns that is under way. Clients that come to wait are of the next.
+    round: u64,
+    /// Since the request that had waited longest was released.
     releases: u32,
 }
 
-impl<T> Default for Waiting<T> {
-    fn default() -> Waiting<T> {
-        Waiting { turns: Vec::new(), releases: 0 }
+#[derive(Debug)]
+struct Client<T> {
+    under_way: u32,
+    /// In no order.
+    waiting: Vec<Waiter<T>>,
+    /// In which it has its next turn.
+    round: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    turn: Turn,
+    bounds: Bounds,
+    name: T,
+}
+
+impl Bounds {
+    /// So many requests under way, half of them of one client at most, and half of those that wait.
+    pub fn halves(requests: u32) -> Bounds {
+        Bounds { requests, of_client: requests.div_ceil(2), waiting_of_client: WAITING_MAX as u32 / 2 }
+    }
+
+    /// The same with another share of one client: as great a part of those that wait as of the places.
+    pub fn of_client(self, of_client: u32) -> Bounds {
+        let part = u64::from(of_client) * WAITING_MAX as u64 / u64::from(self.requests.max(1));
+        let waiting_of_client = part.clamp(1, WAITING_MAX as u64) as u32;
+        Bounds { of_client, waiting_of_client, ..self }
     }
 }
 
-impl<T: Copy + Ord> Waiting<T> {
-    pub fn len(&self) -> usize {
-        self.turns.len()
+impl<T> Default for Places<T> {
+    fn default() -> Places<T> {
+        Places { clients: HashMap::new(), under_way: 0, waiting: 0, round: 0, releases: 0 }
+    }
+}
+
+impl<T: Copy + Ord> Places<T> {
+    pub fn under_way(&self) -> u32 {
+        self.under_way
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting
     }
 
-    /// Whether there is room for one more; if so, it waits.
-    pub fn push(&mut self, turn: Turn, name: T) -> bool {
-        let has_room = self.turns.len() < WAITING_MAX;
-        if has_room {
-            self.turns.push((turn, name));
-        }
-        has_room
-    }
-
-    /// The one that is begun next, of those that may begin.
-    pub fn pop(&mut self, may_begin: impl Fn(&T) -> bool) -> Option<T> {
-        let ready = self.turns.iter().enumerate().filter(|(_, (_, name))| may_begin(name));
-        let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
-        let next = if is_oldests {
-            ready.min_by_key(|(_, (turn, name))| (turn.since, *name))
+    /// Gives a request a place, or has it wait for one.
+    pub fn begin(&mut self, turn: Turn, bounds: Bounds, name: T) -> Begun {
+        let (under_way, waiting, next_round) = (self.under_way, self.waiting, self.round + 1);
+        let new = || Client { under_way: 0, waiting: Vec::new(), round: next_round };
+        let client = self.clients.entry(turn.client).or_insert_with(new);
+        let begun = if client.may_begin(under_way, bounds) {
+            client.under_way += 1;
+            self.under_way += 1;
+            Begun::Taken
+        } else if waiting < WAITING_MAX && client.waiting.len() < bounds.waiting_of_client as usize {
+            if client.waiting.is_empty() {
+                client.round = next_round;
+            }
+            client.waiting.push(Waiter { turn, bounds, name });
+            self.waiting += 1;
+            Begun::Waits
         } else {
-            ready.min_by_key(|(_, (turn, name))| (*turn, *name))
+            Begun::Full
         };
-        let at = next?.0;
-        self.releases = if is_oldests { 0 } else { self.releases + 1 };
-        Some(self.turns.swap_remove(at).1)
+        self.forget_unused(turn.client);
+        begun
     }
 
-    /// Those of these names wait no more.
-    pub fn leave(&mut self, is_leaving: impl Fn(&T) -> bool) {
-        self.turns.retain(|(_, name)| !is_leaving(name));
+    /// A request of this client gives its place back. [`Places::next`] is to be asked then.
+    pub fn end(&mut self, client: u32) {
+        self.under_way -= 1;
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.under_way -= 1;
+        }
+        self.forget_unused(client);
+    }
+
+    /// The next request that waited, which has a place from here on; `None` where no request may begin.
+    pub fn next(&mut self) -> Option<T> {
+        let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
+        let under_way = self.under_way;
+        let waiting =
+            self.clients.iter().flat_map(|(of, client)| client.waiting.iter().map(move |one| (*of, client, one)));
+        let ready = waiting.filter(|(_, client, one)| client.may_begin(under_way, one.bounds));
+        let next = if is_oldests {
+            ready.min_by_key(|(_, _, one)| (one.turn.since, one.name))
+        } else {
+            ready.min_by_key(|(_, client, one)| {
+                (one.turn.priority, client.round, one.turn.service, one.turn.since, one.name)
+            })
+        };
+        let (of, name) = next.map(|(of, _, one)| (of, one.name))?;
+        let client = self.clients.get_mut(&of).expect("it was found");
+        if !is_oldests {
+            self.round = self.round.max(client.round);
+            client.round = self.round + 1;
+        }
+        client.take(|one| *one == name);
+        client.under_way += 1;
+        self.waiting -= 1;
+        self.under_way += 1;
+        self.releases = if is_oldests { 0 } else { self.releases + 1 };
+        Some(name)
+    }
+
+    /// The request of this client and name waits no more; false where it did not.
+    pub fn leave(&mut self, client: u32, is_it: impl Fn(&T) -> bool) -> bool {
+        let has_left = self.clients.get_mut(&client).is_some_and(|client| client.take(is_it));
+        self.waiting -= usize::from(has_left);
+        self.forget_unused(client);
+        has_left
+    }
+
+    fn forget_unused(&mut self, client: u32) {
+        if self.clients.get(&client).is_some_and(|client| client.under_way == 0 && client.waiting.is_empty()) {
+            self.clients.remove(&client);
+        }
+    }
+}
+
+impl<T> Client<T> {
+    fn may_begin(&self, under_way: u32, bounds: Bounds) -> bool {
+        under_way < bounds.requests && self.under_way < bounds.of_client
+    }
+
+    /// Takes a request out of those that wait; false where none is meant.
+    fn take(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
+        let at = self.waiting.iter().position(|one| is_it(&one.name));
+        at.map(|at| self.waiting.swap_remove(at)).is_some()
     }
 }
 
@@ -79,58 +199,221 @@ mod tests {
 
     use super::*;
 
+    const NO_SHARE: Bounds = Bounds { requests: 1, of_client: 1, waiting_of_client: WAITING_MAX as u32 };
+
     fn turn(priority: u8, service: u64, since: u64) -> Turn {
-        Turn { priority, service: Nanos(service), since: Nanos(since) }
+        Turn { priority, service: Nanos(service), since: Nanos(since), client: 0 }
     }
 
-    #[test]
-    fn classes_go_first_then_the_shortest_then_the_first_to_come() {
-        let mut waiting = Waiting::default();
-        for (transfer, turn) in [turn(1, 1, 0), turn(0, 9, 1), turn(0, 5, 3), turn(0, 5, 2)].into_iter().enumerate() {
-            assert!(waiting.push(turn, transfer));
+    fn of(client: u32, since: u64) -> Turn {
+        Turn { client, ..turn(0, 0, since) }
+    }
+
+    /// With one place, which is taken.
+    fn busy() -> Places<u64> {
+        let mut places = Places::default();
+        assert_eq!(places.begin(of(u32::MAX, 0), NO_SHARE, u64::MAX), Begun::Taken);
+        places
+    }
+
+    /// The names in the order in which they have the one place, which `holder` has.
+    fn order(places: &mut Places<u64>, holder: u32, client_of: impl Fn(u64) -> u32) -> Vec<u64> {
+        let (mut holder, mut order) = (holder, Vec::new());
+        loop {
+            places.end(holder);
+            let Some(next) = places.next() else { return order };
+            holder = client_of(next);
+            order.push(next);
         }
-        let order: Vec<usize> = std::iter::from_fn(|| waiting.pop(|_| true)).collect();
-        assert_eq!(order, [3, 2, 1, 0]);
     }
 
     #[test]
-    fn no_more_wait_than_may_and_those_who_leave_make_room() {
-        let mut waiting = Waiting::default();
-        assert!((0..WAITING_MAX).all(|transfer| waiting.push(Turn::default(), transfer)));
-        assert!(!waiting.push(Turn::default(), WAITING_MAX) && waiting.len() == WAITING_MAX);
-        waiting.leave(|name| *name == 0);
-        assert!(waiting.push(Turn::default(), WAITING_MAX) && !waiting.push(Turn::default(), 9999));
+    fn within_a_client_classes_go_first_then_the_shortest_then_the_first_to_come() {
+        let mut places = busy();
+        for (name, turn) in (0..).zip([turn(1, 1, 0), turn(0, 9, 1), turn(0, 5, 3), turn(0, 5, 2)]) {
+            assert_eq!(places.begin(turn, NO_SHARE, name), Begun::Waits);
+        }
+        assert_eq!(order(&mut places, u32::MAX, |_| 0), [3, 2, 1, 0]);
+        assert!(places.clients.is_empty() && places.under_way() == 0, "nothing is kept of clients that are gone");
+    }
+
+    #[test]
+    fn clients_take_turns_however_many_requests_of_theirs_wait() {
+        let mut places = busy();
+        (0..6).for_each(|name| drop(places.begin(of(1, name), NO_SHARE, name)));
+        (10..12).for_each(|name| drop(places.begin(of(2, name), NO_SHARE, name)));
+        places.begin(of(3, 20), NO_SHARE, 20);
+        assert_eq!(order(&mut places, u32::MAX, |name| 1 + name as u32 / 10), [0, 10, 20, 1, 11, 2, 3, 4, 5]);
+    }
+
+    /// Within a round the shorter ones go first, and whoever comes later is of the next.
+    #[test]
+    fn a_round_is_of_the_clients_that_waited_when_it_began() {
+        let mut places = busy();
+        let mut begin =
+            |client, service, name: u64| places.begin(Turn { client, ..turn(0, service, name) }, NO_SHARE, name);
+        (1..4).for_each(|client| drop(begin(client, 10 - u64::from(client), u64::from(client))));
+        begin(3, 1, 4);
+        places.end(u32::MAX);
+        assert_eq!(places.next(), Some(4), "the shortest of a client whose turn is the shortest");
+        let short = Turn { client: 9, ..turn(0, 0, 9) };
+        places.begin(short, NO_SHARE, 9);
+        assert_eq!(order(&mut places, 3, |name| name as u32), [2, 1, 9, 3]);
+    }
+
+    #[test]
+    fn a_client_has_half_of_the_places_rounded_up_and_half_of_the_queue() {
+        for (requests, half) in [(1, 1), (2, 1), (3, 2), (4, 2), (256, 128)] {
+            let (mut places, bounds) = (Places::default(), Bounds::halves(requests));
+            let mut begun = (0..2000).map(|name| places.begin(of(1, name), bounds, name));
+            assert!(begun.by_ref().take(half as usize).all(|begun| begun == Begun::Taken), "{requests}");
+            assert!(begun.by_ref().take(WAITING_MAX / 2).all(|begun| begun == Begun::Waits), "{requests}");
+            assert!(begun.all(|begun| begun == Begun::Full), "{requests}");
+            let other = (0..2000).map(|name| places.begin(of(2, name), bounds, 2000 + name));
+            let taken = other.filter(|begun| *begun == Begun::Taken).count();
+            assert_eq!((taken, places.waiting()), ((requests - half).min(half) as usize, WAITING_MAX), "{requests}");
+        }
+    }
+
+    #[test]
+    fn an_operator_gives_one_client_more_or_less() {
+        let bounds = Bounds::halves(8).of_client(8);
+        assert_eq!((bounds.of_client, bounds.waiting_of_client), (8, WAITING_MAX as u32));
+        let bounds = Bounds::halves(8).of_client(2);
+        assert_eq!((bounds.of_client, bounds.waiting_of_client), (2, WAITING_MAX as u32 / 4));
+        assert_eq!(Bounds::halves(65_535).of_client(1).waiting_of_client, 1);
+        assert_eq!(Bounds::halves(2).of_client(u32::MAX).waiting_of_client, WAITING_MAX as u32);
     }
 
     #[test]
     fn one_that_may_not_begin_holds_nobody_back_and_keeps_its_turn() {
-        let mut waiting = Waiting::default();
-        for name in 0..3 {
-            waiting.push(turn(0, name as u64, 0), name);
-        }
-        assert_eq!([waiting.pop(|name| *name > 0), waiting.pop(|name| *name > 2)], [Some(1), None]);
-        assert_eq!([waiting.pop(|_| true), waiting.pop(|_| true)], [Some(0), Some(2)]);
+        let mut places = Places::default();
+        let bounds = Bounds::halves(2);
+        assert_eq!(places.begin(of(1, 0), bounds, 0), Begun::Taken);
+        assert_eq!(places.begin(of(1, 1), bounds, 1), Begun::Waits);
+        assert_eq!(places.next(), None, "its client has its share");
+        assert_eq!(places.begin(of(2, 2), bounds, 2), Begun::Taken);
+        places.end(2);
+        assert_eq!(places.next(), None);
+        places.end(1);
+        assert_eq!((places.next(), places.waiting(), places.under_way()), (Some(1), 0, 1));
+    }
+
+    #[test]
+    fn those_who_leave_make_room_and_others_do_not_leave_with_them() {
+        let mut places = busy();
+        (0..WAITING_MAX as u64).for_each(|name| drop(places.begin(of(1, name), NO_SHARE, name)));
+        assert_eq!(places.begin(of(2, 0), NO_SHARE, 5000), Begun::Full);
+        assert!(!places.leave(2, |name| *name == 7) && places.leave(1, |name| *name == 7));
+        assert!(!places.leave(1, |name| *name == 7));
+        assert_eq!(places.begin(of(2, 0), NO_SHARE, 5000), Begun::Waits);
+        places.end(u32::MAX);
+        assert_eq!((places.next(), places.next()), (Some(0), None));
+    }
+
+    /// What an event loop does.
+    #[derive(Debug, Clone, Copy)]
+    enum Act {
+        Begin(u32),
+        EndOne,
+        LeaveOne,
     }
 
     proptest! {
-        /// However many shorter ones of better classes come behind it.
+        /// However many shorter ones of better classes, and of other clients, come behind it.
         #[test]
-        fn nobody_waits_longer_than_is_stated(before in 0_usize..50, comes in prop::collection::vec(0_usize..4, 900)) {
-            let mut waiting = Waiting::default();
-            (0..before).for_each(|transfer| assert!(waiting.push(turn(0, 1, transfer as u64), transfer)));
-            waiting.push(turn(15, 1_000_000, before as u64), before);
-            let (mut next, mut releases) = (before + 1, 0);
+        fn nobody_waits_longer_than_is_stated(
+            before in 0_u64..50,
+            comes in prop::collection::vec(0_u64..4, 900),
+            clients in 1_u32..4,
+        ) {
+            let mut places = busy();
+            (0..before).for_each(|name| assert_eq!(places.begin(of(0, name), NO_SHARE, name), Begun::Waits));
+            places.begin(turn(15, 1_000_000, before), NO_SHARE, before);
+            let (mut next, mut releases, mut holder) = (before + 1, 0, u32::MAX);
+            let client_of = |name: u64| if name <= before { 0 } else { name as u32 % clients };
             for comes in comes {
                 for _ in 0..comes {
-                    waiting.push(turn(0, 1, next as u64), next);
+                    places.begin(Turn { client: client_of(next), ..turn(0, 1, next) }, NO_SHARE, next);
                     next += 1;
                 }
                 releases += 1;
-                if waiting.pop(|_| true) == Some(before) {
+                places.end(holder);
+                let begun = places.next().expect("some wait");
+                holder = client_of(begun);
+                if begun == before {
                     break;
                 }
             }
-            prop_assert!(releases <= RELEASES_PER_OLDEST as usize * (before + 1), "{releases} behind {before}");
+            prop_assert!(releases <= u64::from(RELEASES_PER_OLDEST) * (before + 1), "{releases} behind {before}");
+        }
+
+        /// No client has more than its share, no place stays free that somebody may have, and between two turns of a client that waits no
+        /// other has more than two, but for the requests that have waited longest.
+        #[test]
+        fn shares_are_kept_and_turns_are_taken(
+            requests in 1_u32..9,
+            acts in prop::collection::vec(prop_oneof![
+                4 => (0_u32..4).prop_map(Act::Begin),
+                3 => Just(Act::EndOne),
+                1 => Just(Act::LeaveOne),
+            ], 1..400),
+        ) {
+            let (mut places, bounds) = (Places::default(), Bounds::halves(requests));
+            let (mut under_way, mut waiting): (Vec<(u64, u32)>, Vec<(u64, u32)>) = (Vec::new(), Vec::new());
+            let mut releases: Vec<u32> = Vec::new();
+            for (name, act) in (0_u64..).zip(acts) {
+                match act {
+                    Act::Begin(client) => match places.begin(of(client, name), bounds, name) {
+                        Begun::Taken => under_way.push((name, client)),
+                        Begun::Waits => waiting.push((name, client)),
+                        Begun::Full => prop_assert!(waiting.len() >= WAITING_MAX / 2),
+                    },
+                    Act::EndOne if !under_way.is_empty() => {
+                        let (_, client) = under_way.swap_remove(name as usize % under_way.len());
+                        places.end(client);
+                        while let Some(next) = places.next() {
+                            let at = waiting.iter().position(|(name, _)| *name == next).expect("it waits");
+                            let begun = waiting.swap_remove(at);
+                            releases.push(begun.1);
+                            under_way.push(begun);
+                        }
+                    }
+                    Act::LeaveOne if !waiting.is_empty() => {
+                        let (left, client) = waiting.swap_remove(name as usize % waiting.len());
+                        prop_assert!(places.leave(client, |name| *name == left));
+                    }
+                    Act::EndOne | Act::LeaveOne => {}
+                }
+                prop_assert_eq!((places.under_way() as usize, places.waiting()), (under_way.len(), waiting.len()));
+                let held = |client| under_way.iter().filter(|(_, of)| *of == client).count() as u32;
+                prop_assert!((0..4).all(|client| held(client) <= requests.div_ceil(2)));
+                let is_idle = under_way.len() < requests as usize
+                    && waiting.iter().any(|(_, client)| held(*client) < requests.div_ceil(2));
+                prop_assert!(!is_idle, "a place is free that somebody waits for");
+            }
+        }
+
+        /// A client that always waits has its turn once in a round of all.
+        #[test]
+        fn between_two_turns_of_a_client_no_other_has_more_than_two(asks in prop::collection::vec((0_u32..5, 0_u64..9), 30..200)) {
+            let mut places = busy();
+            for (name, (client, service)) in (0_u64..).zip(&asks) {
+                places.begin(Turn { client: *client, ..turn(0, *service, name) }, NO_SHARE, name);
+            }
+            let begun = order(&mut places, u32::MAX, |name| asks[name as usize].0);
+            let begun: Vec<u32> = begun.into_iter().map(|name| asks[name as usize].0).collect();
+            // All but those that have waited longest, which have no turn.
+            let turns = (0..begun.len()).filter(|at| (at + 1) % RELEASES_PER_OLDEST as usize != 0);
+            let turns: Vec<u32> = turns.map(|at| begun[at]).collect();
+            for client in 0..5 {
+                let own: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == client).collect();
+                for pair in own.windows(2) {
+                    let between = &turns[pair[0] + 1..pair[1]];
+                    let most = (0..5).map(|other| between.iter().filter(|of| **of == other).count()).max();
+                    prop_assert!(most <= Some(2), "{between:?} between two of {client}");
+                }
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sched::routes::{Route, ServiceRoute, ServiceTimes};
-use sched::waiting::{Turn, Waiting};
+use sched::waiting::{Begun, Bounds, Places, Turn};
 use units::Nanos;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -116,7 +116,9 @@ fn nanos(seconds: f64) -> Nanos {
 }
 
 fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
-    let (mut waiting, mut services) = (Waiting::<usize>::default(), ServiceTimes::default());
+    let (mut places, mut services) = (Places::<usize>::default(), ServiceTimes::default());
+    // All are of one client, which may have everything.
+    let bounds = Bounds::halves(workers as u32).of_client(workers as u32);
     let mut ends: BinaryHeap<Reverse<(Nanos, usize)>> = BinaryHeap::new();
     let (mut took, mut longest, mut refused, mut next) = (Vec::new(), Nanos::ZERO, 0, 0);
     while next < requests.len() || !ends.is_empty() {
@@ -127,7 +129,8 @@ fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
             ends.pop();
             took.push((now - requests[ended].at).0 as f64 / 1e9);
             services.note(requests[ended].route, requests[ended].takes);
-            if let Some(begun) = waiting.pop(|_| true) {
+            places.end(0);
+            if let Some(begun) = places.next() {
                 longest = longest.max(now - requests[begun].at);
                 ends.push(Reverse((now + requests[begun].takes, begun)));
             }
@@ -139,10 +142,10 @@ fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
             Order::Learned => services.expected(request.route),
             Order::Known => request.takes,
         };
-        if ends.len() < workers {
-            ends.push(Reverse((comes_at + request.takes, next)));
-        } else if !waiting.push(Turn { priority: 0, service, since: comes_at }, next) {
-            refused += 1;
+        match places.begin(Turn { service, since: comes_at, ..Turn::default() }, bounds, next) {
+            Begun::Taken => ends.push(Reverse((comes_at + request.takes, next))),
+            Begun::Waits => {}
+            Begun::Full => refused += 1,
         }
         next += 1;
     }

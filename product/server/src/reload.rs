@@ -116,6 +116,9 @@ impl Server {
             return Err(StartError::OtherShaping { before: in_force.shaping, after });
         }
         self.replace_sites(&reload)?;
+        if let Err(error) = self.follow_names() {
+            self.tell(&format!("names of upstreams are not looked up again: {error}"));
+        }
         self.set_shared_limits(&reload.limits, in_force.connections_allowed);
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             let client_rate = reload.limits.client_rate_max.map(|_| Arc::clone(&self.clients) as Arc<dyn ClientRate>);
@@ -173,7 +176,7 @@ impl Server {
         in_force.sockets.iter().map(clone).collect()
     }
 
-    /// What an operator should know of the certificates in force.
+    /// What an operator should know of the certificates in force, and of upstreams' names.
     pub fn remarks(&self) -> Vec<String> {
         self.current.served().remarks.clone()
     }

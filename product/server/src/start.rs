@@ -26,7 +26,7 @@ use crate::reload::InForce;
 use crate::sandbox;
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
-use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted};
+use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted, follow_names};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
 use crate::transmit::{Limit, Link, Reads, Transmitter};
@@ -218,9 +218,23 @@ impl Server {
         for (number, listeners) in of_workers.into_iter().enumerate() {
             server.start_worker(number, listeners, &mut config)?;
         }
+        server.follow_names()?;
         hide(&config, &server.threads)?;
         remarks.iter().chain(&server.current.served().remarks).for_each(|remark| server.tell(remark));
         Ok(server)
+    }
+
+    /// Starts the thread that looks names of upstreams up again, where there are any and it does not run.
+    pub(crate) fn follow_names(&self) -> Result<(), StartError> {
+        if !self.current.needs_follower() {
+            return Ok(());
+        }
+        let (current, log) = (Arc::downgrade(&self.current), self.logs.handle());
+        let follow = move || {
+            follow_names(&current, |line| log.error(line));
+            Ok(())
+        };
+        self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
     }
 
     /// The first address listened on, with the port the kernel chose if that was left to it.

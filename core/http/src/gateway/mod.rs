@@ -4,6 +4,7 @@
 //! is true of one connection alone is ours, and a name that an upstream could take for another name is left out.
 
 mod claimed;
+mod connection_login;
 mod forwarded;
 pub(crate) mod hop;
 mod request_head;
@@ -15,6 +16,7 @@ use core::net::IpAddr;
 use crate::list::members;
 use crate::{BodyLength, Method, Request, lines};
 pub use claimed::{Claimed, claimed};
+pub use connection_login::is_connection_login;
 use hop::{Hop, is_any};
 pub use request_head::{RequestHead, takes_trailers};
 pub use response_builder::ResponseBuilder;
@@ -133,16 +135,16 @@ fn content_length(method: Method, body: BodyLength) -> Option<u64> {
     }
 }
 
-/// The protocol that a request of HTTP/1.1 asks to change to (RFC 9110 section 7.8): the first one of its Upgrade, if Connection lists
-/// that, the method is GET and there is no body. Never another HTTP nor TLS: an upstream that spoke them would hide what follows from
-/// us. Not to be asked of a request of HTTP/1.0, whose Upgrade is ignored. CONNECT asks for WebSocket.
+/// The protocol that a request of HTTP/1.1 asks to change to, by any method and with a body or without one (RFC 9110 section 7.8): the first
+/// one of its Upgrade, if Connection lists that. Never another HTTP nor TLS: an upstream that spoke them would hide what follows from us. Not
+/// to be asked of a request of HTTP/1.0, whose Upgrade is ignored. CONNECT asks for WebSocket.
 pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
     if request.method == Method::Connect {
         return Some(b"websocket");
     }
     let is_listed =
         request.values("connection").flat_map(members).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    if !is_listed || request.method != Method::Get || request.body != BodyLength::None {
+    if !is_listed {
         return None;
     }
     request.values("upgrade").flat_map(members).find(|protocol| is_opaque(protocol))

@@ -30,6 +30,14 @@ pub struct Proxy {
     pub tls_name: Option<String>,
     /// Requests at once to each upstream; the others wait.
     pub requests: u32,
+    /// Those of one client, where that is not half of them.
+    pub requests_per_client: Option<u32>,
+    /// A request waits for its body, or for the beginning of it, before it goes on.
+    pub request_buffering: bool,
+    /// Connections at once to each upstream that carry another protocol than HTTP.
+    pub tunnels: u32,
+    /// Clients that send no more may still read.
+    pub ignore_client_abort: bool,
     pub connect_timeout: Duration,
     /// Between two bytes of a response.
     pub read_timeout: Duration,
@@ -93,6 +101,10 @@ impl Proxy {
             ca: None,
             tls_name: None,
             requests: REQUESTS,
+            requests_per_client: None,
+            request_buffering: true,
+            tunnels: TUNNELS,
+            ignore_client_abort: false,
             connect_timeout: CONNECT_TIMEOUT,
             read_timeout: READ_TIMEOUT,
             spool_bytes: SPOOL_BYTES,
@@ -127,6 +139,9 @@ impl Proxy {
             }
         }
         let requests = table.whole_number("requests");
+        let (of_client, tunnels) = (table.whole_number("requests_per_client"), table.whole_number("tunnels"));
+        let flags = [table.flag("request_buffering"), table.flag("ignore_client_abort")];
+        let [request_buffering, ignore_client_abort] = flags;
         let times = [table.text::<Duration>("connect_timeout"), table.text::<Duration>("read_timeout")];
         let [connect_timeout, read_timeout] = times;
         let (spool, files) = (table.text::<Size>("spool"), table.text::<PathBuf>("files"));
@@ -142,6 +157,10 @@ impl Proxy {
             ca: ca.map(|file| file.value),
             tls_name: tls_name.map(|name| name.value.to_string()),
             requests: requests?.try_into().ok()?,
+            requests_per_client: of_client.and_then(|most| most.try_into().ok()),
+            request_buffering,
+            tunnels: tunnels?.try_into().ok()?,
+            ignore_client_abort,
             connect_timeout: connect_timeout?.value,
             read_timeout: read_timeout?.value,
             spool_bytes: spool?.value.0,
@@ -182,6 +201,7 @@ const HEALTH_EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The defaults of the keys.
 const REQUESTS: u32 = 256;
+const TUNNELS: u32 = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const SPOOL_BYTES: u64 = 256_000_000;
@@ -384,6 +404,9 @@ mod tests {
         };
         assert_eq!(default("path"), proxy.path.to_string());
         assert_eq!(default("requests"), proxy.requests.to_string());
+        assert_eq!(default("tunnels"), proxy.tunnels.to_string());
+        assert_eq!(default("request_buffering"), proxy.request_buffering.to_string());
+        assert_eq!(default("ignore_client_abort"), proxy.ignore_client_abort.to_string());
         for (name, time) in [("connect_timeout", proxy.connect_timeout), ("read_timeout", proxy.read_timeout)] {
             assert_eq!(Duration::from_text(default(name)), Ok(time));
         }

@@ -135,6 +135,8 @@ pub enum Outcome {
     Incomplete,
     /// The connection ended first: by the client, the network, or because the client read too slowly.
     Reset,
+    /// The client went while the response was being made: before it began (status 499), or while its upstream sent it.
+    Aborted,
     /// The file could not be read to its end.
     Wrong,
 }
@@ -145,6 +147,7 @@ impl Outcome {
             Outcome::Complete => "complete",
             Outcome::Incomplete => "incomplete",
             Outcome::Reset => "reset",
+            Outcome::Aborted => "aborted",
             Outcome::Wrong => "wrong",
         }
     }

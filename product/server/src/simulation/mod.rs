@@ -129,6 +129,8 @@ fn planted_faults_are_found() {
         Fault::UnfinishedStream,
         Fault::ForgottenTimer,
         Fault::DownAsked,
+        Fault::GreedyClient,
+        Fault::GoneUnnoticed,
     ] {
         let finds = |seed: &u64| {
             plant(Some(fault));

@@ -25,6 +25,10 @@ pub enum Fault {
     SpooledBeside,
     /// An upstream that is down is asked.
     DownAsked,
+    /// One client may have all places of an upstream.
+    GreedyClient,
+    /// A client that has shut its connection is not noticed while an upstream works for it.
+    GoneUnnoticed,
 }
 
 thread_local! {
@@ -44,5 +48,7 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
-    matches!(fault, Fault::CutBodyEnded | Fault::DownAsked) || TIMES.get().is_multiple_of(EVERY)
+    let is_always =
+        matches!(fault, Fault::CutBodyEnded | Fault::DownAsked | Fault::GreedyClient | Fault::GoneUnnoticed);
+    is_always || TIMES.get().is_multiple_of(EVERY)
 }

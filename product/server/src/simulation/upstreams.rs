@@ -1,7 +1,7 @@
 //! Connections of the server to applications.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
 use units::Nanos;
@@ -93,7 +93,7 @@ impl World {
         self.judge_load(endpoint);
     }
 
-    /// No application has more requests at once than it is to have.
+    /// No application has more requests at once than it is to have, nor more than half of them of one client, nor any of a client that has gone.
     fn judge_load(&mut self, endpoint: usize) {
         let Some(plan) = self.plan.upstreams else { return };
         let is_busy = |application: &&Application| {
@@ -103,6 +103,18 @@ impl World {
         if busy.len() > plan.requests_max as usize {
             let each: Vec<String> = busy.into_iter().map(Application::describe).collect();
             self.fail(format!("an application has {} requests at once: {}", each.len(), each.join("; ")));
+            return;
+        }
+        let most = plan.requests_max.div_ceil(2) as usize;
+        let clients: Vec<IpAddr> = busy.iter().filter_map(|application| application.client()).collect();
+        let has_more = |client: &&IpAddr| clients.iter().filter(|other| other == client).count() > most;
+        let greedy = clients.iter().find(has_more).copied();
+        let is_gone = |client: &&IpAddr| self.wires.iter().any(|wire| wire.is_gone(**client, self.now));
+        let gone = clients.iter().find(is_gone).copied();
+        if let Some(client) = greedy {
+            self.fail(format!("client {client} has more than {most} of {} places", plan.requests_max));
+        } else if let Some(client) = gone {
+            self.fail(format!("an application works for client {client}, which has gone"));
         }
     }
 

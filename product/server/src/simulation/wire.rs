@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -14,6 +14,8 @@ use super::random::Random;
 use crate::transmit::Status;
 
 pub const SEGMENT_BYTES: u32 = 1448;
+/// The server notices an end within: its event loop may be late, and have others to look at.
+const NOTICED_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// What a link carries, and what its ends hold.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +97,8 @@ pub struct ServerEnd {
     /// Read while it could answer.
     pub read_bytes: u64,
     pub has_fin: bool,
+    /// When that came.
+    pub fin_at: Option<Nanos>,
     pub has_reset: bool,
     /// The server has closed its socket.
     pub is_closed: bool,
@@ -169,6 +173,12 @@ impl Wire {
             up.outbox.len(),
             up.inbox.len(),
         )
+    }
+
+    /// It is of this client, which has shut it, and the server had time to notice.
+    pub fn is_gone(&self, client: IpAddr, now: Nanos) -> bool {
+        let is_noticed = self.server.fin_at.is_some_and(|at| now >= at + NOTICED_WITHIN);
+        matches!(self.far, Far::Client(_)) && self.peer.ip() == client && is_noticed
     }
 
     fn queued_bytes(&self) -> usize {

@@ -216,6 +216,7 @@ impl World {
             Event::Up { wire, bytes } => self.on_up(wire, &bytes),
             Event::UpFin { wire } => {
                 self.wires[wire].server.has_fin = true;
+                self.wires[wire].server.fin_at.get_or_insert(self.now);
                 self.mark(wire);
             }
             Event::UpReset { wire } => self.on_up_reset(wire),

@@ -1,10 +1,10 @@
 //! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Request;
@@ -18,6 +18,7 @@ use crate::logging::{Log, LogConfig};
 use crate::service::Keys;
 use crate::start::StartError;
 use crate::storage::Room;
+use crate::upstream::names::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Trust};
 
 /// Sites with their folders and logs, which were all there when it was made.
@@ -35,7 +36,7 @@ pub struct Served {
     server_log: Option<Arc<Log>>,
     /// For clients that speak TLS; `None` where no site has a certificate.
     pub acceptor: Option<Acceptor>,
-    /// What an operator should know of the certificates.
+    /// What an operator should know of the certificates, and of upstreams' names.
     pub remarks: Vec<String>,
 }
 
@@ -61,12 +62,14 @@ struct Before<'b> {
     development: &'b Development,
     keys: &'b Keys,
     spool: &'b Arc<Room>,
+    names: &'b Arc<Names>,
 }
 
 impl Served {
     /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, tickets, development, keys, spool }) = (wanted.sites, before);
+        let (configs, Before { first, roots: before, tickets, development, keys, spool, names }) =
+            (wanted.sites, before);
         let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
         let known: Known = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
         let mut folders = configs.iter().map(|site| open(site, &known)).collect::<Result<Vec<_>, _>>()?;
@@ -74,11 +77,14 @@ impl Served {
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
         let mut open_files = |dir: &Path| open_files(dir, first, &mut folders);
-        let groups = configs.iter().map(|site| resolve(site, spool, &trust, &mut open_files));
+        names.introduce(&names_of(configs));
+        let groups = configs.iter().map(|site| groups(site, (spool, names), &trust, &mut open_files));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
         let secured = secure(configs, &sites, tickets, keys, development)?;
         let (acceptor, remarks) = secured.map(|secured| (secured.acceptor, secured.remarks)).unzip();
+        let mut remarks: Vec<String> = remarks.unwrap_or_default();
+        remarks.extend(groups.iter().flatten().flat_map(|group| group.addresses.remarks(names)));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
         let log = |site: &SiteConfig| site.log.as_ref().map_or(Ok(server_log.clone()), own);
@@ -93,7 +99,7 @@ impl Served {
             logs,
             server_log,
             acceptor,
-            remarks: remarks.unwrap_or_default(),
+            remarks,
         })
     }
 
@@ -106,6 +112,12 @@ impl Served {
     /// The upstreams of all sites.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.groups.iter().flatten()
+    }
+
+    /// The names of upstreams that have to be looked up, each once.
+    pub fn names(&self) -> Vec<Name> {
+        let names: BTreeSet<&Name> = self.groups().flat_map(|group| group.addresses.names()).collect();
+        names.into_iter().cloned().collect()
     }
 
     /// Others answer requests of some site.
@@ -136,23 +148,30 @@ fn open(site: &SiteConfig, known: &Known<'_>) -> Result<Option<Arc<Root>>, Start
     root.map(Some).map_err(unserved)
 }
 
+/// The names of all upstreams.
+fn names_of(configs: &[SiteConfig]) -> Vec<Name> {
+    let upstreams = configs.iter().flat_map(|site| &site.answers.proxies).flat_map(|proxy| &proxy.to);
+    let names: BTreeSet<Name> = upstreams.filter_map(Name::of_upstream).collect();
+    names.into_iter().collect()
+}
+
 /// The upstreams of a site, each with its addresses.
-fn resolve(
+fn groups(
     config: &SiteConfig,
-    spool: &Arc<Room>,
+    (spool, names): (&Arc<Room>, &Arc<Names>),
     trust: &Trust,
     open_files: &mut dyn FnMut(&Path) -> Result<SiteNumber, StartError>,
 ) -> Result<Vec<Arc<Group>>, StartError> {
     let name = config.hosts.first().map_or("default", String::as_str);
-    let resolve = |proxy: &config::Proxy| {
-        let group = Group::resolve(name, proxy, spool, trust)?;
+    let group = |proxy: &config::Proxy| {
+        let group = Group::new(name, proxy, spool, trust, names)?;
         let files = match &proxy.files {
             Some(dir) => Some(NamedFiles::new(open_files(dir)?, dir)),
             None => None,
         };
         Ok(Arc::new(Group { files, ..group }))
     };
-    config.answers.proxies.iter().map(resolve).collect()
+    config.answers.proxies.iter().map(group).collect()
 }
 
 /// Opens a folder whose files upstreams name: it is numbered behind those of sites.
@@ -198,6 +217,10 @@ pub struct Current {
     keys: Keys,
     /// On disk, for the responses of all proxies.
     spool: Arc<Room>,
+    /// Of upstreams.
+    names: Arc<Names>,
+    /// A thread looks them up again.
+    is_followed: AtomicBool,
 }
 
 impl Current {
@@ -207,8 +230,16 @@ impl Current {
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
         let spool = Room::new(spool_bytes_max);
         let development = Development::new();
-        let before =
-            Before { first: 0, roots: None, tickets: &tickets, development: &development, keys: &keys, spool: &spool };
+        let names = Arc::<Names>::default();
+        let before = Before {
+            first: 0,
+            roots: None,
+            tickets: &tickets,
+            development: &development,
+            keys: &keys,
+            spool: &spool,
+            names: &names,
+        };
         let served = Served::open(wanted, wanted.classes.map(Assigned::new), before)?;
         let served = checked(served, is_secure)?;
         Ok(Current {
@@ -219,7 +250,18 @@ impl Current {
             is_secure,
             keys,
             spool,
+            names,
+            is_followed: AtomicBool::new(false),
         })
+    }
+
+    pub fn names(&self) -> &Arc<Names> {
+        &self.names
+    }
+
+    /// Whether a thread is to look names up again from now on, once.
+    pub fn needs_follower(&self) -> bool {
+        !self.served().names().is_empty() && !self.is_followed.swap(true, Ordering::Relaxed)
     }
 
     /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
@@ -232,8 +274,8 @@ impl Current {
             _ => return Err(ClassesChange::Presence.into()),
         };
         let first = before.roots.end();
-        let Current { tickets, development, keys, spool, .. } = self;
-        let known = Before { first, roots: Some(&before.roots), tickets, development, keys, spool };
+        let Current { tickets, development, keys, spool, names, .. } = self;
+        let known = Before { first, roots: Some(&before.roots), tickets, development, keys, spool, names };
         let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);

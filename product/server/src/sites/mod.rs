@@ -1,6 +1,7 @@
 //! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2), and what each answers beside its files.
 
 mod current;
+mod follow;
 mod headers;
 mod help;
 mod pages;
@@ -16,6 +17,7 @@ use config::Answers;
 use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
 pub use current::{Current, Served, Wanted};
+pub use follow::follow_names;
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};

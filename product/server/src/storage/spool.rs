@@ -5,12 +5,13 @@
 //! and no byte of it is written twice: the kernel may still be sending what `sendfile` was given. The pool's threads write, since a disk
 //! may let them wait.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -26,18 +27,27 @@ pub struct SpoolConfig {
     pub bytes_max: u64,
 }
 
-/// A bound of bytes on disk, perhaps within another, and how many are taken of it.
+/// A bound of bytes on disk, perhaps within another, and how many are taken of it. One client takes half of it at most: whoever reads nothing
+/// leaves room for the responses of others.
 #[derive(Debug)]
 pub struct Room {
     bytes_max: AtomicU64,
-    taken: AtomicU64,
+    taken: Mutex<Taken>,
     within: Option<Arc<Room>>,
 }
 
-/// What a file takes of a room, given back when it is dropped.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: u64,
+    /// By client; none of them 0.
+    of_client: HashMap<u32, u64>,
+}
+
+/// What a client's file takes of a room, given back when it is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     room: Arc<Room>,
+    client: u32,
     bytes: AtomicU64,
 }
 
@@ -75,7 +85,11 @@ impl SpoolConfig {
 
 impl Room {
     pub fn new(bytes_max: u64) -> Arc<Room> {
-        Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: AtomicU64::new(0), within: None })
+        Room::within(bytes_max, None)
+    }
+
+    fn within(bytes_max: u64, within: Option<Arc<Room>>) -> Arc<Room> {
+        Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: Mutex::default(), within })
     }
 
     /// So many from now on; what is taken stays so, also where it is more.
@@ -85,46 +99,71 @@ impl Room {
 
     /// A part of this one.
     pub fn part(self: &Arc<Room>, bytes_max: u64) -> Arc<Room> {
-        Arc::new(Room {
-            bytes_max: AtomicU64::new(bytes_max),
-            taken: AtomicU64::new(0),
-            within: Some(Arc::clone(self)),
-        })
+        Room::within(bytes_max, Some(Arc::clone(self)))
     }
 
-    fn take(&self, bytes: u64) -> bool {
-        let bytes_max = self.bytes_max.load(Relaxed);
-        let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= bytes_max);
-        if self.taken.fetch_update(Relaxed, Relaxed, more).is_err() {
+    /// Nothing that is done under this lock can panic and leave half of it.
+    fn state(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, client: u32, bytes: u64) -> bool {
+        if !self.state().take(client, bytes, self.bytes_max.load(Relaxed)) {
             return false;
         }
-        let may = self.within.as_ref().is_none_or(|whole| whole.take(bytes));
+        let may = self.within.as_ref().is_none_or(|whole| whole.take(client, bytes));
         if !may {
-            self.taken.fetch_sub(bytes, Relaxed);
+            self.state().give(client, bytes);
         }
         may
     }
 
-    fn give(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Relaxed);
-        self.within.iter().for_each(|whole| whole.give(bytes));
+    fn give(&self, client: u32, bytes: u64) {
+        self.state().give(client, bytes);
+        self.within.iter().for_each(|whole| whole.give(client, bytes));
     }
 
     #[cfg(test)]
     pub fn taken(&self) -> u64 {
-        self.taken.load(Relaxed)
+        self.state().bytes
+    }
+}
+
+impl Taken {
+    fn take(&mut self, client: u32, bytes: u64, bytes_max: u64) -> bool {
+        let own = self.of_client.get(&client).copied().unwrap_or(0);
+        let within = |taken: u64, most: u64| taken.checked_add(bytes).filter(|taken| *taken <= most);
+        let (Some(all), Some(own)) = (within(self.bytes, bytes_max), within(own, bytes_max.div_ceil(2))) else {
+            return false;
+        };
+        self.bytes = all;
+        if own > 0 {
+            self.of_client.insert(client, own);
+        }
+        true
+    }
+
+    fn give(&mut self, client: u32, bytes: u64) {
+        self.bytes -= bytes;
+        if let Some(own) = self.of_client.get_mut(&client) {
+            *own -= bytes;
+            if *own == 0 {
+                self.of_client.remove(&client);
+            }
+        }
     }
 }
 
 impl Reserved {
-    /// So much of a room, where it has that.
-    pub fn of(room: &Arc<Room>, bytes: u64) -> Option<Reserved> {
-        room.take(bytes).then(|| Reserved { room: Arc::clone(room), bytes: AtomicU64::new(bytes) })
+    /// So much of a room for a client, where there is that for it.
+    pub fn of(room: &Arc<Room>, client: u32, bytes: u64) -> Option<Reserved> {
+        let taken = room.take(client, bytes);
+        taken.then(|| Reserved { room: Arc::clone(room), client, bytes: AtomicU64::new(bytes) })
     }
 
     /// So much more, or nothing.
     fn grow(&self, bytes: u64) -> bool {
-        let has_room = self.room.take(bytes);
+        let has_room = self.room.take(self.client, bytes);
         self.bytes.fetch_add(if has_room { bytes } else { 0 }, Relaxed);
         has_room
     }
@@ -132,14 +171,14 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.room.give(*self.bytes.get_mut());
+        self.room.give(self.client, *self.bytes.get_mut());
     }
 }
 
 impl Target {
-    /// The file behind whose bytes so many more are to be written, or a new one; `None` where there is no room.
-    pub fn with_room(file: Option<&Arc<Entry>>, room: &Arc<Room>, bytes: u64) -> Option<Target> {
-        let Some(file) = file else { return Reserved::of(room, bytes).map(Target::New) };
+    /// The file of a client's response behind whose bytes so many more are to be written, or a new one; `None` where there is no room.
+    pub fn with_room(file: Option<&Arc<Entry>>, room: &Arc<Room>, client: u32, bytes: u64) -> Option<Target> {
+        let Some(file) = file else { return Reserved::of(room, client, bytes).map(Target::New) };
         let Content::Open(open) = &file.content else { unreachable!("what is spooled is not held in memory") };
         let grown = open.taken().is_some_and(|taken| taken.grow(bytes));
         grown.then(|| Target::Open(Arc::clone(file)))
@@ -195,31 +234,38 @@ mod tests {
     use crate::files::temporary::Folder;
 
     #[test]
-    fn a_part_of_a_room_is_bounded_by_both() {
+    fn a_part_of_a_room_is_bounded_by_both_and_a_client_by_half_of_each() {
         let whole = Room::new(100);
         let (first, second) = (whole.part(70), whole.part(70));
-        let taken = Reserved::of(&first, 60).expect("there is room");
-        assert!(!taken.grow(11) && taken.grow(10) && !taken.grow(1), "its own bound");
-        assert!(Reserved::of(&second, 31).is_none(), "that of the whole");
-        let rest = Reserved::of(&second, 30).expect("there is room");
+        let of = |room, client, bytes| Reserved::of(room, client, bytes);
+        let taken = of(&first, 1, 30).expect("there is room");
+        assert!(!taken.grow(6) && taken.grow(5) && !taken.grow(1), "half of its part");
+        let other = of(&second, 1, 15).expect("there is room");
+        assert!(of(&second, 1, 1).is_none(), "half of the whole");
+        let rest = of(&first, 2, 35).expect("the other half");
+        assert!(of(&first, 3, 1).is_none(), "its own bound");
+        let last = of(&second, 2, 15).expect("there is room");
+        assert!(of(&second, 3, 1).is_none(), "that of the whole");
         assert_eq!([whole.taken(), first.taken(), second.taken()], [100, 70, 30]);
         drop(taken);
-        assert!(rest.grow(40) && !rest.grow(1));
-        drop(rest);
+        assert!(!rest.grow(1) && other.grow(20));
+        drop((rest, other, last));
         assert_eq!([whole.taken(), first.taken(), second.taken()], [0; 3]);
-        assert!(Reserved::of(&first, u64::MAX).is_none());
+        assert!(whole.state().of_client.is_empty() && of(&first, 1, u64::MAX).is_none());
     }
 
     #[test]
     fn a_file_has_no_name_and_gives_its_room_back() {
-        let (folder, room) = (Folder::new(), Room::new(10));
+        let (folder, room) = (Folder::new(), Room::new(20));
         let write = |to, offset, bytes: &[u8]| {
             let write = Write { to, offset, bytes: Arc::new(Counted::of(&Account::default(), bytes.to_vec())) };
             write.run(&folder.path(""), None).result
         };
-        let file = write(Target::with_room(None, &room, 5).unwrap(), 0, b"hello").unwrap();
-        write(Target::with_room(Some(&file), &room, 4).unwrap(), 5, b" you").unwrap();
-        assert!(Target::with_room(Some(&file), &room, 2).is_none() && Target::with_room(None, &room, 2).is_none());
+        let file = write(Target::with_room(None, &room, 1, 5).unwrap(), 0, b"hello").unwrap();
+        write(Target::with_room(Some(&file), &room, 1, 4).unwrap(), 5, b" you").unwrap();
+        assert!(
+            Target::with_room(Some(&file), &room, 1, 2).is_none() && Target::with_room(None, &room, 1, 2).is_none()
+        );
         let Content::Open(open) = &file.content else { panic!("it is open") };
         let mut came = [0; 20];
         assert_eq!(open.read_at(&mut came, 0).unwrap(), 9);
@@ -231,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let to = Target::with_room(None, &Room::new(10), 5).unwrap();
+        let to = Target::with_room(None, &Room::new(10), 1, 5).unwrap();
         let write = Write { to, offset: 0, bytes: Arc::new(Counted::of(&Account::default(), vec![7; 5])) };
         let error = write.run(Path::new("/none-at-all"), None).result.unwrap_err();
         assert!(error.to_string().starts_with("/none-at-all: No such file"), "{error}");

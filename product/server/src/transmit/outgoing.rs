@@ -65,6 +65,8 @@ pub enum Failure {
     Shut,
     /// The connection is gone.
     Disconnected,
+    /// The client has gone while the response was being made.
+    Aborted,
     /// The reader took too little for too long.
     Stalled,
     /// It was longer than its size, which is a fault of ours: what its client has is not to be trusted.

@@ -13,11 +13,11 @@ use crate::storage::{Room, Target, Write, Written};
 
 impl<S: Socket> Producer<'_, S> {
     /// Has what the pipe holds written to a file, so that it has room: the response is then among [`super::Reads::refills`], and again when the write
-    /// has ended. False where it cannot be: nothing is queued, a write is under way or has failed, or there is no room.
+    /// has ended. False where it cannot be: nothing is queued, a write is under way or has failed, or there is no room for its client.
     pub fn spool(&mut self, room: &Arc<Room>) -> bool {
         let Some(sending) = self.transmitter.sendings.get_mut(self.job) else { return false };
         let client = self.transmitter.link.client_of(self.job);
-        let Some(write) = sending.outgoing.body().begin_write(room) else { return false };
+        let Some(write) = sending.outgoing.body().begin_write(room, client) else { return false };
         let bytes = Arc::clone(&write.bytes);
         let begun = self.transmitter.reads.begin_write(self.job, client, write);
         let body = sending.outgoing.body();
@@ -37,10 +37,10 @@ impl<S: Socket> Producer<'_, S> {
 
 impl Body {
     /// What is queued, to be written behind what is in a file already, or to a new one.
-    fn begin_write(&mut self, room: &Arc<Room>) -> Option<Write> {
+    fn begin_write(&mut self, room: &Arc<Room>, client: u32) -> Option<Write> {
         let bytes = self.pipe().filter(|pipe| pipe.may_be_written())?.queued().len() as u64;
         let (file, offset) = self.written().map_or((None, 0), |(file, end)| (Some(file), end));
-        let to = Target::with_room(file, room, bytes)?;
+        let to = Target::with_room(file, room, client, bytes)?;
         Some(Write { to, offset, bytes: Arc::new(self.pipe_mut()?.begin_write()) })
     }
 

@@ -1,5 +1,6 @@
 //! Connections to upstreams, each with what is on it.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use http::http1::upstream::UpstreamHead;
@@ -37,6 +38,8 @@ pub struct UpstreamConnection<N: Net> {
     pub announced: Announced,
     preface: Vec<u8>,
     pub peer: usize,
+    /// The client connection that it serves alone.
+    bound_to: Option<u64>,
     idle_since: Nanos,
     ready: Readiness,
     load: Load,
@@ -65,6 +68,8 @@ pub enum Told {
 /// All of them.
 pub struct UpstreamConnections<N: Net> {
     all: Slab<UpstreamConnection<N>>,
+    /// Those that serve one client connection alone, behind that.
+    bound: BTreeSet<(u64, usize)>,
     buffers: Buffers,
 }
 
@@ -99,15 +104,10 @@ impl<N: Net> UpstreamConnection<N> {
         self.is_idle() && now - self.idle_since >= IDLE_FOR
     }
 
-    /// An idle one of HTTP/1.1 is used again.
-    pub fn take(&mut self, transfer: usize) {
+    /// One of HTTP/1.1 is for this transfer; one that was idle has room.
+    pub fn take(&mut self, transfer: usize, is_idle: bool) {
         self.load = Load::Single(Some(transfer));
-        self.ready.is_writable = true;
-    }
-
-    /// The same of one that was made for this transfer.
-    pub fn take_new(&mut self, transfer: usize) {
-        self.load = Load::Single(Some(transfer));
+        self.ready.is_writable |= is_idle;
     }
 
     /// The kernel has something to tell of it.
@@ -177,7 +177,7 @@ impl<N: Net> UpstreamConnection<N> {
 
 impl<N: Net> Default for UpstreamConnections<N> {
     fn default() -> UpstreamConnections<N> {
-        UpstreamConnections { all: Slab::new(), buffers: Buffers::default() }
+        UpstreamConnections { all: Slab::new(), bound: BTreeSet::new(), buffers: Buffers::default() }
     }
 }
 
@@ -204,12 +204,16 @@ impl<N: Net> UpstreamConnections<N> {
         net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
         let load = if to.is_http2() { Load::Several(Box::new(Multiplexed::new(now))) } else { Load::Single(None) };
         let (ready, preface) = (Readiness::default(), announced.preface());
-        entry.insert(UpstreamConnection { socket, tls, announced, preface, peer, idle_since: now, ready, load });
+        let (bound_to, idle_since) = (None, now);
+        entry.insert(UpstreamConnection { socket, tls, announced, preface, peer, bound_to, idle_since, ready, load });
         Ok(at)
     }
 
     pub fn close(&mut self, net: &N, at: usize) {
         let mut connection = self.all.remove(at);
+        if let Some(client) = connection.bound_to {
+            self.bound.remove(&(client, at));
+        }
         let (mut wire, load) = connection.parts();
         if let Load::Several(several) = load {
             several.end(&mut wire);
@@ -220,6 +224,23 @@ impl<N: Net> UpstreamConnections<N> {
 
     pub fn get(&self, at: usize) -> Option<&UpstreamConnection<N>> {
         self.all.get(at)
+    }
+
+    /// From now on it serves this client connection and no other: its upstream may take all that comes on it for that client's.
+    pub fn bind(&mut self, at: usize, client: u64) {
+        let Some(own) = self.all.get_mut(at).filter(|own| own.bound_to.is_none()) else { return };
+        own.bound_to = Some(client);
+        self.bound.insert((client, at));
+    }
+
+    /// Those that serve this client connection alone.
+    pub fn bound_to(&self, client: u64) -> impl Iterator<Item = usize> {
+        self.bound.range((client, 0)..=(client, usize::MAX)).map(|(_, at)| *at)
+    }
+
+    /// Whether a transfer may have this connection, which announces the same and serves its client connection, alone or among others.
+    pub fn may_serve(&self, at: usize, transfer: &Transfer, bound_to: Option<u64>) -> bool {
+        self.all.get(at).is_some_and(|own| own.announced == transfer.announced && own.bound_to == bound_to)
     }
 
     pub fn get_mut(&mut self, at: usize) -> Option<&mut UpstreamConnection<N>> {

@@ -8,6 +8,8 @@ use http::http1::upstream::UpstreamFault;
 
 #[derive(Debug)]
 pub enum Fault {
+    /// No name of it has an address.
+    NoAddress,
     /// No connection came about.
     Unreachable(io::Error),
     /// The connection broke, or ended before the response did.
@@ -25,8 +27,10 @@ pub enum Fault {
     Http2(String),
     /// No connection, or no byte, for too long.
     TooSlow(&'static str),
-    /// As many requests wait for it as may.
+    /// As many requests wait for it as may, of all clients or of this one.
     Busy,
+    /// It has as many tunnels as it may, of all clients or of this one.
+    Tunnels,
     /// It and all others of its proxy have failed when they were asked how they are.
     Down,
     /// The client sends no more of the request's body, or too slowly.
@@ -39,9 +43,9 @@ impl Fault {
             Fault::Unreachable(_) | Fault::Broken(_) | Fault::Closed | Fault::Tls(_) | Fault::Wrong(_) => {
                 Status::BAD_GATEWAY
             }
-            Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
+            Fault::NoAddress | Fault::Refused | Fault::Reset(_) | Fault::Http2(_) => Status::BAD_GATEWAY,
             Fault::TooSlow(_) => Status::GATEWAY_TIMEOUT,
-            Fault::Busy | Fault::Down => Status::SERVICE_UNAVAILABLE,
+            Fault::Busy | Fault::Tunnels | Fault::Down => Status::SERVICE_UNAVAILABLE,
             Fault::Client => Status::REQUEST_TIMEOUT,
         }
     }
@@ -50,6 +54,7 @@ impl Fault {
     pub fn again(&self) -> Fault {
         let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         match self {
+            Fault::NoAddress => Fault::NoAddress,
             Fault::Unreachable(why) => Fault::Unreachable(error(why)),
             Fault::Broken(why) => Fault::Broken(error(why)),
             Fault::Closed => Fault::Closed,
@@ -60,6 +65,7 @@ impl Fault {
             Fault::Http2(why) => Fault::Http2(why.clone()),
             Fault::TooSlow(why) => Fault::TooSlow(why),
             Fault::Busy => Fault::Busy,
+            Fault::Tunnels => Fault::Tunnels,
             Fault::Down => Fault::Down,
             Fault::Client => Fault::Client,
         }
@@ -69,6 +75,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Fault::NoAddress => f.write_str("its name has no address"),
             Fault::Unreachable(error) => write!(f, "cannot connect: {}", words(error)),
             Fault::Broken(error) => write!(f, "connection broken: {}", words(error)),
             Fault::Closed => f.write_str("closed before the response was whole"),
@@ -78,7 +85,8 @@ impl fmt::Display for Fault {
             Fault::Reset(code) => write!(f, "reset the stream with error {code} of HTTP/2 (RFC 9113 section 7)"),
             Fault::Http2(why) => write!(f, "HTTP/2: {why}"),
             Fault::TooSlow(why) => f.write_str(why),
-            Fault::Busy => f.write_str("too many requests wait for it"),
+            Fault::Busy => f.write_str("too many requests wait for it, of all clients or of this one"),
+            Fault::Tunnels => f.write_str("it has too many tunnels, of all clients or of this one"),
             Fault::Down => f.write_str("it is down, and so are the others"),
             Fault::Client => f.write_str("its client sends the body too slowly"),
         }

@@ -1,19 +1,22 @@
-//! Where requests of a path are passed on to, as the file says it, with names resolved.
+//! Where requests of a path are passed on to, as the file says it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use config::{Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};
+use config::{Proxy, UpstreamAddress, UpstreamVersion};
 use http::Request;
 use sched::routes::Route;
+use sched::waiting::Bounds;
 use thiserror::Error;
 use tls::{ClientSession, Connector, RootsError};
 use units::Nanos;
 
+use super::addresses::Addresses;
+use super::names::Names;
 use super::{HealthCheck, NamedFiles};
 use crate::storage::Room;
 
@@ -22,12 +25,21 @@ use crate::storage::Room;
 pub struct Group {
     /// The site that they are of, for what is learned of its responses.
     pub site: String,
-    /// At least one, all of one version; a name with several addresses is as many.
-    pub endpoints: Vec<Endpoint>,
+    /// All of one version; a name with several addresses is as many upstreams.
+    pub addresses: Addresses,
+    pub version: UpstreamVersion,
+    /// That of the connections to its upstreams.
+    pub scheme: &'static str,
     /// The host that they are told, in place of the client's.
     pub host: Option<String>,
     /// Requests at once to each.
-    pub requests_max: u32,
+    pub bounds: Bounds,
+    /// Tunnels at once to each.
+    pub tunnels_max: u32,
+    /// A request takes its place when its body, or the beginning of it, is here.
+    pub buffers_requests: bool,
+    /// Clients that send no more may still read.
+    pub ignores_client_abort: bool,
     pub connect_timeout: Nanos,
     /// Between two bytes of a response.
     pub read_timeout: Nanos,
@@ -76,14 +88,9 @@ pub type Trust<'t> = dyn Fn(Option<&Path>) -> Result<Connector, RootsError> + 't
 /// Why there are no upstreams.
 #[derive(Debug, Error)]
 pub enum GroupError {
-    #[error("cannot find upstream {0}: {1}; expected a name with an address, for example 127.0.0.1:3000")]
-    Address(UpstreamAddress, #[source] io::Error),
     #[error("upstreams over TLS: {0}")]
     Roots(#[from] RootsError),
 }
-
-/// Addresses of one name at most.
-const ADDRESSES_MAX: usize = 16;
 
 impl Group {
     /// Of a request, as far as it tells; its response tells the rest.
@@ -94,28 +101,34 @@ impl Group {
 
     /// Its upstreams speak HTTP/2.
     pub fn is_http2(&self) -> bool {
-        self.endpoints.first().is_some_and(Endpoint::is_http2)
+        self.version == UpstreamVersion::Http2
     }
 
-    /// That of the connections to its upstreams.
-    pub fn scheme(&self) -> &'static str {
-        let speaks_tls = |endpoint: &Endpoint| matches!(endpoint.address, EndpointAddress::Tls(_));
-        if self.endpoints.first().is_some_and(speaks_tls) { "https" } else { "http" }
+    /// Those that it has now.
+    pub fn endpoints(&self) -> Arc<[Endpoint]> {
+        self.addresses.now()
     }
 
-    /// Asks the resolver, and waits for it; without files. The room on disk is a part of this one.
-    pub fn resolve(site: &str, proxy: &Proxy, spool: &Arc<Room>, trust: &Trust) -> Result<Group, GroupError> {
+    /// Without files, and with the addresses of names as far as they are known. The room on disk is a part of this one.
+    pub fn new(
+        site: &str,
+        proxy: &Proxy,
+        spool: &Arc<Room>,
+        trust: &Trust,
+        names: &Names,
+    ) -> Result<Group, GroupError> {
         let connector = proxy.speaks_tls().then(|| trust(proxy.ca.as_deref())).transpose()?;
-        let mut endpoints = Vec::new();
-        for address in &proxy.to {
-            let found = Endpoint::resolve(address, proxy.tls_name.as_deref(), connector.as_ref());
-            endpoints.extend(found.map_err(|error| GroupError::Address(address.clone(), error))?);
-        }
+        let speaks_tls = proxy.to.first().is_some_and(UpstreamAddress::speaks_tls);
         Ok(Group {
             site: site.to_string(),
-            endpoints,
+            addresses: Addresses::of_all(&proxy.to, proxy.tls_name.as_deref(), connector.as_ref(), names),
+            version: proxy.version(),
+            scheme: if speaks_tls { "https" } else { "http" },
             host: proxy.host.clone(),
-            requests_max: proxy.requests,
+            bounds: bounds(proxy),
+            tunnels_max: proxy.tunnels,
+            buffers_requests: proxy.request_buffering,
+            ignores_client_abort: proxy.ignore_client_abort,
             connect_timeout: proxy.connect_timeout.into(),
             read_timeout: proxy.read_timeout.into(),
             spool: (proxy.spool_bytes > 0).then(|| spool.part(proxy.spool_bytes)),
@@ -133,9 +146,14 @@ impl Group {
     pub fn probing(&self, endpoint: &Endpoint) -> Group {
         Group {
             site: self.site.clone(),
-            endpoints: vec![endpoint.clone()],
+            addresses: Addresses::of(endpoint.clone()),
+            version: self.version,
+            scheme: self.scheme,
             host: self.host.clone(),
-            requests_max: u32::MAX,
+            bounds: self.bounds,
+            tunnels_max: self.tunnels_max,
+            buffers_requests: false,
+            ignores_client_abort: false,
             connect_timeout: self.connect_timeout,
             read_timeout: self.connect_timeout,
             spool: None,
@@ -146,35 +164,12 @@ impl Group {
     }
 }
 
-impl Endpoint {
-    fn resolve(
-        upstream: &UpstreamAddress,
-        tls_name: Option<&str>,
-        connector: Option<&Connector>,
-    ) -> io::Result<Vec<Endpoint>> {
-        let version = upstream.version;
-        let (host, port, connector) = match &upstream.socket {
-            UpstreamSocket::Unix(path) => {
-                return Ok(vec![Endpoint { version, address: EndpointAddress::Unix(path.clone()) }]);
-            }
-            UpstreamSocket::Tcp(host, port) => (host, port, None),
-            UpstreamSocket::Tls(host, port) => (host, port, connector),
-        };
-        let name = tls_name.unwrap_or(host).trim_matches(['[', ']']);
-        let endpoint = |address| Endpoint {
-            version,
-            address: match connector {
-                None => EndpointAddress::Tcp(address),
-                Some(connector) => {
-                    EndpointAddress::Tls(TlsEndpoint { address, name: name.into(), connector: connector.clone() })
-                }
-            },
-        };
-        let found = (host.as_str(), *port).to_socket_addrs()?;
-        let found: Vec<_> = found.take(ADDRESSES_MAX).map(endpoint).collect();
-        if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
-    }
+fn bounds(proxy: &Proxy) -> Bounds {
+    let halves = Bounds::halves(proxy.requests);
+    proxy.requests_per_client.map_or(halves, |of_client| halves.of_client(of_client))
+}
 
+impl Endpoint {
     pub fn is_http2(&self) -> bool {
         self.version == UpstreamVersion::Http2
     }
@@ -216,22 +211,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_resolved_and_those_without_address_are_named() {
-        let address = |text: &str| UpstreamAddress::new(text).unwrap();
-        let proxy = Proxy::of_all([":1", "unix:/a", "[::1]:2"].map(address).into());
-        let shown: Vec<String> = Group::resolve("a", &proxy, &Room::new(1), &no_trust)
-            .unwrap()
-            .endpoints
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(shown, ["127.0.0.1:1", "unix:/a", "[::1]:2"]);
-        let proxy = Proxy::of_all(["h2c://:1", "h2c:unix:/a"].map(address).into());
-        let group = Group::resolve("a", &proxy, &Room::new(1), &no_trust).unwrap();
-        let shown: Vec<String> = group.endpoints.iter().map(ToString::to_string).collect();
-        assert_eq!((shown, group.is_http2()), (vec!["h2c://127.0.0.1:1".into(), "h2c:unix:/a".into()], true));
-        let none = address("no-such-name.invalid:80");
-        let error = Group::resolve("a", &Proxy::of_all(vec![none]), &Room::new(1), &no_trust).unwrap_err();
-        assert!(error.to_string().starts_with("cannot find upstream no-such-name.invalid:80: "), "{error}");
+    fn upstreams_of_a_file_are_shown_as_it_has_them() {
+        let group = |to: &[&str]| {
+            let proxy = Proxy::of_all(to.iter().map(|text| UpstreamAddress::new(text).unwrap()).collect());
+            Group::new("a", &proxy, &Room::new(1), &no_trust, &Names::default()).unwrap()
+        };
+        let shown = |group: &Group| group.endpoints().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let plain = group(&[":1", "unix:/a", "[::1]:2"]);
+        assert_eq!(
+            (shown(&plain), plain.is_http2()),
+            (["127.0.0.1:1", "unix:/a", "[::1]:2"].map(Into::into).into(), false)
+        );
+        let framed = group(&["h2c://:1", "h2c:unix:/a"]);
+        assert_eq!(
+            (shown(&framed), framed.is_http2()),
+            (["h2c://127.0.0.1:1", "h2c:unix:/a"].map(Into::into).into(), true)
+        );
     }
 }

@@ -69,7 +69,7 @@ impl Checks {
         self.by_endpoint.values_mut().for_each(|checked| checked.is_wanted = false);
         for group in groups {
             let Some(check) = &group.health else { continue };
-            for endpoint in &group.endpoints {
+            for endpoint in group.endpoints().iter() {
                 let number = self.number;
                 self.number += 1;
                 let new = || Checked::new(number, group, endpoint);
@@ -98,7 +98,8 @@ impl Checks {
 
     /// What came of the request to an upstream; a line for the log where that changes what is thought of it.
     pub fn on_result(&mut self, now: Nanos, group: &Group, result: Result<Status, Fault>) -> Option<String> {
-        let endpoint = group.endpoints.first()?;
+        let endpoints = group.endpoints();
+        let endpoint = endpoints.first()?;
         let checked = self.by_endpoint.get_mut(endpoint)?;
         let why = match &result {
             Ok(Status(200..=399)) => None,
@@ -135,7 +136,8 @@ impl Checked {
     }
 
     fn request(&self, owner: u64) -> Transfer {
-        let (group, endpoint) = (&self.group, &self.group.endpoints[0]);
+        let group = &self.group;
+        let endpoint = &group.endpoints()[0];
         let host = match (&group.host, &endpoint.address) {
             (Some(host), _) => host.clone(),
             (None, EndpointAddress::Tcp(address)) => address.to_string(),
@@ -144,7 +146,7 @@ impl Checked {
         };
         let path = &self.check.path;
         let head = match group.is_http2() {
-            true => Head::Fields(RequestHead::of_get(group.scheme(), &host, path)),
+            true => Head::Fields(RequestHead::of_get(group.scheme, &host, path)),
             false => format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir\r\n\r\n").into_bytes().into(),
         };
         let mut transfer =
@@ -192,7 +194,8 @@ mod tests {
 
     fn group(to: &[&str], path: &str) -> Arc<Group> {
         let to = to.iter().map(|text| UpstreamAddress::new(text).unwrap()).collect();
-        let group = Group::resolve("a", &Proxy::of_all(to), &Room::new(1), &|_| unreachable!()).unwrap();
+        let group =
+            Group::new("a", &Proxy::of_all(to), &Room::new(1), &|_| unreachable!(), &Default::default()).unwrap();
         let health = Some(HealthCheck { path: path.into(), every: S(5), slow_start: S(10) });
         Arc::new(Group { health, ..group })
     }
@@ -225,7 +228,7 @@ mod tests {
         let owners: Vec<u64> = due.iter().map(|transfer| transfer.owner).collect();
         assert!(due.len() == 2 && owners[0] != owners[1] && due.iter().all(Transfer::is_probe), "{owners:?}");
         assert!(checks.due(S(100)).is_empty(), "they are under way");
-        let first = two.endpoints[0].clone();
+        let first = two.endpoints()[0].clone();
         let probe = |checks: &mut Checks, at: u64, status| {
             let group = Arc::clone(&checks.by_endpoint[&first].group);
             checks.on_result(S(at), &group, status)
@@ -234,7 +237,7 @@ mod tests {
         assert_eq!(probe(&mut checks, 2, Err(Fault::Closed)), None);
         let said = probe(&mut checks, 3, Ok(Status(500)));
         assert_eq!(said.as_deref(), Some("upstream 127.0.0.1:1 is down: status 500"));
-        assert!(checks.is_down(&first) && !checks.is_down(&two.endpoints[1]));
+        assert!(checks.is_down(&first) && !checks.is_down(&two.endpoints()[1]));
         assert_eq!(probe(&mut checks, 4, Err(Fault::Closed)), None, "it was told");
         probe(&mut checks, 5, Ok(Status(204)));
         assert_eq!(probe(&mut checks, 6, Ok(Status(204))).as_deref(), Some("upstream 127.0.0.1:1 is up again"));
@@ -251,10 +254,10 @@ mod tests {
             checks.on_result(S(at), &before, Err(Fault::Closed));
         }
         checks.watch([&before].into_iter());
-        assert!(checks.is_down(&before.endpoints[0]), "as before");
+        assert!(checks.is_down(&before.endpoints()[0]), "as before");
         checks.watch([&group(&[":1"], "/other")].into_iter());
-        assert!(!checks.is_down(&before.endpoints[0]) && checks.due(S(1)).len() == 1);
-        let plain = Arc::new(before.probing(&before.endpoints[0]));
+        assert!(!checks.is_down(&before.endpoints()[0]) && checks.due(S(1)).len() == 1);
+        let plain = Arc::new(before.probing(&before.endpoints()[0]));
         checks.watch([&plain].into_iter());
         assert!(checks.by_endpoint.is_empty() && checks.due(S(9)).is_empty());
     }

@@ -13,7 +13,7 @@ impl<N: Net> Upstreams<N> {
     /// This transfer waits for its client, and with it half of its upstream's places or more.
     pub fn is_crowded(&self, at: usize) -> bool {
         let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
-        self.peers[transfer.peer].places.is_crowded(transfer.group.requests_max)
+        self.peers[transfer.peer].places.is_crowded(transfer.group.bounds)
     }
 
     /// Those that wait with this one at its upstream, the largest response first, of equal ones the one that began first.

@@ -68,8 +68,9 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// A change of protocol has to be one that was asked for; and where nothing else will do, there has to be one or a reason why not.
-    pub fn check(&self, head: &UpstreamHead) -> Result<(), Fault> {
+    /// A change of protocol has to be one that was asked for, behind the whole request; and where nothing else will do, there has to be one or a
+    /// reason why not.
+    pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
         let is_change = head.framing == Framing::Upgraded;
         let is_accepted = || match &self.accept {
             Some(accept) => head.values("sec-websocket-accept").eq([accept]),
@@ -77,6 +78,7 @@ impl Tunnel {
         };
         Err(Fault::Wrong(UpstreamFault(match () {
             () if is_change && !self.is_asked => "a change of protocol that was not asked for",
+            () if is_change && !is_request_whole => "a change of protocol before the request was whole",
             () if is_change && !is_accepted() => "a Sec-WebSocket-Accept that is not that of the key",
             () if self.accept.is_some() && matches!(head.status.0, 200..=299) => "no change of protocol",
             () => return Ok(()),

@@ -1,8 +1,10 @@
 //! Requests that other servers answer: connections to upstreams, and what goes through them.
 //!
-//! A [`Transfer`] is a request and its response. Over HTTP/1.1 it has a connection of its own, an idle one or a new one, over HTTP/2 a stream; or it
-//! waits for its turn where as many are under way as its [`Group`] allows. The worker lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
+//! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, then for a place where as many are under
+//! way as its [`Group`] allows, and then has a connection of its own over HTTP/1.1, an idle one or a new one, or a stream over HTTP/2. The worker
+//! lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
 
+mod addresses;
 mod announced;
 mod attempt;
 mod connection;
@@ -14,6 +16,7 @@ mod inbound;
 mod learned;
 mod multiplexed;
 mod named;
+pub mod names;
 mod on_connection;
 mod on_stream;
 mod outbound;
@@ -30,7 +33,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Request;
-use http::http1::upstream::UpstreamHead;
+use http::gateway::is_connection_login;
+use http::http1::upstream::{Framing, UpstreamHead};
 use rustix::event::epoll::EventFlags;
 use sched::routes::Route;
 use sched::waiting::Turn;
@@ -51,7 +55,7 @@ use peers::Peers;
 use places::Begun;
 pub use places::{LoopPlaces, UpstreamPlaces};
 pub use sink::{BodySink, pipe_of};
-use transfer::Queued;
+use transfer::{Hold, Queued};
 pub use transfer::{Step, Transfer};
 
 use crate::net::Net;
@@ -82,13 +86,14 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Begins a transfer, or has it wait.
+    /// Begins a transfer, or has it wait: for a place, or for the body of its request.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
         transfer.queued.turn.since = now;
-        let owner = transfer.owner;
+        let (owner, is_gathering) = (transfer.owner, transfer.is_gathering());
         let at = self.transfers.insert(transfer);
         self.by_owner.insert(owner, at);
-        self.begin_somewhere(net, now, at).map(|()| at).map_err(|fault| {
+        let begun = if is_gathering { Ok(()) } else { self.begin_somewhere(net, now, at) };
+        begun.map(|()| at).map_err(|fault| {
             let name = self.name(at);
             self.transfers.remove(at);
             self.by_owner.remove(&owner);
@@ -98,11 +103,14 @@ impl<N: Net> Upstreams<N> {
 
     /// At one upstream after the other, as long as they refuse at once.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
+        self.transfers[at].queued.turn.since = now;
         let group = Arc::clone(&self.transfers[at].group);
-        let mut begun = Err(Fault::Busy);
-        for _ in 0..group.endpoints.len() {
-            let chosen = self.peers.choose(&group, now, &self.checks);
-            self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&group.endpoints[0]));
+        let endpoints = group.endpoints();
+        let mut begun = Err(Fault::NoAddress);
+        for _ in 0..endpoints.len() {
+            let own = self.peers.of_client(&endpoints, self.transfers[at].from, &self.connections);
+            let chosen = own.or_else(|| self.peers.choose((&group, &endpoints), now, &self.checks));
+            self.transfers[at].peer = chosen.unwrap_or_else(|| self.peers.at(&endpoints[0]));
             begun = if chosen.is_some() { self.begin_at(net, now, at) } else { Err(Fault::Down) };
             if !matches!(begun, Err(Fault::Unreachable(_))) {
                 break;
@@ -114,49 +122,55 @@ impl<N: Net> Upstreams<N> {
     /// At its upstream, where it has a place, takes one, or waits for one.
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
-        let has_waited = transfer.queued.ticket.take().is_some();
-        if !has_waited && !transfer.is_probe() {
+        if transfer.queued.hold == Hold::Nothing && !transfer.is_probe() {
             let Queued { turn, route, .. } = transfer.queued;
             let service = route.map_or(Nanos::ZERO, |route| self.learned.services.expected(route));
             let turn = Turn { service, ..turn };
-            match self.peers.begin(transfer.peer, transfer.group.requests_max, turn, transfer.owner) {
-                Begun::Taken => {}
+            match self.peers.begin(transfer.peer, transfer.group.bounds, turn, transfer.owner) {
+                Begun::Taken => transfer.queued.hold = Hold::Place,
                 Begun::Waits(ticket) => {
-                    transfer.queued.ticket = Some(ticket);
-                    transfer.deadline = now + transfer.group.read_timeout;
+                    transfer.wait_for_place(ticket, now);
                     return Ok(());
                 }
                 Begun::Full => return Err(Fault::Busy),
             }
         }
         let connected = self.connect(net, now, at);
-        connected.inspect_err(|_| self.end_under_way(at))
+        connected.inspect_err(|_| self.give_place_back(at))
     }
 
     /// Gives a transfer that is under way a connection: one that has room, or a new one.
     fn connect(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
-        let peer = self.transfers[at].peer;
-        let announced = self.transfers[at].announced;
+        let (peer, announced) = (self.transfers[at].peer, self.transfers[at].announced);
         if self.peers[peer].endpoint.is_http2() {
-            let connection = self.peers.shared(net, now, peer, announced, &mut self.connections)?;
+            let connection = self.peers.shared(net, now, &self.transfers[at], &mut self.connections)?;
             let multiplexed = self.connections.multiplexed(connection).expect("it speaks HTTP/2");
             multiplexed.carry(at, now);
             self.transfers[at].connect(connection, multiplexed.has_begun(), now);
             return Ok(());
         }
-        while let Some(connection) = self.peers.take_idle(peer, announced, &self.connections) {
-            let own = self.connections.get_mut(connection).expect("it is kept");
-            if !own.is_old(now) {
-                own.take(at);
-                self.transfers[at].connect(connection, true, now);
-                return Ok(());
+        let (connection, is_idle) = match self.take_idle(net, now, at) {
+            Some(connection) => (connection, true),
+            None => (self.peers.open(net, now, peer, announced, &mut self.connections)?, false),
+        };
+        self.connections.get_mut(connection).expect("it is kept, or was opened").take(at, is_idle);
+        let transfer = &mut self.transfers[at];
+        transfer.connect(connection, is_idle, now);
+        if transfer.logs_in {
+            self.connections.bind(connection, transfer.from);
+        }
+        Ok(())
+    }
+
+    /// An idle connection of HTTP/1.1 for a transfer; old ones are closed.
+    fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
+        while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
+            if !self.connections.get(connection).is_some_and(|own| own.is_old(now)) {
+                return Some(connection);
             }
             self.connections.close(net, connection);
         }
-        let connection = self.peers.open(net, now, peer, announced, &mut self.connections)?;
-        self.connections.get_mut(connection).expect("it was opened").take_new(at);
-        self.transfers[at].connect(connection, false, now);
-        Ok(())
+        None
     }
 
     /// The kernel has something to tell of a connection; gives the transfer that goes on. Others are [`Upstreams::release`]'s.
@@ -187,14 +201,27 @@ impl<N: Net> Upstreams<N> {
         self.transfers.get_mut(at)
     }
 
+    pub fn transfer(&self, at: usize) -> Option<&Transfer> {
+        self.transfers.get(at)
+    }
+
     /// Goes on with a transfer until a head has come, or it has to wait.
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
+        if let Some(fault) = self.begin_gathered(net, now, at) {
+            return Step::Failed(fault);
+        }
         let Some(transfer) = self.transfers.get_mut(at) else { return Step::Wait };
         let fault = match self.connections.step(transfer, at, now) {
             Ok(Some(head)) if head.is_interim() => return Step::Interim(head),
             Ok(Some(head)) => {
                 self.peers[transfer.peer].on_reached();
-                return Step::Head(head);
+                let of_stream = self.peers[transfer.peer].endpoint.is_http2();
+                if !of_stream && is_connection_login(head.values("www-authenticate")) {
+                    transfer.connection.into_iter().for_each(|own| self.connections.bind(own, transfer.from));
+                }
+                let is_tunnel = head.framing == Framing::Upgraded;
+                let has_place = !is_tunnel || self.begin_tunnel(at);
+                return if has_place { Step::Head(head) } else { Step::Failed(Fault::Tunnels) };
             }
             Ok(None) => return Step::Wait,
             Err(fault) => fault,
@@ -203,6 +230,29 @@ impl<N: Net> Upstreams<N> {
             Ok(()) => self.step(net, now, at),
             Err(fault) => Step::Failed(fault),
         }
+    }
+
+    /// Begins a transfer of which enough has come; why it cannot.
+    fn begin_gathered(&mut self, net: &N, now: Nanos, at: usize) -> Option<Fault> {
+        let transfer = self.transfers.get_mut(at)?;
+        if transfer.is_gathering() {
+            transfer.gather(now);
+            return None;
+        }
+        let is_new = transfer.queued.hold == Hold::Nothing && transfer.connection.is_none();
+        if is_new { self.begin_somewhere(net, now, at).err() } else { None }
+    }
+
+    /// Another protocol has begun: the transfer takes a place of tunnels and gives that of a request back. False where there is none.
+    fn begin_tunnel(&mut self, at: usize) -> bool {
+        let transfer = &self.transfers[at];
+        let (client, tunnels_max) = (transfer.queued.turn.client, transfer.group.tunnels_max);
+        let has_place = self.peers[transfer.peer].places.begin_tunnel(client, tunnels_max);
+        if has_place {
+            self.give_place_back(at);
+            self.transfers[at].queued.hold = Hold::Tunnel;
+        }
+        has_place
     }
 
     /// Over another connection, where that does no harm.
@@ -217,16 +267,17 @@ impl<N: Net> Upstreams<N> {
         }
         self.disconnect(net, now, at, false);
         let group = self.transfers[at].group.clone();
-        let next = self.peers.choose(&group, now, &self.checks).unwrap_or(peer);
+        let endpoints = group.endpoints();
+        let next = self.peers.choose((&group, &endpoints), now, &self.checks).unwrap_or(peer);
         if next != peer {
-            self.end_under_way(at);
+            self.give_place_back(at);
             self.transfers[at].peer = next;
             return self.begin_at(net, now, at);
         }
         // The same once more only where the connection was an old one, or the upstream lives.
         let may_be_reached = !is_new || matches!(fault, Fault::Refused);
         let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
-        connected.inspect_err(|_| self.end_under_way(at))
+        connected.inspect_err(|_| self.give_place_back(at))
     }
 
     /// A transfer has its connection no more, which is kept where it may be used again.
@@ -269,25 +320,27 @@ impl<N: Net> Upstreams<N> {
     /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.get(at) else { return };
-        let is_under_way = transfer.connection.is_some();
         self.by_owner.remove(&transfer.owner);
-        let places = &self.peers[transfer.peer].places;
-        places.on_held(transfer.is_held(), false);
-        transfer.queued.ticket.into_iter().for_each(|ticket| places.leave(ticket));
-        self.learned.note(transfer, now, is_whole);
-        if is_under_way {
-            self.disconnect(net, now, at, is_whole);
-            self.end_under_way(at);
+        if transfer.is_held() {
+            self.peers[transfer.peer].places.on_held(true, false);
         }
+        self.learned.note(transfer, now, is_whole);
+        if transfer.connection.is_some() {
+            self.disconnect(net, now, at, is_whole);
+        }
+        self.give_place_back(at);
         self.transfers.remove(at);
     }
 
-    /// Gives the place of a transfer back.
-    fn end_under_way(&mut self, at: usize) {
-        let transfer = &self.transfers[at];
-        // Those that ask how an upstream is have none.
-        if !transfer.is_probe() {
-            self.peers.end(transfer.peer);
+    /// Gives back what a transfer has of its upstream's places.
+    fn give_place_back(&mut self, at: usize) {
+        let transfer = &mut self.transfers[at];
+        let (peer, client) = (transfer.peer, transfer.queued.turn.client);
+        match std::mem::take(&mut transfer.queued.hold) {
+            Hold::Nothing => {}
+            Hold::Waits(ticket) => self.peers[peer].places.leave(client, ticket),
+            Hold::Place => self.peers.end(peer, client),
+            Hold::Tunnel => self.peers[peer].places.end_tunnel(client),
         }
     }
 
@@ -299,15 +352,23 @@ impl<N: Net> Upstreams<N> {
             }
         }
         while let Some(handed) = self.peers.next_handed() {
-            let ticket = Some(handed.ticket);
-            let is_of = |at: &usize| self.transfers[*at].queued.ticket == ticket;
+            let is_of = |at: &usize| self.transfers[*at].queued.hold == Hold::Waits(handed.ticket);
             match self.of(handed.owner).filter(is_of) {
-                Some(at) => return Some((at, self.begin_at(net, now, at))),
+                Some(at) => {
+                    self.transfers[at].queued.hold = Hold::Place;
+                    return Some((at, self.begin_at(net, now, at)));
+                }
                 // Its client has left.
                 None => self.peers.give_back(&handed),
             }
         }
         None
+    }
+
+    /// A client connection has ended, and with it the connections to upstreams that served it alone.
+    pub fn forget_client(&mut self, net: &N, client: u64) {
+        let bound: Vec<usize> = self.connections.bound_to(client).collect();
+        bound.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
     }
 
     /// Those whose upstream has let them wait too long. Idle connections past their time are closed.
@@ -324,9 +385,13 @@ impl<N: Net> Upstreams<N> {
         self.connections.iter().next().is_some()
     }
 
-    /// The upstream of a transfer, for the log.
+    /// The upstream of a transfer, for the log; before one is chosen the first name of its group.
     pub fn name(&self, at: usize) -> String {
-        self.peers[self.transfers[at].peer].endpoint.to_string()
+        let transfer = &self.transfers[at];
+        match self.peers.get(transfer.peer) {
+            Some(peer) => peer.endpoint.to_string(),
+            None => transfer.group.addresses.names().next().map_or_else(|| "none".into(), ToString::to_string),
+        }
     }
 
     /// Every deadline is so much later.

@@ -46,6 +46,7 @@ impl<S: Stream> OnConnection<'_, S> {
         let ends = transfer.inbound.tunnel.is_open && out.is_whole && out.is_sent();
         if ends && !std::mem::replace(&mut out.has_ended, true) {
             self.wire.finish();
+            transfer.deadline = transfer.deadline.min(now + transfer.patience());
         }
         transfer.set_deadline(now);
         Ok(())
@@ -59,7 +60,7 @@ impl<S: Stream> OnConnection<'_, S> {
                 parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits).map_err(Fault::Wrong)?
             {
                 transfer.inbound.kept.edit().drain(..bytes);
-                transfer.inbound.tunnel.check(&head)?;
+                transfer.inbound.tunnel.check(&head, transfer.outbound.is_whole)?;
                 if !head.is_interim() {
                     transfer.begin_body(&head);
                     return Ok(Some(head));

@@ -70,6 +70,8 @@ pub struct Outbound {
     pub has_ended: bool,
     /// Something of it came since its deadline was set.
     pub has_grown: bool,
+    /// Its beginning is gathered before it goes on.
+    pub is_buffered: bool,
 }
 
 impl Outbound {
@@ -98,6 +100,7 @@ impl Outbound {
             upload: None,
             has_ended: false,
             has_grown: false,
+            is_buffered: true,
         }
     }
 
@@ -148,6 +151,11 @@ impl Outbound {
             self.bytes.edit().drain(..std::mem::take(&mut self.at));
             self.bytes.shrink();
         }
+    }
+
+    /// What follows is of another protocol, and has no frame (RFC 9110 section 7.8): both sides speak on.
+    pub fn begin_tunnel(&mut self) {
+        (self.is_whole, self.is_chunked) = (false, false);
     }
 
     /// The response has begun: no other upstream is asked.

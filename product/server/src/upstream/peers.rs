@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
-use sched::waiting::Turn;
+use sched::waiting::{Bounds, Turn};
 use slab::Slab;
 use units::Nanos;
 
 use super::connection::UpstreamConnections;
 use super::peer::Peer;
 use super::places::{Begun, Handed, LoopPlaces};
-use super::{Announced, Checks, Endpoint, Fault, Group};
+use super::{Announced, Checks, Endpoint, Fault, Group, Transfer};
 use crate::net::Net;
 #[cfg(test)]
 use crate::simulation::planted;
@@ -44,19 +44,26 @@ impl Peers {
         Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new() }
     }
 
-    /// Takes a place at one, or has the owner wait for it.
-    pub fn begin(&mut self, peer: usize, requests_max: u32, turn: Turn, owner: u64) -> Begun {
-        self.places.begin(&self.all[peer].places, requests_max, turn, owner)
+    pub fn get(&self, at: usize) -> Option<&Peer> {
+        self.all.get(at)
     }
 
-    /// Gives back a place at one.
-    pub fn end(&mut self, peer: usize) {
-        self.places.end(&self.all[peer].places, &mut self.handed);
+    /// Takes a place at one, or has the owner wait for it.
+    pub fn begin(&mut self, peer: usize, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
+        #[cfg(test)]
+        let bounds =
+            if planted::strikes(planted::Fault::GreedyClient) { bounds.of_client(bounds.requests) } else { bounds };
+        self.places.begin(&self.all[peer].places, bounds, turn, owner)
+    }
+
+    /// Gives back a client's place at one.
+    pub fn end(&mut self, peer: usize, client: u32) {
+        self.places.end(&self.all[peer].places, client, &mut self.handed);
     }
 
     /// Gives back a place that nobody waits for any more.
     pub fn give_back(&mut self, handed: &Handed) {
-        self.places.end(&handed.places, &mut self.handed);
+        self.places.end(&handed.places, handed.client, &mut self.handed);
     }
 
     /// A place for one that waited.
@@ -65,10 +72,11 @@ impl Peers {
         self.handed.pop()
     }
 
-    /// The upstream with the fewest requests for its share, those that cannot be reached last; `None` where all are down.
-    pub fn choose(&mut self, group: &Group, now: Nanos, checks: &Checks) -> Option<usize> {
+    /// The upstream of a group, of those that it has now, with the fewest requests for its share, those that cannot be reached last; `None` where
+    /// all are down.
+    pub fn choose(&mut self, (group, endpoints): (&Group, &[Endpoint]), now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
-        for endpoint in &group.endpoints {
+        for endpoint in endpoints {
             let is_down = group.health.is_some() && checks.is_down(endpoint);
             #[cfg(test)]
             let is_down = is_down && !planted::strikes(planted::Fault::DownAsked);
@@ -84,14 +92,24 @@ impl Peers {
         best.map(|(_, at)| at)
     }
 
-    /// An idle connection to one that announces the same.
-    pub fn take_idle<N: Net>(
-        &mut self,
-        peer: usize,
-        announced: Announced,
+    /// The upstream among these to which a connection serves a client connection alone.
+    pub fn of_client<N: Net>(
+        &self,
+        endpoints: &[Endpoint],
+        client: u64,
         connections: &UpstreamConnections<N>,
     ) -> Option<usize> {
-        self.all[peer].take_idle(|idle| connections.get(idle).is_some_and(|own| own.announced == announced))
+        let mut peers = connections.bound_to(client).filter_map(|at| connections.get(at)).map(|own| own.peer);
+        peers.find(|peer| endpoints.contains(&self.all[*peer].endpoint))
+    }
+
+    /// An idle connection to its upstream for a transfer: one that serves its client connection alone before others.
+    pub fn take_idle<N: Net>(&mut self, transfer: &Transfer, connections: &UpstreamConnections<N>) -> Option<usize> {
+        let peer = &mut self.all[transfer.peer];
+        let has_own = connections.bound_to(transfer.from).next().is_some();
+        let own = Some(transfer.from).filter(|_| has_own);
+        let own = own.and_then(|_| peer.take_idle(|idle| connections.may_serve(idle, transfer, own)));
+        own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
 
     pub fn at(&mut self, endpoint: &Endpoint) -> usize {
@@ -121,24 +139,29 @@ impl Peers {
         opened.map_err(Fault::Unreachable).inspect_err(|_| self.all[peer].on_unreachable(now))
     }
 
-    /// A connection of HTTP/2 with room for another transfer: a new one only where there is no room on others.
+    /// A connection of HTTP/2 with room for another transfer: a new one only where there is no room on others. One that logs in has none that
+    /// others are on.
     pub fn shared<N: Net>(
         &mut self,
         net: &N,
         now: Nanos,
-        peer: usize,
-        announced: Announced,
+        transfer: &Transfer,
         connections: &mut UpstreamConnections<N>,
     ) -> Result<usize, Fault> {
+        let peer = transfer.peer;
+        let is_own = |at: usize| connections.get(at).is_some_and(|own| own.peer == peer);
+        let has_own = transfer.logs_in || connections.bound_to(transfer.from).any(is_own);
+        let bound_to = Some(transfer.from).filter(|_| has_own);
         let mut has_room = |at: usize| {
-            let is_alike = connections.get(at).is_some_and(|own| own.announced == announced);
+            let is_alike = connections.may_serve(at, transfer, bound_to);
             is_alike && connections.multiplexed(at).is_some_and(|several| several.has_room())
         };
         if let Some(found) = self.all[peer].shared().iter().copied().find(|at| has_room(*at)) {
             return Ok(found);
         }
-        let opened = self.open(net, now, peer, announced, connections)?;
+        let opened = self.open(net, now, peer, transfer.announced, connections)?;
         self.all[peer].share(opened);
+        bound_to.into_iter().for_each(|client| connections.bind(opened, client));
         Ok(opened)
     }
 

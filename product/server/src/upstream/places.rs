@@ -1,17 +1,16 @@
-//! Places at upstreams: a request has one of its upstream's while it is under way, and waits where none is free. There is one count and one
-//! queue for all event loops, so that `requests` is what the program sees, and the order among those that wait is that of one loop.
+//! Places at upstreams for all event loops: one count and one queue, so that `requests` is what the program sees, and a client's share and the
+//! order among those that wait are those of one loop ([`sched::waiting`]). Tunnels have places of their own: they last for hours, and a
+//! program that answers requests by threads has others for them.
 //!
 //! A place that is given back goes to the next that waits under the same lock, whichever loop that is of: no newcomer comes between. One of
 //! another loop is put into that loop's box, and then its wake is set. A loop clears its wake before it looks into its box
-//! ([`Wake`](crate::wake::Wake)), so no place is lost; it gives the place back where the request has left meanwhile. A request before which `n`
-//! others came has its place after [`RELEASES_PER_OLDEST`](sched::waiting::RELEASES_PER_OLDEST) (n + 1) that were given back at most, also where
-//! all of them are of other loops.
+//! ([`Wake`](crate::wake::Wake)), so no place is lost; it gives the place back where the request has left meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sched::waiting::{Turn, Waiting};
+use sched::waiting::{self, Bounds, Places, Turn};
 
 use super::Endpoint;
 use crate::wake::Wake;
@@ -36,7 +35,7 @@ struct LoopBox {
 #[derive(Debug, Default)]
 pub struct EndpointPlaces {
     state: Mutex<State>,
-    /// Requests under way and waiting, as the state has them, to be read without its lock.
+    /// Requests under way and waiting, and tunnels, as the state has them, to be read without its lock.
     load: AtomicUsize,
     /// Requests whose responses wait for their clients.
     held: AtomicU32,
@@ -44,8 +43,9 @@ pub struct EndpointPlaces {
 
 #[derive(Debug, Default)]
 struct State {
-    under_way: u32,
-    waiting: Waiting<Waiter>,
+    requests: Places<Waiter>,
+    /// For them no tunnel waits.
+    tunnels: Places<()>,
     /// Given to those that waited so far.
     tickets: u64,
 }
@@ -55,17 +55,16 @@ struct Waiter {
     ticket: u64,
     event_loop: usize,
     owner: u64,
-    /// It begins where fewer than so many are under way.
-    requests_max: u32,
+    client: u32,
 }
 
-/// What came of a request for a place.
+/// The outcome of a request for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     Taken,
     /// For the [`Handed`] of this ticket.
     Waits(u64),
-    /// As many wait as may.
+    /// As many wait as may, of all clients or of its own.
     Full,
 }
 
@@ -74,6 +73,7 @@ pub enum Begun {
 pub struct Handed {
     pub owner: u64,
     pub ticket: u64,
+    pub client: u32,
     pub places: Arc<EndpointPlaces>,
 }
 
@@ -114,32 +114,31 @@ impl LoopPlaces {
         places
     }
 
-    /// Takes a place where fewer than `requests_max` are taken, or has the owner wait for one.
-    pub fn begin(&self, places: &EndpointPlaces, requests_max: u32, turn: Turn, owner: u64) -> Begun {
+    /// Takes a place within these bounds, or has the owner wait for one.
+    pub fn begin(&self, places: &EndpointPlaces, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
         let mut state = lock(&places.state);
-        let begun = if state.under_way < requests_max {
-            state.under_way += 1;
-            Begun::Taken
-        } else {
-            let waiter = Waiter { ticket: state.tickets, event_loop: self.number, owner, requests_max };
-            state.tickets += 1;
-            if state.waiting.push(turn, waiter) { Begun::Waits(waiter.ticket) } else { Begun::Full }
+        let waiter = Waiter { ticket: state.tickets, event_loop: self.number, owner, client: turn.client };
+        let begun = match state.requests.begin(turn, bounds, waiter) {
+            waiting::Begun::Taken => Begun::Taken,
+            waiting::Begun::Waits => Begun::Waits(waiter.ticket),
+            waiting::Begun::Full => Begun::Full,
         };
+        state.tickets += u64::from(begun == Begun::Waits(waiter.ticket));
         places.note_load(&state);
         begun
     }
 
-    /// Gives a place back. What becomes free goes to those that wait: to those of this loop by `own`, to others by their boxes.
-    pub fn end(&self, places: &Arc<EndpointPlaces>, own: &mut Vec<Handed>) {
+    /// Gives a client's place back. What becomes free goes to those that wait: to those of this loop by `own`, to others by their boxes.
+    pub fn end(&self, places: &Arc<EndpointPlaces>, client: u32, own: &mut Vec<Handed>) {
         let mut state = lock(&places.state);
-        state.under_way -= 1;
-        // More than one only where a reload has changed `requests`.
-        while let Some(next) = state.next() {
-            let handed = Handed { owner: next.owner, ticket: next.ticket, places: Arc::clone(places) };
-            if next.event_loop == self.number {
+        state.requests.end(client);
+        // More than one where a reload has changed `requests`, or the client had its share.
+        while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.next() {
+            let handed = Handed { owner, ticket, client, places: Arc::clone(places) };
+            if event_loop == self.number {
                 own.push(handed);
             } else {
-                self.all.loops[next.event_loop].hand(handed);
+                self.all.loops[event_loop].hand(handed);
             }
         }
         places.note_load(&state);
@@ -169,30 +168,37 @@ impl LoopBox {
     }
 }
 
-impl State {
-    /// The next that waits has a place from here on.
-    fn next(&mut self) -> Option<Waiter> {
-        let under_way = self.under_way;
-        let next = self.waiting.pop(|waiter| under_way < waiter.requests_max)?;
-        self.under_way += 1;
-        Some(next)
-    }
-}
-
 impl EndpointPlaces {
-    fn note_load(&self, state: &State) {
-        self.load.store(state.under_way as usize + state.waiting.len(), Relaxed);
+    fn note_load(&self, State { requests, tunnels, .. }: &State) {
+        let under_way = requests.under_way() as usize + tunnels.under_way() as usize;
+        self.load.store(under_way + requests.waiting(), Relaxed);
     }
 
-    /// Requests under way and waiting.
+    /// Requests under way and waiting, and tunnels.
     pub fn load(&self) -> usize {
         self.load.load(Relaxed)
     }
 
-    /// The one of this ticket waits no more; nothing where it has been handed a place.
-    pub fn leave(&self, ticket: u64) {
+    /// The client's request of this ticket waits no more; nothing where it has been handed a place.
+    pub fn leave(&self, client: u32, ticket: u64) {
         let mut state = lock(&self.state);
-        state.waiting.leave(|waiter| waiter.ticket == ticket);
+        state.requests.leave(client, |waiter| waiter.ticket == ticket);
+        self.note_load(&state);
+    }
+
+    /// Takes a place of so many tunnels, of which one client has half at most; false where there is none.
+    pub fn begin_tunnel(&self, client: u32, tunnels_max: u32) -> bool {
+        let mut state = lock(&self.state);
+        let bounds = Bounds { waiting_of_client: 0, ..Bounds::halves(tunnels_max) };
+        let begun = state.tunnels.begin(Turn { client, ..Turn::default() }, bounds, ());
+        self.note_load(&state);
+        begun == waiting::Begun::Taken
+    }
+
+    /// Gives the place of a client's tunnel back.
+    pub fn end_tunnel(&self, client: u32) {
+        let mut state = lock(&self.state);
+        state.tunnels.end(client);
         self.note_load(&state);
     }
 
@@ -205,10 +211,10 @@ impl EndpointPlaces {
         };
     }
 
-    /// Half of so many places or more are held by responses that wait for their clients.
-    pub fn is_crowded(&self, requests_max: u32) -> bool {
+    /// Responses that wait for their clients hold half of the places, or as many as one client may have.
+    pub fn is_crowded(&self, bounds: Bounds) -> bool {
         let held = self.held.load(Relaxed);
-        held > 0 && held.saturating_mul(2) >= requests_max
+        held > 0 && (held.saturating_mul(2) >= bounds.requests || held >= bounds.of_client)
     }
 }
 

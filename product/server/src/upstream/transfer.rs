@@ -58,15 +58,31 @@ pub struct Transfer {
     pub attempt: Attempt,
     pub queued: Queued,
     pub announced: Announced,
+    /// The name of the client connection that it came on.
+    pub from: u64,
+    /// Its request logs in with a scheme that authenticates a connection.
+    pub logs_in: bool,
 }
 
-/// Where a transfer stands among those that wait for the same upstream.
+/// Where a transfer stands among those for the same upstream.
 #[derive(Debug, Default)]
 pub struct Queued {
     pub turn: Turn,
     pub route: Option<ServiceRoute>,
-    /// As long as it waits for a place.
-    pub ticket: Option<u64>,
+    pub hold: Hold,
+}
+
+/// What a transfer has of its upstream's places.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Its request's body is to come first; or it asks an upstream how it is.
+    #[default]
+    Nothing,
+    /// It waits for the place of this ticket.
+    Waits(u64),
+    Place,
+    /// A place of tunnels.
+    Tunnel,
 }
 
 impl Transfer {
@@ -105,13 +121,34 @@ impl Transfer {
             attempt: Attempt::default(),
             queued: Queued::default(),
             announced: Announced::Nobody,
+            from: owner,
+            logs_in: false,
         }
     }
 
-    /// The same, which waits behind classes of a lower number, and by what is known of its route.
-    pub fn queued(mut self, priority: u8, route: ServiceRoute) -> Transfer {
-        self.queued = Queued { turn: Turn { priority, ..Turn::default() }, route: Some(route), ticket: None };
+    /// The same on this client connection, whose request logs its upstream connection in or does not.
+    pub fn on(mut self, from: u64, logs_in: bool) -> Transfer {
+        (self.from, self.logs_in) = (from, logs_in);
         self
+    }
+
+    /// The same for a client, which waits behind classes of a lower number, and by what is known of its route.
+    pub fn queued(mut self, client: u32, priority: u8, route: ServiceRoute) -> Transfer {
+        let turn = Turn { client, priority, ..Turn::default() };
+        self.queued = Queued { turn, route: Some(route), hold: Hold::Nothing };
+        self
+    }
+
+    /// The same, which takes a place at its upstream before anything of its body is here.
+    pub fn unbuffered(mut self) -> Transfer {
+        self.outbound.is_buffered = false;
+        self
+    }
+
+    /// Its request's body, or the first 64 KB of it, is to come before it takes a place: a client that sends slowly has none.
+    pub fn is_gathering(&self) -> bool {
+        let has_begun = self.queued.hold != Hold::Nothing || self.connection.is_some();
+        !has_begun && self.outbound.is_buffered && !self.outbound.is_whole && self.room() > 0
     }
 
     /// The same, whose client sends the request's body on a stream, within these limits.
@@ -120,6 +157,13 @@ impl Transfer {
         upload.hold(now);
         self.outbound.upload = Some((upload, limits));
         self
+    }
+
+    /// It waits for the place of this ticket, for as long as its upstream may be silent. Its client waits too, which is not that client's time.
+    pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
+        self.queued.hold = Hold::Waits(ticket);
+        self.deadline = now + self.group.read_timeout;
+        self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(now));
     }
 
     /// It asks an upstream how it is, for nobody's sake.
@@ -156,9 +200,10 @@ impl Transfer {
         is_unheard && may_do_no_harm && !self.attempt.is_last()
     }
 
-    /// How long it may be silent.
+    /// How long it may be silent; a tunnel whose client has said its last no longer than a response.
     pub(super) fn patience(&self) -> Nanos {
-        if self.inbound.tunnel.is_open { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
+        let speaks_on = self.inbound.tunnel.is_open && !self.outbound.has_ended;
+        if speaks_on { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
     }
 
     /// How much more of the request's body may come.
@@ -166,8 +211,8 @@ impl Transfer {
         if self.outbound.is_refused {
             return usize::MAX;
         }
-        // What is said before the protocol has changed could be read as another request.
-        if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open {
+        // What is said behind the request before the protocol has changed could be read as another request.
+        if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open && self.outbound.is_whole {
             return 0;
         }
         let bytes_max = match self.outbound.upload {
@@ -223,10 +268,20 @@ impl Transfer {
         }
     }
 
+    /// More of the request's body has come, and the rest is waited for.
+    pub(super) fn gather(&mut self, now: Nanos) {
+        let has_grown = std::mem::take(&mut self.outbound.has_grown);
+        let Some((upload, limits)) = &mut self.outbound.upload else { return };
+        if upload.go_on(now) || has_grown {
+            self.deadline = upload.deadline(now, *limits);
+        }
+    }
+
     pub(super) fn begin_body(&mut self, head: &UpstreamHead) {
         self.outbound.on_answered();
-        // Both sides speak on.
-        self.outbound.is_whole &= head.framing != Framing::Upgraded;
+        if head.framing == Framing::Upgraded {
+            self.outbound.begin_tunnel();
+        }
         self.inbound.tunnel.is_open = head.framing == Framing::Upgraded;
         self.inbound.is_kept_alive = head.is_kept_alive;
         self.inbound.announced_bytes = if let Framing::Length(length) = head.framing { length.bytes() } else { 0 };
@@ -248,6 +303,11 @@ impl Transfer {
         Step::Wait
     }
 
+    /// Both sides speak another protocol.
+    pub fn is_tunnel(&self) -> bool {
+        self.inbound.tunnel.is_open
+    }
+
     /// Behind a whole response the connection may be used again.
     pub fn keeps_connection(&self) -> bool {
         let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.is_sent();
@@ -256,11 +316,12 @@ impl Transfer {
 
     /// The upstream has let it wait too long, or the client the upstream.
     pub fn timed_out(&self) -> Fault {
-        if self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client() {
+        let is_sending = self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client();
+        if is_sending || self.is_gathering() {
             return Fault::Client;
         }
         Fault::TooSlow(match () {
-            () if self.connection.is_none() => "no connection became free in time",
+            () if self.connection.is_none() => "none of its places became free in time",
             () if self.outbound.is_unsent() => "no connection in time",
             () if self.inbound.has_come => "nothing came for too long",
             () => "no response in time",

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use http::gateway::is_connection_login;
 use http::http1::Head;
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
 use super::exchange::ExchangeId;
-use super::messages::{encode, gateway, upload_limits};
+use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::proxy::ProxyContext;
 use crate::files::SiteNumber;
 use crate::net::Net;
@@ -35,8 +36,14 @@ pub(super) fn transfer_of<N: Net>(
     let accept = key.map(|key| websocket::accept(&key));
     let is_uploading = accept.is_none() && with.conns[id.at].is_multiplexed() && body != BodyLength::None;
     let account = with.conns[id.at].held.account();
-    let transfer = Transfer::new(owner, group, method, encoded, body, account).queued(priority, route);
-    let mut transfer = transfer.upgrading(is_upgrading, accept);
+    let client = with.conns[id.at].client_of(id.stream);
+    let is_buffered = group.buffers_requests && !is_grpc(&group, request);
+    let transfer = Transfer::new(owner, group, method, encoded, body, account).queued(client, priority, route);
+    let logs_in = is_connection_login(request.values("authorization"));
+    let mut transfer = transfer.upgrading(is_upgrading, accept).on(with.conns[id.at].owner, logs_in);
+    if !is_buffered {
+        transfer = transfer.unbuffered();
+    }
     if tells_client {
         transfer.announced = Announced::Client(with.conns[id.at].client_address(id.stream));
     }

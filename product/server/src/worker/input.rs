@@ -52,7 +52,7 @@ impl<N: Net> Responder<N> {
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
         self.budget.on_receive();
         if self.sender.has_ended(&self.conns[at]) {
-            return self.close(at);
+            return self.end_input(at);
         }
         let conn = &mut self.conns[at];
         let Some(socket) = self.sender.transmitter.connections[at].socket.tcp() else {
@@ -61,7 +61,7 @@ impl<N: Net> Responder<N> {
             return;
         };
         match socket.receive(scratch) {
-            Ok(0) => self.close(at),
+            Ok(0) => self.end_input(at),
             Ok(bytes) => {
                 // A short read has emptied the socket, but for the end; what comes later is a new event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
@@ -87,6 +87,16 @@ impl<N: Net> Responder<N> {
             Err(Errno::INTR) => {}
             Err(_) => self.close(at),
         }
+    }
+
+    /// The client sends no more. In a tunnel the upstream is told so and may go on: `docker exec -i` has its answer then.
+    fn end_input(&mut self, at: usize) {
+        let conn = &mut self.conns[at];
+        if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.owner) {
+            return self.close(at);
+        }
+        conn.input.is_readable = false;
+        self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), &[], true));
     }
 
     /// Answers the requests in what was kept and what has come; keeps the rest.

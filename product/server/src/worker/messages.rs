@@ -35,15 +35,19 @@ pub(super) fn gateway<'r>(
 /// What a client has to keep to that sends a body. One of gRPC has messages to send from time to time, and may be silent for as long as its
 /// upstream.
 pub(super) fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
-    let is_grpc =
-        group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"));
-    if is_grpc { UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 } } else { limits.upload() }
+    let of_messages = UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 };
+    if is_grpc(group, request) { of_messages } else { limits.upload() }
+}
+
+/// A call of gRPC, whose messages may be answered before the last of them has come.
+pub(super) fn is_grpc(group: &Group, request: &Request) -> bool {
+    group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
 }
 
 /// The head of a request, as its upstreams read it, with such a body.
 pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> upstream::Head {
     if group.is_http2() {
-        return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme()));
+        return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
     }
     let mut lines = Vec::new();
     encode_request(&mut lines, request, gateway, body);

@@ -9,6 +9,8 @@ use crate::upstream::{Attempt, Prediction};
 #[derive(Debug)]
 pub struct PassedOnLine {
     pub upstream: String,
+    /// When enough of the request was there to have its turn.
+    queued_at: Nanos,
     attempt: Attempt,
     /// When the response was there to be sent.
     answered_at: Option<Nanos>,
@@ -19,10 +21,10 @@ pub struct PassedOnLine {
 }
 
 impl PassedOnLine {
-    /// Of a request that has gone to this upstream.
-    pub fn new(upstream: String, attempt: Attempt) -> PassedOnLine {
+    /// Of a request that has gone to this upstream, or waits for it since then.
+    pub fn new(upstream: String, queued_at: Nanos, attempt: Attempt) -> PassedOnLine {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
-        PassedOnLine { upstream, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
+        PassedOnLine { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
     /// Its response is there, or as much of it that it can begin.
@@ -46,7 +48,7 @@ impl PassedOnLine {
         let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);
         PassedOn {
             upstream: &self.upstream,
-            queue: since(Some(arrived_at), begun_at),
+            queue: since(Some(self.queued_at), begun_at),
             connect: since(begun_at, connected_at),
             first_byte: since(begun_at, first_byte_at),
             link: since(self.answered_at, first_byte.map(|after| arrived_at + after)),

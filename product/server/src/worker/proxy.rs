@@ -30,7 +30,7 @@ use crate::config::Limits;
 use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::transmit::{Producer, Socket, Trailing};
-use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Upstreams, pipe_of};
+use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Transfer, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
@@ -381,13 +381,12 @@ impl<N: Net> Proxy<N> {
         transfer: usize,
         complete: impl FnOnce(PassedOnLine) -> PassedOnLine,
     ) {
-        let Some((owner, attempt)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.attempt))
-        else {
-            return;
-        };
+        let Some(noted) = self.upstreams.get(transfer) else { return };
+        let (owner, attempt, queued_at) = (noted.owner, noted.attempt, noted.queued.turn.since);
+        let was_chosen = noted.peer != usize::MAX;
         let Some(line) = line_of(with.conns, owner).filter(|line| line.log.is_some()) else { return };
-        if line.passed_on.is_none() {
-            let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), attempt));
+        if line.passed_on.is_none() && was_chosen {
+            let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), queued_at, attempt));
             line.passed_on = Some(Box::new(noted));
         }
     }
@@ -409,6 +408,18 @@ impl<N: Net> Proxy<N> {
             self.upstreams.end(with.net, with.timers.now(), transfer, false);
             self.release(with);
         }
+    }
+
+    /// An upstream works for this exchange, or is to, and not if its client has left. A tunnel has ends of its own.
+    pub fn needs_client(&self, owner: u64) -> bool {
+        let transfer = self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at));
+        transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
+    }
+
+    /// This exchange is a tunnel.
+    pub fn has_tunnel(&self, owner: u64) -> bool {
+        let transfer = self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at));
+        transfer.is_some_and(Transfer::is_tunnel)
     }
 
     /// Responses have room again for what their upstreams send.

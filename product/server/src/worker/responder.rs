@@ -16,7 +16,9 @@ use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
 use crate::net::{Net, Transport};
-use crate::transmit::{Departure, Opening, Transmitter};
+#[cfg(test)]
+use crate::simulation::planted;
+use crate::transmit::{Departure, Failure, Opening, Transmitter};
 
 /// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
 pub(super) struct Responder<N: Net> {
@@ -99,6 +101,10 @@ impl<N: Net> Responder<N> {
         conn.input.has_ended |= flags.contains(EventFlags::RDHUP);
         let is_multiplexed = conn.is_multiplexed();
         let (is_answering, is_reading) = (conn.is_answering(), conn.is_reading());
+        if self.has_left(at) {
+            return self.abort(at);
+        }
+        let conn = &mut self.conns[at];
         if flags.contains(EventFlags::OUT) {
             self.sender.transmitter.on_writable(self.timers.now(), at);
             if !is_multiplexed && !is_answering {
@@ -114,13 +120,36 @@ impl<N: Net> Responder<N> {
         }
     }
 
+    /// A client of HTTP/1.1 has shut its sending side and an upstream is still to answer it, or to end its response: it is taken to have gone, as
+    /// in nginx, unless the site says otherwise. What is sent without an upstream goes on, and a client that has gone resets the connection then.
+    pub(super) fn has_left(&self, at: usize) -> bool {
+        #[cfg(test)]
+        if planted::strikes(planted::Fault::GoneUnnoticed) {
+            return false;
+        }
+        let conn = &self.conns[at];
+        conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.owner)
+    }
+
+    /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled there.
+    pub(super) fn abort(&mut self, at: usize) {
+        if self.conns[at].is_sending() {
+            return self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Aborted);
+        }
+        self.close(at);
+    }
+
     /// Ends the connection.
     pub fn close(&mut self, at: usize) {
         if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
         self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
-        self.with_upstreams(|proxy, with| proxy.leave(with, at.into()));
+        let owner = self.conns[at].owner;
+        self.with_upstreams(|proxy, with| {
+            proxy.leave(with, at.into());
+            proxy.upstreams.forget_client(with.net, owner);
+        });
         self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
         let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
         let conn = &self.conns[at];

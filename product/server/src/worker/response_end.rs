@@ -77,6 +77,7 @@ pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
             Outcome::Wrong
         }
         _ if is_time_up => Outcome::Incomplete,
+        Failure::Aborted => Outcome::Aborted,
         Failure::Blocked
         | Failure::Absent
         | Failure::Pending

@@ -108,7 +108,7 @@ impl Service {
         }
         if let Some(mut line) = conn.exchange(stream).line.take() {
             line.status = UNANSWERED_STATUS;
-            let outcome = outcome_of(&Failure::Disconnected, timers.is_time_up());
+            let outcome = outcome_of(&Failure::Aborted, timers.is_time_up());
             self.write_line(net, conn, stream, &line, ResponseEnd::now().cut(0, outcome), link);
         }
     }
@@ -169,7 +169,8 @@ impl Service {
             }
             // What serves it tells of it; of a client nothing is wrong.
             Failure::Source(_) => {}
-            Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut | Failure::Disconnected => {}
+            Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut => {}
+            Failure::Disconnected | Failure::Aborted => {}
         }
         outcome_of(failure, timers.is_time_up())
     }

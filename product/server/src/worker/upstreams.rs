@@ -56,7 +56,11 @@ impl<N: Net> Responder<N> {
                 let minor_version = head.map_or(0, |head| head.minor_version);
                 let conn = &mut self.conns[id.at];
                 self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
-                self.with_upstreams(|proxy, with| proxy.go_on_with(with, transfer));
+                if self.has_left(id.at) {
+                    self.abort(id.at);
+                } else {
+                    self.with_upstreams(|proxy, with| proxy.go_on_with(with, transfer));
+                }
                 None
             }
             Err(reply) => Some(reply),

@@ -32,6 +32,7 @@ mod proxy_hostile;
 mod proxy_http2;
 mod proxy_log;
 mod proxy_numbers;
+mod proxy_places;
 mod proxy_protocol;
 mod proxy_streams;
 mod proxy_tls;

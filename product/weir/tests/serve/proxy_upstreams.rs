@@ -116,7 +116,9 @@ fn all_event_loops_together_have_so_many_requests_under_way() {
     });
     let server = proxy(
         &[upstream.address],
-        &format!("requests = {AT_ONCE}\n[server]\nworkers = 4\n[uplink]\nshaping = \"off\""),
+        &format!(
+            "requests = {AT_ONCE}\nrequests_per_client = {AT_ONCE}\n[server]\nworkers = 4\n[uplink]\nshaping = \"off\""
+        ),
     );
     let together = Barrier::new(32);
     std::thread::scope(|scope| {

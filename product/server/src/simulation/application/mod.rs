@@ -3,6 +3,7 @@
 mod ask;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use units::Nanos;
 
@@ -36,6 +37,8 @@ pub struct Application {
 /// A request under way.
 struct Asked {
     ask: Ask,
+    /// Whose request it is, as the server says.
+    client: Option<IpAddr>,
     body: Incoming,
     /// Of WebSocket.
     key: Option<String>,
@@ -85,9 +88,15 @@ impl Application {
         format!("{asked:?}, {} bytes kept, done {}", self.received.len(), self.is_done)
     }
 
-    /// A request is under way that somebody waits for.
+    /// A request is under way that somebody waits for; a tunnel is none.
     pub fn is_busy(&self) -> bool {
-        self.asked.is_some() && !self.is_done
+        let is_tunnel = |asked: &Asked| asked.ask.is_tunnel && asked.answer.is_some();
+        self.asked.as_ref().is_some_and(|asked| !is_tunnel(asked)) && !self.is_done
+    }
+
+    /// Whose request is under way.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.asked.as_ref()?.client
     }
 
     /// Does what it can; gives when it can do more without anything having come.
@@ -225,7 +234,8 @@ impl Application {
         if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
             return Err(format!("{ask:?} comes {times} times"));
         }
-        let asked = Asked { ask, body, key, came: 0, answer_at: None, answer: None };
+        let client = values("x-forwarded-for").first().and_then(|address| address.parse().ok());
+        let asked = Asked { ask, client, body, key, came: 0, answer_at: None, answer: None };
         (self.asked, self.may_read_at) = (Some(asked), now);
         Ok(true)
     }

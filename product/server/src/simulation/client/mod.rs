@@ -84,7 +84,8 @@ impl Leaving {
     /// After so many bytes, where it is one that does so.
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
         match random.below(12) {
-            0 if plan.has_strange_clients => Leaving::After(after),
+            // Some ask and are gone at once.
+            0 if plan.has_strange_clients => Leaving::After(if after.is_multiple_of(3) { 0 } else { after }),
             1 if plan.has_strange_clients => Leaving::ResetAfter(after),
             2 if plan.has_strange_clients => Leaving::HalfAsked,
             3 if plan.has_strange_clients => Leaving::DeafAfter(after),

@@ -24,6 +24,11 @@ fn at(since: u64) -> Turn {
     Turn { since: Nanos(since), ..Turn::default() }
 }
 
+/// So many places, of one client if it likes.
+fn all(requests: u32) -> Bounds {
+    Bounds::halves(requests).of_client(requests)
+}
+
 fn is_woken(wake: &Wake) -> bool {
     rustix::io::read(wake, &mut [0; 8]).is_ok()
 }
@@ -33,21 +38,22 @@ fn one_count_is_for_all_loops_and_places_go_to_those_that_came_first() {
     let (wakes, loops) = loops(2);
     let places = loops[0].of(&endpoint("/a"));
     assert!(Arc::ptr_eq(&places, &loops[1].of(&endpoint("/a"))));
-    let begin = |number: usize, since, owner| loops[number].begin(&places, 2, at(since), owner);
+    let begin = |number: usize, since, owner| loops[number].begin(&places, all(2), at(since), owner);
     assert_eq!([begin(0, 0, 7), begin(1, 0, 7)], [Begun::Taken; 2]);
     assert_eq!([begin(1, 1, 8), begin(0, 2, 9)], [Begun::Waits(0), Begun::Waits(1)]);
     assert_eq!(places.load(), 4);
     let mut own = Vec::new();
-    loops[0].end(&places, &mut own);
+    loops[0].end(&places, 0, &mut own);
     assert!(own.is_empty() && is_woken(&wakes[1]) && !is_woken(&wakes[0]));
     let mut handed = Vec::new();
     loops[1].take_handed(&mut handed);
-    assert_eq!(handed.iter().map(|handed| (handed.owner, handed.ticket)).collect::<Vec<_>>(), [(8, 0)]);
+    let names: Vec<_> = handed.iter().map(|handed| (handed.owner, handed.ticket, handed.client)).collect();
+    assert_eq!(names, [(8, 0, 0)]);
     assert_eq!(begin(0, 3, 10), Begun::Waits(2), "a place that was handed is taken");
-    loops[0].end(&places, &mut own);
+    loops[0].end(&places, 0, &mut own);
     assert_eq!((own[0].owner, own.len(), is_woken(&wakes[0])), (9, 1, false));
-    places.leave(2);
-    (0..2).for_each(|_| loops[1].end(&places, &mut own));
+    places.leave(0, 2);
+    (0..2).for_each(|_| loops[1].end(&places, 0, &mut own));
     assert_eq!((places.load(), own.len()), (0, 1));
     let weak = Arc::downgrade(&places);
     drop((places, own, handed));
@@ -59,17 +65,17 @@ fn one_count_is_for_all_loops_and_places_go_to_those_that_came_first() {
 fn those_with_more_places_or_fewer_after_a_reload_are_not_forgotten() {
     let (_, loops) = loops(1);
     let (places, mut own) = (loops[0].of(&endpoint("/a")), Vec::new());
-    let begin = |max| loops[0].begin(&places, max, Turn::default(), 0);
+    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), 0);
     assert_eq!([begin(2), begin(2), begin(1), begin(9)], [Begun::Taken, Begun::Taken, Begun::Waits(0), Begun::Taken]);
-    loops[0].end(&places, &mut own);
-    loops[0].end(&places, &mut own);
+    loops[0].end(&places, 0, &mut own);
+    loops[0].end(&places, 0, &mut own);
     assert!(own.is_empty(), "one is under way, and no more are wanted");
-    loops[0].end(&places, &mut own);
+    loops[0].end(&places, 0, &mut own);
     assert_eq!(own.len(), 1);
-    let begin = |max| loops[0].begin(&places, max, Turn::default(), 0);
+    let begin = |max| loops[0].begin(&places, all(max), Turn::default(), 0);
     assert_eq!([begin(1), begin(3), begin(3)], [Begun::Waits(1), Begun::Taken, Begun::Taken]);
     assert_eq!([begin(3), begin(3), begin(2)], [Begun::Waits(2), Begun::Waits(3), Begun::Waits(4)]);
-    loops[0].end(&places, &mut own);
+    loops[0].end(&places, 0, &mut own);
     assert_eq!(own.iter().map(|handed| handed.ticket).collect::<Vec<_>>(), [0, 2]);
 }
 
@@ -77,8 +83,8 @@ fn those_with_more_places_or_fewer_after_a_reload_are_not_forgotten() {
 fn no_more_wait_than_may_in_all_loops_together() {
     let (_, loops) = loops(2);
     let places = loops[0].of(&endpoint("/a"));
-    assert_eq!(loops[0].begin(&places, 1, at(0), 0), Begun::Taken);
-    let begin = |number: usize| loops[number % 2].begin(&places, 1, at(0), 0);
+    assert_eq!(loops[0].begin(&places, all(1), at(0), 0), Begun::Taken);
+    let begin = |number: usize| loops[number % 2].begin(&places, all(1), at(0), 0);
     assert!((0..WAITING_MAX).all(|number| matches!(begin(number), Begun::Waits(_))));
     assert_eq!([begin(0), begin(1)], [Begun::Full; 2]);
 }
@@ -86,12 +92,32 @@ fn no_more_wait_than_may_in_all_loops_together() {
 #[test]
 fn half_of_the_places_are_held_in_all_loops_together() {
     let places = EndpointPlaces::default();
-    assert!(!places.is_crowded(1));
+    assert!(!places.is_crowded(all(1)));
     places.on_held(false, true);
     places.on_held(true, true);
-    assert!(places.is_crowded(2) && !places.is_crowded(3));
+    assert!(places.is_crowded(all(2)) && !places.is_crowded(all(3)));
+    assert!(places.is_crowded(all(3).of_client(1)), "a client has no other place");
     places.on_held(true, false);
-    assert!(!places.is_crowded(1));
+    assert!(!places.is_crowded(all(1)));
+}
+
+/// They used to be requests, so that 256 idle WebSockets of one client were all that an upstream had.
+#[test]
+fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
+    let (_, loops) = loops(2);
+    let (places, mut own) = (loops[0].of(&endpoint("/a")), Vec::new());
+    let bounds = Bounds::halves(1);
+    let turn = |client| Turn { client, ..Turn::default() };
+    for _ in 0..2 {
+        assert_eq!(loops[0].begin(&places, bounds, turn(1), 0), Begun::Taken);
+        assert!(places.begin_tunnel(1, 4));
+        loops[0].end(&places, 1, &mut own);
+    }
+    assert_eq!((places.begin_tunnel(1, 4), places.load()), (false, 2));
+    assert!(places.begin_tunnel(2, 4) && places.begin_tunnel(2, 4) && !places.begin_tunnel(3, 4));
+    assert_eq!(loops[1].begin(&places, bounds, turn(3), 0), Begun::Taken);
+    places.end_tunnel(1);
+    assert!(places.begin_tunnel(3, 4) && own.is_empty() && places.load() == 5);
 }
 
 /// However many short ones another loop has.
@@ -99,18 +125,18 @@ fn half_of_the_places_are_held_in_all_loops_together() {
 fn no_loop_starves() {
     let (_, loops) = loops(2);
     let (places, mut own) = (loops[0].of(&endpoint("/a")), Vec::new());
-    loops[0].begin(&places, 1, at(0), 0);
+    loops[0].begin(&places, all(1), at(0), 0);
     let before = 5;
     for since in 0..before {
-        loops[0].begin(&places, 1, at(since), 0);
+        loops[0].begin(&places, all(1), at(since), 0);
     }
-    loops[1].begin(&places, 1, Turn { priority: 15, service: Nanos(1 << 40), since: Nanos(before) }, 1);
+    loops[1].begin(&places, all(1), Turn { priority: 15, service: Nanos(1 << 40), since: Nanos(before), client: 0 }, 1);
     let (mut releases, mut handed) = (0, Vec::new());
     while handed.is_empty() {
         for _ in 0..2 {
-            loops[0].begin(&places, 1, at(100 + releases), 0);
+            loops[0].begin(&places, all(1), at(100 + releases), 0);
         }
-        loops[0].end(&places, &mut own);
+        loops[0].end(&places, 0, &mut own);
         releases += 1;
         assert!(releases <= u64::from(RELEASES_PER_OLDEST) * (before + 1), "{releases}");
         loops[1].take_handed(&mut handed);
@@ -129,6 +155,20 @@ struct Loop {
 }
 
 const REQUESTS_MAX: u32 = 3;
+const CLIENTS: u64 = 4;
+/// One client has two of three.
+const BOUNDS: Bounds = Bounds { requests: REQUESTS_MAX, of_client: 2, waiting_of_client: WAITING_MAX as u32 / 2 };
+
+/// Requests under way in all loops, and those of each client.
+#[derive(Default)]
+struct Seen {
+    all: AtomicU32,
+    of_client: [AtomicU32; CLIENTS as usize],
+}
+
+fn client_of(owner: u64) -> u32 {
+    (owner % CLIENTS) as u32
+}
 
 impl Loop {
     fn random(&mut self, below: u64) -> u64 {
@@ -136,34 +176,39 @@ impl Loop {
         (self.random >> 33) % below
     }
 
-    fn ask(&mut self, owner: u64, seen: &AtomicU32) {
-        let turn = Turn { service: Nanos(self.random(5)), since: Nanos(owner), ..Turn::default() };
-        match self.places.begin(&self.of, REQUESTS_MAX, turn, owner) {
+    fn ask(&mut self, owner: u64, seen: &Seen) {
+        let (service, since) = (Nanos(self.random(5)), Nanos(owner));
+        let turn = Turn { service, since, client: client_of(owner), ..Turn::default() };
+        match self.places.begin(&self.of, BOUNDS, turn, owner) {
             Begun::Taken => self.take(owner, seen),
             Begun::Waits(ticket) => drop(self.waiting.insert(owner, ticket)),
             Begun::Full => panic!("fewer wait"),
         }
     }
 
-    fn take(&mut self, owner: u64, seen: &AtomicU32) {
-        assert!(seen.fetch_add(1, SeqCst) < REQUESTS_MAX, "more are under way than may");
+    fn take(&mut self, owner: u64, seen: &Seen) {
+        assert!(seen.all.fetch_add(1, SeqCst) < REQUESTS_MAX, "more are under way than may");
+        let of_client = seen.of_client[client_of(owner) as usize].fetch_add(1, SeqCst);
+        assert!(of_client < BOUNDS.of_client, "a client has more than its share");
         self.under_way.push(owner);
         self.begun += 1;
     }
 
-    fn end_one(&mut self, seen: &AtomicU32) {
-        let Some(_) = self.under_way.pop() else { return };
-        seen.fetch_sub(1, SeqCst);
-        self.places.end(&self.of, &mut self.own);
+    fn end_one(&mut self, seen: &Seen) {
+        let Some(owner) = self.under_way.pop() else { return };
+        let client = client_of(owner);
+        seen.of_client[client as usize].fetch_sub(1, SeqCst);
+        seen.all.fetch_sub(1, SeqCst);
+        self.places.end(&self.of, client, &mut self.own);
     }
 
-    fn take_own(&mut self, seen: &AtomicU32) {
+    fn take_own(&mut self, seen: &Seen) {
         while let Some(handed) = self.own.pop() {
             if self.waiting.get(&handed.owner) == Some(&handed.ticket) {
                 self.waiting.remove(&handed.owner);
                 self.take(handed.owner, seen);
             } else {
-                self.places.end(&handed.places, &mut self.own);
+                self.places.end(&handed.places, handed.client, &mut self.own);
             }
         }
     }
@@ -171,12 +216,12 @@ impl Loop {
     fn leave_one(&mut self) -> u64 {
         let Some(owner) = self.waiting.keys().next().copied() else { return 0 };
         let ticket = self.waiting.remove(&owner).unwrap();
-        self.of.leave(ticket);
+        self.of.leave(client_of(owner), ticket);
         1
     }
 
     /// Asks for so many in all, with a few open at once; gives how many began and how many left.
-    fn run(mut self, wake: &Wake, seen: &AtomicU32, requests: u64) -> (u64, u64) {
+    fn run(mut self, wake: &Wake, seen: &Seen, requests: u64) -> (u64, u64) {
         let mut poll = Poll::new().unwrap();
         poll.add(wake, 1, EventFlags::IN).unwrap();
         let (mut asked, mut left) = (0, 0);
@@ -212,7 +257,7 @@ fn threads_share_places_and_lose_none() {
     const LOOPS: u64 = 4;
     const REQUESTS: u64 = 20_000;
     let (wakes, loops) = loops(LOOPS as usize);
-    let (of, seen) = (loops[0].of(&endpoint("/a")), AtomicU32::new(0));
+    let (of, seen) = (loops[0].of(&endpoint("/a")), Seen::default());
     let counts: Vec<(u64, u64)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..LOOPS as usize)
             .map(|number| {
@@ -230,7 +275,7 @@ fn threads_share_places_and_lose_none() {
     let mut own = Vec::new();
     loops.iter().for_each(|places| places.take_handed(&mut own));
     while let Some(handed) = own.pop() {
-        loops[0].end(&handed.places, &mut own);
+        loops[0].end(&handed.places, handed.client, &mut own);
     }
-    assert_eq!((of.load(), seen.load(SeqCst)), (0, 0));
+    assert_eq!((of.load(), seen.all.load(SeqCst)), (0, 0));
 }

@@ -236,8 +236,9 @@ impl Bench {
     fn new(streams_max: u32) -> Bench {
         let mut proxy = Proxy::of_all(vec![UpstreamAddress::new("h2c://:1").expect("an upstream")]);
         proxy.requests = REQUESTS_MAX;
+        proxy.requests_per_client = Some(REQUESTS_MAX);
         let room = crate::storage::Room::new(1);
-        let group = Group::resolve("a", &proxy, &room, &|_| unreachable!()).expect("an address");
+        let group = Group::new("a", &proxy, &room, &|_| unreachable!(), &Default::default()).expect("an address");
         let places = Arc::new(UpstreamPlaces::new(&[Arc::new(Wake::new().unwrap())])).of_loop(0);
         let (upstreams, came) = (Upstreams::new(places), HashMap::new());
         let net = Network { streams_max: Cell::new(streams_max), ..Network::default() };
@@ -270,7 +271,7 @@ impl Bench {
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let transfer =
-            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account);
+            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account).unbuffered();
         self.came.insert(owner, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);

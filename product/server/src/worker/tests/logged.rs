@@ -126,7 +126,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
         drop(client);
         let rows = logged.turn_until(1);
         let record = &rows[0];
-        assert_eq!((what(record), record.head_bytes), ((499, 0, 0, Outcome::Reset), 0), "{policy}");
+        assert_eq!((what(record), record.head_bytes), ((499, 0, 0, Outcome::Aborted), 0), "{policy}");
         assert!(record.first_byte_ns.is_none() && record.end_ns >= record.arrival_ns, "{record:?}");
         disk.set_hanging(false);
     }
@@ -146,7 +146,7 @@ fn a_request_whose_client_left_before_its_body_came() {
         rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
         drop(client);
         let rows = logged.turn_until(1);
-        assert_eq!(what(&rows[0]), (499, 0, 0, Outcome::Reset), "{policy}");
+        assert_eq!(what(&rows[0]), (499, 0, 0, Outcome::Aborted), "{policy}");
     }
 }
 

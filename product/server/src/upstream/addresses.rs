@@ -1,0 +1,159 @@
+//! The addresses of a group of upstreams: those that its file gives, and those of names, which may be others from one lookup to the next.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use config::{UpstreamAddress, UpstreamSocket};
+use tls::Connector;
+
+use super::names::{Found, Name, Names};
+use super::{Endpoint, EndpointAddress, TlsEndpoint};
+
+/// All upstreams of a group, in the order of its file.
+#[derive(Debug)]
+pub struct Addresses {
+    sources: Vec<Source>,
+    now: RwLock<Arc<[Endpoint]>>,
+}
+
+/// An upstream as the file has it.
+#[derive(Debug)]
+enum Source {
+    Fixed(Endpoint),
+    Named { name: Name, upstream: UpstreamAddress, tls: Option<(String, Connector)> },
+}
+
+impl Addresses {
+    /// One upstream, at this address.
+    pub fn of(endpoint: Endpoint) -> Addresses {
+        Addresses { now: RwLock::new([endpoint.clone()].into()), sources: vec![Source::Fixed(endpoint)] }
+    }
+
+    /// Those of a file, with the addresses of names as far as they are known. `tls_name` is that of certificates, where it is not the host.
+    pub fn of_all(
+        to: &[UpstreamAddress],
+        tls_name: Option<&str>,
+        connector: Option<&Connector>,
+        names: &Names,
+    ) -> Addresses {
+        let sources = to.iter().map(|upstream| Source::of(upstream, tls_name, connector)).collect();
+        let addresses = Addresses { sources, now: RwLock::new([].into()) };
+        addresses.renew(names);
+        addresses
+    }
+
+    /// As they are known now; none where no name has an address.
+    pub fn now(&self) -> Arc<[Endpoint]> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The names among them.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.sources.iter().filter_map(|source| match source {
+            Source::Fixed(_) => None,
+            Source::Named { name, .. } => Some(name),
+        })
+    }
+
+    /// Takes what is known of its names now; whether that is another.
+    pub fn renew(&self, names: &Names) -> bool {
+        let endpoints: Arc<[Endpoint]> = self.sources.iter().flat_map(|source| source.endpoints(names)).collect();
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *now != endpoints;
+        *now = endpoints;
+        is_other
+    }
+
+    /// A line for each name whose last lookup found no address.
+    pub fn remarks(&self, names: &Names) -> Vec<String> {
+        let not_found = self.sources.iter().filter_map(|source| match source {
+            Source::Fixed(_) => None,
+            Source::Named { name, upstream, .. } => match names.find(name) {
+                Found { failure: None, .. } => None,
+                Found { failure: Some(why), addresses } if addresses.is_empty() => Some(format!(
+                    "cannot find upstream {upstream}: {why}; it is looked up every 10 s, and without another its requests are answered 502"
+                )),
+                Found { failure: Some(why), .. } => {
+                    Some(format!("cannot find upstream {upstream} again: {why}; its last addresses are used"))
+                }
+            },
+        });
+        not_found.collect()
+    }
+}
+
+impl Source {
+    fn of(upstream: &UpstreamAddress, tls_name: Option<&str>, connector: Option<&Connector>) -> Source {
+        let (host, port, connector) = match &upstream.socket {
+            UpstreamSocket::Unix(path) => {
+                let address = EndpointAddress::Unix(path.clone());
+                return Source::Fixed(Endpoint { version: upstream.version, address });
+            }
+            UpstreamSocket::Tcp(host, port) => (host, *port, None),
+            UpstreamSocket::Tls(host, port) => (host, *port, connector),
+        };
+        let of_certificate = tls_name.unwrap_or(host).trim_matches(['[', ']']);
+        let tls = connector.map(|connector| (of_certificate.to_string(), connector.clone()));
+        match Name::of(host, port) {
+            Ok(name) => Source::Named { name, upstream: upstream.clone(), tls },
+            Err(address) => Source::Fixed(Endpoint::new(upstream.version, address, tls.as_ref())),
+        }
+    }
+
+    fn endpoints(&self, names: &Names) -> Vec<Endpoint> {
+        match self {
+            Source::Fixed(endpoint) => vec![endpoint.clone()],
+            Source::Named { name, upstream, tls } => {
+                let found = names.find(name).addresses.into_iter();
+                found.map(|address| Endpoint::new(upstream.version, address, tls.as_ref())).collect()
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    /// One at a TCP port; `tls` is the name of its certificate and what that is trusted by.
+    fn new(
+        version: config::UpstreamVersion,
+        address: std::net::SocketAddr,
+        tls: Option<&(String, Connector)>,
+    ) -> Endpoint {
+        let address = match tls.cloned() {
+            None => EndpointAddress::Tcp(address),
+            Some((name, connector)) => EndpointAddress::Tls(TlsEndpoint { address, name, connector }),
+        };
+        Endpoint { version, address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn addresses_of_names_are_those_of_the_last_lookup_and_others_stay() {
+        let resolved = Arc::new(Mutex::new(Err::<Vec<SocketAddr>, _>("unknown")));
+        let said = Arc::clone(&resolved);
+        let names = Arc::new(Names::by(move |_| said.lock().unwrap().clone().map_err(io::Error::other)));
+        let to = ["unix:/a", "app:80", "h2c://[::1]:2"].map(|text| UpstreamAddress::new(text).unwrap());
+        let addresses = Addresses::of_all(&to, None, None, &names);
+        let shown = || addresses.now().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let app: Vec<Name> = addresses.names().cloned().collect();
+        names.introduce(&app);
+        assert!(!addresses.renew(&names) && app.len() == 1);
+        assert_eq!(shown(), ["unix:/a", "h2c://[::1]:2"]);
+        let why = "cannot find upstream app:80: unknown; it is looked up every 10 s, and without another its requests are answered 502";
+        assert_eq!(addresses.remarks(&names), [why]);
+        *resolved.lock().unwrap() = Ok(vec!["198.18.0.1:80".parse().unwrap()]);
+        names.introduce(&[]);
+        let late =
+            Arc::new(Names::by(|_| Ok(vec!["198.18.0.2:80".parse().unwrap(), "198.18.0.1:80".parse().unwrap()])));
+        late.introduce(&app);
+        assert!(addresses.renew(&late) && !addresses.renew(&late), "the second time nothing is new");
+        assert_eq!(shown(), ["unix:/a", "198.18.0.1:80", "198.18.0.2:80", "h2c://[::1]:2"]);
+        assert!(addresses.remarks(&late).is_empty());
+    }
+}

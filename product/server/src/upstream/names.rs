@@ -1,0 +1,302 @@
+//! The addresses of upstreams' names. The resolver may let its caller wait for half a minute, so threads of its own ask it, [`LOOKUPS_MAX`] at
+//! once, and again every [`LOOK_UP_EVERY`]: it does not say how long an answer is true. A name without an address has none for as long as
+//! that, and nobody else waits for it; one that is not found any more keeps its last addresses.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use config::{UpstreamAddress, UpstreamSocket};
+
+/// The time between two lookups of a name.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
+/// Lookups at once; a name beyond them waits for one to end.
+const LOOKUPS_MAX: usize = 8;
+/// Addresses of one name at most.
+const ADDRESSES_MAX: usize = 16;
+/// A start, a reload and a check wait so long for the first answers; a slow resolver answers later.
+const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A host by name, with the port of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    pub host: String,
+    pub port: u16,
+}
+
+/// What the resolver says.
+type Resolve = dyn Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// The names of all upstreams.
+pub struct Names {
+    state: Mutex<State>,
+    /// An answer has come.
+    changed: Condvar,
+    resolve: Box<Resolve>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<Name, Known>,
+    /// To be looked up, each once.
+    asked: VecDeque<Name>,
+    /// That look names up.
+    threads: usize,
+    /// Answers so far.
+    answers: u64,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Known {
+    addresses: Vec<SocketAddr>,
+    /// Why the last lookup found none.
+    failure: Option<String>,
+    is_asked: bool,
+    /// When it was asked for last.
+    asked_at: Option<Instant>,
+    has_answer: bool,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    pub addresses: Vec<SocketAddr>,
+    /// Why there are no others, where the last lookup failed.
+    pub failure: Option<String>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::by(|name| (name.host.as_str(), name.port).to_socket_addrs().map(Iterator::collect))
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state().fmt(f)
+    }
+}
+
+impl Name {
+    /// An address is none, and need not be looked up.
+    pub fn of(host: &str, port: u16) -> Result<Name, SocketAddr> {
+        match host.parse::<IpAddr>() {
+            Ok(address) => Err(SocketAddr::new(address, port)),
+            Err(_) => Ok(Name { host: host.into(), port }),
+        }
+    }
+}
+
+impl Name {
+    /// That of an upstream; `None` of one at an address or a path.
+    pub fn of_upstream(upstream: &UpstreamAddress) -> Option<Name> {
+        match &upstream.socket {
+            UpstreamSocket::Tcp(host, port) | UpstreamSocket::Tls(host, port) => Name::of(host, *port).ok(),
+            UpstreamSocket::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl Names {
+    /// Looked up by this function.
+    pub fn by(resolve: impl Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Names {
+        Names { state: Mutex::default(), changed: Condvar::new(), resolve: Box::new(resolve) }
+    }
+
+    /// Nothing that is done under this lock can panic and leave half of it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks these names up as far as they are not known, and waits for that for some seconds at most.
+    pub fn introduce(self: &Arc<Names>, names: &[Name]) {
+        let is_new = |state: &State, name: &Name| !state.known.get(name).is_some_and(|known| known.has_answer);
+        self.ask(names, |known, _| !known.has_answer);
+        let state = self.state();
+        let waits = |state: &mut State| names.iter().any(|name| is_new(state, name));
+        drop(self.changed.wait_timeout_while(state, FIRST_ANSWERS_WITHIN, waits));
+    }
+
+    /// Looks these names up that were last looked up long enough ago; forgets all others. Gives when the next is due.
+    pub fn renew(self: &Arc<Names>, names: &[Name]) -> Duration {
+        self.ask(names, |known, now| known.asked_at.is_none_or(|at| now - at >= LOOK_UP_EVERY));
+        let (mut state, now) = (self.state(), Instant::now());
+        state.known.retain(|name, known| known.is_asked || names.contains(name));
+        let due =
+            state.known.values().filter_map(|known| known.asked_at).map(|at| LOOK_UP_EVERY.saturating_sub(now - at));
+        due.min().unwrap_or(LOOK_UP_EVERY)
+    }
+
+    /// Waits so long for an answer that is not among so many; gives how many there are.
+    pub fn wait(&self, answers: u64, within: Duration) -> u64 {
+        let has_none = |state: &mut State| state.answers == answers;
+        let waited = self.changed.wait_timeout_while(self.state(), within, has_none);
+        waited.map_or(answers, |(state, _)| state.answers)
+    }
+
+    /// What is known of a name now; nothing of one that has no answer yet.
+    pub fn find(&self, name: &Name) -> Found {
+        match self.state().known.get(name) {
+            Some(Known { addresses, failure, has_answer: true, .. }) => {
+                Found { addresses: addresses.clone(), failure: failure.clone() }
+            }
+            _ => Found { addresses: Vec::new(), failure: Some("the resolver has not answered yet".into()) },
+        }
+    }
+
+    fn ask(self: &Arc<Names>, names: &[Name], is_due: impl Fn(&Known, Instant) -> bool) {
+        let (mut state, now) = (self.state(), Instant::now());
+        for name in names {
+            let known = state.known.entry(name.clone()).or_default();
+            if !known.is_asked && is_due(known, now) {
+                (known.is_asked, known.asked_at) = (true, Some(now));
+                state.asked.push_back(name.clone());
+            }
+        }
+        while state.threads < LOOKUPS_MAX.min(state.asked.len() + state.threads) {
+            let own = Arc::clone(self);
+            // Without a thread it is for the next time.
+            let spawned = thread::Builder::new().name("weir-lookup".into()).spawn(move || own.look_up());
+            if spawned.is_err() {
+                break;
+            }
+            state.threads += 1;
+        }
+    }
+
+    /// A thread: looks up what is asked, until nothing is.
+    fn look_up(&self) {
+        loop {
+            let mut state = self.state();
+            let Some(name) = state.asked.pop_front() else {
+                state.threads -= 1;
+                return;
+            };
+            drop(state);
+            let found = (self.resolve)(&name);
+            self.state().take(&name, found);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, name: &Name, found: io::Result<Vec<SocketAddr>>) {
+        let Some(known) = self.known.get_mut(name) else { return };
+        (known.is_asked, known.has_answer) = (false, true);
+        self.answers += 1;
+        known.failure = match found {
+            Ok(mut addresses) if !addresses.is_empty() => {
+                // Resolvers turn the order of what they give; a change of that is none.
+                addresses.sort_unstable();
+                addresses.dedup();
+                addresses.truncate(ADDRESSES_MAX);
+                known.addresses = addresses;
+                None
+            }
+            Ok(_) => Some("the name has no address".into()),
+            Err(error) => Some(units::plain(&error.to_string()).to_string()),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn name(host: &str) -> Name {
+        Name { host: host.into(), port: 80 }
+    }
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([198, 18, 0, last], 80))
+    }
+
+    #[test]
+    fn an_address_is_no_name() {
+        assert_eq!(Name::of("::1", 80), Err("[::1]:80".parse().unwrap()));
+        assert_eq!(Name::of("app", 80), Ok(name("app")));
+        assert_eq!(name("app").to_string(), "app:80");
+    }
+
+    /// A name that the resolver lets wait used to hold the start of all sites, as one that does not resolve ended it.
+    #[test]
+    fn a_name_that_is_not_found_or_not_answered_holds_no_other() {
+        let (answer, answers) = channel::<()>();
+        let answers = Mutex::new(answers);
+        let names = Arc::new(Names::by(move |name| match name.host.as_str() {
+            "slow" => {
+                let _ = answers.lock().unwrap().recv();
+                Ok(vec![address(9)])
+            }
+            "none" => Err(io::Error::other("failed to lookup address information")),
+            "empty" => Ok(vec![]),
+            _ => Ok(vec![address(2), address(1), address(2)]),
+        }));
+        let [slow, none, empty, app] = ["slow", "none", "empty", "app"].map(name);
+        names.introduce(&[none.clone(), empty.clone(), app.clone()]);
+        assert_eq!(names.find(&app), Found { addresses: vec![address(1), address(2)], failure: None });
+        assert_eq!(names.find(&none).failure.as_deref(), Some("failed to lookup address information"));
+        assert_eq!(names.find(&empty).failure.as_deref(), Some("the name has no address"));
+        names.ask(&[slow.clone()], |_, _| true);
+        assert_eq!(names.find(&slow).failure.as_deref(), Some("the resolver has not answered yet"));
+        let before = names.wait(u64::MAX, Duration::ZERO);
+        answer.send(()).unwrap();
+        names.wait(before, Duration::from_secs(100));
+        assert_eq!(names.find(&slow).addresses, [address(9)]);
+    }
+
+    #[test]
+    fn a_name_is_looked_up_again_and_keeps_its_addresses_where_that_fails() {
+        let times = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&times);
+        let names = Arc::new(Names::by(move |_| match counted.fetch_add(1, SeqCst) {
+            0 => Ok(vec![address(1)]),
+            1 => Err(io::Error::other("gone")),
+            _ => Ok(vec![address(2)]),
+        }));
+        let app = name("app");
+        names.introduce(&[app.clone()]);
+        names.introduce(&[app.clone()]);
+        assert!(names.renew(&[app.clone()]) > Duration::ZERO && times.load(SeqCst) == 1, "it is not due");
+        let mut found = Vec::new();
+        for answers in 1..3 {
+            names.ask(&[app.clone()], |_, _| true);
+            names.wait(answers, Duration::from_secs(100));
+            found.push(names.find(&app));
+        }
+        let gone = Found { addresses: vec![address(1)], failure: Some("gone".into()) };
+        assert_eq!(found, [gone, Found { addresses: vec![address(2)], failure: None }]);
+        names.renew(&[]);
+        assert!(names.state().known.is_empty(), "nobody has it any more");
+    }
+
+    #[test]
+    fn no_more_threads_look_up_than_may() {
+        let (most, now) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (seen, counted) = (Arc::clone(&most), Arc::clone(&now));
+        let names = Arc::new(Names::by(move |_| {
+            seen.fetch_max(counted.fetch_add(1, SeqCst) + 1, SeqCst);
+            thread::yield_now();
+            counted.fetch_sub(1, SeqCst);
+            Ok(vec![address(1)])
+        }));
+        let all: Vec<Name> = (0..200).map(|number| name(&number.to_string())).collect();
+        names.introduce(&all);
+        assert!(all.iter().all(|name| names.find(name).addresses == [address(1)]));
+        assert!((1..=LOOKUPS_MAX as u64).contains(&most.load(SeqCst)));
+    }
+}
