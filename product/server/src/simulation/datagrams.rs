@@ -8,7 +8,7 @@ use units::Nanos;
 
 use super::client::Http3;
 use super::random::Random;
-use super::wire::Stop;
+use super::wire::{Link, Stop};
 use super::world::{Event, World};
 use crate::poll::Ready;
 
@@ -73,6 +73,11 @@ impl Way {
         }
     }
 
+    fn along(link: Link) -> Way {
+        let Link { delay, rate_bytes_per_s, .. } = link;
+        Way { delay, rate_bytes_per_s, down_until: Nanos::ZERO, up_until: Nanos::ZERO }
+    }
+
     /// When what is given now is through, and from when on the way is free; `None` where too much waits.
     fn carry(&self, now: Nanos, until: Nanos, bytes: usize) -> Option<Nanos> {
         let through_at = until.max(now) + Nanos(bytes as u64 * 1_000_000_000 / self.rate_bytes_per_s);
@@ -102,7 +107,7 @@ impl World {
         for client in 0..plan.clients {
             let at = self.now + Nanos::from_millis(random.below(self.plan.arrivals_over.0 / 1_000_000));
             self.peers.datagrams.clients.push(Some(Http3::new(&self.plan, &self.site, random)));
-            self.peers.datagrams.ways.push(Way::of(random));
+            self.peers.datagrams.ways.push(self.plan.link.map_or_else(|| Way::of(random), Way::along));
             self.schedule(at, Event::Datagram(Passing::Act { client }));
         }
     }

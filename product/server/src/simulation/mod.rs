@@ -4,6 +4,7 @@
 //! TigerBeetle's simulator is the model.
 
 mod application;
+mod calls;
 mod certificate;
 mod chunks;
 mod client;
@@ -21,6 +22,8 @@ mod readiness;
 mod schedule;
 mod server;
 mod settings;
+mod streams;
+mod tail;
 mod udp;
 mod upstreams;
 mod wire;
@@ -131,6 +134,7 @@ fn planted_faults_are_found() {
         Fault::DownAsked,
         Fault::GreedyClient,
         Fault::GoneUnnoticed,
+        Fault::HeldTail,
     ] {
         let finds = |seed: &u64| {
             plant(Some(fault));

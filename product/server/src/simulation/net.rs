@@ -184,8 +184,8 @@ impl Stream for SimulatedTcp {
 }
 
 impl Sink for SimulatedTcp {
-    fn send(&self, bytes: &[u8], _: bool) -> io::Result<usize> {
-        self.world.borrow_mut().write(self.at, bytes)
+    fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        self.world.borrow_mut().write(self.at, bytes, more)
     }
 
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
@@ -196,10 +196,12 @@ impl Sink for SimulatedTcp {
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize> {
         let mut bytes = vec![0; count.min(FILE_BYTES_MAX)];
         let read = file.read_at(&mut bytes, offset)?;
-        if read == 0 { Ok(0) } else { self.send(&bytes[..read], true) }
+        if read == 0 { Ok(0) } else { self.send(&bytes[..read], false) }
     }
 
-    fn cork(&self, _: bool) {}
+    fn cork(&self, is_corked: bool) {
+        self.world.borrow_mut().cork(self.at, is_corked);
+    }
 
     fn reset(&self) {
         self.world.borrow_mut().wires[self.at].server.ends_with_reset = true;

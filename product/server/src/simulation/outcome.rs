@@ -12,6 +12,8 @@ pub struct Outcome {
     pub is_stop_due: bool,
     /// The client whose connection is shown on standard output (WEIR_SHOW).
     pub shown: Option<usize>,
+    /// Segments that the kernel kept in vain.
+    pub held_tails: Vec<String>,
 }
 
 impl Outcome {

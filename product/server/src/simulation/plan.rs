@@ -4,6 +4,7 @@ use units::Nanos;
 
 use super::outages::HealthPlan;
 use super::random::Random;
+use super::wire::Link;
 
 /// Orders of responses, with the rate at which they are paced in bytes per second.
 const ORDERS: [(&str, Option<u64>); 6] = [
@@ -51,6 +52,8 @@ pub struct Plan {
     pub upstreams: Option<UpstreamPlan>,
     /// Clients of HTTP/3 are among the others.
     pub http3: Option<Http3Plan>,
+    /// The link of every connection, where it is not left to chance.
+    pub link: Option<Link>,
 }
 
 /// Clients of HTTP/3, and what becomes of datagrams.
@@ -158,6 +161,7 @@ impl Plan {
             has_attackers: random.once_in(3),
             upstreams: random.once_in(2).then(|| UpstreamPlan::of(random)),
             http3: None,
+            link: None,
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Fault {
     GreedyClient,
     /// A client that has shut its connection is not noticed while an upstream works for it.
     GoneUnnoticed,
+    /// The kernel is told to keep the end of what has come until more does.
+    HeldTail,
 }
 
 thread_local! {
@@ -48,7 +50,8 @@ pub fn strikes(fault: Fault) -> bool {
         return false;
     }
     TIMES.set(TIMES.get() + 1);
+    use Fault::{CutBodyEnded, DownAsked, GoneUnnoticed, GreedyClient, HeldTail};
     let is_always =
-        matches!(fault, Fault::CutBodyEnded | Fault::DownAsked | Fault::GreedyClient | Fault::GoneUnnoticed);
+        matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail);
     is_always || TIMES.get().is_multiple_of(EVERY)
 }

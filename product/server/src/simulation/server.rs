@@ -44,7 +44,7 @@ const FLUSHED_AFTER: Nanos = Nanos::from_secs(1);
 
 pub struct Server {
     worker: Worker<SimulatedNet>,
-    world: Rc<RefCell<World>>,
+    pub world: Rc<RefCell<World>>,
     stop: Arc<Stop>,
     wake: Arc<Wake>,
     places: Arc<Places>,
@@ -194,6 +194,7 @@ impl Server {
         }
         self.check_waits()?;
         self.check_log()?;
+        self.check_tails()?;
         let world = self.world.borrow();
         let of_datagrams = world.peers.datagrams.answered();
         let answered = world.peers.clients.iter().flatten().map(|client| client.answered).sum::<u64>() + of_datagrams;
@@ -287,6 +288,11 @@ impl Server {
             return Err(format!("{lines} lines for {answered} responses to {asked} requests: {shown:?}"));
         }
         Ok(())
+    }
+
+    /// What the kernel was told to keep for what follows was followed.
+    fn check_tails(&self) -> Result<(), String> {
+        self.world.borrow().outcome.held_tails.first().map_or(Ok(()), |tail| Err(tail.clone()))
     }
 
     /// The guard's promise.

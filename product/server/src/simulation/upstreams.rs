@@ -43,7 +43,7 @@ impl World {
             return Err(Errno::CONNREFUSED.into());
         }
         let number = self.peers.applications.len();
-        let link = Link::to_upstream(&mut self.random);
+        let link = self.plan.link.unwrap_or_else(|| Link::to_upstream(&mut self.random));
         let at = self.wires.len();
         self.wires.push(Wire::new(link, *address, Far::Application(number)));
         self.wires[at].server.is_connecting = true;
@@ -63,6 +63,13 @@ impl World {
     pub fn on_connected(&mut self, at: usize) {
         self.wires[at].server.is_connecting = false;
         self.mark(at);
+    }
+
+    /// When applications have said something, and how many bytes.
+    pub fn said_upstream(&self) -> Vec<(Nanos, u64)> {
+        let mut said: Vec<_> = self.peers.applications.iter().flatten().flat_map(|one| one.said.clone()).collect();
+        said.sort();
+        said
     }
 
     /// An application does what it can.

@@ -11,6 +11,7 @@ use sched::{Path, TcpSent};
 use units::Nanos;
 
 use super::random::Random;
+use super::tail::Tail;
 use crate::transmit::Status;
 
 pub const SEGMENT_BYTES: u32 = 1448;
@@ -118,6 +119,7 @@ pub struct ServerEnd {
 #[derive(Debug, Default)]
 pub struct Down {
     pub unsent: VecDeque<u8>,
+    pub tail: Tail,
     pub written_bytes: u64,
     pub sent_bytes: u64,
     pub acked_bytes: u64,
@@ -206,7 +208,8 @@ impl Wire {
         flags
     }
 
-    pub fn write(&mut self, bytes: &[u8], most: usize) -> io::Result<usize> {
+    /// Takes at most so many bytes; `more` says that others follow at once, which counts where all are taken.
+    pub fn write(&mut self, bytes: &[u8], more: bool, most: usize) -> io::Result<usize> {
         if self.server.has_reset || self.down.is_ended {
             return Err(Errno::PIPE.into());
         }
@@ -221,6 +224,7 @@ impl Wire {
         }
         self.down.unsent.extend(&bytes[..taken]);
         self.down.written_bytes += taken as u64;
+        self.down.tail.on_write(more && taken == bytes.len());
         Ok(taken)
     }
 
@@ -263,7 +267,12 @@ impl Wire {
         let flight = (self.down.sent_bytes - self.down.acked_bytes) as usize;
         let window = self.link.window_bytes.saturating_sub(flight);
         let client = self.link.inbox_bytes_max.saturating_sub(self.up.inbox.len() + self.down.air_bytes);
-        window.min(client).min(self.down.unsent.len()).min(self.link.piece_bytes)
+        window.min(client).min(self.down.unsent.len() - self.held_bytes()).min(self.link.piece_bytes)
+    }
+
+    /// Bytes that wait for others to fill their segment.
+    pub fn held_bytes(&self) -> usize {
+        if self.down.is_ended { 0 } else { self.down.tail.held_bytes(self.down.unsent.len()) }
     }
 
     pub fn receivable(&self) -> usize {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use units::Nanos;
 
 use super::client::Client;
@@ -37,6 +36,7 @@ pub enum Event {
     DownReset { wire: usize },
     Acked { wire: usize, bytes: u64 },
     Departure { wire: usize },
+    TailOver { wire: usize, written_bytes: u64 },
     Up { wire: usize, bytes: Vec<u8> },
     UpFin { wire: usize },
     UpReset { wire: usize },
@@ -213,6 +213,7 @@ impl World {
                 self.wires[wire].down.is_departure_due = false;
                 self.pump_down(wire);
             }
+            Event::TailOver { wire, written_bytes } => self.on_tail_over(wire, written_bytes),
             Event::Up { wire, bytes } => self.on_up(wire, &bytes),
             Event::UpFin { wire } => {
                 self.wires[wire].server.has_fin = true;
@@ -238,7 +239,8 @@ impl World {
     }
 
     fn connect(&mut self, client: usize) {
-        let link = Link { unsent_bytes_max: self.plan.unsent_bytes_max, ..Link::of(&mut self.random) };
+        let link = self.plan.link.unwrap_or_else(|| Link::of(&mut self.random));
+        let link = Link { unsent_bytes_max: self.plan.unsent_bytes_max, ..link };
         let Some(asking) = &mut self.peers.clients[client] else { return };
         asking.wire = self.wires.len();
         let listener = usize::from(asking.is_secure());
@@ -321,6 +323,9 @@ impl World {
         let down = &mut self.wires[at].down;
         down.acked_bytes += bytes;
         down.acked_at = self.now;
+        if bytes > 0 {
+            down.tail.on_acked();
+        }
         self.pump_down(at);
         self.announce_room(at);
     }
@@ -376,7 +381,7 @@ impl World {
             }
             let bytes = wire.sendable();
             if bytes == 0 {
-                return;
+                return self.watch_tail(at);
             }
             if wire.down.free_at > now {
                 if !std::mem::replace(&mut wire.down.is_departure_due, true) {
@@ -448,54 +453,6 @@ impl World {
             up.last_arrival = up.last_arrival.max(up.free_at + link.delay);
             let arrives_at = up.last_arrival;
             self.schedule(arrives_at, Event::Up { wire: at, bytes: left });
-        }
-    }
-
-    /// The server reads.
-    pub fn read(&mut self, at: usize, into: &mut [u8]) -> Result<usize, Errno> {
-        self.enter();
-        if self.plan.has_socket_faults && self.random.once_in(50) {
-            return Err(Errno::INTR);
-        }
-        let read = self.wires[at].read(into);
-        self.show(at, || format!("read: {read:?}"));
-        if read.is_ok_and(|bytes| bytes > 0) {
-            let delay = self.wires[at].link.delay;
-            self.schedule(self.now + delay, Event::UpRoom { wire: at });
-        }
-        read
-    }
-
-    /// The server writes.
-    pub fn write(&mut self, at: usize, bytes: &[u8]) -> std::io::Result<usize> {
-        self.enter();
-        let most = if self.plan.has_socket_faults && self.random.once_in(8) {
-            self.random.between(1, 3_000) as usize
-        } else {
-            usize::MAX
-        };
-        let written = self.wires[at].write(bytes, most);
-        if written.as_ref().is_ok_and(|written| *written < bytes.len()) {
-            // Memory was short for a moment.
-            let delay = self.wires[at].link.delay;
-            self.schedule(self.now + delay, Event::Acked { wire: at, bytes: 0 });
-        }
-        self.note(written.as_ref().map_or(u64::MAX, |bytes| *bytes as u64));
-        self.show(at, || format!("write {} bytes: {written:?}", bytes.len()));
-        self.pump_down(at);
-        written
-    }
-
-    /// The server has closed its end.
-    pub fn close(&mut self, at: usize) {
-        self.enter();
-        let server = &mut self.wires[at].server;
-        (server.is_closed, server.token) = (true, None);
-        if server.inbox.is_empty() && !server.ends_with_reset {
-            self.wires[at].down.is_ended = true;
-            self.pump_down(at);
-        } else {
-            self.reset_client(at);
         }
     }
 }

@@ -151,8 +151,8 @@ impl Outgoing {
         self.end != End::Open
     }
 
-    /// Hands down at most `bytes_max`, in as few and as full segments as there can be.
-    pub fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
+    /// Hands down at most `bytes_max` without TLS, in as few and as full segments as there can be.
+    fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent::default();
         while sent.bytes < bytes_max && !self.is_read() {
             match self.send_some(socket, storage, bytes_max - sent.bytes) {
@@ -220,8 +220,6 @@ impl Outgoing {
                 (_, None) => unreachable!("only a file is not in memory"),
             }
         }
-        // A pipe is the last, and what it has may be all for a while.
-        gathered.is_alone = file.is_none() && self.body.pipe().is_some_and(Pipe::is_awaited);
         let Some((entry, range)) = file else {
             return if gathered.bytes == 0 { Err(Failure::Pending) } else { Ok(Next::Memory(gathered)) };
         };
@@ -231,10 +229,7 @@ impl Outgoing {
                 Ok(Next::Memory(gathered))
             }
             // What is in memory goes first, whatever became of the file.
-            looked if gathered.bytes > 0 => {
-                gathered.is_alone = matches!(looked, Err(Failure::Absent));
-                Ok(Next::Memory(gathered))
-            }
+            _ if gathered.bytes > 0 => Ok(Next::Memory(gathered)),
             Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
             Err(failure) => Err(failure),
@@ -242,15 +237,27 @@ impl Outgoing {
     }
 
     fn send_gathered(&self, socket: &impl Sink, gathered: &Gathered<'_>) -> Result<u64, Failure> {
-        // More of this grant follows, or the FIN does: the kernel may wait for it and fill the segment. Not for what a disk or a producer
-        // has yet to give: the kernel held a head back for seconds.
-        let is_last = gathered.bytes == self.remaining_bytes() && !self.body.is_open_ended();
-        let more = if is_last { self.end != End::Open } else { gathered.room() > 0 && !gathered.is_alone };
+        let more = self.may_wait(gathered.bytes, gathered.room() > 0);
         let sent = match gathered.slices() {
             [bytes] => socket.send(bytes, more),
             slices => socket.send_slices(slices, more),
         };
         sent.map(|sent| sent as u64).map_err(Failure::of_socket)
+    }
+
+    /// Says if the kernel may hold the segment that these next bytes end in until it is full (MSG_MORE): where the FIN follows, or more of the
+    /// grant does, for which there is room. The kernel holds it for 200 ms, so never for bytes that a producer has not pushed yet. A disk that
+    /// has not read what follows is found out too late for this: see [`Outgoing::send_on`].
+    fn may_wait(&self, bytes: u64, has_room: bool) -> bool {
+        let left_bytes = self.unread_bytes() - bytes;
+        if left_bytes == 0 && !self.body.is_open_ended() {
+            return self.end != End::Open;
+        }
+        #[cfg(test)]
+        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::HeldTail) {
+            return has_room;
+        }
+        has_room && left_bytes > self.body.pipe().map_or(0, Pipe::to_come_bytes)
     }
 
     /// `sendfile` of what is in the page cache; nothing at all means that the file ends too early.
@@ -291,13 +298,11 @@ struct Gathered<'a> {
     len: usize,
     bytes: u64,
     bytes_max: u64,
-    /// What follows is not there yet.
-    is_alone: bool,
 }
 
 impl<'a> Gathered<'a> {
     fn new(bytes_max: u64) -> Gathered<'a> {
-        Gathered { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, bytes_max, is_alone: false }
+        Gathered { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, bytes_max }
     }
 
     fn room(&self) -> u64 {

@@ -187,7 +187,12 @@ impl Pipe {
 
     /// Bytes that are left, as far as that is known.
     pub fn left_bytes(&self) -> u64 {
-        self.to_come.unwrap_or(0).saturating_add(self.queued().len() as u64)
+        self.to_come_bytes().saturating_add(self.queued().len() as u64)
+    }
+
+    /// Bytes that its producer has announced and not pushed yet.
+    pub fn to_come_bytes(&self) -> u64 {
+        self.to_come.unwrap_or(0)
     }
 
     /// How many more come is told by their end alone.

@@ -41,7 +41,8 @@ pub trait Sink {
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
     /// Zero means that the file ends before `offset`.
     fn send_file(&self, file: &File, offset: u64, count: usize) -> io::Result<usize>;
-    /// Whether a last segment that is not full may wait for more, for [`Sink::finish`] or for the close.
+    /// Lets a last segment that is not full wait for more, for [`Sink::finish`] or for the close; with `false` it leaves, also where a `send`
+    /// has said `more`.
     fn cork(&self, is_corked: bool);
     /// No more will be sent: the FIN may leave with the last byte.
     fn finish(&self);

@@ -18,9 +18,9 @@ pub struct Ask {
     pub word: u64,
     pub method: &'static str,
     pub status: u16,
-    framing: Framing,
+    pub framing: Framing,
     /// Whose bytes are the body.
-    file: usize,
+    pub file: usize,
     pub fault: Option<Fault>,
     pub upload: Option<Upload>,
     pub takes: Takes,
@@ -35,11 +35,11 @@ pub struct Ask {
     pub pieces: usize,
     pub pause: Nanos,
     /// The connection ends behind it.
-    closes: bool,
+    pub closes: bool,
     /// Where in the body a fault comes; a fraction of it.
-    cut_permille: u64,
+    pub cut_permille: u64,
     /// A length near a power of two, for a fault.
-    great: u128,
+    pub great: u128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +146,16 @@ impl Ask {
         Some(Ask::of(u64::from_str_radix(word, 16).ok()?, site))
     }
 
+    /// The next of this kind.
+    pub fn find(site: &Site, random: &mut Random, is_wanted: impl Fn(&Ask) -> bool) -> Ask {
+        loop {
+            let ask = Ask::of(random.word(), site);
+            if is_wanted(&ask) {
+                return ask;
+            }
+        }
+    }
+
     pub fn of(word: u64, site: &Site) -> Ask {
         let mut random = Random::new(word);
         let method = random.one_of(&["GET", "GET", "GET", "GET", "HEAD", "POST", "PUT", "GET"]);
@@ -207,6 +217,9 @@ impl Ask {
 
     /// Of the response, as a client is to get it.
     pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
+        if self.is_tunnel {
+            return &site.file(site.count() - 1)[..self.tunnel_bytes];
+        }
         if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
     }
 

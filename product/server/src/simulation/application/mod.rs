@@ -13,7 +13,7 @@ use super::outages::HEALTH;
 use super::plan::UpstreamPlan;
 use super::random::Random;
 use super::wire::Wire;
-pub use ask::{After, Ask, Expected, PREFIX, Takes};
+pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, Takes};
 
 /// What one that takes slowly reads, and how often.
 const SLOW_BYTES: usize = 9_000;
@@ -32,6 +32,8 @@ pub struct Application {
     idle_for: Nanos,
     idle_since: Nanos,
     is_done: bool,
+    /// When it has said something, and how many bytes.
+    pub said: Vec<(Nanos, u64)>,
 }
 
 /// A request under way.
@@ -79,6 +81,7 @@ impl Application {
             idle_for,
             idle_since: Nanos::MAX,
             is_done: false,
+            said: Vec::new(),
         }
     }
 
@@ -109,7 +112,11 @@ impl Application {
             return Ok(None);
         }
         self.hear(now, wire);
+        let said_bytes = wire.up.written_bytes;
         while self.go_on(now, wire, site, seen)? {}
+        if wire.up.written_bytes > said_bytes {
+            self.said.push((now, wire.up.written_bytes - said_bytes));
+        }
         if wire.up.has_fin && wire.up.inbox.is_empty() {
             self.close(wire);
         }

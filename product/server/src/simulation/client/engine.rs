@@ -56,6 +56,15 @@ impl Engine {
         }
     }
 
+    /// Of a tunnel: what has come back.
+    pub fn echoed_bytes(&self) -> Option<usize> {
+        match self {
+            Engine::Tunnel(tunnel) => Some(tunnel.heard),
+            Engine::WebSocket(tunnel) => Some(tunnel.heard),
+            Engine::Http1(_) | Engine::Http2(_) | Engine::Attacker(_) => None,
+        }
+    }
+
     pub fn is_waiting(&self) -> bool {
         match self {
             Engine::Http1(http1) => http1.is_waiting(),

@@ -53,11 +53,11 @@ pub struct Http2 {
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
     /// Windows never shut.
-    is_wide: bool,
+    pub is_wide: bool,
     /// It cancels once in so many requests.
-    cancels: Option<u64>,
+    pub cancels: Option<u64>,
     /// It asks for a sign of life beside each request.
-    pings: bool,
+    pub pings: bool,
 }
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! A client of HTTP/3: quinn-proto's, with the frames of HTTP/3 read by hand. It asks and judges as the others do.
 
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use quic::testing::{
-    Client as Peer, DATA, Dir, GOAWAY, HEADERS, StreamId, Windows, decode, frame, id, section, varint,
-};
+use quic::testing::{Client as Peer, Dir, GOAWAY, StreamId, Windows, id, varint};
 use units::Nanos;
 
 use super::super::datagrams::{SERVER, quic_seed};
@@ -13,7 +13,8 @@ use super::super::plan::Plan;
 use super::super::random::Random;
 use super::super::wire::Stop;
 use super::REQUESTS_MAX;
-use super::request::{Meaning, Request};
+use super::request::Request;
+use stream::{Stream, whole_frame};
 
 /// Codes of RFC 9114 section 8.1.
 const NO_ERROR: u64 = 0x100;
@@ -39,6 +40,9 @@ pub struct Http3 {
     pub asked: u64,
     progress_at: Nanos,
     pub is_done: bool,
+    /// When it has said something in a tunnel, and when something of a stream has come.
+    pub said_at: Vec<Nanos>,
+    pub heard_at: Vec<Nanos>,
 }
 
 /// What it is like.
@@ -80,26 +84,6 @@ struct Control {
     refused_from: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Stream {
-    request: Request,
-    has_head: bool,
-    /// Interim responses.
-    hints: u64,
-    has_trailers: bool,
-    /// Of a frame that is not whole.
-    rest: Vec<u8>,
-    /// Bytes that are left of a DATA frame.
-    data_left: u64,
-    came: usize,
-    /// It is cancelled after so many bytes.
-    cancel_at: Option<usize>,
-    /// Of the request, what was written so far of so much; its head comes first.
-    written: Option<Vec<u8>>,
-    /// The reason why there is no answer comes in its place.
-    is_reason: bool,
-}
-
 impl Leaving {
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
         match random.below(8) {
@@ -112,6 +96,19 @@ impl Leaving {
 }
 
 impl Habits {
+    fn none(plan: &Plan) -> Habits {
+        Habits {
+            depth: 1,
+            think: Nanos::ZERO,
+            cancels: None,
+            leaving: Leaving::WhenDone,
+            windows: Windows::default(),
+            patience: plan.patience(),
+            may_be_closed: !plan.has_room(),
+            may_be_cut: plan.may_cut(),
+        }
+    }
+
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Habits {
         let narrow = Windows { stream: random.one_of(&[5_000, 60_000]), connection: 100_000 };
         Habits {
@@ -120,9 +117,7 @@ impl Habits {
             cancels: random.once_in(3).then(|| random.between(1, 6)),
             leaving: Leaving::of(plan, after, random),
             windows: if random.once_in(2) { Windows::default() } else { narrow },
-            patience: plan.patience(),
-            may_be_closed: !plan.has_room(),
-            may_be_cut: plan.may_cut(),
+            ..Habits::none(plan)
         }
     }
 }
@@ -132,12 +127,18 @@ impl Http3 {
         let asked = random.between(1, REQUESTS_MAX);
         let to_ask: VecDeque<Request> = (0..asked).map(|_| Request::of(plan, site, false, random)).collect();
         let after = random.below(to_ask.iter().map(|request| request.body_bytes(site) as u64).sum::<u64>() + 1_000);
+        let seed = quic_seed(random);
+        Http3 { habits: Habits::of(plan, after, random), ..Http3::of(to_ask, seed, plan) }
+    }
+
+    /// One without habits.
+    pub fn of(to_ask: VecDeque<Request>, seed: [u8; 32], plan: &Plan) -> Http3 {
         Http3 {
             peer: None,
-            seed: quic_seed(random),
+            seed,
             to_ask,
             open: BTreeMap::new(),
-            habits: Habits::of(plan, after, random),
+            habits: Habits::none(plan),
             may_ask_at: Nanos::ZERO,
             has_said_hello: false,
             control: Control::default(),
@@ -146,6 +147,8 @@ impl Http3 {
             asked: 0,
             progress_at: Nanos::ZERO,
             is_done: false,
+            said_at: Vec::new(),
+            heard_at: Vec::new(),
         }
     }
 
@@ -216,6 +219,7 @@ impl Http3 {
             if !came.bytes.is_empty() {
                 self.heard_bytes += came.bytes.len() as u64;
                 self.progress_at = now;
+                self.heard_at.push(now);
                 stream.hear(&came.bytes, site)?;
             }
             let is_over = came.is_whole || came.reset.is_some();
@@ -266,6 +270,9 @@ impl Http3 {
             self.open.insert(opened.index() as u32, Stream::new(request, cancel_at, site));
         }
         for (number, stream) in &mut self.open {
+            if stream.speak(now, site, random) {
+                self.said_at.push(now);
+            }
             stream.write(peer, id(*number));
         }
     }
@@ -323,7 +330,8 @@ impl Http3 {
         }
         let asks_at = (!self.to_ask.is_empty() && self.open.len() < self.habits.depth).then_some(self.may_ask_at);
         let asks_at = asks_at.filter(|at| *at > now);
-        Ok(peer.timeout().into_iter().chain(asks_at).chain(waits.then_some(late_at)).min())
+        let speaks_at = self.open.values().filter_map(Stream::speaks_at);
+        Ok(peer.timeout().into_iter().chain(asks_at).chain(speaks_at).chain(waits.then_some(late_at)).min())
     }
 }
 
@@ -350,139 +358,4 @@ impl Control {
         }
         Ok(())
     }
-}
-
-impl Stream {
-    fn new(request: Request, cancel_at: Option<usize>, site: &Site) -> Stream {
-        let field = request.field();
-        let mut fields =
-            vec![(":method", request.method()), (":scheme", "https"), (":authority", "a"), (":path", &request.path)];
-        fields.extend(field.as_ref().map(|(name, value)| (*name, value.as_str())));
-        let upload = request.upload(site);
-        let length = upload.filter(|(_, is_told)| *is_told).map(|(body, _)| body.len().to_string());
-        fields.extend(length.as_ref().map(|length| ("content-length", length.as_str())));
-        let mut to_write = frame(HEADERS, &section(&fields));
-        to_write
-            .extend(upload.filter(|(body, _)| !body.is_empty()).map(|(body, _)| frame(DATA, body)).unwrap_or_default());
-        Stream {
-            request,
-            has_head: false,
-            has_trailers: false,
-            rest: Vec::new(),
-            data_left: 0,
-            came: 0,
-            cancel_at,
-            written: Some(to_write),
-            hints: 0,
-            is_reason: false,
-        }
-    }
-
-    /// As much of the request as the server's windows let through, and its end.
-    fn write(&mut self, peer: &mut Peer, id: StreamId) {
-        let Some(left) = &mut self.written else { return };
-        let bytes = peer.offer(id, left);
-        left.drain(..bytes);
-        if left.is_empty() {
-            peer.try_finish(id);
-            self.written = None;
-        }
-    }
-
-    fn hear(&mut self, bytes: &[u8], site: &Site) -> Result<(), String> {
-        self.rest.extend_from_slice(bytes);
-        loop {
-            if self.data_left > 0 {
-                let bytes = self.rest.len().min(self.data_left as usize);
-                let data: Vec<u8> = self.rest.drain(..bytes).collect();
-                self.data_left -= bytes as u64;
-                self.take(&data, site)?;
-                if self.rest.is_empty() {
-                    return Ok(());
-                }
-                continue;
-            }
-            let Some((kind, length, head_bytes)) = frame_head(&self.rest) else { return Ok(()) };
-            if kind == DATA {
-                self.rest.drain(..head_bytes);
-                self.data_left = length;
-                if !self.has_head {
-                    return Err(format!("content before a head for {:?}", self.request));
-                }
-                continue;
-            }
-            let Some((_, payload, end)) = whole_frame(&self.rest) else { return Ok(()) };
-            if kind == HEADERS && self.has_head {
-                if std::mem::replace(&mut self.has_trailers, true) || !is_sum(payload) {
-                    return Err(format!("two heads for {:?}", self.request));
-                }
-                self.rest.drain(..end);
-                continue;
-            }
-            let status = if kind == HEADERS { Some(status(payload)?) } else { None };
-            self.rest.drain(..end);
-            // Others follow an interim one.
-            self.hints += u64::from(status == Some(103));
-            if let Some(status) = status.filter(|status| *status >= 200) {
-                self.has_head = true;
-                self.is_reason = self.request.judge(Some(status), self.hints)? == Meaning::Reason;
-            }
-        }
-    }
-
-    fn take(&mut self, data: &[u8], site: &Site) -> Result<(), String> {
-        let (from, to) = (self.came, self.came + data.len());
-        if !self.is_reason && self.request.body(site).is_some_and(|body| body.get(from..to) != Some(data)) {
-            return Err(format!("wrong bytes from {from} to {to} of {:?}", self.request));
-        }
-        self.came = to;
-        Ok(())
-    }
-
-    fn judge_end(&self, site: &Site) -> Result<(), String> {
-        if !self.has_head || self.data_left > 0 || !self.rest.is_empty() {
-            return Err(format!("the end within a frame of {self:?}"));
-        }
-        match self.request.body(site).filter(|_| !self.is_reason) {
-            Some(body) if body.len() != self.came => Err(format!("the end of {self:?}, of {} bytes", body.len())),
-            Some(_) if self.has_trailers != self.request.has_trailers() => Err(format!("trailers of {self:?}")),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Type and length of a frame, and how long they are.
-fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
-    let (kind, kind_bytes) = varint::read(bytes)?;
-    let (length, length_bytes) = varint::read(&bytes[kind_bytes..])?;
-    Some((kind, length, kind_bytes + length_bytes))
-}
-
-/// Type and payload of a frame that is whole, and where it ends.
-fn whole_frame(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
-    let (kind, length, head_bytes) = frame_head(bytes)?;
-    let end = head_bytes + length as usize;
-    Some((kind, bytes.get(head_bytes..end)?, end))
-}
-
-/// The fields that an application has behind a body, and no others.
-fn is_sum(section: &[u8]) -> bool {
-    let mut fields = Vec::new();
-    let decoded = decode(section, &mut Vec::new(), |name, value| {
-        fields.push((name.to_vec(), value.to_vec()));
-        true
-    });
-    decoded.is_ok() && fields == [(b"sum".to_vec(), b"1".to_vec())]
-}
-
-fn status(section: &[u8]) -> Result<u16, String> {
-    let mut status = None;
-    decode(section, &mut Vec::new(), |name, value| {
-        if name == b":status" {
-            status = String::from_utf8_lossy(value).parse().ok();
-        }
-        true
-    })
-    .map_err(|_| "a head that cannot be read")?;
-    status.ok_or_else(|| "a head without a status".into())
 }

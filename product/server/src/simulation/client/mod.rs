@@ -18,13 +18,14 @@ use super::plan::Plan;
 use super::random::Random;
 use super::wire::Wire;
 use attacker::Attacker;
-use engine::{Engine, Tls};
-use http1::Http1;
-use http2::{Habits, Http2};
+pub use engine::Engine;
+use engine::Tls;
+pub use http1::Http1;
+pub use http2::{Habits, Http2};
 pub use http3::Http3;
-use request::Request;
-use tunnel::Tunnel;
-use websocket::WebSocket;
+pub use request::Request;
+pub use tunnel::Tunnel;
+pub use websocket::WebSocket;
 
 /// Of one client.
 const REQUESTS_MAX: u64 = 12;
@@ -73,6 +74,9 @@ pub struct Client {
     has_reset: bool,
     /// Whether the server may end the connection: behind a failure of its disk, or for want of memory.
     may_be_cut: bool,
+    /// When it has said something, and when it has heard something that TLS does not keep for itself.
+    pub said_at: Vec<Nanos>,
+    pub heard_at: Vec<Nanos>,
 }
 
 impl Leaving {
@@ -135,13 +139,19 @@ impl Client {
         let asks = (requests, depth, think);
         let engine = engine(plan, site, leaving, asks, random);
         let is_secure = plan.has_tls && leaving != Leaving::HalfAsked && random.once_in(2);
+        let sends = is_slow.then(|| random.between(1, 60) as usize);
+        Client { leaving, reads, sends, ..Client::of(engine, is_secure, plan) }
+    }
+
+    /// One without habits.
+    pub fn of(engine: Engine, is_secure: bool, plan: &Plan) -> Client {
         Client {
             wire: usize::MAX,
             is_done: false,
-            leaving,
-            reads,
+            leaving: Leaving::WhenDone,
+            reads: None,
             may_read_at: Nanos::ZERO,
-            sends: is_slow.then(|| random.between(1, 60) as usize),
+            sends: None,
             tls: is_secure.then(|| Box::new(Tls::new(&engine))),
             engine,
             unsent: Vec::new(),
@@ -152,6 +162,8 @@ impl Client {
             patience: plan.patience(),
             has_reset: false,
             may_be_cut: plan.may_cut(),
+            said_at: Vec::new(),
+            heard_at: Vec::new(),
         }
     }
 
@@ -211,7 +223,12 @@ impl Client {
                 Some(tls) => tls.open(&bytes)?,
                 None => bytes,
             };
+            let echoed = self.engine.echoed_bytes();
             self.answered += self.engine.receive(&plain, now, site)?;
+            // Not what is said besides in a tunnel.
+            if !plain.is_empty() && (echoed.is_none() || self.engine.echoed_bytes() > echoed) {
+                self.heard_at.push(now);
+            }
         }
         let is_all = wire.up.inbox.is_empty() || is_deaf;
         // To one that reads nothing no end can be told.
@@ -257,6 +274,7 @@ impl Client {
         }
         if self.unsent.len() > before {
             self.progress_at = now;
+            self.said_at.push(now);
         }
         while !self.unsent.is_empty() && now >= self.may_send_at {
             let bytes = self.sends.map_or(self.unsent.len(), |bytes| bytes.min(self.unsent.len()));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::application::{Ask, Expected};
 use super::super::files::{ABSENT, Site};
-use super::super::plan::Plan;
+use super::super::plan::{Plan, UpstreamPlan};
 use super::super::random::Random;
 
 /// One that sends a few bytes at a time sends no more of a body than this: the server has its patience.
@@ -42,16 +42,17 @@ pub enum Meaning {
 impl Request {
     pub fn of(plan: &Plan, site: &Site, is_slow: bool, random: &mut Random) -> Request {
         if let Some(upstreams) = plan.upstreams.as_ref().filter(|_| random.once_in(2)) {
-            loop {
-                let ask = Ask::of(random.word(), site);
-                let is_small = ask.upload.is_none_or(|upload| !is_slow || upload.bytes <= SLOW_UPLOAD_BYTES_MAX);
-                if is_small && !ask.is_tunnel {
-                    let expected = ask.expected(upstreams);
-                    return Request { path: ask.path(), kind: Kind::Passed(Box::new(ask), expected), file: None };
-                }
-            }
+            let is_small =
+                |ask: &Ask| ask.upload.is_none_or(|upload| !is_slow || upload.bytes <= SLOW_UPLOAD_BYTES_MAX);
+            let ask = Ask::find(site, random, |ask| is_small(ask) && !ask.is_tunnel);
+            return Request::of_ask(ask, upstreams);
         }
         Request::of_file(site, random)
+    }
+
+    pub fn of_ask(ask: Ask, upstreams: &UpstreamPlan) -> Request {
+        let expected = ask.expected(upstreams);
+        Request { path: ask.path(), kind: Kind::Passed(Box::new(ask), expected), file: None }
     }
 
     pub fn of_file(site: &Site, random: &mut Random) -> Request {
@@ -109,6 +110,14 @@ impl Request {
     /// It asks for leave to send its body.
     pub fn expects_leave(&self) -> bool {
         matches!(&self.kind, Kind::Passed(ask, _) if ask.upload.is_some_and(|upload| upload.bytes % 3 == 1))
+    }
+
+    /// Bytes that are to come back, where the protocol changes.
+    pub fn tunnel_bytes(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Passed(ask, _) if ask.is_tunnel => Some(ask.tunnel_bytes),
+            _ => None,
+        }
     }
 
     pub fn status(&self) -> u16 {

@@ -20,7 +20,7 @@ pub struct Tunnel {
     head: Vec<u8>,
     /// Of the bytes that are to come back.
     said: usize,
-    heard: usize,
+    pub heard: usize,
     /// Interim responses before the tunnel.
     hints: u64,
     next_at: Nanos,
@@ -39,12 +39,10 @@ enum State {
 
 impl Tunnel {
     pub fn new(plan: &UpstreamPlan, site: &Site, random: &mut Random) -> Tunnel {
-        let ask = loop {
-            let ask = Ask::of(random.word(), site);
-            if ask.is_tunnel {
-                break ask;
-            }
-        };
+        Tunnel::of(Ask::find(site, random, |ask| ask.is_tunnel), plan)
+    }
+
+    pub fn of(ask: Ask, plan: &UpstreamPlan) -> Tunnel {
         let expected = ask.expected(plan);
         Tunnel {
             ask,

@@ -33,7 +33,7 @@ pub struct WebSocket {
     head: Vec<u8>,
     /// Of the bytes that are to come back.
     said: usize,
-    heard: usize,
+    pub heard: usize,
     /// What the server takes on all streams, and on this one.
     windows: [i64; 2],
     next_at: Nanos,
@@ -55,12 +55,10 @@ enum State {
 
 impl WebSocket {
     pub fn new(plan: &UpstreamPlan, site: &Site, random: &mut Random) -> WebSocket {
-        let ask = loop {
-            let ask = Ask::of(random.word(), site);
-            if ask.is_tunnel {
-                break ask;
-            }
-        };
+        WebSocket::of(Ask::find(site, random, |ask| ask.is_tunnel), plan)
+    }
+
+    pub fn of(ask: Ask, plan: &UpstreamPlan) -> WebSocket {
         let expected = ask.expected(plan);
         WebSocket {
             ask,

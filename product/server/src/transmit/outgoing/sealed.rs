@@ -14,7 +14,8 @@ use crate::storage::Storage;
 use crate::transmit::{Down, Room, Sink};
 
 impl Outgoing {
-    /// Hands down what is allowed, under TLS where that is spoken.
+    /// Hands down what is allowed, under TLS where that is spoken. Where the next bytes have to be read from a disk first, what was to fill a
+    /// segment with them leaves now.
     pub fn send_on(
         &mut self,
         socket: &impl Sink,
@@ -22,10 +23,14 @@ impl Outgoing {
         storage: &mut dyn Storage,
         room: Room,
     ) -> Sent {
-        match session.filter(|_| !self.is_sealed) {
+        let sent = match session.filter(|_| !self.is_sealed) {
             None => self.send(socket, storage, room.bytes_max),
             Some(session) => self.send_sealed(session, socket, storage, room),
+        };
+        if let Some(Failure::Absent) = sent.failure {
+            socket.cork(false);
         }
+        sent
     }
 
     fn send_sealed(
@@ -41,8 +46,8 @@ impl Outgoing {
             if self.is_read() && self.end == End::Finish {
                 session.end();
             }
-            let may_follow = why.is_none() && self.has_room(session, room, &sent);
-            let down = session.hand_down(&mut Down { socket, more: session.has_ended() || may_follow });
+            let has_room = why.is_none() && self.has_room(session, room, &sent);
+            let down = session.hand_down(&mut Down { socket, more: self.may_wait(0, has_room) });
             sent.carried_bytes += down.bytes as u64;
             if let Some(error) = down.error {
                 sent.failure = Some(Failure::of_socket(error));

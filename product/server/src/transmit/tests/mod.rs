@@ -33,8 +33,15 @@ use super::*;
 /// One write: who, how many bytes.
 type Journal = Rc<RefCell<Vec<(char, u64)>>>;
 
-/// How many pieces a write had, and whether more was to follow at once; `None`: what follows was corked.
-type Write = Option<(usize, bool)>;
+/// What a socket was told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Write {
+    /// So many pieces, and if more was to follow at once.
+    Sent(usize, bool),
+    Corked,
+    /// What waited for more leaves.
+    Pushed,
+}
 
 #[derive(Clone)]
 struct FakeSocket {
@@ -82,7 +89,7 @@ impl Sink for FakeSocket {
     }
 
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        self.writes.borrow_mut().push(Some((slices.len(), more)));
+        self.writes.borrow_mut().push(Write::Sent(slices.len(), more));
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         let taken = (bytes.len() as u64).min(self.room.get());
         if let Some(kind) = self.fails.get() {
@@ -114,8 +121,7 @@ impl Sink for FakeSocket {
     }
 
     fn cork(&self, is_corked: bool) {
-        assert!(is_corked, "it is let go by the FIN");
-        self.writes.borrow_mut().push(None);
+        self.writes.borrow_mut().push(if is_corked { Write::Corked } else { Write::Pushed });
     }
 
     fn finish(&self) {

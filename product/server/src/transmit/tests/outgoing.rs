@@ -30,7 +30,7 @@ fn socket() -> FakeSocket {
 fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
     let socket = socket();
     while outgoing.remaining_bytes() > 0 {
-        let sent = outgoing.send(&socket, &mut InMemory, bytes_max);
+        let sent = outgoing.send_on(&socket, None, &mut InMemory, Room::unpaced(bytes_max));
         assert!(sent.failure.is_none() && sent.bytes <= bytes_max && sent.bytes > 0, "{sent:?}");
     }
     assert_eq!(socket.is_finished.get(), outgoing.ends_connection());
@@ -40,15 +40,15 @@ fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
 /// A short segment waits for what is sent at once behind it, be it the FIN, and for nothing else.
 #[test]
 fn the_last_segment_waits_for_the_fin_alone() {
-    assert_eq!(writes(head([bytes(400)], End::Open), 1_000), [Some((2, false))]);
-    assert_eq!(writes(head([bytes(400)], End::Finish), 1_000), [Some((2, true))]);
+    assert_eq!(writes(head([bytes(400)], End::Open), 1_000), [Write::Sent(2, false)]);
+    assert_eq!(writes(head([bytes(400)], End::Finish), 1_000), [Write::Sent(2, true)]);
     // A grant that ends before the response does: whoever is next may take long.
-    assert_eq!(writes(head([bytes(400)], End::Finish), 300), [Some((2, false)), Some((1, true))]);
-    assert_eq!(writes(head([], End::Open), 1_000), [Some((1, false))]);
+    assert_eq!(writes(head([bytes(400)], End::Finish), 300), [Write::Sent(2, false), Write::Sent(1, true)]);
+    assert_eq!(writes(head([], End::Open), 1_000), [Write::Sent(1, false)]);
 }
 
 /// Of which nothing is in memory.
-struct Cold;
+pub(super) struct Cold;
 
 impl Storage for Cold {
     fn look(&mut self, _: &Entry, _: u64, _: u64) -> io::Result<Look<'_>> {
@@ -67,9 +67,9 @@ impl Storage for Cold {
 fn a_head_does_not_wait_for_a_disk() {
     let (entry, _folder) = entry();
     let (socket, mut outgoing) = (socket(), head([Piece::File { entry, range: 0..FILE }], End::Open));
-    let sent = outgoing.send(&socket, &mut Cold, u64::MAX);
+    let sent = outgoing.send_on(&socket, None, &mut Cold, Room::unpaced(u64::MAX));
     assert!(sent.bytes == HEAD && matches!(sent.failure, Some(Failure::Absent)), "{sent:?}");
-    assert_eq!(socket.writes.take(), [Some((1, false))]);
+    assert_eq!(socket.writes.take(), [Write::Sent(1, true), Write::Pushed]);
 }
 
 #[test]
@@ -77,18 +77,21 @@ fn a_head_waits_for_its_file_and_the_end_of_a_file_for_the_fin() {
     let (entry, _folder) = entry();
     let file = || Piece::File { entry: entry.clone(), range: 0..FILE };
     // The head; what sendfile hands down is a write of its own.
-    let file_write = Some((1, false));
-    assert_eq!(writes(head([file()], End::Open), u64::MAX), [Some((1, true)), file_write]);
-    assert_eq!(writes(head([file()], End::Finish), u64::MAX), [Some((1, true)), None, file_write]);
+    let file_write = Write::Sent(1, false);
+    assert_eq!(writes(head([file()], End::Open), u64::MAX), [Write::Sent(1, true), file_write]);
+    assert_eq!(writes(head([file()], End::Finish), u64::MAX), [Write::Sent(1, true), Write::Corked, file_write]);
     let split = writes(head([file()], End::Finish), FILE);
-    assert_eq!(split, [Some((1, true)), file_write, None, file_write]);
-    assert_eq!(writes(head([file()], End::Open), HEAD)[0], Some((1, false)), "nothing follows in this grant");
+    assert_eq!(split, [Write::Sent(1, true), file_write, Write::Corked, file_write]);
+    assert_eq!(writes(head([file()], End::Open), HEAD)[0], Write::Sent(1, false), "nothing follows in this grant");
 }
 
 #[test]
 fn pieces_go_down_eight_at_a_time() {
     let pieces = (0..17).map(|_| bytes(10));
-    assert_eq!(writes(head(pieces, End::Open), u64::MAX), [Some((8, true)), Some((8, true)), Some((2, false))]);
+    assert_eq!(
+        writes(head(pieces, End::Open), u64::MAX),
+        [Write::Sent(8, true), Write::Sent(8, true), Write::Sent(2, false)]
+    );
 }
 
 /// A page that is shared, and one of its parts.
@@ -102,7 +105,7 @@ fn pages_are_sent_from_where_they_begin() {
     let mut outgoing = head([piece], End::Open);
     assert_eq!(outgoing.remaining_bytes(), HEAD + 150);
     while outgoing.remaining_bytes() > 0 {
-        outgoing.send(&socket, &mut InMemory, 70);
+        outgoing.send_on(&socket, None, &mut InMemory, Room::unpaced(70));
     }
     assert_eq!(socket.received.borrow()[HEAD as usize..], page[50..]);
     assert!(!outgoing.ends_connection() && outgoing.into_buffer() == vec![1; HEAD as usize]);
@@ -113,9 +116,9 @@ fn pages_are_sent_from_where_they_begin() {
 fn what_was_sent_is_given_back() {
     let socket = socket();
     let mut outgoing = head([bytes(40)], End::Open);
-    outgoing.send(&socket, &mut InMemory, 60);
+    outgoing.send_on(&socket, None, &mut InMemory, Room::unpaced(60));
     outgoing.shrink();
-    let left = outgoing.send(&socket, &mut InMemory, 1_000);
+    let left = outgoing.send_on(&socket, None, &mut InMemory, Room::unpaced(1_000));
     assert_eq!((left.bytes, outgoing.remaining_bytes(), outgoing.into_buffer().len()), (80, 0, 40));
     assert_eq!(*socket.received.borrow(), [vec![1; 100], vec![2; 40]].concat());
 }
@@ -128,7 +131,7 @@ fn failures_are_told_apart() {
     let told = |outgoing: &mut Outgoing, kind| {
         let socket = socket();
         socket.fails.set(Some(kind));
-        match outgoing.send(&socket, &mut InMemory, 1_000).failure {
+        match outgoing.send_on(&socket, None, &mut InMemory, Room::unpaced(1_000)).failure {
             Some(Failure::Blocked) => "blocked",
             Some(Failure::Disconnected) => "disconnected",
             Some(Failure::Unreadable { path, .. }) if &*path == "file" => "unreadable",

@@ -586,7 +586,7 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     let outgoing = Outgoing::new(HEAD.to_vec(), body, End::Open);
     let (bytes, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
     assert_eq!(*socket.received.borrow(), b"head5\r\nearly\r\n");
-    assert_eq!(socket.writes.take(), [Some((2, false))], "nothing follows at once");
+    assert_eq!(socket.writes.take(), [Write::Sent(2, false)], "nothing follows at once");
     let Direct::Begun(job) = direct else { panic!("{direct:?} after {bytes}") };
     bench.drive();
     let mut producer = Producer::of(&mut bench.transmitter, job);

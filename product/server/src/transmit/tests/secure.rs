@@ -255,3 +255,41 @@ fn a_flight_whose_connection_ends_leaves_no_job() {
     assert!(untold > 0 && told + untold < 4_000 && bench.transmitter.departures().count() == 0);
     assert!(bench.transmitter.is_idle(bench.now.get()), "nothing is left of it");
 }
+
+/// A record that the kernel keeps until more follows comes 200 ms late: WebSocket over HTTPS was as slow.
+#[test]
+fn the_end_of_what_a_producer_has_pushed_leaves_at_once() {
+    for rate in [None, Some("20mbit")] {
+        let mut bench = Bench::new("srpt", rate);
+        let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
+        let body = Body::from(Pipe::new(http::Length::Unknown)).delimited(http::http1::Delimiter::LastChunk);
+        let job = bench.dispatch_secure(&socket, session, Outgoing::new(content(100), body, End::Open));
+        bench.drive();
+        for message in ["one", "two", "three"] {
+            Producer::of(&mut bench.transmitter, job).push(bench.now.get(), message.as_bytes()).unwrap();
+            bench.drive();
+            assert!(
+                matches!(socket.writes.borrow().last(), Some(Write::Sent(_, false))),
+                "{message}: {:?}",
+                socket.writes
+            );
+        }
+        let (plain, _) = deliver(&mut client, &socket.received.borrow());
+        assert!(plain.ends_with(b"5\r\nthree\r\n"), "{} bytes", plain.len());
+    }
+}
+
+/// Room is left for another record, and its bytes are on a disk.
+#[test]
+fn a_record_does_not_wait_for_a_disk() {
+    let folder = crate::files::temporary::Folder::new();
+    folder.put("file", vec![3; 200_000]);
+    let file = Piece::File { entry: folder.entry("file"), range: 0..200_000 };
+    let (_, mut session) = connected();
+    let socket = Bench::new("srpt", None).socket('A', u64::MAX);
+    let mut outgoing = Outgoing::new(content(100), file.into(), End::Open);
+    let room = Room::paced(50_000, 50_000);
+    let sent = outgoing.send_on(&socket, Some(&mut session), &mut super::outgoing::Cold, room);
+    assert!(sent.bytes == 100 && matches!(sent.failure, Some(Failure::Absent)), "{sent:?}");
+    assert_eq!(socket.writes.borrow().last(), Some(&Write::Pushed));
+}
