@@ -21,6 +21,7 @@ use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+    sock_filter,
 };
 
 use crate::config::Config;
@@ -37,11 +38,11 @@ pub struct Reach {
     pub writes: Vec<PathBuf>,
 }
 
-/// What came of it.
 /// What the C library reads to find the address of a name: a reload asks for those of upstreams again.
 const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
+/// What the kernel has taken.
 #[derive(Debug, Default)]
 pub struct Confined {
     /// The kernel refuses other files.
@@ -151,7 +152,11 @@ fn allow(ruleset: &mut landlock::RulesetCreated, path: &Path, access: BitFlags<A
     let _ = ruleset.add_rule(PathBeneath::new(opened, access));
 }
 
-/// Those that a server of files never makes, and one who has taken it over might.
+/// Newer forms of calls that are refused below, by their numbers, which are the same on every processor: fchmodat2 (Linux 6.6), setxattrat and
+/// removexattrat (6.13), open_tree_attr (6.15), file_setattr (6.17). The C library does not name them all.
+const REFUSED_BY_NUMBER: [libc::c_long; 5] = [452, 463, 466, 467, 469];
+
+/// Calls that a server of files never makes, and somebody who has taken it over might.
 #[rustfmt::skip]
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_bpf,
@@ -164,12 +169,16 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_setns,
     // The machine.
     libc::SYS_kexec_load, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module,
-    libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_quotactl, libc::SYS_syslog,
+    libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_quotactl, libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
     libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_sethostname,
     libc::SYS_setdomainname,
     // Much of the kernel behind one call.
     libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd, libc::SYS_perf_event_open,
     libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
+    // New code: memory that is mapped as code without mmap, and a mode in which all that is read can run.
+    libc::SYS_personality, libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl,
+    #[cfg(target_arch = "x86_64")] libc::SYS_uselib,
     // What Landlock does not know of files.
     libc::SYS_open_by_handle_at, libc::SYS_mknodat, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown,
     libc::SYS_fchownat, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, libc::SYS_removexattr,
@@ -197,25 +206,45 @@ const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// They fail with EPERM.
+/// Has the kernel refuse them to this thread and those that it starts.
 pub fn refuse_calls() -> Result<(), String> {
-    let refused = || -> Result<(), Box<dyn Error>> {
-        let mut calls: BTreeMap<_, _> = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
-        let families = FAMILIES.map(|family| (0, Ne, family as u64));
-        calls.insert(libc::SYS_socket, vec![rule(&families)?]);
-        let is_set = |argument, bit: libc::c_int| rule(&[(argument, MaskedEq(bit as u64), bit as u64)]);
-        calls.insert(libc::SYS_clone, NAMESPACES.into_iter().map(|bit| is_set(0, bit)).collect::<Result<_, _>>()?);
-        // New code.
-        for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
-            calls.insert(call, vec![is_set(2, libc::PROT_EXEC)?]);
-        }
-        // Typing into the terminal that weir was started in.
-        calls.insert(libc::SYS_ioctl, vec![rule(&[(1, Eq, libc::TIOCSTI)])?]);
-        // Its arguments are out of a filter's sight; who finds it missing calls clone.
-        apply(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
-        apply(calls, libc::EPERM)
-    };
+    let refused =
+        || -> Result<(), Box<dyn Error>> { programs()?.iter().try_for_each(|program| Ok(apply_filter(program)?)) };
     refused().map_err(|error| error.to_string())
+}
+
+/// The filters: the calls of the first do not exist (ENOSYS), those of the second are forbidden (EPERM).
+fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
+    let refused = REFUSED.iter().chain(&REFUSED_BY_NUMBER);
+    let mut calls: BTreeMap<_, _> = refused.map(|&call| (call, Vec::new())).collect();
+    let families = FAMILIES.map(|family| (0, Ne, family as u64));
+    calls.insert(libc::SYS_socket, vec![rule(&families)?]);
+    let is_set = |argument, bit: libc::c_int| rule(&[(argument, MaskedEq(bit as u64), bit as u64)]);
+    calls.insert(libc::SYS_clone, NAMESPACES.into_iter().map(|bit| is_set(0, bit)).collect::<Result<_, _>>()?);
+    // New code.
+    for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
+        calls.insert(call, vec![is_set(2, libc::PROT_EXEC)?]);
+    }
+    // Typing into the terminal that weir was started in.
+    calls.insert(libc::SYS_ioctl, vec![rule(&[(1, Eq, libc::TIOCSTI)])?]);
+    // Its arguments are out of a filter's sight; who finds it missing calls clone.
+    let unknown = program(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    let unknown = if cfg!(target_arch = "x86_64") { [x32_is_unknown(), unknown].concat() } else { unknown };
+    Ok([unknown, program(calls, libc::EPERM)?])
+}
+
+/// The beginning of a filter in which the second set of numbers that x86-64 has for its calls (x32; each has this bit) does not exist: under them
+/// a call would not be recognised. What follows is for the others.
+fn x32_is_unknown() -> BpfProgram {
+    const BIT: u32 = 1 << 30;
+    const NUMBER_AT: u32 = 0;
+    let enosys = u32::from(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));
+    let instruction = |code: u32, jf, k| sock_filter { code: code as u16, jt: 0, jf, k };
+    vec![
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, NUMBER_AT),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, BIT),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, enosys),
+    ]
 }
 
 fn rule(all_of: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {
@@ -224,10 +253,10 @@ fn rule(all_of: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError>
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-fn apply(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) -> Result<(), Box<dyn Error>> {
+fn program(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) -> Result<BpfProgram, Box<dyn Error>> {
     let refuse = SeccompAction::Errno(errno.unsigned_abs());
     let filter = SeccompFilter::new(calls, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
-    Ok(apply_filter(&BpfProgram::try_from(filter)?)?)
+    Ok(BpfProgram::try_from(filter)?)
 }
 
 /// The first folder that its user's rights would open and Landlock does not. A [`Root`](crate::files) does not open it for reading,
@@ -285,5 +314,89 @@ mod tests {
             assert_eq!(turned(&folder.path(dir)), Some(releases.clone()), "{dir}");
         }
         assert_eq!(turned(&releases.join("1")), None);
+    }
+
+    const ALLOW: u32 = 0x7fff_0000;
+    const EPERM: u32 = 0x5_0000 | libc::EPERM as u32;
+    const ENOSYS: u32 = 0x5_0000 | libc::ENOSYS as u32;
+
+    /// What a filter makes of a call, as the kernel runs it: classic BPF over `struct seccomp_data` (number, architecture, instruction, arguments).
+    fn verdict(program: &BpfProgram, number: libc::c_long, arguments: [u64; 6]) -> u32 {
+        let architecture: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+        let words = arguments.iter().flat_map(|argument| [*argument as u32, (argument >> 32) as u32]);
+        let data: Vec<u32> = [number as u32, architecture, 0, 0].into_iter().chain(words).collect();
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            let jump = |is_so: bool| usize::from(if is_so { jt } else { jf });
+            at += 1 + match u32::from(code) {
+                libc::BPF_RET => return k,
+                // Of a word at an offset.
+                0x20 => {
+                    value = data[k as usize / 4];
+                    0
+                }
+                // AND with a constant.
+                0x54 => {
+                    value &= k;
+                    0
+                }
+                0x05 => k as usize,
+                0x15 => jump(value == k),
+                0x25 => jump(value > k),
+                0x35 => jump(value >= k),
+                other => panic!("instruction {other:#x}"),
+            };
+        }
+    }
+
+    /// Neither by its older form, nor by a newer one, nor by another number.
+    #[test]
+    fn what_a_server_of_files_never_does_is_refused() {
+        let [unknown, forbidden] = programs().unwrap();
+        let refused = |number, arguments| [&unknown, &forbidden].map(|program| verdict(program, number, arguments));
+        let none = [0; 6];
+        for (number, arguments) in [
+            (libc::SYS_fchmodat, none),
+            (452, none),
+            (463, none),
+            (466, none),
+            (467, none),
+            (469, none),
+            (libc::SYS_quotactl_fd, none),
+            // READ_IMPLIES_EXEC.
+            (libc::SYS_personality, [0x40_0000, 0, 0, 0, 0, 0]),
+            // SHM_EXEC.
+            (libc::SYS_shmat, [1, 0, 0o100_000, 0, 0, 0]),
+            (libc::SYS_mmap, [0, 4096, 5, 0x22, 0, 0]),
+            (libc::SYS_mprotect, [0, 4096, 1 << 32 | 4, 0, 0, 0]),
+            (libc::SYS_execve, none),
+            (libc::SYS_socket, [libc::AF_PACKET as u64, 3, 0, 0, 0, 0]),
+            (libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]),
+            (libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0]),
+        ] {
+            assert_eq!(refused(number, arguments), [ALLOW, EPERM], "call {number} with {arguments:x?}");
+        }
+        assert_eq!(refused(libc::SYS_clone3, none), [ENOSYS, ALLOW]);
+        for (number, arguments) in [
+            (libc::SYS_read, none),
+            (libc::SYS_mmap, [0, 4096, 3, 0x22, 0, 0]),
+            (libc::SYS_mprotect, [0, 4096, 1, 0, 0, 0]),
+            (libc::SYS_socket, [libc::AF_INET6 as u64, 1, 0, 0, 0, 0]),
+            (libc::SYS_clone, [(libc::CLONE_VM | libc::CLONE_THREAD) as u64, 0, 0, 0, 0, 0]),
+            (libc::SYS_openat2, none),
+        ] {
+            assert_eq!(refused(number, arguments), [ALLOW, ALLOW], "call {number} with {arguments:x?}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn calls_have_no_second_number() {
+        let [unknown, _] = programs().unwrap();
+        for number in [libc::SYS_read, libc::SYS_execve, 520, 545] {
+            assert_eq!(verdict(&unknown, number | 1 << 30, [0; 6]), ENOSYS, "{number}");
+            assert_eq!(verdict(&unknown, number, [0; 6]), ALLOW, "{number}");
+        }
     }
 }
