@@ -13,8 +13,6 @@ OUT ?= runs/vm-$(basename $(notdir $(EXPERIMENT)))
 # Where rustup puts cargo and where Debian puts servers, for shells that do not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# Without libelf the server is built without the BPF programs, which it does not need; looked at after set-up.
-BPF = $(if $(wildcard /usr/include/libelf.h),,--no-default-features)
 
 .PHONY: help dist docs install run test test-all test-vm conformance attack fuzz demo bench virtual vm-run reproduce setup
 
@@ -38,7 +36,7 @@ help:
 
 run:
 	@scripts/setup.sh run
-	cargo build --release --locked --package weir $(BPF)
+	@scripts/build.sh
 	@echo
 ifdef PROXY
 	@echo "passing http$(if $(TLS),s)://127.0.0.1:$(PORT)/ on to examples/app at port $(APP_PORT) (stop with ctrl-c)"
@@ -85,7 +83,7 @@ dist:
 
 # What `make run` or `cargo build --release` has built; `sudo make install` needs no Rust.
 install:
-	@[ -x $(TARGET)/release/weir ] || { echo "make install: no $(TARGET)/release/weir; run: cargo build --release --locked --package weir $(BPF)" >&2; exit 1; }
+	@[ -x $(TARGET)/release/weir ] || { echo "make install: no $(TARGET)/release/weir; run: scripts/build.sh" >&2; exit 1; }
 	install -Dm 755 $(TARGET)/release/weir $(DESTDIR)$(PREFIX)/bin/weir
 	pages=$$(mktemp -d) && trap "rm -r $$pages" EXIT && $(TARGET)/release/weir manual $$pages && \
 		install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 && \
@@ -101,7 +99,7 @@ docs:
 
 demo:
 	@scripts/setup.sh run
-	cargo build --release --locked --package weir $(BPF)
+	@scripts/build.sh
 	@$(TARGET)/release/weir demo
 
 bench:

@@ -4,14 +4,21 @@
 #
 # A missing toolchain or linker ends the script: nothing can be built. A missing program only costs the checks or
 # measurements that use it, so it is named, with what is lost, and the script goes on. Reads nothing from standard input.
+#
+# `scripts/setup.sh --missing PURPOSE` installs nothing: it prints what is missing, `program package loss` on each line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+action=install
+if [ "${1:-}" = --missing ]; then
+    action=name
+    shift
+fi
 purpose=${1:-}
 case "$purpose" in
 run | test | dist | bench | virtual | conformance) ;;
 *)
-    echo "usage: scripts/setup.sh run|test|dist|bench|virtual|conformance" >&2
+    echo "usage: scripts/setup.sh [--missing] run|test|dist|bench|virtual|conformance" >&2
     exit 2
     ;;
 esac
@@ -155,6 +162,10 @@ install_packages() {
 }
 
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin:/usr/sbin:/sbin"
+if [ "$action" = name ]; then
+    missing
+    exit 0
+fi
 check_toolchain
 # What is left to be done once the packages are there.
 finish() {

@@ -35,6 +35,8 @@ fn main() {
     let clang = find_clang();
     if clang.is_none() {
         println!("cargo:warning=no clang {CLANG_MAJOR_MIN} or newer: weir is built without its BPF programs");
+        // A file that is never there: cargo looks for clang again at each build.
+        println!("cargo:rerun-if-changed={}", out.join("clang").display());
     }
     for (name, source, flags) in PROGRAMS {
         let object = out.join(format!("{name}.bpf.o"));

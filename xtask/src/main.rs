@@ -12,6 +12,8 @@ mod conformance;
 mod dist;
 mod docs;
 mod fuzz;
+#[cfg(test)]
+mod make_tests;
 mod mutants;
 mod programs;
 mod simulate;
