@@ -63,7 +63,7 @@ impl Tally {
         Instant::now() >= self.deadline
     }
 
-    fn send(&mut self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
         stream.write_all(bytes)?;
         self.upload_bytes += bytes.len() as u64;
         Ok(())
@@ -74,7 +74,7 @@ impl Tally {
     }
 
     /// Opens so many connections, one after another, and keeps each for which `attack` succeeds.
-    fn each(
+    pub fn each(
         &mut self,
         server: SocketAddr,
         connections: u32,
@@ -97,20 +97,28 @@ pub struct Attack {
     /// What the attacker does.
     pub what: &'static str,
     pub run: fn(&Server, u32, &mut Tally),
+    /// Of an application behind the server, how many requests at once it gets; none where files are served.
+    pub places: Option<u32>,
+    /// Weir's `limits.memory`, where the attack is on that.
+    pub memory: Option<&'static str>,
+}
+
+const fn of_files(name: &'static str, what: &'static str, run: fn(&Server, u32, &mut Tally)) -> Attack {
+    Attack { name, what, run, places: None, memory: None }
 }
 
 /// The first is the measure of the others: it asks for nothing.
 pub const ATTACKS: [Attack; 10] = [
-    Attack { name: "idle", what: "HTTP/2 connections that ask for nothing, closed at once", run: idle },
-    Attack { name: "h2-stall", what: "zero window, 100 GETs of 20 MB each, closed at once", run: h2_stall },
-    Attack { name: "h2-reset", what: "HEADERS and RST_STREAM, 2,000 times on each of 50 connections", run: h2_reset },
-    Attack { name: "h2-ping", what: "2,000 PINGs on each of 50 connections, answers read late", run: h2_ping },
-    Attack { name: "h1-slow-head", what: "10 heads of 4 KB, a byte at a time", run: h1_slow_head },
-    Attack { name: "h1-404", what: "2,000 random names on each of 50 connections, pipelined", run: h1_404 },
-    Attack { name: "h1-stall", what: "a GET of 20 MB on each connection, never read", run: h1_stall },
-    Attack { name: "tls-hello", what: "a ClientHello on each connection, then silence", run: tls_hello },
-    Attack { name: "h3-idle", what: "HTTP/3 connections that ask for nothing, closed at once", run: h3_idle },
-    Attack { name: "h3-stall", what: "windows of 64 bytes, 100 GETs of 20 MB each, closed at once", run: h3_stall },
+    of_files("idle", "HTTP/2 connections that ask for nothing, closed at once", idle),
+    of_files("h2-stall", "zero window, 100 GETs of 20 MB each, closed at once", h2_stall),
+    of_files("h2-reset", "HEADERS and RST_STREAM, 2,000 times on each of 50 connections", h2_reset),
+    of_files("h2-ping", "2,000 PINGs on each of 50 connections, answers read late", h2_ping),
+    of_files("h1-slow-head", "10 heads of 4 KB, a byte at a time", h1_slow_head),
+    of_files("h1-404", "2,000 random names on each of 50 connections, pipelined", h1_404),
+    of_files("h1-stall", "a GET of 20 MB on each connection, never read", h1_stall),
+    of_files("tls-hello", "a ClientHello on each connection, then silence", tls_hello),
+    of_files("h3-idle", "HTTP/3 connections that ask for nothing, closed at once", h3_idle),
+    of_files("h3-stall", "windows of 64 bytes, 100 GETs of 20 MB each, closed at once", h3_stall),
 ];
 
 impl Attack {
@@ -130,12 +138,17 @@ fn connect(server: SocketAddr, at: u32) -> io::Result<TcpStream> {
 }
 
 /// Whose responses may send nothing.
-fn opening() -> Vec<u8> {
+pub fn opening() -> Vec<u8> {
     let zero_window = [0, INITIAL_WINDOW_SIZE, 0, 0, 0, 0];
     [PREFACE, &frame(SETTINGS, 0, 0, &zero_window)].concat()
 }
 
-fn get(stream: u32, name: &str) -> Vec<u8> {
+/// Whose responses may send what the protocol allows from the start.
+pub fn opening_wide() -> Vec<u8> {
+    [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
+}
+
+pub fn get(stream: u32, name: &str) -> Vec<u8> {
     frame(HEADERS, END_STREAM_AND_HEADERS, stream, &request(name))
 }
 
@@ -274,7 +287,7 @@ fn h3(server: &Server, connections: u32, requests: u32, tally: &mut Tally) {
 }
 
 /// Reads frames until it has seen so many of this type.
-fn read_frames(stream: &mut TcpStream, kind: u8, count: u32) -> io::Result<()> {
+pub fn read_frames(stream: &mut TcpStream, kind: u8, count: u32) -> io::Result<()> {
     let mut seen = 0;
     let mut input = io::BufReader::new(stream);
     while seen < count {
@@ -302,7 +315,7 @@ fn read_answers(stream: &mut TcpStream, begin: &[u8], count: usize) -> io::Resul
 }
 
 /// Says that nothing more comes, and reads to the end of what the server says.
-fn drain(stream: &mut TcpStream) -> io::Result<()> {
+pub fn drain(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
     io::copy(stream, &mut io::sink()).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The client that the attack should not reach: one connection of HTTP/1.1 that asks for a small file every 10 ms.
+//! The client that the attack should not reach: one connection of HTTP/1.1 that asks for something small every 10 ms, from an address of its own.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,10 +29,11 @@ pub struct Honest {
 }
 
 impl Honest {
-    pub fn start(server: SocketAddr) -> Honest {
+    /// One that asks for this, a kilobyte.
+    pub fn start(server: SocketAddr, path: &'static str) -> Honest {
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
-        let thread = thread::spawn(move || ask(server, &of_thread));
+        let thread = thread::spawn(move || ask(server, path, &of_thread));
         Honest { shared, thread: Some(thread) }
     }
 
@@ -64,13 +65,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn ask(server: SocketAddr, shared: &Shared) {
+fn ask(server: SocketAddr, path: &str, shared: &Shared) {
     let mut open: Option<TcpStream> = None;
     while !shared.is_over.load(Ordering::Relaxed) {
         let begin = Instant::now();
         *lock(&shared.since) = Some(begin);
         let stream = open.take().map_or_else(|| connect(server), Ok);
-        open = stream.and_then(|mut stream| get(&mut stream).map(|()| stream)).ok();
+        open = stream.and_then(|mut stream| get(&mut stream, path).map(|()| stream)).ok();
         *lock(&shared.since) = None;
         let counter = if open.is_some() { &shared.answered } else { &shared.refused };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -89,8 +90,8 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// An error unless the answer is 200 and as long as the file.
-fn get(stream: &mut TcpStream) -> io::Result<()> {
-    stream.write_all(format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", SMALL.0).as_bytes())?;
+fn get(stream: &mut TcpStream, path: &str) -> io::Result<()> {
+    stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     let mut part = [0; 4096];
     loop {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::floods::ATTACKS;
+use super::proxied;
 use super::report::{Row, table};
 use super::{Field, Kind};
 
@@ -43,11 +44,11 @@ pub fn run(field: &Field, connections: Option<u32>) -> Result<ExitCode, String> 
         field.run(stall, Kind::Weir, connections / FEWER)?,
         field.run(stall, Kind::Weir, connections)?,
     ];
-    for attack in &ATTACKS[2..] {
+    for attack in ATTACKS[2..].iter().chain(&proxied::ATTACKS) {
         rows.push(field.run(attack, Kind::Weir, connections)?);
     }
     println!("{}", table(&rows));
-    let verdicts = [judge(&rows), field.over_memory(&rows)].concat();
+    let verdicts = [judge(&rows), over_memory(&rows)].concat();
     Ok(match tell(&verdicts) {
         true => ExitCode::FAILURE,
         false if verdicts.is_empty() => ExitCode::SUCCESS,
@@ -66,9 +67,13 @@ pub fn tell(verdicts: &[Verdict]) -> bool {
     verdicts.iter().any(|verdict| matches!(verdict, Verdict::Failed(_)))
 }
 
-/// More was resident than this and what a budget of memory may be missed by.
-pub fn over(row: &Row, budget_bytes: u64) -> Option<Verdict> {
-    let most = budget_bytes / 100 * (100 + MEMORY_OVER_PERCENT);
+/// The attacks under which more was resident than the server's limit and what that may be missed by.
+pub fn over_memory(rows: &[Row]) -> Vec<Verdict> {
+    rows.iter().filter_map(over).collect()
+}
+
+fn over(row: &Row) -> Option<Verdict> {
+    let most = row.budget_bytes? / 100 * (100 + MEMORY_OVER_PERCENT);
     let why = || {
         let [peak, most] = [row.peak_bytes, most].map(|bytes| bytes as f64 / f64::from(1 << 20));
         format!("{}: {peak:.1} MiB were resident, at most {most:.1}", row.attack)
@@ -154,7 +159,7 @@ mod tests {
 
     #[test]
     fn memory_beyond_the_budget_and_a_tenth_fails() {
-        let of = |peak_bytes| over(&Row { peak_bytes, ..row(400, 0.0, 2) }, 64 << 20);
+        let of = |peak_bytes| over(&Row { peak_bytes, budget_bytes: Some(64 << 20), ..row(400, 0.0, 2) });
         assert_eq!(of((64 << 20) / 100 * 110), None);
         assert!(
             matches!(of(71 << 20), Some(Verdict::Failed(why)) if why.contains("71.0 MiB were resident, at most 70.4"))

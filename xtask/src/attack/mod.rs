@@ -4,10 +4,12 @@
 //! each byte that the attacker sends, memory for each of its connections, and the longest wait of an honest client meanwhile and after.
 //! No figure of these is good or bad alone; nginx stands beside it under the same flood, and idle connections beside the attackers'.
 
+mod application;
 mod floods;
 mod hello;
 mod honest;
 mod judge;
+mod proxied;
 mod quic;
 mod report;
 mod server;
@@ -17,10 +19,10 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use floods::{ATTACKS, Attack, Tally};
+use floods::{Attack, Tally};
 use honest::Honest;
 use report::Row;
-use server::{Server, Site};
+use server::{Behind, SMALL, Server, Site};
 
 use crate::bench::{machine, procfs};
 use crate::conformance::run::wait_for;
@@ -53,6 +55,8 @@ pub enum Kind {
     Nginx,
     /// Beside Weir over HTTP/3.
     Caddy,
+    /// Beside Weir and nginx before an application.
+    Haproxy,
 }
 
 impl Kind {
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Weir => "weir",
             Kind::Nginx => "nginx",
             Kind::Caddy => "caddy",
+            Kind::Haproxy => "haproxy",
         }
     }
 }
@@ -68,14 +73,15 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Against {
     Weir,
-    /// nginx, or Caddy over HTTP/3.
+    /// nginx, and HAProxy before an application; Caddy over HTTP/3.
     Peer,
     All,
 }
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello, h3-idle, h3-stall [default: all].
+    /// Attacks to run: idle, h2-stall, h2-reset, h2-ping, h1-slow-head, h1-404, h1-stall, tls-hello, h3-idle, h3-stall, and on an application
+    /// behind the server up-length, up-memory, up-post-4, up-post-256, up-socket-4, up-socket-256, up-get-4, up-get-256, up-leave [default: all].
     #[arg(value_name = "NAME", value_parser = named)]
     names: Vec<&'static str>,
     /// Connections of idle, h2-stall, h1-stall, tls-hello, h3-idle and h3-stall; descriptors and memory may allow fewer [default: 1000].
@@ -98,8 +104,13 @@ pub struct Args {
     weir: Option<PathBuf>,
 }
 
+/// Of files, and of an application.
+fn attacks() -> impl Iterator<Item = &'static Attack> {
+    floods::ATTACKS.iter().chain(&proxied::ATTACKS)
+}
+
 fn named(text: &str) -> Result<&'static str, String> {
-    let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+    let names: Vec<&str> = attacks().map(|attack| attack.name).collect();
     names.iter().find(|name| **name == text).copied().ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
@@ -126,24 +137,29 @@ impl Args {
     }
 
     fn attacks(&self) -> impl Iterator<Item = &'static Attack> {
-        ATTACKS.iter().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
+        attacks().filter(|attack| self.names.is_empty() || self.names.contains(&attack.name))
     }
 
     /// Who is attacked: Weir, and what stands beside it.
     fn kinds(&self, attack: &Attack) -> Vec<Kind> {
-        let peer = if attack.is_http3() { Kind::Caddy } else { Kind::Nginx };
-        let has_peer = programs::find(peer.name()).is_some();
-        if self.against == Against::All && !has_peer {
-            eprintln!(
-                "{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench",
-                peer.name()
-            );
-        }
-        match self.against {
-            Against::All if has_peer => vec![Kind::Weir, peer],
-            Against::All | Against::Weir => vec![Kind::Weir],
-            Against::Peer => vec![peer],
-        }
+        let peers = match attack.places {
+            Some(_) => &[Kind::Nginx, Kind::Haproxy][..],
+            None if attack.is_http3() => &[Kind::Caddy],
+            None => &[Kind::Nginx],
+        };
+        let is_there = |peer: &&Kind| {
+            let is_there = self.against == Against::Peer || programs::find(peer.name()).is_some();
+            if !is_there && self.against == Against::All {
+                eprintln!(
+                    "{0} is left out: no program `{0}` (Debian package {0}): run scripts/setup.sh bench",
+                    peer.name()
+                );
+            }
+            is_there
+        };
+        let weir = (self.against != Against::Peer).then_some(Kind::Weir);
+        let peers = peers.iter().filter(|_| self.against != Against::Weir).filter(is_there);
+        weir.into_iter().chain(peers.copied()).collect()
     }
 }
 
@@ -171,7 +187,7 @@ pub fn main(root: &Path, args: &Args) -> Result<ExitCode, String> {
         }
     }
     println!("{}", report::table(&rows));
-    let is_over = judge::tell(&field.over_memory(&rows));
+    let is_over = judge::tell(&judge::over_memory(&rows));
     Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -187,16 +203,10 @@ struct Field {
 }
 
 impl Field {
-    /// The attacks under which Weir held more than it may.
-    fn over_memory(&self, rows: &[Row]) -> Vec<judge::Verdict> {
-        let of_weir = rows.iter().filter(|row| row.server == Kind::Weir.name());
-        self.memory.iter().flat_map(|most| of_weir.clone().filter_map(|row| judge::over(row, most.bytes))).collect()
-    }
-
     /// A fresh server each: one that has been under load keeps memory that an attack would then seem not to need.
     fn run(&self, attack: &Attack, kind: Kind, connections: u32) -> Result<Row, String> {
         let bound = match kind {
-            Kind::Weir => u32::MAX,
+            Kind::Weir | Kind::Haproxy => u32::MAX,
             Kind::Nginx => CONNECTIONS_NGINX_MAX,
             Kind::Caddy => CONNECTIONS_CADDY_MAX,
         };
@@ -204,13 +214,17 @@ impl Field {
         let open_max = u32::try_from(self.limit.saturating_sub(200)).unwrap_or(u32::MAX);
         let connections = connections.min(bound).min(open_max);
         eprintln!("{} of {} ({}), at most {connections} connections", attack.name, kind.name(), attack.what);
-        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab, self.memory.as_ref())?;
-        let honest = Honest::start(server.http1());
+        let of_attack = attack.memory.map(memory).transpose()?;
+        let budget = of_attack.or(self.memory.clone()).filter(|_| kind == Kind::Weir);
+        let behind = Behind { places: attack.places, memory: budget.as_ref() };
+        let mut server = Server::start(&self.site, kind, &self.weir, &self.weirlab, &behind)?;
+        let honest = Honest::start(server.http1(), if attack.places.is_some() { application::NOW } else { SMALL.0 });
         sleep(SETTLE);
         let from = Meter::start(&server, 0.0);
         sleep(ALONE);
         let alone = from.cpu_seconds(&server) / ALONE.as_secs_f64();
         let row = flood(attack, kind, connections, &mut server, &honest, alone);
+        let row = Row { budget_bytes: budget.map(|budget| budget.bytes), ..row };
         if !row.is_alive {
             eprintln!("{} ended: {}", kind.name(), server.last_words());
         }
@@ -243,6 +257,7 @@ fn flood(attack: &Attack, kind: Kind, connections: u32, server: &mut Server, hon
         waits: [wait_before, wait_during, honest.take_longest()],
         refused: honest.refused() - refused_before,
         is_alive: server.is_alive(),
+        budget_bytes: None,
         lost: tally.answered.map(|answered| lost_lines(server, honest, answered)),
         others_cpu,
     }
@@ -305,11 +320,17 @@ mod tests {
     #[test]
     fn names_and_bounds_of_the_command_line() {
         let args = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.args);
-        assert_eq!(args("attack").unwrap().attacks().count(), ATTACKS.len());
+        assert_eq!(args("attack").unwrap().attacks().count(), attacks().count());
+        assert_eq!(args("attack up-leave").unwrap().attacks().count(), 1);
         assert_eq!(args("attack h2-stall idle").unwrap().attacks().count(), 2);
         assert_eq!(args("attack --quick").unwrap().connections(), CONNECTIONS_QUICK);
-        let kinds = |attack| args("attack --against peer").unwrap().kinds(attack);
-        assert_eq!((kinds(&ATTACKS[0]), kinds(&ATTACKS[9])), (vec![Kind::Nginx], vec![Kind::Caddy]));
+        let kinds = |name| {
+            let args = args(&format!("attack {name} --against peer")).unwrap();
+            args.attacks().flat_map(|attack| args.kinds(attack)).collect::<Vec<_>>()
+        };
+        assert_eq!((kinds("idle"), kinds("h3-stall")), (vec![Kind::Nginx], vec![Kind::Caddy]));
+        assert_eq!(kinds("up-length"), [Kind::Nginx, Kind::Haproxy]);
+        assert!(attacks().filter_map(|attack| attack.memory).all(|text| memory(text).is_ok()));
         let most = args("attack --memory 64MiB").unwrap().memory.unwrap();
         assert_eq!((&most.text[..], most.bytes), ("64MiB", 64 << 20));
         for wrong in [

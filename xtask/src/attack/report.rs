@@ -15,8 +15,9 @@ pub struct Row {
     pub cpu_s: [f64; 2],
     /// Resident: before, with all connections held, after they have closed.
     pub memory: [u64; 3],
-    /// The most that was resident at any time.
+    /// The most that was resident at any time, and the limit on that which the server was given.
     pub peak_bytes: u64,
+    pub budget_bytes: Option<u64>,
     /// The honest client's longest: before, during, after.
     pub waits: [Duration; 3],
     /// Honest requests.
@@ -57,6 +58,7 @@ impl Row {
             or_dash(is_cut.then(|| self.end_us_per_connection()), 0),
             or_dash(self.kb_per_connection().filter(|_| self.is_alive), 1),
             or_dash(self.is_alive.then(|| after / before), 1),
+            format!("{:.0}", self.peak_bytes as f64 / f64::from(1 << 20)),
             self.waits.map(|wait| format!("{:.1}", wait.as_secs_f64() * 1000.0)).join(" / "),
             self.refused.to_string(),
             self.lost.map_or("-".into(), |lost| lost.to_string()),
@@ -66,7 +68,7 @@ impl Row {
     }
 }
 
-const TITLES: [&str; 13] = [
+const TITLES: [&str; 14] = [
     "attack",
     "server",
     "connections held (given up)",
@@ -75,6 +77,7 @@ const TITLES: [&str; 13] = [
     "CPU per end, us",
     "memory per connection, KB",
     "memory after / before",
+    "most memory, MiB",
     "longest honest wait before / during / after, ms",
     "honest refused",
     "log lines lost",
@@ -100,6 +103,7 @@ pub mod tests {
             cpu_s: [0.5, end_s],
             memory: [1_000_000, 3_000_000, 2_000_000],
             peak_bytes: 4_000_000,
+            budget_bytes: None,
             waits: [1, 2, wait_ms].map(Duration::from_millis),
             refused: 0,
             lost: Some(0),
@@ -111,9 +115,9 @@ pub mod tests {
     #[test]
     fn costs_are_per_byte_and_per_connection() {
         let cells = row(1000, 0.5, 3).cells();
-        assert_eq!(cells[3..9], ["1000.0", "1000", "500", "2.0", "2.0", "1.0 / 2.0 / 3.0"]);
+        assert_eq!(cells[3..10], ["1000.0", "1000", "500", "2.0", "2.0", "4", "1.0 / 2.0 / 3.0"]);
         assert_eq!(cells.len(), TITLES.len());
         let died = Row { is_alive: false, ..row(1000, 0.5, 3) };
-        assert_eq!((&died.cells()[4][..], &died.cells()[11][..]), ("-", "yes"));
+        assert_eq!((&died.cells()[4][..], &died.cells()[12][..]), ("-", "yes"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Kind, Memory};
+use super::{Kind, Memory, application};
 use crate::bench::procfs;
 use crate::conformance::certificates::{self, Certificates};
 use crate::conformance::run::{Running, last_lines, wait_for};
@@ -21,6 +21,16 @@ pub const LARGE: (&str, usize) = ("20m.bin", 20_000_000);
 pub struct Site {
     folder: PathBuf,
     certificates: Certificates,
+    /// Of the application.
+    application: u16,
+}
+
+/// What an attack asks of the server's configuration.
+pub struct Behind<'a> {
+    /// An application is behind the server, and gets so many requests at once.
+    pub places: Option<u32>,
+    /// Weir's `limits.memory`.
+    pub memory: Option<&'a Memory>,
 }
 
 impl Site {
@@ -32,7 +42,11 @@ impl Site {
             fs::write(folder.join("files").join(name), vec![b'x'; bytes]).map_err(failed)?;
         }
         let certificates = certificates::make(&folder, Path::new("openssl"))?;
-        Ok(Site { folder, certificates })
+        // HAProxy has both in one file.
+        let read = |file: &Path| fs::read_to_string(file).map_err(failed);
+        let both = [read(&certificates.chain)?, read(&certificates.key)?].concat();
+        fs::write(folder.join("both.pem"), both).map_err(failed)?;
+        Ok(Site { folder, certificates, application: application::start()? })
     }
 
     fn log(&self) -> PathBuf {
@@ -64,27 +78,22 @@ pub struct Server {
     said: PathBuf,
     has_http3: bool,
     weirlab: PathBuf,
+    places: u32,
 }
 
 impl Server {
-    /// Weir with at most so much memory.
-    pub fn start(
-        site: &Site,
-        kind: Kind,
-        weir: &Path,
-        weirlab: &Path,
-        memory: Option<&Memory>,
-    ) -> Result<Server, String> {
+    pub fn start(site: &Site, kind: Kind, weir: &Path, weirlab: &Path, behind: &Behind<'_>) -> Result<Server, String> {
         let [http1, other, tls] = free_ports()?;
-        let ports = Ports { http1, http2: if kind == Kind::Nginx { other } else { http1 }, tls };
+        let ports =
+            Ports { http1, http2: if matches!(kind, Kind::Nginx | Kind::Haproxy) { other } else { http1 }, tls };
         let (log, said) = (site.log(), site.folder.join("said.log"));
         let config = site.folder.join("server.conf");
         let failed = |e: std::io::Error| format!("{}: {e}", site.folder.display());
-        fs::write(&config, configuration(site, kind, ports, memory)).map_err(failed)?;
+        fs::write(&config, configuration(site, kind, ports, behind)).map_err(failed)?;
         fs::write(&log, "").map_err(failed)?;
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
-        let has_http3 = kind != Kind::Nginx;
-        let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned() };
+        let (has_http3, places) = (matches!(kind, Kind::Weir | Kind::Caddy), behind.places.unwrap_or(0));
+        let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned(), places };
         let answers = wait_for(START, || match server.running.status() {
             None => TcpStream::connect(server.http1()).ok().map(|_| true),
             Some(_) => Some(false),
@@ -127,6 +136,11 @@ impl Server {
 
     pub fn tls(&self) -> SocketAddr {
         loopback(self.ports.tls)
+    }
+
+    /// Requests that the application gets at once.
+    pub fn places(&self) -> u32 {
+        self.places
     }
 
     pub fn is_alive(&mut self) -> bool {
@@ -193,6 +207,11 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
             command.arg("-p").arg(&site.folder).arg("-c").arg(config).args(["-e", "said.log", "-g", "daemon off;"]);
             command
         }
+        Kind::Haproxy => {
+            let mut command = Command::new("haproxy");
+            command.arg("-db").arg("-f").arg(config);
+            command
+        }
         Kind::Caddy => {
             let mut command = Command::new("caddy");
             command.args(["run", "--adapter", "caddyfile", "--config"]).arg(config);
@@ -203,37 +222,70 @@ fn command(site: &Site, kind: Kind, weir: &Path, config: &Path) -> Command {
     }
 }
 
-/// Both with one event loop and an access log, and room for every connection.
-fn configuration(site: &Site, kind: Kind, Ports { http1, http2, tls }: Ports, memory: Option<&Memory>) -> String {
+/// One event loop, an access log (but HAProxy's, which needs another program), and room for every connection.
+fn configuration(site: &Site, kind: Kind, ports: Ports, behind: &Behind<'_>) -> String {
+    let (Ports { http1, http2, tls }, application) = (ports, format!("127.0.0.1:{}", site.application));
     let (folder, log) = (site.folder.display(), site.log());
     let (log, Certificates { chain, key, .. }) = (log.display(), &site.certificates);
     let (chain, key) = (chain.display(), key.display());
-    let memory = memory.map_or(String::new(), |memory| format!("memory = \"{}\"\n", memory.text));
+    let memory = behind.memory.map_or(String::new(), |memory| format!("memory = \"{}\"\n", memory.text));
     match kind {
         Kind::Weir => format!(
             "[server]\nworkers = 1\naccess_log = \"{log}\"\n[limits]\nclient_connections = 0\n{memory}\
              [[listener]]\naddress = \"127.0.0.1:{http1}\"\n[[listener]]\naddress = \"127.0.0.1:{tls}\"\ntls = true\n\
-             [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n"
+             [[site]]\nroot = \"{folder}/files\"\ncert = \"{chain}\"\nkey = \"{key}\"\n{proxy}",
+            proxy = behind.places.map_or(String::new(), |places| format!(
+                "[[site.proxy]]\npath = \"/app/*\"\nto = [\"{application}\"]\nrequests = {places}\n"
+            )),
         ),
+        Kind::Haproxy => haproxy(site, ports, &application, behind),
         Kind::Caddy => format!(
             "{{\n admin off\n auto_https off\n storage file_system {folder}/caddy\n}}\n\
              (site) {{\n bind 127.0.0.1\n root * {folder}/files\n file_server\n log {{\n output file {log}\n }}\n}}\n\
              http://:{http1} {{\n import site\n}}\nhttps://localhost:{tls} {{\n tls {chain} {key}\n import site\n}}\n"
         ),
-        Kind::Nginx => format!(
-            "{user}worker_processes 1;\nworker_rlimit_nofile 20000;\npid {folder}/nginx.pid;\n\
+        Kind::Nginx => {
+            let [upstream, proxy] =
+                behind.places.map_or_else(Default::default, |places| nginx_behind(&application, places));
+            format!(
+                "{user}worker_processes 1;\nworker_rlimit_nofile 20000;\npid {folder}/nginx.pid;\n\
              events {{ worker_connections 20000; }}\n\
              http {{\n access_log {log};\n sendfile on;\n open_file_cache max=1000 inactive=60s;\n\
              keepalive_timeout 300s;\n keepalive_requests 1000000000;\n\
              client_body_temp_path {folder}/nginx-body;\n proxy_temp_path {folder}/nginx-proxy;\n\
              fastcgi_temp_path {folder}/nginx-fastcgi;\n uwsgi_temp_path {folder}/nginx-uwsgi;\n\
              scgi_temp_path {folder}/nginx-scgi;\n ssl_certificate {chain};\n ssl_certificate_key {key};\n\
-             ssl_protocols TLSv1.2 TLSv1.3;\n server {{\n listen 127.0.0.1:{http1} backlog=4096;\n\
+             ssl_protocols TLSv1.2 TLSv1.3;\n{upstream} server {{\n listen 127.0.0.1:{http1} backlog=4096;\n\
              listen 127.0.0.1:{http2} http2 backlog=4096;\n listen 127.0.0.1:{tls} ssl http2 backlog=4096;\n\
-             root {folder}/files;\n }}\n}}\n",
-            user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
-        ),
+             root {folder}/files;\n{proxy} }}\n}}\n",
+                user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
+            )
+        }
     }
+}
+
+/// Before an application alone: it serves no files.
+fn haproxy(site: &Site, Ports { http1, http2, tls }: Ports, application: &str, behind: &Behind<'_>) -> String {
+    let (folder, places) = (site.folder.display(), behind.places.unwrap_or(0));
+    format!(
+        "global\n maxconn 9000\n nbthread 1\ndefaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n\
+         timeout queue 10s\n timeout tunnel 1h\nfrontend all\n bind 127.0.0.1:{http1} backlog 4096\n\
+         bind 127.0.0.1:{http2} proto h2 backlog 4096\n bind 127.0.0.1:{tls} ssl crt {folder}/both.pem alpn h2,http/1.1\n\
+         default_backend application\nbackend application\n server one {application} maxconn {places}\n"
+    )
+}
+
+/// The upstream, and what of a server is passed on to it.
+fn nginx_behind(application: &str, places: u32) -> [String; 2] {
+    [
+        format!(
+            " upstream application {{\n server {application} max_conns={places};\n keepalive 32;\n }}\n\
+             map $http_upgrade $connection_upgrade {{\n default upgrade;\n '' '';\n }}\n"
+        ),
+        " location /app/ {\n proxy_pass http://application;\n proxy_http_version 1.1;\n proxy_set_header Upgrade $http_upgrade;\n\
+         proxy_set_header Connection $connection_upgrade;\n proxy_read_timeout 1h;\n }\n"
+            .to_owned(),
+    ]
 }
 
 #[cfg(test)]
