@@ -179,8 +179,10 @@ mod tests {
 
     #[test]
     fn a_thread_s_nice_value_is_its_own() {
-        let nice = || std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        let nice = || nice().rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_string();
+        fn nice() -> String {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_string()
+        }
         let favoured = std::thread::spawn(move || {
             set_thread_nice(3).unwrap();
             (nice(), std::thread::spawn(nice).join().unwrap())
