@@ -1,7 +1,7 @@
 //! From the bytes of a file to a configuration.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -36,12 +36,20 @@ fn listed(path: &str, mistakes: &[Remark]) -> String {
 /// Reads no more than a byte beyond [`FILE_BYTES_MAX`], however large the file is.
 pub fn read_file(path: &Path) -> Result<Configuration, FileError> {
     let mut bytes = Vec::new();
-    let opened = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
+    let opened = open(path).and_then(|file| file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
     let path = path.display().to_string();
     match opened {
         Ok(_) => read(&bytes).map_err(|mistakes| FileError::Mistakes { path, mistakes }),
         Err(source) => Err(FileError::Read { path, source }),
     }
+}
+
+/// Opens a regular file. A FIFO would wait for a writer, and a device may have no end.
+pub fn open(path: &Path) -> io::Result<File> {
+    if path.metadata()?.is_file() {
+        return File::open(path);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a FIFO or a device; expected a regular file"))
 }
 
 /// The configuration, or all mistakes in the order of the file.

@@ -32,7 +32,7 @@ mod uplink_rate;
 
 pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
-pub use document::{FILE_BYTES_MAX, FileError, read, read_file};
+pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
 pub use form::{LogFormat, NO_UNIX_SOCKET, Shaping, SlotSharing, is_unix_socket, listen_address};
 pub use gone::{elsewhere, gone};

@@ -175,10 +175,21 @@ pub type ReadFile<'r> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'r;
 
 /// A whole file, of 1 MiB at most.
 pub fn read_file(file: &Path) -> io::Result<Vec<u8>> {
+    read_within(file, FILE_BYTES_MAX)
+}
+
+/// A whole regular file, of so many bytes at most. A FIFO would wait for a writer, and a device may have no end.
+pub fn read_within(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a folder, a FIFO or a device; expected a regular file",
+        ));
+    }
     let mut bytes = Vec::new();
-    let count = File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if count as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
+    let count = File::open(file)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if count as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} KiB", bytes_max >> 10)));
     }
     Ok(bytes)
 }

@@ -19,7 +19,7 @@ mod tests;
 pub use acceptor::{Acceptor, Tickets};
 pub use client::{ClientSession, Connector, Roots, RootsError};
 pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
-pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file};
+pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file, read_within};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};
 
 /// A number that nobody can guess.

@@ -1,7 +1,7 @@
 //! The bodies of errors and the pages around listings, held in memory: what answers for a missing file must not be missing.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub enum ListingPageError {
 /// The page around the listings of a site, if it has its own.
 pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, ListingPageError> {
     let Some(file) = &site.listing_page else { return Ok(None) };
-    let bytes =
-        read_within(file, LISTING_PAGE_BYTES_MAX).map_err(|cause| ListingPageError::Unread(file.clone(), cause))?;
+    let bytes = tls::read_within(file, LISTING_PAGE_BYTES_MAX)
+        .map_err(|cause| ListingPageError::Unread(file.clone(), cause))?;
     let page = ListingPage::read(&bytes).map_err(|fault| ListingPageError::Wrong(file.clone(), fault))?;
     Ok(Some(Arc::new(page)))
 }
@@ -73,16 +73,7 @@ impl Pages {
 }
 
 fn read(path: &Path) -> io::Result<Page> {
-    let bytes = read_within(path, PAGE_BYTES_MAX)?;
+    let bytes = tls::read_within(path, PAGE_BYTES_MAX)?;
     let mime = crate::files::mime_of(&path.to_string_lossy());
     Ok(Page { bytes: Arc::new(bytes), mime })
-}
-
-fn read_within(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {} KiB", bytes_max >> 10)));
-    }
-    Ok(bytes)
 }

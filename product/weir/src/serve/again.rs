@@ -99,7 +99,7 @@ impl From<StartError> for Refused {
 
 /// As the user that the server has become: what cannot be read now cannot be read again at SIGHUP.
 pub fn readable(file: &Path) -> Result<(), Failure> {
-    std::fs::File::open(file).map(drop).map_err(|error| {
+    config::open(file).map(drop).map_err(|error| {
         let name = file.display();
         Failure::Failed(format!(
             "cannot read {name} again as server.user: {error}; run: chgrp GROUP {name}; chmod g+r {name}"
