@@ -16,8 +16,10 @@ Examples:
   weir reload --pid-file /run/weir.pid
   weir reload --upgrade
 
-It exits with 1 and prints the reason if the configuration from before stays in force. It
-reaches servers of the same user, or any as root; logs are opened anew too.";
+It exits with 1 and prints the reason if the configuration from before stays in force.
+Without --pid it reaches your own server: of your user, and started from this folder, with
+it, or with a file of it; otherwise it lists those that run and exits with 2. Logs are opened
+anew too. A service: systemctl reload weir.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -31,7 +33,8 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let (pid, answer) = args.which.ask(NAME, "reload")?;
+    let which = Which::fixed(args.which.pid_to_change("reload")?);
+    let (pid, answer) = which.ask(NAME, "reload")?;
     let (verdict, lines) = answer.split_once('\n').unwrap_or_default();
     if verdict == FIXED && args.upgrade {
         // What has changed; that it is not used is no more true in a moment.

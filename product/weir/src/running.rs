@@ -8,11 +8,13 @@ use cli::Failure;
 use rustix::net::sockopt::socket_peercred;
 
 use crate::serve::control::{NAME, address};
+use crate::serve::handover::{Started, description};
 
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// Process of the server [default: the only one that runs]
-    #[arg(long, value_name = "PID", value_parser = process)]
+    /// Process of the server [default: the only one that runs; for reload and upgrade,
+    /// the only one of this user that was started from this folder]
+    #[arg(long, value_name = "PID", value_parser = process, verbatim_doc_comment)]
     pid: Option<u32>,
     /// File with the number of that process, as a supervisor writes it
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
@@ -21,6 +23,8 @@ pub struct Which {
 
 /// PID_MAX_LIMIT of the kernel.
 const PID_MAX: u32 = 1 << 22;
+/// A number and a line's end take 8.
+const PID_FILE_BYTES_MAX: u64 = 64;
 /// An answer with 10,000 mistakes, or of 10,000 classes, is shorter.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
@@ -37,6 +41,27 @@ impl Which {
             (Some(pid), _) => Ok(pid),
             (None, Some(file)) => pid_in(file),
             (None, None) => the_only_one(command),
+        }
+    }
+
+    /// The same for a command that changes the server: without a number it is the asker's own ([`is_own`]).
+    pub fn pid_to_change(&self, command: &str) -> Result<u32, Failure> {
+        if self.pid.is_some() || self.pid_file.is_some() {
+            return self.pid(command);
+        }
+        let all = listed()?;
+        let own: Vec<u32> = all.iter().copied().filter(|pid| is_own(*pid)).collect();
+        match (&own[..], &all[..]) {
+            ([pid], _) => Ok(*pid),
+            (_, []) => Err(none_runs()),
+            ([], _) => {
+                let said = "no server of this user was started from this folder, with it or with a file of it";
+                Err(Failure::Usage(format!("{said}; choose one:{}", commands(command, &all))))
+            }
+            (several, _) => {
+                let said = format!("{} servers of this user were started from this folder", several.len());
+                Err(Failure::Usage(format!("{said}; choose one:{}", commands(command, several))))
+            }
         }
     }
 
@@ -65,7 +90,9 @@ fn process(text: &str) -> Result<u32, String> {
 
 fn pid_in(file: &Path) -> Result<u32, Failure> {
     let name = file.display();
-    let text = std::fs::read_to_string(file).map_err(|e| Failure::Failed(format!("cannot read {name}: {e}")))?;
+    let read = config::open(file).and_then(|file| std::io::read_to_string(file.take(PID_FILE_BYTES_MAX)));
+    let text =
+        read.map_err(|e| Failure::Failed(format!("cannot read {name}: {e}; expected a file with the number")))?;
     let wrong = || Failure::Failed(format!("{name}: `{}` is not the number of a process", cli::one_line(&text)));
     process(text.trim()).map_err(|_| wrong())
 }
@@ -75,23 +102,63 @@ pub fn servers_here() -> Vec<u32> {
     servers(&std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default())
 }
 
-fn the_only_one(command: &str) -> Result<u32, Failure> {
+fn listed() -> Result<Vec<u32>, Failure> {
     let listed = std::fs::read_to_string("/proc/self/net/unix");
-    let listed =
-        listed.map_err(|e| Failure::Failed(format!("cannot read /proc/self/net/unix: {e}; name it: --pid PID")))?;
-    match servers(&listed)[..] {
+    let unread = |e| Failure::Failed(format!("cannot read /proc/self/net/unix: {e}; name the server: --pid PID"));
+    listed.map(|listed| servers(&listed)).map_err(unread)
+}
+
+fn none_runs() -> Failure {
+    Failure::Failed("no server runs here; start one with `weir run FILE`, or see `pgrep -a weir`".into())
+}
+
+fn the_only_one(command: &str) -> Result<u32, Failure> {
+    match listed()?[..] {
         [pid] => Ok(pid),
-        [] => {
-            Err(Failure::Failed("no server runs here; start one with `weir run FILE`, or see `pgrep -a weir`".into()))
-        }
+        [] => Err(none_runs()),
         ref several => {
-            let known: Vec<String> = several
-                .iter()
-                .map(|pid| format!("\n  weir {command} {}{}", named(command, *pid), started_as(*pid)))
-                .collect();
-            Err(Failure::Failed(format!("{} servers run; choose one:{}", several.len(), known.concat())))
+            let said = format!("{} servers run; choose one:{}", several.len(), commands(command, several));
+            Err(Failure::Failed(said))
         }
     }
+}
+
+/// Whether a server is the asker's own: it runs as the same user, and was started from the asker's folder, with that folder, or with a file
+/// of it. One of another folder or user is changed only where it is named.
+fn is_own(pid: u32) -> bool {
+    let Ok((started, account, _)) = description(pid) else { return false };
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    account.user == rustix::process::geteuid().as_raw() && here.is_ok_and(|here| is_from(&started, &here))
+}
+
+fn is_from(started: &Started, here: &Path) -> bool {
+    let named = started.words.iter().filter_map(|word| started.folder.join(word).canonicalize().ok());
+    let is_here = |path: PathBuf| path == here || (path.is_file() && path.parent() == Some(here));
+    started.folder == here || named.into_iter().any(is_here)
+}
+
+/// A line for each server: a command to copy, and how the server was started.
+fn commands(command: &str, pids: &[u32]) -> String {
+    let own = rustix::process::geteuid();
+    let line = |pid: &u32| {
+        let described = description(*pid).ok();
+        let unit = described.as_ref().filter(|_| command == "reload").and_then(|(started, ..)| unit(*pid, started));
+        let words = match (unit, &described) {
+            (Some(unit), _) => format!("systemctl reload {unit}"),
+            (None, None) if !own.is_root() => format!("sudo weir {command} {}", named(command, *pid)),
+            _ => format!("weir {command} {}", named(command, *pid)),
+        };
+        format!("\n  {words}{}", started_as(*pid))
+    };
+    pids.iter().map(line).collect()
+}
+
+/// The unit of the system's manager that a server is the service of.
+fn unit(pid: u32, started: &Started) -> Option<String> {
+    let is_service = started.variables.iter().any(|(name, _)| name == "NOTIFY_SOCKET");
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|_| is_service)?;
+    let group = groups.lines().find_map(|line| line.split_once(":/system.slice/"))?.1;
+    group.ends_with(".service").then(|| group.to_string())
 }
 
 /// How a command is told which server.
@@ -142,6 +209,29 @@ fn ask(pid: u32, name: &str, command: &str) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_of_the_folder_that_it_was_started_from_or_with() {
+        let base = std::env::temp_dir().canonicalize().unwrap().join(format!("weir-own-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("site/css")).unwrap();
+        std::fs::create_dir_all(base.join("other")).unwrap();
+        std::fs::write(base.join("site/weir.toml"), "").unwrap();
+        let started = |folder: &str, word: &str| Started {
+            by_root: false,
+            folder: base.join(folder),
+            words: vec!["run".into(), word.into()],
+            variables: Vec::new(),
+        };
+        let of = |folder, word, here: &str| is_from(&started(folder, word), &base.join(here));
+        assert!(of("site", "weir.toml", "site") && of("other", "../site/weir.toml", "site"));
+        assert!(of("other", "../site/weir.toml", "other") && of("", "site", "site"), "from it, or with it");
+        assert!(
+            !of("other", "../site/weir.toml", "site/css")
+                && !of("", "site/css", "site")
+                && !of("site", "none", "other")
+        );
+        std::fs::remove_dir_all(&base).unwrap();
+    }
 
     #[test]
     fn servers_are_found_among_the_sockets_of_a_machine() {
