@@ -129,11 +129,11 @@ is_active || fail "not the service behind another package"
 echo "service: another package with a download under way"
 
 before=$(main)
-within weir upgrade >"$work/said" 2>&1 || fail "weir upgrade by root: $(cat "$work/said")"
+within weir upgrade --pid "$before" >"$work/said" 2>&1 || fail "weir upgrade by root: $(cat "$work/said")"
 soon test ! -e "/proc/$first/root/proc/$before" || fail "the process before the upgrade is still there"
 is_active && [ "$(main)" != "$before" ] || fail "not the service after weir upgrade"
 before=$(main)
-if within setpriv --reuid weir --regid weir --init-groups weir upgrade >"$work/said" 2>&1; then fail "weir upgrade outside of the unit by its user succeeds"; fi
+if within setpriv --reuid weir --regid weir --init-groups weir upgrade --pid "$before" >"$work/said" 2>&1; then fail "weir upgrade outside of the unit by its user succeeds"; fi
 grep -q 'as root' "$work/said" || fail "weir upgrade by the user: $(cat "$work/said")"
 [ "$(main)" = "$before" ] && is_active || fail "a refused upgrade changes the service"
 # One that is not systemd's child.

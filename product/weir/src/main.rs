@@ -13,6 +13,7 @@ mod explain;
 mod generate;
 mod init;
 mod keys;
+mod process;
 mod reload;
 mod running;
 mod serve;

@@ -3,20 +3,29 @@
 mod group;
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use cli::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
+use crate::process::Process;
 use crate::running::Which;
-use crate::serve::handover::{Account, SERVES, Started, VARIABLE, description};
+use crate::serve::handover::{ANSWER_MAX, Account, SERVES, START_MAX, Started, VARIABLE, description};
 
 const AFTER_HELP: &str = "\
 The new process has the arguments, folder and environment of the old one, reads the
 configuration again, and takes over its sockets: no client is refused. The old one sends on
-what it has begun, for a day at most, and then ends. If the new one cannot start, the reason
-is printed, the exit status is 1, and the old one serves on.
+what it has begun, for a day at most, and then ends. If the new one cannot start, or has not
+within 80 s, the reason is printed, the exit status is 1, and the old one serves on. If the old
+one ends meanwhile, the new one serves.
+
+Without --pid it is your own server: of your user, and started from this folder, with it, or
+with a file of it; otherwise those that run are listed and the exit status is 2.
 
 If root started the server and it has become another user (server.user), root gives the
 command behind --.
@@ -28,6 +37,10 @@ Examples:
 
 /// Of the service manager, for one process.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
+
+/// How often, and how many times, a child is looked at that is to stop.
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
+const STOP_LOOKS_MAX: usize = 100;
 
 /// By which a service manager is told that the service is ready, and alive.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
@@ -46,26 +59,17 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    replace(args.which.pid("upgrade")?, &args.words)
+    replace(args.which.pid_to_change("upgrade")?, &args.words)
 }
 
-/// Another process serves in place of this one, started with these words, or without any as it was.
+/// Starts a process that serves in place of this one, with these words, or without any as that was started.
 pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
-    let unknown = |error: std::io::Error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => {
-                format!("process {old} is no Weir server of this network namespace")
-            }
-            std::io::ErrorKind::ConnectionReset => format!("server {old} has just been followed by another process"),
-            _ => format!("server {old} cannot be asked how it was started: {error}; ask as root or as its own user"),
-        };
-        Failure::Failed(format!("{why}; `weir upgrade` without --pid finds those that run here"))
-    };
     if old == 1 {
         let why = "with process 1 its container ends; start another container in its place";
         return Err(Failure::Failed(format!("server 1 cannot be followed by another process: {why}")));
     }
-    let (started, account, stdout) = description(old).map_err(unknown)?;
+    let before = Process::of(old).map_err(|error| Failure::Failed(format!("cannot look at process {old}: {error}")))?;
+    let (started, account, stdout) = description(old).map_err(|error| undescribed(old, &before, error))?;
     let asker = rustix::process::geteuid().as_raw();
     if words.is_empty() && account.user != asker && started.by_root {
         return Err(Failure::Failed(format!(
@@ -80,14 +84,110 @@ pub fn replace(old: u32, words: &[OsString]) -> Result<(), Failure> {
     command.stdout(stdout.map_or_else(Stdio::null, Stdio::from));
     let mut child = command.spawn().map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let new = child.id();
-    if relay(&mut child) {
-        println!("weir: process {new} serves in place of {old}, which finishes what it has begun");
-        return Ok(());
+    match relay(&mut child, START_MAX) {
+        Heard::Serves => {
+            let then = if before.has_ended() { "has ended" } else { "finishes what it has begun" };
+            println!("weir: process {new} serves in place of {old}, which {then}");
+            Ok(())
+        }
+        Heard::Ended => {
+            let _ = child.wait();
+            Err(Failure::Failed(format!("the new process has ended; {}", State::of(old, &before).said(old))))
+        }
+        Heard::Nothing => Err(Failure::Failed(end_late(child, old, || State::of(old, &before)))),
     }
-    let _ = child.wait();
-    let serves = description(old).is_ok();
-    let then = if serves { "serves on" } else { "has been followed by another process" };
-    Err(Failure::Failed(format!("the new process has ended; server {old} {then}")))
+}
+
+/// Why a server does not say how it was started.
+fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::ConnectionReset if !before.has_ended() => {
+            format!("server {old} has just been followed by another process")
+        }
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset if before.has_ended() => {
+            format!("process {old} has ended")
+        }
+        io::ErrorKind::ConnectionRefused => {
+            format!("process {old} is no Weir server of this network namespace, or another has followed it")
+        }
+        io::ErrorKind::WouldBlock => {
+            format!(
+                "server {old} does not answer: it is stopped, or busy for {} s; it was left as it is",
+                ANSWER_MAX.as_secs()
+            )
+        }
+        _ => format!("server {old} cannot be asked how it was started: {error}; ask as root or as its own user"),
+    };
+    Failure::Failed(format!("{why}; `weir status` finds those that run here"))
+}
+
+/// What has become of a server that was to be followed, where the process started here has not followed it.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    ServesOn,
+    Ended,
+    Silent,
+    Followed,
+}
+
+impl State {
+    fn of(old: u32, before: &Process) -> State {
+        match description(old) {
+            Ok(_) => State::ServesOn,
+            Err(_) if before.has_ended() => State::Ended,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => State::Silent,
+            Err(_) => State::Followed,
+        }
+    }
+
+    fn said(self, old: u32) -> String {
+        match self {
+            State::ServesOn => format!("server {old} serves on"),
+            State::Ended => {
+                format!(
+                    "server {old} has ended too: `weir status` finds one that has followed it; without one start it again"
+                )
+            }
+            State::Silent => format!("server {old} does not answer"),
+            State::Followed => format!("server {old} has been followed by another process"),
+        }
+    }
+}
+
+/// Ends a new process that neither serves nor ends, if the server before it serves on, and says what is so. It is stopped before that is
+/// asked: what the answer says then stays true until it is ended.
+fn end_late(mut child: Child, old: u32, state: impl FnOnce() -> State) -> String {
+    let (new, wait) = (child.id(), START_MAX.as_secs());
+    let said = format!("process {new} has not said within {wait} s that it serves");
+    let Ok(process) = Process::of(new) else { return format!("{said}; {}", state().said(old)) };
+    process.signal(Signal::STOP);
+    await_stop(new);
+    let state = state();
+    let then = match state {
+        State::ServesOn => {
+            process.signal(Signal::KILL);
+            let _ = child.wait();
+            "was ended"
+        }
+        // It may have the sockets.
+        _ => {
+            process.signal(Signal::CONT);
+            "was left running"
+        }
+    };
+    format!("{said}, and {then}; {}", state.said(old))
+}
+
+/// Waits until a child is stopped or has ended. One in a system call that cannot be interrupted does nothing until it is either.
+fn await_stop(child: u32) {
+    let Some(pid) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return };
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    for _ in 0..STOP_LOOKS_MAX {
+        if !matches!(waitid(WaitId::Pid(pid), options), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(STOP_LOOK_EVERY);
+    }
 }
 
 /// What is started from now on is of the service that the server is. A manager would take that for ended with the old process.
@@ -127,15 +227,86 @@ fn command(words: &[OsString], started: &Started, account: Account, old: u32) ->
     Ok(command)
 }
 
-/// Prints what the new process says until it serves, or ends. False: it has ended. What it says later is where the old one said it.
-fn relay(child: &mut Child) -> bool {
-    let said = child.stderr.take().into_iter().flat_map(|said| BufReader::new(said).split(b'\n'));
-    for line in said.map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line);
-        if line == SERVES {
-            return true;
+/// What a new process has come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Serves,
+    Ended,
+    /// Neither, in the time for it.
+    Nothing,
+}
+
+/// Prints what the new process says until it serves, ends, or the time is over. What it says later is where the old one said it.
+fn relay(child: &mut Child, wait: Duration) -> Heard {
+    let until = Instant::now() + wait;
+    let Some(mut said) = child.stderr.take() else { return Heard::Ended };
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line[..end]);
+            if line == SERVES {
+                return Heard::Serves;
+            }
+            eprintln!("{line}");
         }
-        eprintln!("{line}");
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&said, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Heard::Nothing,
+            Err(Errno::INTR) => continue,
+            _ => {}
+        }
+        match said.read(&mut part) {
+            Ok(0) | Err(_) => return Heard::Ended,
+            Ok(bytes) => text.extend_from_slice(&part[..bytes]),
+        }
     }
-    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_new_process_serves_ends_or_says_nothing() {
+        let of = |script: &str, wait| {
+            let mut child = child(script);
+            let heard = relay(&mut child, wait);
+            let _ = child.kill();
+            child.wait().unwrap();
+            heard
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(of(&format!("echo a line >&2; echo '{SERVES}' >&2; exec sleep 1000"), long), Heard::Serves);
+        assert_eq!(of(&format!("echo 'not {SERVES}' >&2"), long), Heard::Ended);
+        assert_eq!(of("exec sleep 1000", Duration::from_millis(20)), Heard::Nothing);
+    }
+
+    /// It is ended only where the server before it says that it serves: otherwise it may be the only one that has the sockets.
+    #[test]
+    fn a_late_process_is_ended_where_the_one_before_serves() {
+        for (state, is_ended, said) in [
+            (State::ServesOn, true, "and was ended; server 7 serves on"),
+            (State::Ended, false, "and was left running; server 7 has ended too"),
+            (State::Silent, false, "and was left running; server 7 does not answer"),
+            (State::Followed, false, "and was left running; server 7 has been followed"),
+        ] {
+            let child = child("exec sleep 1000");
+            let (pid, new) = (child.id(), Process::of(child.id()).unwrap());
+            let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let told = end_late(child, 7, || {
+                assert!(stat().contains(") T "), "it is stopped while that is asked");
+                state
+            });
+            assert!(told.contains(said), "{told}");
+            assert_eq!(new.has_ended(), is_ended, "{told}");
+            new.signal(Signal::KILL);
+            assert!(new.ends_within(Duration::from_secs(60)));
+        }
+    }
 }

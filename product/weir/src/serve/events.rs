@@ -93,8 +93,8 @@ impl Events {
 
     /// This process serves in place of another from now on, and hears when that has ended.
     pub fn follow(&mut self, mut predecessor: Predecessor) -> Result<(), Failure> {
-        predecessor.tell_ready().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
-        self.predecessor = Some(predecessor);
+        predecessor.take_over().map_err(|error| Failure::Failed(format!("cannot take over: {error}")))?;
+        self.predecessor = predecessor.end().is_some().then_some(predecessor);
         Ok(())
     }
 
@@ -193,12 +193,15 @@ impl Events {
         let control = control.into_iter().flatten().map(|control| PollFd::new(control.listener(), PollFlags::IN));
         let admin = self.admin.iter().map(|admin| PollFd::new(admin.listener(), PollFlags::IN));
         let handover = self.handover.iter().flat_map(Handover::descriptors).map(|fd| PollFd::new(fd, PollFlags::IN));
-        let predecessor = self.predecessor.iter().map(|before| PollFd::new(before.end(), PollFlags::IN));
+        let predecessor = self.predecessor.as_ref().and_then(Predecessor::end);
+        let has_predecessor = predecessor.is_some();
+        let predecessor = predecessor.map(|end| PollFd::new(end, PollFlags::IN));
         let signals = PollFd::new(self.signals.get_read(), PollFlags::IN);
         let of_others = control.chain(admin).chain(predecessor).chain(handover);
         let mut sources: Vec<_> = [signals].into_iter().chain(of_others).collect();
         let until_sample = self.admin.as_ref().map(Admin::until_sample);
-        let timeout = keeps.then_some(KEEP_EVERY).into_iter().chain(until_sample).min();
+        let for_successor = self.handover.as_ref().and_then(Handover::time_left);
+        let timeout = keeps.then_some(KEEP_EVERY).into_iter().chain(until_sample).chain(for_successor).min();
         let timeout =
             timeout.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
         match poll(&mut sources, timeout.as_ref()) {
@@ -207,8 +210,9 @@ impl Events {
                 let mut of = |is_there: bool| is_there && is_ready.next().unwrap_or(false);
                 let [reload, status, routes] =
                     [&self.control, &self.status, &self.routes].map(|control| of(control.is_some()));
-                let (admin, is_alone) = (of(self.admin.is_some()), of(self.predecessor.is_some()));
-                let handover = is_ready.any(|is_ready| is_ready);
+                let (admin, is_alone) = (of(self.admin.is_some()), of(has_predecessor));
+                let is_late = self.handover.as_ref().and_then(Handover::time_left) == Some(Duration::ZERO);
+                let handover = is_ready.any(|is_ready| is_ready) || is_late;
                 Asked { reload, status, routes, admin, handover, is_alone }
             }
             // As good as a signal: a look that finds none costs nothing.

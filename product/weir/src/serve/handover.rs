@@ -1,8 +1,12 @@
 //! From one process to the next: listening sockets go over the socket with the abstract name `weir-upgrade-PID`, so no client is refused.
 //!
-//! Each asker sends one word. `describe`: how this process was started, for `weir upgrade`, which starts the next one so. `take`: the
-//! sockets, one in each record with its name, then standard error; the next process says `ready` on the same connection when it serves, and
-//! reads there when this one has ended. Until `ready` this process serves on, whatever becomes of the next.
+//! Each asker sends one word. `describe`: how this process was started, for `weir upgrade`, which starts the next one so. `take`: standard
+//! error and the sockets, one in each record with its name, then `all`. The next process answers `ready` on the same connection once it can
+//! serve, and this one answers `go`. Until `go` has been sent this process serves on, whatever becomes of the next; from then on the next one
+//! serves. The next one also serves if this one has ended before it sent `go`: it has the sockets, and binds those that are missing. The end
+//! of the connection alone does not say that: a process that lives has given the next one up, which then ends.
+//!
+//! Each step has a time limit, and none of them keeps this process from serving or from answering other askers.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,17 +14,19 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::cmsg_space;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::sockopt::{self, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
-    socket_with,
+    SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
+    shutdown, socket_with,
 };
 use server::service::NamedSocket;
+
+use crate::process::Process;
 
 /// What the socket's name begins with; the process follows.
 const NAME: &str = "weir-upgrade-";
@@ -29,15 +35,26 @@ pub const VARIABLE: &str = "WEIR_PREDECESSOR";
 const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
+const GO: &[u8] = b"go";
+/// What a record says in the place of the sockets: the number of the process that is taking them follows.
+const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
 pub const SERVES: &str = "weir: it serves";
 /// The name of the socket of `server.admin`, and of standard error.
 pub const ADMIN: &str = "weir-admin";
 const STDERR: &str = "stderr";
-/// How long an asker may take.
+/// The record behind the last socket.
+const ALL: &str = "all";
+/// The time for an asker to send its word, and to take each record.
 const ASKER_MAX: Duration = Duration::from_secs(1);
-/// How long the process before may take to send its sockets.
-const SOCKETS_MAX: Duration = Duration::from_secs(10);
+/// The time for the process that has the sockets to answer: it may be reading its configuration.
+pub const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The time between `take` and `ready`: sites are opened and names resolved in it.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// The time for a process whose connection has ended to have ended too: its sockets are closed a little before.
+const END_MAX: Duration = Duration::from_secs(5);
+/// The time for a new process to serve: all steps together, below the 90 s of a service manager's reload.
+pub const START_MAX: Duration = Duration::from_secs(80);
 const ASKERS_WAITING: i32 = 4;
 const RECORD_BYTES: usize = 32 << 10;
 /// Of a description: the kernel allows arguments and environment of two.
@@ -78,12 +95,19 @@ pub struct Started {
 /// The side that has the sockets.
 pub struct Handover {
     listener: OwnedFd,
-    /// It has taken the sockets, and is not ready yet.
-    successor: Option<OwnedFd>,
+    pending: Option<Pending>,
     by_root: bool,
+    ready_max: Duration,
 }
 
-/// The process that serves from now on. It is told of the end of this one by the end of this connection.
+/// A process that has taken the sockets and is not ready yet.
+struct Pending {
+    pid: u32,
+    connection: OwnedFd,
+    due_at: Instant,
+}
+
+/// The process that serves from now on. The end of this connection shows it the end of this process.
 pub struct Successor {
     pub pid: u32,
     _connection: OwnedFd,
@@ -91,7 +115,10 @@ pub struct Successor {
 
 /// The process that served before.
 pub struct Predecessor {
-    connection: OwnedFd,
+    pid: u32,
+    process: Process,
+    /// `None` where it had ended before this process reached it.
+    connection: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
 }
 
@@ -101,54 +128,81 @@ impl Handover {
         let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&listener, &address(std::process::id())?)?;
         listen(&listener, ASKERS_WAITING)?;
-        Ok(Handover { listener, successor: None, by_root: rustix::process::geteuid().is_root() })
+        let by_root = rustix::process::geteuid().is_root();
+        Ok(Handover { listener, pending: None, by_root, ready_max: READY_MAX })
     }
 
-    /// What tells of askers, or of the one that is to be ready: others wait for it.
+    /// Readable when somebody asks, or when the process that has taken the sockets says something.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
-        std::iter::once(self.successor.as_ref().unwrap_or(&self.listener))
+        std::iter::once(&self.listener).chain(self.pending.iter().map(|pending| &pending.connection))
     }
 
-    /// Answers who asks, with these sockets if they are taken. Gives the process that is ready to serve in place of this one, or a line
-    /// about one that is not.
+    /// The time that is left for the process that has taken the sockets.
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.pending.as_ref()?.due_at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Hears the process that has taken the sockets, then answers one asker, with these sockets if they are taken. Gives the process that
+    /// serves in place of this one, or a line about one that does not.
     pub fn answer(
         &mut self,
         sockets: impl FnOnce() -> io::Result<Vec<NamedSocket>>,
     ) -> Result<Option<Successor>, String> {
-        if let Some(connection) = self.successor.take() {
-            return self.hear(connection);
+        if let Some(pending) = self.pending.take()
+            && let Some(successor) = self.hear(pending)?
+        {
+            return Ok(Some(successor));
         }
         let Ok(asker) = accept_with(&self.listener, SocketFlags::CLOEXEC) else { return Ok(None) };
         let own = rustix::process::geteuid();
-        if !socket_peercred(&asker).is_ok_and(|peer| peer.uid.is_root() || peer.uid == own) {
+        let Ok(peer) = socket_peercred(&asker) else { return Ok(None) };
+        if !peer.uid.is_root() && peer.uid != own {
             return Ok(None);
         }
-        let asked = patient(&asker, ASKER_MAX).and_then(|()| receive(&asker));
-        match asked {
+        match patient(&asker, ASKER_MAX).and_then(|()| receive(&asker)) {
             Ok(Some((word, _))) if word == DESCRIBE => {
                 // One that has gone need not know.
                 let _ = self.describe(&asker);
             }
-            Ok(Some((word, _))) if word == TAKE => match sockets().and_then(|sockets| give(&asker, sockets)) {
-                Ok(()) => self.successor = Some(asker),
-                Err(error) => return Err(format!("cannot hand the sockets over: {error}")),
-            },
+            Ok(Some((word, _))) if word == TAKE => {
+                let pid = peer.pid.as_raw_nonzero().get().cast_unsigned();
+                self.take(asker, pid, sockets).map_err(|error| format!("cannot hand the sockets over: {error}"))?;
+            }
             _ => {}
         }
         Ok(None)
     }
 
-    fn hear(&mut self, connection: OwnedFd) -> Result<Option<Successor>, String> {
-        let pid = socket_peercred(&connection).map_or(0, |peer| peer.pid.as_raw_nonzero().get().cast_unsigned());
-        match receive_with(&connection, RecvFlags::DONTWAIT) {
-            Ok(Some((word, _))) if word == READY => return Ok(Some(Successor { pid, _connection: connection })),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.successor = Some(connection);
+    fn take(
+        &mut self,
+        connection: OwnedFd,
+        pid: u32,
+        sockets: impl FnOnce() -> io::Result<Vec<NamedSocket>>,
+    ) -> io::Result<()> {
+        if let Some(pending) = &self.pending {
+            return send(&connection, format!("{BUSY}{}", pending.pid).as_bytes(), None);
+        }
+        give(&connection, sockets()?)?;
+        self.pending = Some(Pending { pid, connection, due_at: Instant::now() + self.ready_max });
+        Ok(())
+    }
+
+    fn hear(&mut self, pending: Pending) -> Result<Option<Successor>, String> {
+        let pid = pending.pid;
+        let what = match receive_with(&pending.connection, RecvFlags::DONTWAIT) {
+            Ok(Some((word, _))) if word == READY && send(&pending.connection, GO, None).is_ok() => {
+                return Ok(Some(Successor { pid, _connection: pending.connection }));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < pending.due_at => {
+                self.pending = Some(pending);
                 return Ok(None);
             }
-            _ => {}
-        }
-        Err(format!("process {pid} did not take over; this one serves on"))
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                format!("was not ready within {} s of taking the sockets", self.ready_max.as_secs())
+            }
+            _ => "has ended before it took over".to_string(),
+        };
+        Err(format!("process {pid} {what}; this one serves on"))
     }
 
     fn describe(&self, asker: &OwnedFd) -> io::Result<()> {
@@ -166,15 +220,16 @@ impl Handover {
     }
 }
 
-/// All sockets, and standard error.
+/// Standard error, then all sockets.
 fn give(asker: &OwnedFd, sockets: Vec<NamedSocket>) -> io::Result<()> {
+    send(asker, STDERR.as_bytes(), Some(&io::stderr().as_fd().try_clone_to_owned()?))?;
     sockets.iter().try_for_each(|one| send(asker, one.name.as_bytes(), Some(&one.socket)))?;
-    send(asker, STDERR.as_bytes(), Some(&io::stderr().as_fd().try_clone_to_owned()?))
+    send(asker, ALL.as_bytes(), None)
 }
 
 /// How a server says that it was started, as whom the kernel knows it, and its standard output.
 pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> {
-    let connection = ask(pid, DESCRIBE, ASKER_MAX)?;
+    let connection = ask(pid, DESCRIBE)?;
     let account = Account::of(pid)?;
     let (mut text, mut stdout) = (Vec::new(), None);
     while let Some((part, descriptor)) = receive(&connection)? {
@@ -189,31 +244,57 @@ pub fn description(pid: u32) -> io::Result<(Started, Account, Option<OwnedFd>)> 
 }
 
 impl Predecessor {
-    /// The process that the environment names, and its sockets.
+    /// The process that the environment names, and its sockets: all of them, or, where it ends meanwhile, those that are here by then.
     pub fn from_env() -> io::Result<Option<(Predecessor, Vec<NamedSocket>)>> {
-        let pid = std::env::var(VARIABLE).ok();
-        let Some(pid) = pid else { return Ok(None) };
+        let Ok(pid) = std::env::var(VARIABLE) else { return Ok(None) };
         let pid = pid.parse().map_err(|_| io::Error::other("expected the number of a process"))?;
-        // It outlives the terminal of whoever began the change.
+        // It outlives the terminal of the one who began the change.
         let _ = rustix::process::setsid();
-        let connection = ask(pid, TAKE, SOCKETS_MAX)?;
-        let mut sockets = Vec::new();
-        while let Some((name, Some(socket))) = receive(&connection)? {
-            if name == STDERR.as_bytes() {
-                return Ok(Some((Predecessor { connection, stderr: Some(socket) }, sockets)));
+        let process = Process::of(pid)?;
+        let mut before = Predecessor { pid, process, connection: None, stderr: None };
+        match ask(pid, TAKE) {
+            Ok(connection) => before.connection = Some(connection),
+            Err(error) if is_end(&error) && before.process.ends_within(END_MAX) => {
+                return Ok(Some((before, Vec::new())));
             }
-            if sockets.len() >= SOCKETS_COUNT_MAX {
-                break;
-            }
-            sockets.push(NamedSocket { name: String::from_utf8_lossy(&name).into_owned(), socket });
+            Err(error) => return Err(error),
         }
-        Err(io::Error::other("it ended before its sockets were here"))
+        let sockets = before.receive_all()?;
+        Ok(Some((before, sockets)))
     }
 
-    /// This process serves; from now on it says what it has to say where that one did.
-    pub fn tell_ready(&mut self) -> io::Result<()> {
-        send(&self.connection, READY, None)?;
-        // From here on nothing may fail: the other process ends. Whoever began the change may be gone.
+    fn receive_all(&mut self) -> io::Result<Vec<NamedSocket>> {
+        let connection = self.connection.as_ref().expect("it was asked for them");
+        let mut sockets = Vec::new();
+        loop {
+            match receive(connection) {
+                Ok(Some((name, None))) if name == ALL.as_bytes() => return Ok(sockets),
+                Ok(Some((name, Some(stderr)))) if name == STDERR.as_bytes() => self.stderr = Some(stderr),
+                // One of a version that sends standard error last waits for no answer of ours, and would leave.
+                Ok(Some((_, Some(_)))) if self.stderr.is_none() => {
+                    return Err(io::Error::other("its version hands over otherwise: restart it"));
+                }
+                Ok(Some((name, Some(socket)))) if sockets.len() < SOCKETS_COUNT_MAX => {
+                    sockets.push(NamedSocket { name: String::from_utf8_lossy(&name).into_owned(), socket });
+                }
+                Ok(Some((said, _))) => return Err(refusal(&String::from_utf8_lossy(&said))),
+                Ok(None) => break,
+                Err(error) if is_end(&error) => break,
+                Err(error) => return Err(unanswered(error, "has not sent its sockets")),
+            }
+        }
+        match self.process.ends_within(END_MAX) {
+            true => Ok(sockets),
+            false => Err(io::Error::other("it could not hand its sockets over, and serves on")),
+        }
+    }
+
+    /// This process serves from now on, and says where that one did what it has to say. An error: that one serves on.
+    pub fn take_over(&mut self) -> io::Result<()> {
+        if !self.is_left()? {
+            eprintln!("weir: process {} has ended before it left its place; this one serves", self.pid);
+        }
+        // From here on nothing may fail. The one who began the change may be gone.
         let _ = writeln!(io::stderr(), "{SERVES}");
         if let Some(stderr) = self.stderr.take() {
             let _ = rustix::stdio::dup2_stderr(&stderr);
@@ -221,10 +302,57 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Readable when that process has ended.
-    pub fn end(&self) -> &OwnedFd {
-        &self.connection
+    /// Whether that process leaves its place to this one; false where it has ended instead.
+    fn is_left(&self) -> io::Result<bool> {
+        let Some(connection) = &self.connection else { return Ok(false) };
+        let answer = send(connection, READY, None).and_then(|()| receive_again(connection));
+        match answer {
+            Ok(Some((word, _))) if word == GO => Ok(true),
+            // What it has sent by now is read still, and it can send no more.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                shutdown(connection, Shutdown::Both)?;
+                match receive_with(connection, RecvFlags::DONTWAIT) {
+                    Ok(Some((word, _))) if word == GO => Ok(true),
+                    _ => Err(unanswered(error, "has not left its place")),
+                }
+            }
+            Err(error) if !is_end(&error) => Err(error),
+            _ if self.process.ends_within(END_MAX) => Ok(false),
+            _ => Err(io::Error::other(format!("process {} has given this one up, and serves on", self.pid))),
+        }
     }
+
+    /// Readable when that process has ended; `None` where it had before.
+    pub fn end(&self) -> Option<&OwnedFd> {
+        self.connection.as_ref()
+    }
+}
+
+/// The end of a connection, or none to connect to.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset)
+}
+
+/// The error, with a sentence in its place where the time was over.
+fn unanswered(error: io::Error, what: &str) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(error.kind(), format!("it {what} within {} s, and keeps its place", ANSWER_MAX.as_secs()))
+        }
+        _ => error,
+    }
+}
+
+fn refusal(said: &str) -> io::Error {
+    let why = match said.strip_prefix(BUSY) {
+        Some(other) => format!(
+            "process {other} is taking over from it already, and has {} s for that: end process {other}, or try again then",
+            READY_MAX.as_secs()
+        ),
+        None => format!("unexpected `{}` in the place of its sockets", cli::one_line(said)),
+    };
+    io::Error::other(why)
 }
 
 fn address(pid: u32) -> io::Result<SocketAddrUnix> {
@@ -232,13 +360,14 @@ fn address(pid: u32) -> io::Result<SocketAddrUnix> {
 }
 
 /// Anybody can take a name; only the process itself has its number.
-fn ask(pid: u32, word: &[u8], wait: Duration) -> io::Result<OwnedFd> {
+fn ask(pid: u32, word: &[u8]) -> io::Result<OwnedFd> {
     let connection = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // Also for connecting, where others wait to be accepted.
+    patient(&connection, ANSWER_MAX)?;
     connect(&connection, &address(pid)?)?;
     if socket_peercred(&connection)?.pid.as_raw_nonzero().get().cast_unsigned() != pid {
         return Err(io::Error::other("another process has its name, or it is in another container"));
     }
-    patient(&connection, wait)?;
     send(&connection, word, None)?;
     Ok(connection)
 }
@@ -262,6 +391,14 @@ fn send(connection: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> io:
 /// A record and the descriptor that came with it; `None` at the end.
 fn receive(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     receive_with(connection, RecvFlags::empty())
+}
+
+/// The same, where the first error may be about records that the other side has not read.
+fn receive_again(connection: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    match receive(connection) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(connection),
+        received => received,
+    }
 }
 
 fn receive_with(connection: &OwnedFd, flags: RecvFlags) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
@@ -333,25 +470,118 @@ mod tests {
         }
     }
 
-    /// Whoever connects meanwhile waits, and the process that has the sockets is heard when it is ready.
+    fn pair() -> (OwnedFd, OwnedFd) {
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    fn pending(connection: OwnedFd, ready_max: Duration) -> Handover {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let pending = Some(Pending { pid: 7, connection, due_at: Instant::now() + ready_max });
+        Handover { listener, pending, by_root: false, ready_max }
+    }
+
+    fn answer(handover: &mut Handover) -> Result<Option<Successor>, String> {
+        handover.answer(|| panic!("nobody takes them twice"))
+    }
+
     #[test]
     fn one_that_is_not_ready_yet_is_waited_for() {
-        let pair =
-            || rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let (listener, _other) = pair();
         let (own, successor) = pair();
-        let mut handover = Handover { listener, successor: Some(own), by_root: false };
-        assert_eq!(handover.descriptors().count(), 1, "the listener is not looked at");
-        let asked = handover.answer(|| panic!("nobody takes them twice")).unwrap();
-        assert!(asked.is_none() && handover.successor.is_some());
+        let mut handover = pending(own, READY_MAX);
+        assert!(answer(&mut handover).unwrap().is_none() && handover.pending.is_some());
+        assert!(handover.time_left().is_some_and(|left| left <= READY_MAX));
         send(&successor, READY, None).unwrap();
-        let ready = handover.answer(|| panic!("nobody takes them twice")).unwrap();
-        assert_eq!(ready.map(|successor| successor.pid), Some(std::process::id()));
+        assert_eq!(answer(&mut handover).unwrap().map(|successor| successor.pid), Some(7));
+        assert_eq!(receive(&successor).unwrap().unwrap().0, GO);
+    }
+
+    #[test]
+    fn one_that_ends_or_takes_too_long_changes_nothing() {
         let (own, successor) = pair();
-        handover.successor = Some(own);
+        let mut handover = pending(own, READY_MAX);
         drop(successor);
-        assert!(handover.answer(|| panic!("nobody takes them twice")).is_err(), "it has ended");
-        assert!(handover.successor.is_none());
+        assert_eq!(answer(&mut handover).err().unwrap(), "process 7 has ended before it took over; this one serves on");
+        // It was ready, and has ended before it was let go.
+        let (own, successor) = pair();
+        let mut handover = pending(own, READY_MAX);
+        send(&successor, READY, None).unwrap();
+        drop(successor);
+        assert!(answer(&mut handover).is_err() && handover.pending.is_none());
+
+        let (own, successor) = pair();
+        let mut handover = pending(own, Duration::ZERO);
+        assert!(answer(&mut handover).err().unwrap().contains("was not ready within 0 s of taking the sockets"));
+        assert!(handover.pending.is_none(), "others may take them");
+        assert!(receive(&successor).unwrap().is_none(), "it is given up");
+    }
+
+    fn before(connection: OwnedFd, process: Process) -> Predecessor {
+        Predecessor { pid: 7, process, connection: Some(connection), stderr: None }
+    }
+
+    fn ended() -> Process {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        child.wait().unwrap();
+        process
+    }
+
+    /// After each message the process that serves ends; the next one has what it was sent by then, and serves.
+    #[test]
+    fn the_next_process_serves_where_the_one_before_ends_at_any_step() {
+        for sent in 0..4 {
+            let (own, other) = pair();
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut before = before(own, ended());
+            if sent > 0 {
+                send(&other, STDERR.as_bytes(), Some(&listener.as_fd().try_clone_to_owned().unwrap())).unwrap();
+            }
+            if sent > 1 {
+                send(&other, b"weir", Some(&listener.into())).unwrap();
+            }
+            if sent > 2 {
+                send(&other, ALL.as_bytes(), None).unwrap();
+            }
+            drop(other);
+            assert_eq!(before.receive_all().unwrap().len(), usize::from(sent > 1), "{sent} records");
+            assert!(!before.is_left().unwrap(), "it has ended");
+        }
+        // What it has not read is no answer.
+        let (own, other) = pair();
+        send(&own, b"unread", None).unwrap();
+        drop(other);
+        assert!(!before(own, ended()).is_left().unwrap());
+    }
+
+    /// The end of a connection is no proof: a process that lives has given this one up.
+    #[test]
+    fn the_next_process_ends_where_the_one_before_serves_on() {
+        let alive = || Process::of(std::process::id()).unwrap();
+        let (own, other) = pair();
+        drop(other);
+        let mut before = before(own, alive());
+        assert!(before.receive_all().err().unwrap().to_string().contains("serves on"));
+        assert!(before.is_left().err().unwrap().to_string().contains("has given this one up, and serves on"));
+        for (said, expected) in [("busy 12", "process 12 is taking over from it already"), ("x\ny", "unexpected `x y`")]
+        {
+            let (own, other) = pair();
+            send(&other, said.as_bytes(), None).unwrap();
+            let refused = self::before(own, alive()).receive_all().err().unwrap().to_string();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    /// It does not answer: it may still, until it no more can.
+    #[test]
+    fn a_place_that_is_not_left_in_time_is_kept() {
+        let alive = || Process::of(std::process::id()).unwrap();
+        let (own, other) = pair();
+        patient(&own, Duration::from_millis(1)).unwrap();
+        let before = before(own, alive());
+        assert!(before.is_left().err().unwrap().to_string().contains("keeps its place"));
+        assert_eq!(receive(&other).unwrap().unwrap().0, READY);
+        assert!(send(&other, GO, None).is_err(), "nobody would hear it");
     }
 
     #[test]
@@ -363,8 +593,7 @@ mod tests {
 
     #[test]
     fn a_socket_goes_over_with_its_name() {
-        let (one, other) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let (one, other) = pair();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         send(&one, b"weir", Some(&listener.into())).unwrap();

@@ -16,6 +16,7 @@ mod cold;
 mod common;
 mod conditions;
 mod connections;
+mod handovers;
 mod http2;
 mod http3;
 mod https;
