@@ -119,7 +119,12 @@ impl Checked {
             Current::open(&wanted, is_secure, keys.clone(), config.limits.spool.bytes_max)
         };
         let together = match open(&config.sites, config.is_secure(), &keys) {
-            Ok(current) => return self.remarks.extend(current.served().remarks.iter().cloned()),
+            Ok(current) => {
+                let served = current.served();
+                let roots = served.roots.folders.iter().flatten();
+                self.remarks.extend(roots.flat_map(|root| root.symlinks_out()).map(|line| line.to_string()));
+                return self.remarks.extend(served.remarks.iter().cloned());
+            }
             Err(error) => error,
         };
         let before = self.faults.len();

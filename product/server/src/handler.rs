@@ -361,6 +361,10 @@ fn misdirected() -> Reply {
 fn missing(missing: Missing, path: &[u8]) -> Reply {
     match missing {
         Missing::NotFound => text(Status::NOT_FOUND, "nothing is here").into(),
+        Missing::Outside(line) => {
+            let trouble = line.map(|line| io::Error::other(line.to_string()));
+            Reply { trouble, ..text(Status::NOT_FOUND, "nothing is here").into() }
+        }
         Missing::Forbidden => text(Status::FORBIDDEN, "this may not be read").into(),
         Missing::NoIndex => text(Status::FORBIDDEN, "this folder has no index page").into(),
         Missing::BadPath(reject) => self::reject(reject),

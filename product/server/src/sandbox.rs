@@ -3,7 +3,8 @@
 //!
 //! Both belong to a thread and are inherited, so this runs before there is another thread. Of files what is named at the start is
 //! allowed: sites are read, folders of logs are written, and folders of what a reload reads again are read, since
-//! a new file takes the place of an old one there. System calls are refused by a list of the dangerous ones: what the allocator, the
+//! a new file takes the place of an old one there. For the same reason the folder above a root is read ([`above`]): a rule of Landlock is of
+//! a folder, not of its path, and another folder that takes a root's place is served. System calls are refused by a list of the dangerous ones: what the allocator, the
 //! threads and the TLS of another build call is not known, and a server that ends at an unknown call is worse than one that fails at
 //! a known one.
 
@@ -71,8 +72,9 @@ pub fn confine(config: &Config) -> Confined {
 fn reach(config: &Config) -> Reach {
     let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
     for site in &config.sites {
-        let dir = site.dir.iter().chain(site.answers.proxies.iter().filter_map(|proxy| proxy.files.as_ref()));
-        reach.reads.extend(dir.flat_map(|dir| [Some(dir.clone()), turned(dir)]).flatten());
+        let files = site.answers.proxies.iter().filter_map(|proxy| proxy.files.as_ref());
+        let dirs = site.dir.iter().chain(files).chain(&site.files.links_into);
+        reach.reads.extend(dirs.flat_map(|dir| [Some(dir.clone()), turned(dir), above(dir)]).flatten());
         if let Some(Certificate::Files { cert, key }) = &site.https.certificate {
             reach.reads.extend([cert, key].into_iter().flat_map(|file| folders_of(file)));
         }
@@ -107,6 +109,19 @@ fn turned(dir: &Path) -> Option<PathBuf> {
     let dir = dir.components().as_path();
     let link = dir.ancestors().find(|above| above.is_symlink())?;
     below_root(link.canonicalize().ok()?.parent()?)
+}
+
+/// Folders that hold what is no site's.
+const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/var", "/var/lib", "/var/log"];
+
+/// The folder above a root, in which another may take its place. None where that is a folder of the system or a home: to read all of it
+/// is more than a server of files needs, and such a root is followed by `weir upgrade` alone.
+fn above(dir: &Path) -> Option<PathBuf> {
+    let above = dir.canonicalize().ok()?.parent()?.to_path_buf();
+    let is_home = above.parent() == Some(Path::new("/home"))
+        || std::env::var_os("HOME").is_some_and(|home| above == Path::new(&home));
+    let is_kept = is_home || NOT_ABOVE.iter().any(|kept| above == Path::new(kept));
+    (!is_kept).then_some(above)
 }
 
 /// The folder of a file, where another of its name may be made, and that of the file which it leads to. What is no file of
@@ -262,7 +277,7 @@ fn program(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) 
 /// The first folder that its user's rights would open and Landlock does not. A [`Root`](crate::files) does not open it for reading,
 /// and would serve nothing of it.
 pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
-    for dir in sites.iter().filter_map(|site| site.dir.as_ref()) {
+    for dir in sites.iter().flat_map(|site| site.dir.iter().chain(&site.files.links_into)) {
         let is_readable = rustix::fs::access(dir, rustix::fs::Access::READ_OK).is_ok();
         match std::fs::File::open(dir) {
             Err(error) if is_readable && is_denied(&error) => return Err(StartError::Folder(dir.clone(), error)),
@@ -302,6 +317,18 @@ mod tests {
         assert_eq!(folders_of(Path::new("weir.toml")), [PathBuf::from(".")]);
         assert_eq!(folders_of(Path::new("/dev/null")), [PathBuf::from("/dev/null")]);
         assert_eq!(folders_of(Path::new("/none-at-all")), [PathBuf::from("/none-at-all")], "not everything");
+    }
+
+    #[test]
+    fn a_folder_that_takes_a_root_s_place_is_in_reach_but_no_home() {
+        let folder = Folder::new();
+        folder.put("www/site/a", "");
+        let www = folder.path("www").canonicalize().unwrap();
+        assert_eq!(above(&folder.path("www/site")), Some(www));
+        assert_eq!(above(&folder.path("none")), None);
+        for dir in ["/", "/etc", "/var/log"] {
+            assert_eq!(above(Path::new(dir)), None, "{dir}");
+        }
     }
 
     #[test]

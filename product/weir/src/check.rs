@@ -173,7 +173,9 @@ fn place_in(site: &Site, part: Part, said: &str) -> Place {
         let key = site.https.certificate.as_ref().map(|files| files.value.1.display().to_string());
         key.is_some_and(|key| said.contains(&format!("{key}`")))
     };
+    let is_of_links = || site.links_into.iter().any(|folder| said.contains(&format!("{}`", folder.display())));
     let key = match part {
+        Part::Folder if is_of_links() => "site.follow_symlinks_into",
         Part::Folder => "site.root",
         Part::ListingPage => "site.listing_page",
         Part::ErrorPage(at) => return site.answers.error_pages.get(at).map_or(site.at, |page| page.at),

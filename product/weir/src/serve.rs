@@ -84,6 +84,10 @@ pub struct Args {
     /// Serve names that begin with a dot
     #[arg(hide_short_help = true, long)]
     hidden: bool,
+    /// Follow symlinks that leave the folder and lead into this one; repeatable
+    /// [default: none is followed]
+    #[arg(hide_short_help = true, long = "follow-symlinks-into", value_name = "DIR", verbatim_doc_comment)]
+    links_into: Vec<PathBuf>,
     #[command(flatten)]
     flags: Flags,
 }
@@ -269,7 +273,8 @@ enum LogFormat {
 }
 
 pub fn main(args: Args) -> Result<(), Failure> {
-    let options = files::Options { hidden: args.hidden, listing: args.listing, ..files::Options::default() };
+    let Args { hidden, listing, links_into, .. } = args;
+    let options = files::Options { hidden, listing, links_into, ..files::Options::default() };
     serve_site(SiteConfig::alone(args.dir, options), args.flags)
 }
 

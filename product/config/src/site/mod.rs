@@ -42,6 +42,8 @@ pub struct Site {
     /// Beneath the root, from a slash on.
     pub listing_page: Option<String>,
     pub hidden: bool,
+    /// Folders that symlinks out of the root may lead into.
+    pub links_into: Vec<PathBuf>,
     pub access_log: Option<AccessLog>,
     /// A name that a class has.
     pub class: Option<Placed<String>>,
@@ -109,6 +111,7 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
         listing,
         listing_page,
         hidden,
+        links_into: table.texts::<PathBuf>("follow_symlinks_into").into_iter().map(|folder| folder.value).collect(),
         access_log,
         class: class.map(|class| Placed { value: class.value.0, at: class.at }),
         answers,

@@ -97,7 +97,7 @@ impl Absent {
     pub fn is_true(&mut self, slot: usize, root: &Root, now: Nanos) -> bool {
         let Remembered { folder, compared_at, .. } = &mut self.folders[slot - FIRST_SLOT];
         if now - *compared_at >= REVALIDATE_AFTER {
-            match root.look(&folder.path, Wait::Never) {
+            match root.enter(Wait::Never).and_then(|root| root.look(&folder.path, Wait::Never)) {
                 Ok(looked) if State::of(&looked.metadata) == folder.state => *compared_at = now,
                 _ => return false,
             }
@@ -143,7 +143,8 @@ impl Absent {
 impl Folder {
     /// The folder in which the first name of this path that is missing is missed. Waits for its disk. None if it cannot be remembered.
     pub fn read(loader: &Loader, path: &[u8], added: &mut Vec<WatchId>) -> Option<Folder> {
-        let look = |folder: &[u8]| loader.root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
+        let root = loader.root.enter(Wait::Allowed).ok()?;
+        let look = |folder: &[u8]| root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
         let (path, looked) = steps(path).map_while(|(folder, _)| Some((folder, look(folder)?))).last()?;
         if looked.kind == Kind::Remote || path.len() > FOLDER_BYTES_MAX {
             return None;

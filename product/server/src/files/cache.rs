@@ -12,6 +12,11 @@
 //!   host of a network filesystem) is found by comparing path and state again, [`REVALIDATE_AFTER`] the last comparison;
 //!   at every use where the inode could not be watched.
 //!
+//! Another folder in the place of a root is looked for four times a second ([`Followed`]): then nothing is known of the site any more. A root that cannot be
+//! looked at without waiting is found to be another by the next lookup that may wait: the next comparison of a file at the latest.
+//!
+//! A file that stays open keeps its file system mounted, so it is closed [`IDLE_AFTER`] its last use.
+//!
 //! Of what does not exist nothing is remembered but the names of some folders that lack it ([`Absent`]), and the same three things see to
 //! it that a file put there is served at once: the folder is watched, from before its names were read; after that the path has to lead to
 //! the same folder; and [`REVALIDATE_AFTER`] the last comparison it is compared again. A folder that cannot be watched is not remembered.
@@ -24,16 +29,20 @@ use units::Nanos;
 use super::absent::{Absent, Folder};
 use super::entries::{Entries, Slot};
 use super::entry::{Closer, State};
+use super::followed::Followed;
 use super::key;
 use super::listings::{LISTING_BYTES_MAX, Listings};
 use super::loader::{Known, Loaded, LoadedFile, LoadedPage, Loader, Outcome};
 use super::lookup::{FinishedLookup, Lookup, Request};
+use super::root::Identity;
 use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
+/// How long a file stays open that is neither asked for nor being sent. Of its last use no more is known than when it was last compared.
+const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
 /// Entries in the caches of all workers; about 1 KiB each beside the bodies.
 pub const ENTRIES_MAX: usize = 4096;
 /// Files kept open in the caches of all workers: a quarter of the descriptors a process usually may have (1024).
@@ -76,6 +85,7 @@ pub struct Cache {
     roots: Roots,
     /// Those of the sites before, for what was begun then.
     roots_before: Option<Roots>,
+    followed: Followed,
     inotify: Inotify,
     closer: Option<Closer>,
     entries: Entries,
@@ -101,6 +111,7 @@ impl Cache {
         let inotify = Inotify::new();
         Cache {
             watch: Watch::new(inotify.clone()),
+            followed: Followed::new(&roots),
             roots,
             roots_before: None,
             inotify,
@@ -125,16 +136,60 @@ impl Cache {
         self.listings.set_bytes_max(limits.listing_bytes);
     }
 
-    /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up.
+    /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up. Nothing
+    /// is kept of them, nor are their files open.
     pub fn replace_roots(&mut self, roots: Roots) {
+        self.followed.replace(&roots);
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
-        self.absent.slots().into_iter().for_each(|at| self.forget(at));
+        self.clear();
+    }
+
+    /// Looks whether the root of a site is another folder than it was, if that is due.
+    fn follow(&mut self, site: SiteNumber, now: Nanos) {
+        if self.followed.take_turn(self.roots.place(site), now)
+            && let Some(Some(root)) = self.roots.of(site)
+            && let Ok(folder) = root.identity()
+        {
+            self.see(site, folder, now);
+        }
+    }
+
+    /// The root of a site was this folder at that time. Where it was another before, nothing is known of the site any more.
+    fn see(&mut self, site: SiteNumber, folder: Identity, at: Nanos) {
+        let Some(Some(root)) = self.roots.of(site) else { return };
+        if !self.followed.see(self.roots.place(site), root, folder, at) {
+            return;
+        }
+        let of_site = self.entries.slots_of(site).into_iter().chain(self.listings.slots()).chain(self.absent.slots());
+        let of_site: Vec<usize> = of_site.collect();
+        of_site.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
+        // What is being looked up may be of the folder before.
+        self.watch.disturb_all();
+    }
+
+    /// Closes files that nobody has asked for lately. To be called once a second while [`Cache::is_due`].
+    pub fn close_idle(&mut self, now: Nanos) {
+        for at in self.entries.open_since(now - IDLE_AFTER) {
+            self.forget(at);
+        }
+        self.watch.release_unused();
+    }
+
+    /// Whether files are open, or lines wait.
+    pub fn is_due(&self) -> bool {
+        self.entries.has_open() || self.followed.has_lines()
+    }
+
+    /// Lines for the log: roots that are other folders now.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        self.followed.take_lines()
     }
 
     /// What to send for this request path of a site (without its query, or with `?` and the number of a listing's page). Never waits. `now`
     /// only has to grow.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
+        self.follow(site, now);
         let mut wanted = std::mem::take(&mut self.wanted);
         Key::write(site, raw_path, &mut wanted);
         let hit = self.entries.at(wanted.as_slice()).and_then(|at| self.entries.hit(at, now));
@@ -191,6 +246,9 @@ impl Cache {
     /// What came of a lookup. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
     pub fn finish(&mut self, done: FinishedLookup) -> CacheAnswer {
         let FinishedLookup { request, outcome, without } = done;
+        if let Some(folder) = outcome.root {
+            self.see(request.key.site(), folder, request.began_at);
+        }
         if outcome.is_short() && !request.is_second && self.close_files() {
             self.give_back(outcome.added);
             let since = self.watch.moment();
@@ -272,7 +330,7 @@ impl Cache {
         is_undisturbed: bool,
         now: Nanos,
     ) -> Result<Found, Missing> {
-        let Outcome { loaded, added } = outcome;
+        let Outcome { loaded, added, .. } = outcome;
         if !matches!(loaded, Ok(Loaded::Known))
             && let Some(at) = self.entries.at(key)
         {
@@ -348,7 +406,8 @@ impl Cache {
     }
 
     fn insert(&mut self, key: &Key, entry: &Arc<Entry>, state: State, watch: Option<WatchId>, now: Nanos) {
-        if key.raw_path().len() > KEY_BYTES_MAX || !self.entries.may_hold(entry) {
+        let is_served = self.roots.of(key.site()).is_some();
+        if !is_served || key.raw_path().len() > KEY_BYTES_MAX || !self.entries.may_hold(entry) {
             return;
         }
         while let Some(at) = self.entries.displaced_by(entry) {

@@ -10,7 +10,7 @@ use units::Nanos;
 
 use super::cache::{CacheLimits, REVALIDATE_AFTER};
 use super::entry::{Entry, State};
-use super::key::Key;
+use super::key::{Key, SiteNumber};
 use super::watch::WatchId;
 
 #[derive(Debug)]
@@ -55,6 +55,25 @@ impl Entries {
     /// All that are held.
     pub fn slots(&self) -> Vec<usize> {
         self.slots.iter().map(|(at, _)| at).collect()
+    }
+
+    /// Those of a site.
+    pub fn slots_of(&self, site: SiteNumber) -> Vec<usize> {
+        self.slots.iter().filter(|(_, slot)| slot.key.site() == site).map(|(at, _)| at).collect()
+    }
+
+    /// Those whose files are open for nobody but the cache, and were last compared by then.
+    pub fn open_since(&self, then: Nanos) -> Vec<usize> {
+        if !self.has_open() {
+            return Vec::new();
+        }
+        let is_unused = |entry: &Arc<Entry>| entry.is_open() && Arc::strong_count(entry) == 1;
+        let is_idle = |slot: &Slot| slot.compared_at <= then && is_unused(&slot.entry);
+        self.slots.iter().filter(|(_, slot)| is_idle(slot)).map(|(at, _)| at).collect()
+    }
+
+    pub fn has_open(&self) -> bool {
+        self.files_open > 0
     }
 
     /// The entry, if it need not be looked at again.

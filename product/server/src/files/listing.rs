@@ -11,7 +11,8 @@ use rustix::fs::{Dir, FileType};
 
 use super::listing_page::{Escaped, ListingPage};
 use super::loader::inside;
-use super::{Root, Stop, Wait};
+use super::root::Entered;
+use super::{Stop, Wait};
 
 /// Names on one page. Each costs a look at the file, 3 to 10 µs where it is in memory: 10 ms at most.
 pub const NAMES_MAX: usize = 1000;
@@ -49,7 +50,7 @@ struct Row {
 
 /// The page of this number, from 1, of the folder at `path` (relative, no slash at the ends). Waits for its disk. Beyond the last page there is
 /// nothing.
-pub(super) fn page(root: &Root, path: &[u8], number: u32) -> Result<Vec<u8>, Stop> {
+pub(super) fn page(root: &Entered<'_>, path: &[u8], number: u32) -> Result<Vec<u8>, Stop> {
     let names = names(root, path)?;
     let count = u32::try_from(names.listed.len().div_ceil(NAMES_MAX)).unwrap_or(u32::MAX).max(1);
     if !(1..=count).contains(&number) {
@@ -68,7 +69,7 @@ pub(super) fn page(root: &Root, path: &[u8], number: u32) -> Result<Vec<u8>, Sto
     listing.push_str("</tbody></table>\n");
     let total = if count == 1 { rows.len() } else { names.listed.len() };
     foot(&mut listing, &names, total, (number, count));
-    let page = root.options.page.as_deref().unwrap_or(ListingPage::built_in());
+    let page = root.options().page.as_deref().unwrap_or(ListingPage::built_in());
     Ok(page.write(path, &listing).into_bytes())
 }
 
@@ -92,7 +93,7 @@ fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u
     }
 }
 
-fn names(root: &Root, path: &[u8]) -> Result<Names, Stop> {
+fn names(root: &Entered<'_>, path: &[u8]) -> Result<Names, Stop> {
     let mut names = Names { listed: Vec::new(), is_cut: false, unservable: 0 };
     let mut bytes = 0;
     for item in Dir::new(root.read(path, Wait::Allowed)?)? {
@@ -118,7 +119,7 @@ fn names(root: &Root, path: &[u8]) -> Result<Names, Stop> {
 }
 
 /// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.
-fn row(root: &Root, path: &[u8], name: &[u8]) -> Option<Row> {
+fn row(root: &Entered<'_>, path: &[u8], name: &[u8]) -> Option<Row> {
     let metadata = root.look(&inside(path, name), Wait::Allowed).ok()?.metadata;
     if !metadata.is_file() && !metadata.is_dir() {
         return None;

@@ -8,7 +8,7 @@ use percent_encoding::percent_encode;
 
 use super::entry::{Closer, State};
 use super::mounts::Kind;
-use super::root::Looked;
+use super::root::{self, Entered, Identity, Looked};
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
@@ -62,6 +62,8 @@ pub(super) struct Outcome {
     pub loaded: Result<Loaded, Stop>,
     /// The watches that were added.
     pub added: Vec<WatchId>,
+    /// The folder at the root, where the lookup could wait to see it.
+    pub root: Option<Identity>,
 }
 
 impl Outcome {
@@ -74,9 +76,19 @@ impl Outcome {
 impl Loader {
     /// What is at this decoded path; of a listing this page.
     pub fn find(&self, path: &[u8], page: u32, known: &Known, wait: Wait) -> Outcome {
-        let mut search = Search { loader: self, page, known, wait, added: Vec::new() };
-        let loaded = search.find(path);
-        Outcome { loaded, added: search.added }
+        let entered = self.root.enter(wait);
+        let seen = if wait == Wait::Allowed { root::identity_of(&entered).ok() } else { None };
+        let root = match (entered, known) {
+            // Without a descriptor to look with, what is known is the best there is.
+            (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => {
+                return Outcome { loaded: Ok(Loaded::Known), added: Vec::new(), root: None };
+            }
+            (Err(stop), _) => return Outcome { loaded: Err(stop), added: Vec::new(), root: seen },
+            (Ok(root), _) => root,
+        };
+        let mut search = Search { loader: self, root, page, known, wait, added: Vec::new(), leaving: Vec::new() };
+        let loaded = search.find(path).map_err(|stop| search.explained(stop));
+        Outcome { loaded, added: search.added, root: seen }
     }
 
     /// The device that is asked for what is at this decoded path.
@@ -88,13 +100,27 @@ impl Loader {
 /// One lookup.
 struct Search<'a> {
     loader: &'a Loader,
+    root: Entered<'a>,
     page: u32,
     known: &'a Known,
     wait: Wait,
     added: Vec<WatchId>,
+    /// The path that leads out of the root: that of the request, or of an index file.
+    leaving: Vec<u8>,
 }
 
 impl Search<'_> {
+    /// The same, of a path that leads out of the root with what is to be said of it, which takes one that may wait.
+    fn explained(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Missing(Missing::Outside(None)) if self.root.is_unexplained(&self.leaving) => match self.wait {
+                Wait::Never => Stop::WouldWait,
+                Wait::Allowed => Stop::Missing(Missing::Outside(self.root.explain_leaving(&self.leaving))),
+            },
+            stop => stop,
+        }
+    }
+
     fn find(&mut self, path: &[u8]) -> Result<Loaded, Stop> {
         let inside = trim_slashes(path);
         if inside.is_empty() || path.ends_with(b"/") {
@@ -119,7 +145,7 @@ impl Search<'_> {
     }
 
     fn list(&mut self, folder: &[u8]) -> Result<Loaded, Stop> {
-        let Looked { file, metadata, .. } = self.loader.root.look(folder, self.wait)?;
+        let Looked { file, metadata, .. } = self.look(folder)?;
         match (metadata.is_dir(), self.loader.root.options.listing) {
             (false, _) => return Err(Stop::Missing(Missing::NotFound)),
             (true, false) => return Err(Stop::Missing(Missing::NoIndex)),
@@ -136,8 +162,16 @@ impl Search<'_> {
         // Before the folder is read, so that no change after that goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
-        let page = Arc::new(listing::page(&self.loader.root, folder, self.page)?);
+        let page = Arc::new(listing::page(&self.root, folder, self.page)?);
         Ok(Loaded::Page(LoadedPage { folder: folder.into(), page, state, watch }))
+    }
+
+    fn look(&mut self, path: &[u8]) -> Result<Looked, Stop> {
+        let looked = self.root.look(path, self.wait);
+        if matches!(looked, Err(Stop::Missing(Missing::Outside(_)))) {
+            self.leaving = path.to_vec();
+        }
+        looked
     }
 
     /// None: it is a folder.
@@ -153,7 +187,7 @@ impl Search<'_> {
     }
 
     fn load_once(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
-        let looked = match (self.loader.root.look(path, self.wait), self.known) {
+        let looked = match (self.look(path), self.known) {
             // Without a descriptor to look with, what is known is the best there is.
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => return Ok(Some(Loaded::Known)),
             (looked, _) => looked?,
@@ -161,28 +195,31 @@ impl Search<'_> {
         if matches!(self.known, Known::File(_, known) if *known == State::of(&looked.metadata)) {
             return Ok(Some(Loaded::Known));
         }
-        if looked.metadata.is_dir() {
+        let Looked { file, metadata, kind } = looked;
+        if metadata.is_dir() {
             return Ok(None);
         }
-        if !looked.metadata.is_file() {
+        if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
-        let watch = self.loader.inotify.add(&looked.file);
+        let watch = self.loader.inotify.add(&file);
         self.added.extend(watch);
-        let (entry, state) = self.read(path, &looked)?;
-        let settled = state.is_same_file(&looked.metadata);
+        // Its descriptor may be the last one.
+        drop(file);
+        let (entry, state) = self.read(path, kind)?;
+        let settled = state.is_same_file(&metadata);
         Ok(Some(Loaded::File(Box::new(LoadedFile { entry, state, watch, settled }))))
     }
 
-    fn read(&self, path: &[u8], looked: &Looked) -> Result<(Entry, State), Stop> {
-        let file = self.loader.root.read(path, self.wait)?;
+    fn read(&self, path: &[u8], kind: Kind) -> Result<(Entry, State), Stop> {
+        let file = self.root.read(path, self.wait)?;
         let metadata = file.metadata()?;
         // The look has seen a regular file, but that was before the open.
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
-        let (mut entry, state) = Entry::load(&String::from_utf8_lossy(path), file, metadata, looked.kind, self.wait)?;
-        if looked.kind == Kind::Remote {
+        let (mut entry, state) = Entry::load(&String::from_utf8_lossy(path), file, metadata, kind, self.wait)?;
+        if kind == Kind::Remote {
             entry.close_by(self.loader.closer.clone());
         }
         Ok((entry, state))

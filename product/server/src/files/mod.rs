@@ -13,7 +13,9 @@ mod entries;
 mod entry;
 #[cfg(test)]
 pub(crate) mod fake_disk;
+mod followed;
 mod key;
+mod links;
 mod listing;
 mod listing_page;
 mod listings;
@@ -72,6 +74,8 @@ pub enum Found {
 #[derive(Debug, Clone)]
 pub enum Missing {
     NotFound,
+    /// A symlink leads out of the root; the line for the log about it, where it was not told of before.
+    Outside(Option<Arc<str>>),
     Forbidden,
     /// A folder without an index file, which is not listed.
     NoIndex,
@@ -100,10 +104,9 @@ enum Stop {
 impl From<io::Error> for Missing {
     fn from(error: io::Error) -> Missing {
         match Errno::from_io_error(&error) {
-            // LOOP is a symlink met where none is followed, XDEV one that leaves the folder, NXIO a socket.
-            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO) => {
-                Missing::NotFound
-            }
+            // LOOP is a symlink met where none is followed, NXIO a socket.
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO) => Missing::NotFound,
+            Some(Errno::XDEV) => Missing::Outside(None),
             Some(Errno::ACCESS | Errno::PERM) => Missing::Forbidden,
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Missing::Exhausted,
             _ => Missing::Failed(Arc::new(error)),

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
@@ -73,15 +74,22 @@ impl Kind {
 }
 
 /// The device of a file. Never waits.
-pub(super) fn device(file: &File) -> Option<u64> {
+pub(super) fn device(file: &impl AsFd) -> Option<u64> {
     ask(file).map(|said| makedev(said.stx_dev_major, said.stx_dev_minor))
+}
+
+/// Device and number of a file. Never waits.
+pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let said = statx(file, "", flags, StatxFlags::INO).ok()?;
+    Some((makedev(said.stx_dev_major, said.stx_dev_minor), said.stx_ino))
 }
 
 /// `STATX_MNT_ID_UNIQUE`.
 const MOUNT_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// Mount and device, which the kernel knows whatever the file system does.
-fn ask(file: &File) -> Option<Statx> {
+fn ask(file: &impl AsFd) -> Option<Statx> {
     statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, MOUNT_UNIQUE).ok()
 }
 

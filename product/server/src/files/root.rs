@@ -3,27 +3,34 @@
 //! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
 //! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel is asked
 //! to keep inside, for every open: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
-//! inside and refuses the others, absolute ones included, since those start again at `/`.
+//! inside and refuses the others, absolute ones included, since those start again at `/`. Where an operator names folders that
+//! symlinks may lead into, a path that leaves the root is opened without reading it, and the kernel says where it is.
 //!
 //! Where `openat2` is missing (an old kernel, or a container's system call filter) the path is walked one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
 //!
-//! A path may lead to a disk that is slow, or dead. Whoever cannot wait for one says so ([`Wait::Never`]), and the kernel answers
+//! The root itself is opened by its path for every lookup and closed after it: a folder that takes its place is served from then on, as
+//! by nginx, Apache and Caddy, and a file system that is mounted there can be unmounted. To open it costs about 1 µs.
+//!
+//! A path may lead to a disk that is slow, or dead. A lookup that cannot wait for one says so ([`Wait::Never`]), and the kernel answers
 //! from the names it has in memory or not at all (`RESOLVE_CACHED`, Linux 5.12; without it, not at all).
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
+use super::links::Links;
 use super::listing_page::ListingPage;
 use super::mounts::{self, Kind, Mounts};
-use super::{Stop, Wait};
+use super::{Missing, Stop, Wait};
 
 /// `openat2` answers EAGAIN when a rename or mount anywhere on the machine raced with a `..` in a symlink; the kernel's
 /// documentation says to try again. More often than this in a row means something else is wrong.
@@ -31,6 +38,9 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// Folders above a path that are tried for one whose name is in memory.
 const FOLDERS_TRIED_MAX: usize = 16;
+
+/// Names at the top of a root that are tried for symlinks that leave it.
+const NAMES_TRIED_MAX: usize = 10_000;
 
 /// What of the folder is served.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,28 +53,42 @@ pub struct Options {
     pub index: Vec<String>,
     /// Around listings; `None` for that of the server.
     pub page: Option<Arc<ListingPage>>,
+    /// Folders, besides the root, that symlinks in it may lead into.
+    pub links_into: Vec<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { hidden: false, listing: false, index: vec!["index.html".into()], page: None }
+        Options { hidden: false, listing: false, index: vec!["index.html".into()], page: None, links_into: Vec::new() }
     }
 }
 
-/// A folder whose files may be served. It stays the same folder when it is renamed or a symlink to it is changed.
+/// A folder whose files may be served: the one that its path leads to when something in it is looked for.
 #[derive(Debug)]
 pub struct Root {
-    folder: OwnedFd,
+    /// From `/`: what the process was started in may be renamed.
+    path: PathBuf,
     pub(super) options: Options,
     resolve: Resolve,
-    /// On which it lies.
-    device: u64,
-    inode: u64,
+    links: Links,
+    /// The device on which it lay when it was last opened.
+    device: AtomicU64,
+    /// The folder that the log was last told of.
+    told: Mutex<Option<Identity>>,
     mounts: Mounts,
     /// A disk that is slow when a test says so.
     #[cfg(test)]
     disk: Option<super::fake_disk::FakeDisk>,
 }
+
+/// A root, open for one lookup: all of it is found in one folder, whatever takes that one's place meanwhile.
+pub(super) struct Entered<'r> {
+    root: &'r Root,
+    folder: OwnedFd,
+}
+
+/// Device and number of the folder at a root's path; `None` where there is none.
+pub(super) type Identity = Option<(u64, u64)>;
 
 /// What is at a path.
 pub(super) struct Looked {
@@ -91,9 +115,10 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Opens the folder; symlinks on the way to it are followed, being the operator's own.
+    /// Of a folder that is there and can be entered; symlinks on the way to it are followed, being the operator's own.
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
-        let folder = open(dir, FOLDER, Mode::empty())?;
+        let path = std::path::absolute(dir)?;
+        let folder = open(&path, FOLDER, Mode::empty())?;
         // A folder can be opened by one who may not open what is in it.
         openat(&folder, ".", FOLDER, Mode::empty())?;
         let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
@@ -101,33 +126,68 @@ impl Root {
             Err(Errno::INVAL) => Resolve::Beneath,
             _ => Resolve::Cached,
         };
-        let folder = File::from(folder);
-        let (metadata, mounts) = (folder.metadata()?, Mounts::default());
+        let (folder, mounts) = (File::from(folder), Mounts::default());
         mounts.learn(&folder);
         Ok(Root {
-            folder: folder.into(),
+            links: Links::into(&options.links_into)?,
+            path,
             options,
             resolve,
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            device: mounts::device(&folder).unwrap_or_default().into(),
+            told: Mutex::default(),
             mounts,
             #[cfg(test)]
             disk: None,
         })
     }
 
-    /// Device and number of the folder: no other has them while this one is open.
-    pub fn identity(&self) -> (u64, u64) {
-        (self.device, self.inode)
+    /// Opens it where it is now.
+    pub(super) fn enter(&self, wait: Wait) -> Result<Entered<'_>, Stop> {
+        let folder = match self.wait(wait) {
+            Wait::Never if self.resolve != Resolve::Cached => return Err(Stop::WouldWait),
+            Wait::Never => openat2(CWD, &self.path, FOLDER, Mode::empty(), ResolveFlags::CACHED),
+            Wait::Allowed => open(&self.path, FOLDER, Mode::empty()),
+        };
+        match folder {
+            Ok(folder) => Ok(Entered { root: self, folder }),
+            Err(Errno::AGAIN | Errno::INTR) if wait == Wait::Never => Err(Stop::WouldWait),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
-    /// The same of the folder that a path leads to now.
-    pub fn identity_of(dir: &Path) -> io::Result<(u64, u64)> {
-        std::fs::metadata(dir).map(|metadata| (metadata.dev(), metadata.ino()))
+    /// The folder that its path leads to now. Never waits.
+    pub(super) fn identity(&self) -> Result<Identity, Stop> {
+        identity_of(&self.enter(Wait::Never))
     }
 
-    pub fn options(&self) -> &Options {
-        &self.options
+    /// The line for the log about this folder in place of another; `None` where it was told of already.
+    pub(super) fn tell_change(&self, now: Identity) -> Option<String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.replace(now) == Some(now) {
+            return None;
+        }
+        let name = self.path.display();
+        if now.is_none() {
+            return Some(format!("site root `{name}` is gone: its files are missing until it is there again"));
+        }
+        let is_readable = openat2(CWD, &self.path, READ | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::CACHED);
+        let but = match is_readable {
+            Err(Errno::ACCESS) => {
+                ", which may not be read: by its mode, or since the sandbox does not reach it (then run `weir upgrade`)"
+            }
+            _ => "",
+        };
+        Some(format!("site root `{name}` is another folder now{but}"))
+    }
+
+    /// A line for each symlink at the top of the root that leads out of it and is not followed. Waits for the disk.
+    pub fn symlinks_out(&self) -> Vec<Arc<str>> {
+        let Ok(entered) = self.enter(Wait::Allowed) else { return Vec::new() };
+        let names = entered.read(b"", Wait::Allowed).ok().and_then(|folder| Dir::new(folder).ok());
+        let names = names.into_iter().flatten().flatten().take(NAMES_TRIED_MAX);
+        let names = names
+            .filter(|name| name.file_type() == FileType::Symlink && self.admits_segment(name.file_name().to_bytes()));
+        names.filter_map(|name| entered.explain_leaving(name.file_name().to_bytes())).collect()
     }
 
     /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.
@@ -143,13 +203,58 @@ impl Root {
         }
     }
 
+    /// The device that will be asked for what is at this path: the one of the last folder on the way whose name is in memory, as
+    /// those on which something is mounted are.
+    pub(super) fn device(&self, path: &[u8]) -> u64 {
+        let known = || self.device.load(Ordering::Relaxed);
+        let Ok(entered) = self.enter(Wait::Never) else { return known() };
+        if let Some(device) = mounts::device(&entered.folder) {
+            self.device.store(device, Ordering::Relaxed);
+        }
+        let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let folders = std::iter::once(path.len()).chain(ends).take(FOLDERS_TRIED_MAX).map(|end| &path[..end]);
+        let found = |folder| entered.at(folder, OFlags::PATH | OFlags::CLOEXEC, Wait::Never).ok();
+        folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or_else(known)
+    }
+
+    /// A disk of a test decides alone: what the kernel has in memory depends on what else the machine does.
+    fn wait(&self, wait: Wait) -> Wait {
+        #[cfg(test)]
+        if self.disk.is_some() && self.resolve == Resolve::Cached {
+            return Wait::Allowed;
+        }
+        wait
+    }
+
+    /// As if the kernel had no `openat2`.
+    #[cfg(test)]
+    pub(super) fn walking(mut self) -> Root {
+        self.resolve = Resolve::Walk;
+        self
+    }
+
+    /// Before Linux 5.12.
+    #[cfg(test)]
+    pub(super) fn uncached(mut self) -> Root {
+        self.resolve = Resolve::Beneath;
+        self
+    }
+
+    #[cfg(test)]
+    pub fn on(mut self, disk: super::fake_disk::FakeDisk) -> Root {
+        self.disk = Some(disk);
+        self
+    }
+}
+
+impl Entered<'_> {
     /// What is at this path (relative, without a slash at the ends; empty is the folder itself), without opening it:
     /// to open a device can have effects, to look at it has none.
-    pub(super) fn look(&self, path: &[u8], wait: Wait) -> Result<Looked, Stop> {
+    pub fn look(&self, path: &[u8], wait: Wait) -> Result<Looked, Stop> {
         let file = self.at(path, OFlags::PATH | OFlags::CLOEXEC, wait)?;
         let kind = match wait {
-            Wait::Never => self.mounts.kind(&file),
-            Wait::Allowed => self.mounts.learn(&file),
+            Wait::Never => self.root.mounts.kind(&file),
+            Wait::Allowed => self.root.mounts.learn(&file),
         };
         if wait == Wait::Never && kind == Kind::Remote {
             return Err(Stop::WouldWait);
@@ -158,36 +263,49 @@ impl Root {
         Ok(Looked { file, metadata, kind })
     }
 
+    pub fn options(&self) -> &Options {
+        &self.root.options
+    }
+
+    /// Whether this may be a segment of a path.
+    pub fn admits_segment(&self, segment: &[u8]) -> bool {
+        self.root.admits_segment(segment)
+    }
+
     /// Opens what is at this path, and was looked at, for reading.
-    pub(super) fn read(&self, path: &[u8], wait: Wait) -> Result<File, Stop> {
+    pub fn read(&self, path: &[u8], wait: Wait) -> Result<File, Stop> {
         self.at(path, READ, wait)
     }
 
-    /// The device that will be asked for what is at this path: the one of the last folder on the way whose name is in memory, as
-    /// those on which something is mounted are.
-    pub(super) fn device(&self, path: &[u8]) -> u64 {
-        let ends = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let folders = std::iter::once(path.len()).chain(ends).take(FOLDERS_TRIED_MAX).map(|end| &path[..end]);
-        let found = |folder| self.at(folder, OFlags::PATH | OFlags::CLOEXEC, Wait::Never).ok();
-        folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or(self.device)
+    /// The line for the log about a path that leads out of the root; `None` where it leads nowhere, or enough was said. Waits for the disk.
+    pub fn explain_leaving(&self, path: &[u8]) -> Option<Arc<str>> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let is_leaving =
+            |step: &[u8]| matches!(self.at(step, flags, Wait::Allowed), Err(Stop::Missing(Missing::Outside(_))));
+        self.root.links.explain(&self.root.path, path, is_leaving)
+    }
+
+    /// Whether [`Entered::explain_leaving`] may have something to say of this path.
+    pub fn is_unexplained(&self, path: &[u8]) -> bool {
+        self.root.links.is_unexplained(path)
     }
 
     fn at(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<File, Stop> {
         #[cfg(test)]
-        let wait = match &self.disk {
-            Some(disk) => {
-                disk.ask(path, wait)?;
-                // It decides alone: what the kernel has in memory depends on what else the machine does.
-                if self.resolve == Resolve::Cached { Wait::Allowed } else { wait }
-            }
-            None => wait,
-        };
+        if let Some(disk) = &self.root.disk {
+            disk.ask(path, wait)?;
+        }
+        let wait = self.root.wait(wait);
         let path = if path.is_empty() { b"." } else { path };
-        let opened = match (self.resolve, wait) {
+        let opened = match (self.root.resolve, wait) {
             (Resolve::Cached, Wait::Never) => self.at_cached(path, flags),
             (_, Wait::Never) => return Err(Stop::WouldWait),
             (Resolve::Cached | Resolve::Beneath, Wait::Allowed) => self.at_beneath(path, flags),
             (Resolve::Walk, Wait::Allowed) => self.at_walk(path, flags | OFlags::NOFOLLOW),
+        };
+        let opened = match opened {
+            Err(Errno::XDEV) if !self.root.links.are_refused() => self.at_linked(path, flags, wait),
+            opened => opened,
         };
         match opened {
             Err(Errno::AGAIN | Errno::INTR) if wait == Wait::Never => Err(Stop::WouldWait),
@@ -210,6 +328,20 @@ impl Root {
         result
     }
 
+    /// What a symlink out of the root leads to, if that is in a folder which symlinks may lead into: XDEV otherwise. What is opened is what
+    /// was judged, whatever becomes of the symlinks meanwhile.
+    fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
+        let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        let resolve = ResolveFlags::NO_MAGICLINKS | cached;
+        let found = openat2(&self.folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+        let by_number = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let place = rustix::fs::readlink(&by_number, Vec::new())?;
+        if !self.root.links.may_lead_to(Path::new(OsStr::from_bytes(place.as_bytes()))) {
+            return Err(Errno::XDEV);
+        }
+        if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number, flags, Mode::empty()) }
+    }
+
     /// `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks, so that every step goes down.
     fn at_walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
@@ -221,25 +353,14 @@ impl Root {
         }
         openat(folder.as_ref().unwrap_or(&self.folder), name, flags, Mode::empty())
     }
+}
 
-    /// As if the kernel had no `openat2`.
-    #[cfg(test)]
-    pub(super) fn walking(mut self) -> Root {
-        self.resolve = Resolve::Walk;
-        self
-    }
-
-    /// Before Linux 5.12.
-    #[cfg(test)]
-    pub(super) fn uncached(mut self) -> Root {
-        self.resolve = Resolve::Beneath;
-        self
-    }
-
-    #[cfg(test)]
-    pub fn on(mut self, disk: super::fake_disk::FakeDisk) -> Root {
-        self.disk = Some(disk);
-        self
+/// The folder that a root was found to be; an error where that is not known.
+pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identity, Stop> {
+    match entered {
+        Ok(entered) => Ok(mounts::identity(&entered.folder)),
+        Err(Stop::Missing(Missing::Exhausted) | Stop::WouldWait) => Err(Stop::WouldWait),
+        Err(Stop::Missing(_)) => Ok(None),
     }
 }
 

@@ -17,9 +17,14 @@ impl Roots {
         self.first.wrapping_add(self.folders.len() as SiteNumber)
     }
 
+    /// The place of a site among them; beyond the last for one of another set.
+    pub fn place(&self, site: SiteNumber) -> usize {
+        site.wrapping_sub(self.first) as usize
+    }
+
     /// `None` for a site of another set, and within it for one without a folder.
     pub fn of(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
-        self.folders.get(site.wrapping_sub(self.first) as usize).map(Option::as_ref)
+        self.folders.get(self.place(site)).map(Option::as_ref)
     }
 }
 

@@ -157,7 +157,8 @@ impl Watch {
         self.disturbed.push_back((self.now, id));
     }
 
-    fn disturb_all(&mut self) -> Changed {
+    /// Of no inode it is known any more that nothing was told of it.
+    pub(super) fn disturb_all(&mut self) -> Changed {
         self.now += 1;
         self.disturbed.clear();
         self.remembers_from = self.now;

@@ -57,7 +57,6 @@ pub struct Wanted<'w> {
 struct Before<'b> {
     /// The number of the first site.
     first: SiteNumber,
-    roots: Option<&'b Roots>,
     tickets: &'b Tickets,
     development: &'b Development,
     keys: &'b Keys,
@@ -66,13 +65,10 @@ struct Before<'b> {
 }
 
 impl Served {
-    /// A folder that is open already is not opened again: ten thousand take as many descriptors. Logs are opened last.
+    /// Logs are opened last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
-        let (configs, Before { first, roots: before, tickets, development, keys, spool, names }) =
-            (wanted.sites, before);
-        let known = before.into_iter().flat_map(|roots| roots.folders.iter().flatten());
-        let known: Known = known.map(|root| ((root.identity(), root.options().clone()), root)).collect();
-        let mut folders = configs.iter().map(|site| open(site, &known)).collect::<Result<Vec<_>, _>>()?;
+        let (configs, Before { first, tickets, development, keys, spool, names }) = (wanted.sites, before);
+        let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let sites = Arc::new(Sites::open(configs, first)?);
         let connectors = RefCell::default();
         let trust = |ca: Option<&Path>| connector(ca, keys, &connectors);
@@ -132,20 +128,19 @@ impl Served {
     }
 }
 
-/// Folders that are open, with what of them is served.
-type Known<'r> = HashMap<((u64, u64), Options), &'r Arc<Root>>;
-
 /// The folder of a site, if it has one.
-fn open(site: &SiteConfig, known: &Known<'_>) -> Result<Option<Arc<Root>>, StartError> {
+fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, StartError> {
     let Some(dir) = &site.dir else { return Ok(None) };
-    let unserved = |e| StartError::Folder(dir.clone(), e);
-    let identity = Root::identity_of(dir).map_err(unserved)?;
+    for folder in &site.files.links_into {
+        let is_folder = folder.metadata().and_then(|found| match found.is_dir() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        });
+        is_folder.map_err(|error| StartError::Folder(folder.clone(), error))?;
+    }
     let options = Options { page: listing_page(site)?, ..site.files.clone() };
-    let root = match known.get(&(identity, options.clone())) {
-        Some(&root) => Ok(Arc::clone(root)),
-        None => Root::open(dir, options).map(Arc::new),
-    };
-    root.map(Some).map_err(unserved)
+    let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.clone(), error))?;
+    Ok(Some(Arc::new(root)))
 }
 
 /// The names of all upstreams.
@@ -233,7 +228,6 @@ impl Current {
         let names = Arc::<Names>::default();
         let before = Before {
             first: 0,
-            roots: None,
             tickets: &tickets,
             development: &development,
             keys: &keys,
@@ -275,8 +269,8 @@ impl Current {
         };
         let first = before.roots.end();
         let Current { tickets, development, keys, spool, names, .. } = self;
-        let known = Before { first, roots: Some(&before.roots), tickets, development, keys, spool, names };
-        let served = checked(Served::open(wanted, assigned, known)?, self.is_secure)?;
+        let before = Before { first, tickets, development, keys, spool, names };
+        let served = checked(Served::open(wanted, assigned, before)?, self.is_secure)?;
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
         self.turn.fetch_add(1, Ordering::Release);
         Ok(())
@@ -312,28 +306,6 @@ mod tests {
 
     fn wanted(sites: &[SiteConfig]) -> Wanted<'_> {
         Wanted { sites, classes: None, access_log: None, open_log: &|_| unreachable!("no site has a log") }
-    }
-
-    /// A folder of the same name that is another one, as after a deployment by a symlink, is opened.
-    #[test]
-    fn what_is_open_already_stays_open() {
-        let folder = std::env::temp_dir().join(format!("weir-sites-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("a")).unwrap();
-        let site = |listing| SiteConfig::alone(folder.join("a"), Options { listing, ..Options::default() });
-        let current = Current::open(&wanted(&[site(false)]), false, Keys::default(), 0).unwrap();
-        let root = || current.served().roots.folders[0].clone().unwrap();
-        let first = root();
-        current.replace(&wanted(&[site(false)])).unwrap();
-        assert!(Arc::ptr_eq(&first, &root()));
-        current.replace(&wanted(&[site(true)])).unwrap();
-        assert!(!Arc::ptr_eq(&first, &root()), "it is served otherwise");
-        current.replace(&wanted(&[site(false)])).unwrap();
-        let second = root();
-        std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
-        std::fs::create_dir(folder.join("a")).unwrap();
-        current.replace(&wanted(&[site(false)])).unwrap();
-        assert!(!Arc::ptr_eq(&second, &root()));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl<N: Net> Worker<N> {
         if let Some(line) = with.service.replies.slow_disk(now) {
             with.service.journal.error(line);
         }
+        with.service.replies.look_after_files(now).iter().for_each(|line| with.service.journal.error(line));
         if with.sender.has_memory_to_give(&with.conns) && with.timers.begin_giving_back() {
             with.buffers.departures.shrink_to_fit();
             with.sender.give_back_memory(&mut with.conns);

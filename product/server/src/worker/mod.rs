@@ -367,6 +367,7 @@ impl<N: Net> Worker<N> {
             || !with.conns.is_empty()
             || with.timers.is_stopping()
             || with.service.replies.handler().has_checks()
+            || with.service.replies.are_files_due()
             || with.proxy.upstreams.has_connections()
             || with.sender.has_memory_to_give(&with.conns);
         let memory_at = with.service.admission.shortage.look_at(with.conns.account());

@@ -144,6 +144,17 @@ impl Replies {
         self.found.len()
     }
 
+    /// Whether [`Replies::look_after_files`] has something to do.
+    pub(super) fn are_files_due(&self) -> bool {
+        self.handler.cache.is_due()
+    }
+
+    /// Once a second: closes files that nobody asks for. Gives lines about roots that are other folders now.
+    pub(super) fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
+        self.handler.cache.close_idle(now);
+        self.handler.cache.take_lines()
+    }
+
     /// A line about a disk that is slow, once until it is not.
     pub(super) fn slow_disk(&mut self, now: Nanos) -> Option<String> {
         let path = self.lookups.slow(now)?;

@@ -176,7 +176,8 @@ fn secure_port(settings: &config::Settings) -> u16 {
 fn site_config(site: &config::Site, above: Option<&AccessLog>, folder: &Path, port: u16) -> SiteConfig {
     let own_log = site.access_log.as_ref().filter(|log| Some(*log) != above);
     let index = site.index.clone();
-    let files = files::Options { hidden: site.hidden, listing: site.listing, index, ..files::Options::default() };
+    let links_into = site.links_into.iter().map(|into| folder.join(into)).collect();
+    let files = files::Options { hidden: site.hidden, listing: site.listing, index, page: None, links_into };
     let dir = site.root.as_ref().map(|root| folder.join(root));
     let below = |page: &String| dir.as_ref().map(|dir| dir.join(page.trim_start_matches('/')));
     SiteConfig {
@@ -318,10 +319,16 @@ trusted_proxies = ['::1', '10.0.0.0/8']
 
     #[test]
     fn every_key_of_a_site_is_taken() {
-        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\n[[site]]\nroot = '/x'\ndefault = true";
+        let text = "[[site]]\nroot = 'w'\nhosts = ['A.org', '*.a.org']\nindex = ['i', 'j']\nlisting = true\nhidden = true\nfollow_symlinks_into = ['/m', 'n']\n[[site]]\nroot = '/x'\ndefault = true";
         let sites = parsed(text).sites;
         let [one, other] = [0, 1].map(|at| site_config(&sites[at], None, Path::new("/etc"), 443));
-        let files = files::Options { hidden: true, listing: true, index: vec!["i".into(), "j".into()], page: None };
+        let files = files::Options {
+            hidden: true,
+            listing: true,
+            index: vec!["i".into(), "j".into()],
+            page: None,
+            links_into: vec!["/m".into(), "/etc/n".into()],
+        };
         let hosts = vec!["a.org".into(), "*.a.org".into()];
         assert_eq!(
             one,

@@ -162,6 +162,30 @@ fn an_address_in_use_and_a_certificate_of_another_host_are_told_and_right() {
     assert!(out.starts_with("weir.toml:9:7: cannot read `a.key`: "), "{out}");
 }
 
+/// It is 404, which nobody would see before a visitor does.
+#[test]
+fn a_symlink_that_leaves_the_root_is_told() {
+    let folder = Folder::new("check-symlinks");
+    std::fs::create_dir(folder.0.join("www")).unwrap();
+    std::fs::create_dir(folder.0.join("media")).unwrap();
+    std::os::unix::fs::symlink("../media", folder.0.join("www/films")).unwrap();
+    let text = "[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'www'\n";
+    folder.write("weir.toml", text);
+    let (status, out, err) = said(&weir(&folder.0, &["check"]));
+    let media = folder.0.join("media").canonicalize().unwrap();
+    let told = format!("www/films` is a symlink to `{}`, out of the root", media.display());
+    assert!(status == Some(0) && out.contains(&told) && out.contains("site.follow_symlinks_into"), "{out}{err}");
+    folder.write("weir.toml", &format!("{text}follow_symlinks_into = ['media']\n"));
+    let (status, out, err) = said(&weir(&folder.0, &["check"]));
+    assert!(status == Some(0) && !out.contains("symlink"), "{out}{err}");
+    folder.write("weir.toml", &format!("{text}follow_symlinks_into = ['none']\n"));
+    let (status, out, _) = said(&weir(&folder.0, &["check"]));
+    assert!(
+        status == Some(1) && out.starts_with("weir.toml:5:25: cannot serve `none`: No such file or directory"),
+        "{out}"
+    );
+}
+
 #[test]
 fn a_request_is_explained_by_its_answer() {
     let folder = Folder::new("check-answer");

@@ -41,6 +41,7 @@ mod proxy_upstreams;
 mod refusals;
 mod reloads;
 mod responsiveness;
+mod roots;
 mod scarcity;
 mod start;
 mod status;

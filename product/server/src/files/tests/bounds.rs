@@ -95,7 +95,7 @@ fn errors_are_told_apart() {
         (Errno::MFILE, "Exhausted"),
         (Errno::NFILE, "Exhausted"),
         (Errno::ACCESS, "Forbidden"),
-        (Errno::XDEV, "NotFound"),
+        (Errno::XDEV, "Outside(None)"),
     ] {
         assert_eq!(format!("{:?}", Missing::from(errno)), expected);
     }

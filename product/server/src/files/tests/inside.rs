@@ -52,8 +52,9 @@ fn even_without_decoding_nothing_above_is_opened() {
             assert!(!root.admits(path.as_bytes()), "{path}");
         }
         for path in ["..".to_string(), format!("../{}", name.to_str().unwrap()), "/etc/passwd".into()] {
-            assert!(root.look(path.as_bytes(), Wait::Allowed).is_err(), "{path}");
-            assert!(root.read(path.as_bytes(), Wait::Allowed).is_err(), "{path}");
+            let entered = root.enter(Wait::Allowed).unwrap();
+            assert!(entered.look(path.as_bytes(), Wait::Allowed).is_err(), "{path}");
+            assert!(entered.read(path.as_bytes(), Wait::Allowed).is_err(), "{path}");
         }
     }
 }
@@ -70,7 +71,8 @@ fn symlinks_that_leave_are_refused() {
         symlink("/proc/self/root", site.folder.path("magic")).unwrap();
         symlink("loop", site.folder.path("loop")).unwrap();
         for path in ["/absolute", "/relative", "/folder/secret", "/folder/", "/folder", "/magic/", "/loop"] {
-            assert_eq!(site.get(path), "not found", "{path}");
+            // Without openat2 it is not even looked where they lead.
+            assert!(["outside", "not found"].contains(&site.get(path).as_str()), "{path}");
         }
     }
 }
@@ -120,7 +122,7 @@ fn a_fifo_swapped_in_does_not_block() {
     let site = Site::new(Options::default());
     mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     let root = Root::open(&site.folder.path("."), Options::default()).unwrap();
-    assert!(!root.read(b"fifo", Wait::Allowed).unwrap().metadata().unwrap().is_file());
+    assert!(!root.enter(Wait::Allowed).unwrap().read(b"fifo", Wait::Allowed).unwrap().metadata().unwrap().is_file());
 }
 
 #[test]

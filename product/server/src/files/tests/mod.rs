@@ -7,6 +7,7 @@ mod entries;
 mod folders;
 mod inside;
 mod lookups;
+mod roots;
 mod sites;
 
 use std::ffi::OsStr;
@@ -86,6 +87,7 @@ impl Site {
             Ok(Found::Redirect(to)) => format!("to {to}"),
             Ok(Found::Listing(_)) => "listing".into(),
             Err(Missing::NotFound) => "not found".into(),
+            Err(Missing::Outside(_)) => "outside".into(),
             Err(Missing::Forbidden) => "forbidden".into(),
             Err(Missing::NoIndex) => "no index".into(),
             Err(Missing::BadPath(_)) => "bad path".into(),

@@ -1,0 +1,64 @@
+//! The folders that a worker has seen at the roots of its sites, by which it notices another in the place of one.
+
+use units::Nanos;
+
+use super::root::Identity;
+use super::{Root, Roots};
+
+/// How often the roots of sites that are asked for are looked at. A look is about 2 µs.
+pub const FOLLOW_EVERY: Nanos = Nanos::from_millis(250);
+/// Lines for the log that wait for the next second.
+const LINES_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Followed {
+    /// By the place of the site.
+    seen: Vec<Seen>,
+    lines: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// `None` until the site is first asked for.
+    folder: Option<Identity>,
+    looked_at: Nanos,
+    due_at: Nanos,
+}
+
+impl Followed {
+    pub fn new(roots: &Roots) -> Followed {
+        Followed { seen: vec![Seen::default(); roots.folders.len()], lines: Vec::new() }
+    }
+
+    /// These sites take the place of those before.
+    pub fn replace(&mut self, roots: &Roots) {
+        self.seen = vec![Seen::default(); roots.folders.len()];
+    }
+
+    /// Whether a root is to be looked at now; then it is not for [`FOLLOW_EVERY`]. A place beyond the last has none.
+    pub fn take_turn(&mut self, place: usize, now: Nanos) -> bool {
+        let Some(seen) = self.seen.get_mut(place).filter(|seen| now >= seen.due_at) else { return false };
+        seen.due_at = now + FOLLOW_EVERY;
+        true
+    }
+
+    /// Notes that a root was this folder at that time. True: it was another before.
+    pub fn see(&mut self, place: usize, root: &Root, folder: Identity, at: Nanos) -> bool {
+        let Some(seen) = self.seen.get_mut(place).filter(|seen| at >= seen.looked_at) else { return false };
+        seen.looked_at = at;
+        if seen.folder.replace(folder).is_none_or(|before| before == folder) {
+            return false;
+        }
+        let line = root.tell_change(folder);
+        self.lines.extend(line.filter(|_| self.lines.len() < LINES_MAX));
+        true
+    }
+
+    pub fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    pub fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+}

@@ -1,0 +1,119 @@
+//! Symlinks that lead out of a root: where they may lead, and what is said of the others.
+//!
+//! They are refused unless an operator names the folders that they may lead into: all of them are followed in Apache (FollowSymLinks)
+//! and nginx (disable_symlinks off) by default, and then anybody who may make a symlink in the root can publish every file of the machine
+//! that the server may read.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Symlinks of one root that are told of; of more nothing is said until the next reload.
+const TOLD_MAX: usize = 16;
+/// Steps of a path that are looked at for the symlink.
+const STEPS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Links {
+    /// Without a symlink in their own paths.
+    into: Vec<PathBuf>,
+    /// Paths below the root.
+    told: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Links {
+    /// Into these folders, which must be there.
+    pub fn into(folders: &[PathBuf]) -> io::Result<Links> {
+        let into = folders.iter().map(|folder| folder.canonicalize()).collect::<io::Result<_>>()?;
+        Ok(Links { into, told: Mutex::default() })
+    }
+
+    /// None may lead out of the root.
+    pub fn are_refused(&self) -> bool {
+        self.into.is_empty()
+    }
+
+    /// `place`: of what was found, from `/` and without a symlink.
+    pub fn may_lead_to(&self, place: &Path) -> bool {
+        self.into.iter().any(|folder| place.starts_with(folder))
+    }
+
+    /// Whether nothing was said yet of a path that leads out of the root.
+    pub fn is_unexplained(&self, path: &[u8]) -> bool {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < TOLD_MAX && !told.iter().any(|link| is_of(path, link))
+    }
+
+    /// What leads a path out of the root, and the cure, once for each symlink. `is_leaving`: the path below the root leads out of it.
+    pub fn explain(&self, root: &Path, path: &[u8], is_leaving: impl Fn(&[u8]) -> bool) -> Option<Arc<str>> {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
+        let link = ends.take(STEPS_MAX).map(|end| &path[..end]).find(|step| is_leaving(step))?;
+        let place = root.join(Path::new(OsStr::from_bytes(link)));
+        let target = place.canonicalize().ok()?;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= TOLD_MAX || told.iter().any(|known| known == link) {
+            return None;
+        }
+        told.push(link.to_vec());
+        let folder = if target.is_dir() { target.as_path() } else { target.parent()? };
+        let last = if told.len() == TOLD_MAX { "; no more are told of until the next reload" } else { "" };
+        Some(
+            format!(
+                "`{}` is a symlink to `{}`, out of the root `{}`, and is not followed: name `{}` in \
+                 site.follow_symlinks_into (--follow-symlinks-into) to serve it{last}",
+                place.display(),
+                target.display(),
+                root.display(),
+                folder.display()
+            )
+            .into(),
+        )
+    }
+}
+
+/// Whether a path is that of a symlink, or leads through it.
+fn is_of(path: &[u8], link: &[u8]) -> bool {
+    path.strip_prefix(link).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symlink_is_told_of_once_with_its_cure() {
+        let folder = super::super::temporary::Folder::new();
+        folder.put("out/films/a", "");
+        folder.put("root/x", "");
+        std::os::unix::fs::symlink("../out/films", folder.path("root/films")).unwrap();
+        let links = Links::into(&[]).unwrap();
+        let explain = |path: &[u8]| links.explain(&folder.path("root"), path, |step| step.starts_with(b"films"));
+        assert!(links.is_unexplained(b"films/a"));
+        let said = explain(b"films/a").unwrap();
+        let target = folder.path("out/films").canonicalize().unwrap();
+        let cure = format!("name `{}` in site.follow_symlinks_into", target.display());
+        assert!(said.contains("root/films` is a symlink to ") && said.contains(&cure), "{said}");
+        assert!(explain(b"films/b").is_none() && !links.is_unexplained(b"films/b") && links.is_unexplained(b"films2"));
+        assert!(explain(b"x").is_none(), "it does not lead out");
+        for number in 1..TOLD_MAX + 4 {
+            let name = format!("films{number}");
+            std::os::unix::fs::symlink("../out/films/a", folder.path(&format!("root/{name}"))).unwrap();
+            assert_eq!(explain(name.as_bytes()).is_some(), number < TOLD_MAX, "{number}");
+        }
+        assert!(!links.is_unexplained(b"another"));
+    }
+
+    #[test]
+    fn a_place_is_in_a_folder_by_whole_names() {
+        let links = Links { into: vec!["/media/films".into()], told: Mutex::default() };
+        for (place, may) in
+            [("/media/films", true), ("/media/films/a/b", true), ("/media/films2", false), ("/media", false)]
+        {
+            assert_eq!(links.may_lead_to(Path::new(place)), may, "{place}");
+        }
+        assert!(!links.are_refused() && Links::into(&[]).unwrap().are_refused());
+        assert!(Links::into(&["/none/of/that/name".into()]).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! The folder of a site is the one that its path leads to: replaced, made anew, mounted over, or unmounted while it is served. And symlinks
+//! that lead out of it.
+
+use std::fs;
+use std::process::Command;
+
+use crate::common::{Server, Site, run_to_end, wait_until, weir_under};
+use crate::user::is_root;
+
+/// More than is held in memory, so that its file stays open.
+const LARGE: usize = 200 << 10;
+
+fn make(folder: std::path::PathBuf, text: &str) {
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("index.html"), text).unwrap();
+    fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
+}
+
+/// With the sandbox, as by default, and without a word to the server.
+#[test]
+fn a_folder_in_the_place_of_the_root_is_served() {
+    let site = Site::with(&[("index.html", b"one")]);
+    let [root, old, new] = [site.served(), site.outside("old"), site.outside("new")];
+    let server = Server::start(&site, &["--uplink", "off", "--workers", "1"]);
+    let mut client = server.connect();
+    let mut get = |path: &str| client.get(path);
+    assert_eq!(get("/").text(), "one");
+    for text in ["two", "three"] {
+        make(new.clone(), text);
+        fs::rename(&root, &old).unwrap();
+        fs::rename(&new, &root).unwrap();
+        wait_until("the new pages", || get("/").text() == text);
+        assert_eq!(get("/large").body.len(), LARGE);
+        fs::remove_dir_all(&old).unwrap();
+    }
+    fs::remove_dir_all(&root).unwrap();
+    wait_until("404", || get("/").status == 404);
+    make(root.clone(), "four");
+    wait_until("the folder that was made anew", || get("/").text() == "four");
+    wait_until("lines about it", || {
+        let said = server.stderr();
+        let other = format!("site root `{}` is another folder now", root.display());
+        said.iter().any(|line| line.ends_with(&other))
+            && said.iter().any(|line| line.contains("is gone: its files are missing"))
+    });
+}
+
+/// A disk is mounted over the root while it is served, and can be unmounted once nobody asks for its files.
+#[test]
+fn a_disk_over_the_root_is_served_and_can_be_unmounted() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::with(&[("index.html", b"below")]);
+    let root = site.served().display().to_string();
+    let server = Server::start_under(&["unshare", "--mount"], "127.0.0.1:0", &site, &["--uplink", "off"]);
+    let pid = server.pid().to_string();
+    let inside = |script: &str| {
+        let words = ["-t", &pid, "--mount", "sh", "-c", script, &root];
+        Command::new("nsenter").args(words).output().unwrap().status.success()
+    };
+    let get = |path: &str| server.connect().get(path);
+    assert_eq!(get("/").text(), "below");
+    assert!(inside(
+        "mount -t tmpfs none \"$0\" && echo -n disk > \"$0/index.html\" && head -c 200000 /dev/zero > \"$0/large\""
+    ));
+    wait_until("the disk", || get("/").text() == "disk");
+    assert_eq!(get("/large").body.len(), 200_000);
+    wait_until("the end of the mount", || inside("umount \"$0\""));
+    wait_until("what was below", || get("/").text() == "below");
+    assert_eq!(get("/large").status, 404);
+}
+
+#[test]
+fn a_symlink_out_of_the_root_is_told_of_and_followed_where_its_folder_is_named() {
+    let site = Site::with(&[("index.html", b"i")]);
+    let media = site.outside("media");
+    fs::create_dir(&media).unwrap();
+    fs::write(media.join("film"), "film").unwrap();
+    fs::write(site.outside("secret"), "secret").unwrap();
+    site.link(&media, "films");
+    site.link("../secret", "other");
+    let media = media.canonicalize().unwrap().display().to_string();
+    let server = Server::start(&site, &["--uplink", "off"]);
+    assert_eq!(server.connect().get("/films/film").status, 404);
+    let line = format!("films` is a symlink to `{media}`, out of the root");
+    let cure = format!("name `{media}` in site.follow_symlinks_into (--follow-symlinks-into) to serve it");
+    wait_until("a line about it", || server.stderr().iter().any(|said| said.contains(&line) && said.contains(&cure)));
+
+    let server = Server::start(&site, &["--uplink", "off", "--follow-symlinks-into", &media]);
+    assert_eq!(server.connect().get("/films/film").text(), "film");
+    assert_eq!(server.connect().get("/other").status, 404, "another folder");
+    fs::write(format!("{media}/film"), "cut").unwrap();
+    assert_eq!(server.connect().get("/films/film").text(), "cut");
+}
+
+/// A reader of a FIFO waits for a writer.
+#[test]
+fn a_fifo_in_the_place_of_a_file_is_refused() {
+    let site = Site::new();
+    let fifo = site.outside("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    let (fifo, root) = (fifo.display().to_string(), site.served().display().to_string());
+    std::os::unix::fs::symlink(&fifo, site.path("page.html")).unwrap();
+    let file = |text: &str| {
+        let file = site.outside("weir.toml");
+        fs::write(&file, format!("[[listener]]\naddress = '127.0.0.1:0'\n{text}")).unwrap();
+        file.display().to_string()
+    };
+    let site_with = |text: &str| file(&format!("[[site]]\nroot = '{root}'\n{text}\n"));
+    let page = site_with("[[site.error_page]]\nstatus = 404\nfile = '/page.html'");
+    let refused = |words: &[&str]| {
+        // Not the test waits, but the program, which is ended then.
+        let output = weir_under(&["timeout", "30"]).args(words).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("it is a folder, a FIFO or a device; expected a regular file"), "{words:?}: {said}");
+    };
+    refused(&["check", &fifo]);
+    refused(&["run", &fifo]);
+    refused(&["reload", "--pid-file", &fifo]);
+    refused(&["check", &page]);
+    refused(&["run", &page]);
+    let listing = site_with("listing = true\nlisting_page = '/page.html'");
+    refused(&["check", &listing]);
+    refused(&["run", &listing]);
+    let secure = site_with(&format!("cert = '{fifo}'\nkey = '{fifo}'")).to_string();
+    let text = fs::read_to_string(&secure).unwrap().replace("127.0.0.1:0'", "127.0.0.1:0'\ntls = true");
+    fs::write(&secure, text).unwrap();
+    refused(&["check", &secure]);
+    refused(&["run", &secure]);
+}
+
+/// One of another folder is changed only where it is named.
+#[test]
+fn a_server_of_another_folder_is_not_changed_unless_it_is_named() {
+    let site = Site::with(&[("a", b"a")]);
+    let other = site.outside("elsewhere");
+    fs::create_dir(&other).unwrap();
+    let file = site.outside("weir.toml");
+    fs::write(
+        &file,
+        format!("[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{}'\n", site.served().display()),
+    )
+    .unwrap();
+    let started = site.outside("started");
+    fs::create_dir(&started).unwrap();
+    let mut command = weir_under(&[]);
+    command.arg("run").arg(&file).current_dir(&started);
+    let server = Server::spawn(command);
+    let from = |folder: &std::path::Path, words: &[&str]| {
+        let output = weir_under(&[]).args(words).current_dir(folder).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    for command in ["reload", "upgrade"] {
+        let (status, said) = from(&other, &[command]);
+        let named = format!("\n  weir {command} --pid {}   # ", server.pid());
+        assert!(status == Some(2) && said.contains("choose one:") && said.contains(&named), "{said}");
+        assert!(!server.has_ended() && server.stderr().is_empty(), "{:?}", server.stderr());
+    }
+    // From where it was started, and from the folder of its file.
+    for folder in [&started, &file.parent().unwrap().to_path_buf()] {
+        let (status, said) = from(folder, &["reload"]);
+        assert!(
+            status == Some(0) && said.contains(&format!("server {}: configuration read again", server.pid())),
+            "{said}"
+        );
+    }
+    assert_eq!(from(&other, &["reload", "--pid", &server.pid().to_string()]).0, Some(0));
+    // Of the same folder there are two.
+    let second = Server::run(&file);
+    let mut third = weir_under(&[]);
+    third.arg("run").arg(&file).current_dir(&started);
+    let third = Server::spawn(third);
+    let (status, said) = from(&started, &["reload"]);
+    assert!(status == Some(2) && said.contains("2 servers of this user were started from this folder"), "{said}");
+    assert!(
+        !said.contains(&format!("--pid {} ", second.pid())) && said.contains(&format!("--pid {} ", third.pid())),
+        "{said}"
+    );
+    assert_eq!(run_to_end(&["status", "--pid", &server.pid().to_string()]).status.code(), Some(0));
+}
