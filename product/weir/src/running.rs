@@ -123,8 +123,8 @@ fn the_only_one(command: &str) -> Result<u32, Failure> {
     }
 }
 
-/// Whether a server is the asker's own: it runs as the same user, and was started from the asker's folder, with that folder, or with a file
-/// of it. One of another folder or user is changed only where it is named.
+/// True if a server is the asker's own: it runs as the same user, and was started from the asker's folder, with that folder, or with a file
+/// of it. A server of another folder or user is changed only where it is named.
 fn is_own(pid: u32) -> bool {
     let Ok((started, account, _)) = description(pid) else { return false };
     let here = std::env::current_dir().and_then(|here| here.canonicalize());

@@ -38,7 +38,7 @@ Examples:
 /// Of the service manager, for one process.
 const OF_ONE_PROCESS: [&str; 5] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", VARIABLE];
 
-/// How often, and how many times, a child is looked at that is to stop.
+/// The time between two looks at a child that is to stop, and their number.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
 const STOP_LOOKS_MAX: usize = 100;
 
@@ -121,7 +121,7 @@ fn undescribed(old: u32, before: &Process, error: io::Error) -> Failure {
     Failure::Failed(format!("{why}; `weir status` finds those that run here"))
 }
 
-/// What has become of a server that was to be followed, where the process started here has not followed it.
+/// The fate of a server that was to be followed, where the process started here has not followed it.
 #[derive(Debug, Clone, Copy)]
 enum State {
     ServesOn,
@@ -227,7 +227,7 @@ fn command(words: &[OsString], started: &Started, account: Account, old: u32) ->
     Ok(command)
 }
 
-/// What a new process has come to.
+/// The end of a wait for a new process.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Serves,

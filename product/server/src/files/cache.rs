@@ -41,7 +41,8 @@ use crate::storage::Pool;
 
 /// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
-/// How long a file stays open that is neither asked for nor being sent. Of its last use no more is known than when it was last compared.
+/// The time after which a file is closed that is neither asked for nor being sent, from its last comparison: that is at most
+/// [`REVALIDATE_AFTER`] older than its last use.
 const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
 /// Entries in the caches of all workers; about 1 KiB each beside the bodies.
 pub const ENTRIES_MAX: usize = 4096;
@@ -164,7 +165,7 @@ impl Cache {
         let of_site: Vec<usize> = of_site.collect();
         of_site.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
-        // What is being looked up may be of the folder before.
+        // A lookup under way may find files of the folder before.
         self.watch.disturb_all();
     }
 
@@ -176,7 +177,7 @@ impl Cache {
         self.watch.release_unused();
     }
 
-    /// Whether files are open, or lines wait.
+    /// True while files are open or lines wait: [`Cache::close_idle`] and [`Cache::take_lines`] have something to do.
     pub fn is_due(&self) -> bool {
         self.entries.has_open() || self.followed.has_lines()
     }

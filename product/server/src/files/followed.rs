@@ -5,7 +5,7 @@ use units::Nanos;
 use super::root::Identity;
 use super::{Root, Roots};
 
-/// How often the roots of sites that are asked for are looked at. A look is about 2 µs.
+/// The time between two looks at the root of a site that is asked for. A look takes about 2 µs.
 pub const FOLLOW_EVERY: Nanos = Nanos::from_millis(250);
 /// Lines for the log that wait for the next second.
 const LINES_MAX: usize = 16;
@@ -35,14 +35,14 @@ impl Followed {
         self.seen = vec![Seen::default(); roots.folders.len()];
     }
 
-    /// Whether a root is to be looked at now; then it is not for [`FOLLOW_EVERY`]. A place beyond the last has none.
+    /// True once in [`FOLLOW_EVERY`]: the root at this place is to be looked at. False for a place beyond the last.
     pub fn take_turn(&mut self, place: usize, now: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| now >= seen.due_at) else { return false };
         seen.due_at = now + FOLLOW_EVERY;
         true
     }
 
-    /// Notes that a root was this folder at that time. True: it was another before.
+    /// Notes the folder that a root was at that time. True if it was another before.
     pub fn see(&mut self, place: usize, root: &Root, folder: Identity, at: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| at >= seen.looked_at) else { return false };
         seen.looked_at = at;

@@ -40,13 +40,14 @@ impl Links {
         self.into.iter().any(|folder| place.starts_with(folder))
     }
 
-    /// Whether nothing was said yet of a path that leads out of the root.
+    /// True if the log has no line yet about the symlink that leads this path out of the root.
     pub fn is_unexplained(&self, path: &[u8]) -> bool {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < TOLD_MAX && !told.iter().any(|link| is_of(path, link))
     }
 
-    /// What leads a path out of the root, and the cure, once for each symlink. `is_leaving`: the path below the root leads out of it.
+    /// A line about the symlink that leads a path out of the root, with the cure; `None` if it has been given before. `is_leaving` says of a
+    /// path below the root that it leads out.
     pub fn explain(&self, root: &Path, path: &[u8], is_leaving: impl Fn(&[u8]) -> bool) -> Option<Arc<str>> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
         let link = ends.take(STEPS_MAX).map(|end| &path[..end]).find(|step| is_leaving(step))?;
@@ -73,7 +74,7 @@ impl Links {
     }
 }
 
-/// Whether a path is that of a symlink, or leads through it.
+/// True if a path is that of a symlink, or leads through it.
 fn is_of(path: &[u8], link: &[u8]) -> bool {
     path.strip_prefix(link).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

@@ -115,7 +115,7 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Of a folder that is there and can be entered; symlinks on the way to it are followed, being the operator's own.
+    /// Makes a root of a folder that is there and can be entered. Symlinks on the way to it are followed, being the operator's own.
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
         let path = std::path::absolute(dir)?;
         let folder = open(&path, FOLDER, Mode::empty())?;
@@ -267,7 +267,7 @@ impl Entered<'_> {
         &self.root.options
     }
 
-    /// Whether this may be a segment of a path.
+    /// True if a path may have this segment.
     pub fn admits_segment(&self, segment: &[u8]) -> bool {
         self.root.admits_segment(segment)
     }
@@ -285,7 +285,7 @@ impl Entered<'_> {
         self.root.links.explain(&self.root.path, path, is_leaving)
     }
 
-    /// Whether [`Entered::explain_leaving`] may have something to say of this path.
+    /// True if [`Entered::explain_leaving`] may have a line about this path.
     pub fn is_unexplained(&self, path: &[u8]) -> bool {
         self.root.links.is_unexplained(path)
     }
@@ -328,8 +328,8 @@ impl Entered<'_> {
         result
     }
 
-    /// What a symlink out of the root leads to, if that is in a folder which symlinks may lead into: XDEV otherwise. What is opened is what
-    /// was judged, whatever becomes of the symlinks meanwhile.
+    /// Opens the target of a symlink out of the root, if symlinks may lead there; otherwise the error is XDEV. The place is judged of the file
+    /// that was opened, so a symlink that is swapped meanwhile gains nothing.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;

@@ -157,7 +157,7 @@ impl Watch {
         self.disturbed.push_back((self.now, id));
     }
 
-    /// Of no inode it is known any more that nothing was told of it.
+    /// Forgets of which inodes nothing was told: [`Watch::is_undisturbed`] is false for every lookup that has begun.
     pub(super) fn disturb_all(&mut self) -> Changed {
         self.now += 1;
         self.disturbed.clear();

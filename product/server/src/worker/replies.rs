@@ -144,7 +144,7 @@ impl Replies {
         self.found.len()
     }
 
-    /// Whether [`Replies::look_after_files`] has something to do.
+    /// True if [`Replies::look_after_files`] has something to do.
     pub(super) fn are_files_due(&self) -> bool {
         self.handler.cache.is_due()
     }

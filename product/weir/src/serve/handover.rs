@@ -36,7 +36,7 @@ const DESCRIBE: &[u8] = b"describe";
 const TAKE: &[u8] = b"take";
 const READY: &[u8] = b"ready";
 const GO: &[u8] = b"go";
-/// What a record says in the place of the sockets: the number of the process that is taking them follows.
+/// The record in the place of the sockets while another process takes them; the number of that process follows.
 const BUSY: &str = "busy ";
 /// The last line of a new process to `weir upgrade`.
 pub const SERVES: &str = "weir: it serves";
@@ -270,7 +270,7 @@ impl Predecessor {
             match receive(connection) {
                 Ok(Some((name, None))) if name == ALL.as_bytes() => return Ok(sockets),
                 Ok(Some((name, Some(stderr)))) if name == STDERR.as_bytes() => self.stderr = Some(stderr),
-                // One of a version that sends standard error last waits for no answer of ours, and would leave.
+                // A process of a version that sends standard error last does not wait for `go`: it would leave before this one serves.
                 Ok(Some((_, Some(_)))) if self.stderr.is_none() => {
                     return Err(io::Error::other("its version hands over otherwise: restart it"));
                 }
@@ -302,13 +302,13 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Whether that process leaves its place to this one; false where it has ended instead.
+    /// True if that process leaves its place to this one; false if it has ended instead.
     fn is_left(&self) -> io::Result<bool> {
         let Some(connection) = &self.connection else { return Ok(false) };
         let answer = send(connection, READY, None).and_then(|()| receive_again(connection));
         match answer {
             Ok(Some((word, _))) if word == GO => Ok(true),
-            // What it has sent by now is read still, and it can send no more.
+            // Records that it has sent by now are still read, and it can send no more.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 shutdown(connection, Shutdown::Both)?;
                 match receive_with(connection, RecvFlags::DONTWAIT) {

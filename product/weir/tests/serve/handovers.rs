@@ -69,7 +69,7 @@ impl Next {
         panic!("it does not serve: {lines:?}");
     }
 
-    /// What it said, and the exit status.
+    /// Its lines on standard error, and the exit status.
     fn end(&mut self) -> (String, Option<i32>) {
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
@@ -141,7 +141,7 @@ fn the_next_process_serves_where_the_one_before_is_killed() {
 fn has_connection_to(pid: u32) -> bool {
     let name = format!("@weir-upgrade-{pid}");
     let listed = std::fs::read_to_string("/proc/self/net/unix").unwrap();
-    // One is the listener.
+    // The listener is among them.
     listed.lines().filter(|line| line.ends_with(&name)).count() > 1
 }
 

@@ -131,7 +131,7 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     refused(&["run", &secure]);
 }
 
-/// One of another folder is changed only where it is named.
+/// Root's command acted on the only server of the machine, of whatever folder.
 #[test]
 fn a_server_of_another_folder_is_not_changed_unless_it_is_named() {
     let site = Site::with(&[("a", b"a")]);
@@ -167,7 +167,7 @@ fn a_server_of_another_folder_is_not_changed_unless_it_is_named() {
         );
     }
     assert_eq!(from(&other, &["reload", "--pid", &server.pid().to_string()]).0, Some(0));
-    // Of the same folder there are two.
+    // Two servers were started from the same folder.
     let second = Server::run(&file);
     let mut third = weir_under(&[]);
     third.arg("run").arg(&file).current_dir(&started);
