@@ -2,15 +2,16 @@
 //! that lead out of it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Server, Site, run_to_end, wait_until, weir_under};
+use crate::common::{Server, Site, wait_until, weir_under};
 use crate::user::is_root;
 
 /// More than is held in memory, so that its file stays open.
 const LARGE: usize = 200 << 10;
 
-fn make(folder: std::path::PathBuf, text: &str) {
+fn make(folder: PathBuf, text: &str) {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("index.html"), text).unwrap();
     fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
@@ -131,52 +132,63 @@ fn a_fifo_in_the_place_of_a_file_is_refused() {
     refused(&["run", &secure]);
 }
 
+/// A site with its file, a folder to start servers from, and one that is no server's.
+struct Folders {
+    _site: Site,
+    file: PathBuf,
+    started: PathBuf,
+    other: PathBuf,
+}
+
+impl Folders {
+    fn new() -> Folders {
+        let site = Site::with(&[("a", b"a")]);
+        let [file, started, other] = ["weir.toml", "started", "elsewhere"].map(|name| site.outside(name));
+        [&started, &other].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let root = site.served().display().to_string();
+        fs::write(&file, format!("[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{root}'\n")).unwrap();
+        Folders { _site: site, file, started, other }
+    }
+
+    fn start(&self) -> Server {
+        let mut command = weir_under(&[]);
+        command.arg("run").arg(&self.file).current_dir(&self.started);
+        Server::spawn(command)
+    }
+}
+
+/// The exit status of a command from this folder, and all that it printed.
+fn from(folder: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let output = weir_under(&[]).args(words).current_dir(folder).output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
 /// Root's command acted on the only server of the machine, of whatever folder.
 #[test]
 fn a_server_of_another_folder_is_not_changed_unless_it_is_named() {
-    let site = Site::with(&[("a", b"a")]);
-    let other = site.outside("elsewhere");
-    fs::create_dir(&other).unwrap();
-    let file = site.outside("weir.toml");
-    fs::write(
-        &file,
-        format!("[[listener]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = '{}'\n", site.served().display()),
-    )
-    .unwrap();
-    let started = site.outside("started");
-    fs::create_dir(&started).unwrap();
-    let mut command = weir_under(&[]);
-    command.arg("run").arg(&file).current_dir(&started);
-    let server = Server::spawn(command);
-    let from = |folder: &std::path::Path, words: &[&str]| {
-        let output = weir_under(&[]).args(words).current_dir(folder).output().unwrap();
-        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-    };
+    let folders = Folders::new();
+    let server = folders.start();
+    let pid = server.pid().to_string();
     for command in ["reload", "upgrade"] {
-        let (status, said) = from(&other, &[command]);
-        let named = format!("\n  weir {command} --pid {}   # ", server.pid());
+        let (status, said) = from(&folders.other, &[command]);
+        let named = format!("\n  weir {command} --pid {pid}   # ");
         assert!(status == Some(2) && said.contains("choose one:") && said.contains(&named), "{said}");
         assert!(!server.has_ended() && server.stderr().is_empty(), "{:?}", server.stderr());
     }
-    // From where it was started, and from the folder of its file.
-    for folder in [&started, &file.parent().unwrap().to_path_buf()] {
+    for folder in [&*folders.started, folders.file.parent().unwrap()] {
         let (status, said) = from(folder, &["reload"]);
-        assert!(
-            status == Some(0) && said.contains(&format!("server {}: configuration read again", server.pid())),
-            "{said}"
-        );
+        assert!(status == Some(0) && said.contains(&format!("server {pid}: configuration read again")), "{said}");
     }
-    assert_eq!(from(&other, &["reload", "--pid", &server.pid().to_string()]).0, Some(0));
-    // Two servers were started from the same folder.
-    let second = Server::run(&file);
-    let mut third = weir_under(&[]);
-    third.arg("run").arg(&file).current_dir(&started);
-    let third = Server::spawn(third);
-    let (status, said) = from(&started, &["reload"]);
+    assert_eq!(from(&folders.other, &["reload", "--pid", &pid]).0, Some(0));
+    assert_eq!(from(&folders.other, &["status", "--pid", &pid]).0, Some(0));
+}
+
+#[test]
+fn of_two_servers_of_one_folder_one_is_to_be_named() {
+    let folders = Folders::new();
+    let [first, second] = [folders.start(), folders.start()];
+    let (status, said) = from(&folders.started, &["reload"]);
     assert!(status == Some(2) && said.contains("2 servers of this user were started from this folder"), "{said}");
-    assert!(
-        !said.contains(&format!("--pid {} ", second.pid())) && said.contains(&format!("--pid {} ", third.pid())),
-        "{said}"
-    );
-    assert_eq!(run_to_end(&["status", "--pid", &server.pid().to_string()]).status.code(), Some(0));
+    let is_listed = |server: &Server| said.contains(&format!("weir reload --pid {} ", server.pid()));
+    assert!(is_listed(&first) && is_listed(&second), "{said}");
 }
