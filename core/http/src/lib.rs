@@ -36,6 +36,7 @@ mod path;
 mod peer_length;
 pub mod proxy_header;
 mod range;
+mod readings;
 mod request;
 mod response;
 mod status;
@@ -45,9 +46,10 @@ pub mod websocket;
 pub use conditions::{Entity, Verdict, evaluate};
 pub use date::HttpDate;
 pub use entity_fields::{EntityFields, Shared};
-pub use path::{decode_path, decode_route, is_servable_name};
+pub use path::{decode_path, is_servable_name};
 pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
+pub use readings::{Readings, merge_slashes};
 pub use request::{
     BodyLength, FIELDS_MAX, Fields, Limits, MalformedRequest, Method, OwnedRequest, Refused, Request, RequestBuilder,
     SHOWN_BYTES_MAX, Shown, check_field,

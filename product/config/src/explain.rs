@@ -3,19 +3,21 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use http::Readings;
+
 use crate::class::{Asked, OTHERS, Why};
 use crate::host::HostName;
 use crate::place::{Place, quoted};
 use crate::section::Held;
-use crate::site::{self, Site, split_host};
+use crate::site::{self, Site, Unclear, split_host};
 use crate::{Configuration, form};
 
 /// A request to be explained.
 #[derive(Debug)]
 pub struct Question {
     host: HostName,
-    /// Decoded, from a slash on.
-    path: Vec<u8>,
+    /// As in a request.
+    raw_path: Vec<u8>,
     client: Option<IpAddr>,
     fields: Vec<(String, String)>,
 }
@@ -38,17 +40,22 @@ impl Question {
         let (authority, target) = rest.split_at(end);
         let (host, _) = split_host(authority).ok_or_else(wrong)?;
         let raw = target.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/");
-        let mut path = Vec::new();
-        http::decode_path(raw.as_bytes(), &mut path)
-            .map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
+        Readings::of(raw.as_bytes()).map_err(|reject| AskError::Path { path: raw.into(), reason: reject.reason })?;
         let fields = headers.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
-        path.insert(0, b'/');
-        Ok(Question { host, path, client, fields })
+        Ok(Question { host, raw_path: raw.into(), client, fields })
     }
 
-    /// Decoded, from a slash on.
-    pub fn path(&self) -> &[u8] {
-        &self.path
+    /// Decoded once, from a slash on.
+    pub fn path(&self) -> Vec<u8> {
+        self.readings().plain().to_vec()
+    }
+
+    fn asked<'a>(&'a self, site: usize, path: &'a [u8]) -> Asked<'a> {
+        Asked { site, path, client: self.client, fields: &self.fields }
+    }
+
+    fn readings(&self) -> Readings<'_> {
+        Readings::of(&self.raw_path).expect("a question has a path that can be read")
     }
 }
 
@@ -139,9 +146,15 @@ pub fn explain(configuration: &Configuration, question: &Question) -> Explanatio
         Some(host) => explanation.say(format!("site: {}, by its host {}", site.name, host.value), Reason::At(host.at)),
         None => explanation.say(format!("site: {}, the default", site.name), Reason::At(site.at)),
     }
-    let asked = Asked { site: index, path: &question.path, client: question.client, fields: &question.fields };
-    let class = explain_class(&mut explanation, configuration, &asked);
-    explain_answer(&mut explanation, site, question);
+    let readings = question.readings();
+    let class = explain_class(&mut explanation, configuration, &question.asked(index, readings.plain()));
+    let assignment = configuration.assignment();
+    let by_path = assignment.looks_at_paths().then_some(|path: &[u8]| assignment.of(&question.asked(index, path)).0);
+    match site.answers.check(Some(&question.host), &readings, by_path) {
+        Ok(()) => explain_answer(&mut explanation, site, question, &readings),
+        Err(Unclear::Unmerged) => explain_merged(&mut explanation, site, question),
+        Err(Unclear::Refused(reject)) => explanation.say(format!("refused: {reject}"), Reason::At(site.at)),
+    }
     explanation.hold(&site.held);
     if let Some(class) = class {
         explanation.hold(&configuration.classes[class].held);
@@ -179,9 +192,16 @@ fn explain_rule(
     Some(class)
 }
 
-fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question) {
-    let path = &question.path;
-    if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), path) {
+/// The path without empty segments, to which a request is sent.
+fn explain_merged(explanation: &mut Explanation, site: &Site, question: &Question) {
+    let merged = http::merge_slashes(&question.raw_path).unwrap_or_default();
+    let said = format!("redirect: 308 to {}, without empty segments", String::from_utf8_lossy(&merged));
+    explanation.say(said, Reason::At(site.at));
+}
+
+fn explain_answer(explanation: &mut Explanation, site: &Site, question: &Question, readings: &Readings) {
+    let path = readings.plain();
+    if let Some((redirect, to)) = site.answers.redirect(Some(&question.host), &readings.merged()) {
         explanation.say(format!("redirect: {} to {to}", redirect.status), Reason::At(redirect.at));
         return;
     }

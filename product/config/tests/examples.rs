@@ -118,3 +118,27 @@ fn wrong_questions_say_what_is_right() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+/// As the server refuses them, or redirects them.
+#[test]
+fn a_path_of_several_readings_is_explained() {
+    let text = "[[site]]\ndefault = true\n[[site.redirect]]\nfrom = '/old/*'\nto = '/new/*'\n[[site.proxy]]\nto = ['127.0.0.1:1']\n\
+        [[site]]\nhosts = ['files']\nroot = 'a'\n[[site.redirect]]\nfrom = '/old/*'\nto = '/new/*'\n";
+    let configuration = config::read(text.as_bytes()).unwrap();
+    for (url, line) in [
+        ("http://a/old/x", "redirect: 302 to /new/x (weir.toml:3)"),
+        ("http://a/old//b%2fc%20d", "redirect: 302 to /new/b%2Fc%20d (weir.toml:3)"),
+        ("http://a//old/x", "redirect: 308 to /old/x, without empty segments (weir.toml:1)"),
+        (
+            "http://a/old%2Fx",
+            "refused: 400 Bad Request: path that a program may read in several ways, with other rules for each (weir.toml:1)",
+        ),
+        ("http://a/new/b%5Cc%00", "proxy: to 127.0.0.1:1 (weir.toml:6)"),
+        // Files have one reading.
+        ("http://files/old;a/b%252Fc", "site: files, by its host files (weir.toml:9)"),
+    ] {
+        let said = explained(&configuration, url, None, &[]);
+        assert!(said.lines().any(|said| said == line), "{url}\n{said}");
+    }
+    assert!(!explained(&configuration, "http://files/old;a/b", None, &[]).contains("refused"));
+}

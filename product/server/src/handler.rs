@@ -11,7 +11,7 @@ use units::Nanos;
 
 use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::logging::Log;
-use crate::sites::{Object, Served, Sites};
+use crate::sites::{self, Object, Served, Sites};
 use crate::transmit::{Body, Piece};
 use crate::upstream::Group;
 
@@ -129,12 +129,15 @@ impl Handler {
 
     /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`]; or the upstreams of a request
     /// that is passed on, whose response [`Handler::passed_on`] completes.
-    pub fn reply(&mut self, to: To, request: &Request, now: Nanos) -> Result<Reply, Later> {
+    pub fn reply(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Result<Reply, Later> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         #[cfg(test)]
         if request.path == b"/pipe" {
             let body = crate::transmit::Pipe::new(http::Length::Unknown, &Default::default()).into();
             return Ok(Response::new(Status::OK, body).of_length(http::Length::Unknown).into());
+        }
+        if let Some(reply) = self.unclear(number, request, client) {
+            return Ok(self.with_headers(to, request, reply));
         }
         if let Some((status, target)) = self.sites().redirect(number, request, to.is_secure) {
             return Ok(self.with_headers(to, request, redirect(status, &target)));
@@ -147,13 +150,25 @@ impl Handler {
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
             return Err(Later::Upstream(group));
         }
-        match request.method {
-            Method::Get | Method::Head => match self.look(number, request, now) {
-                CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
-                CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
-            },
-            _ => Ok(self.with_headers(to, request, unserved(request, ALLOW))),
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Ok(self.with_headers(to, request, unserved(request, ALLOW)));
         }
+        // `//a` and `/a` name one file: caches, logs and the links of a page are to have one address for it.
+        if let Some(target) = sites::merged(request) {
+            return Ok(self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)));
+        }
+        match self.look(number, request, now) {
+            CacheAnswer::Ready(found) => Ok(self.reply_with(to, request, found)),
+            CacheAnswer::Offload(lookup) => Err(Later::Lookup(lookup)),
+        }
+    }
+
+    /// The reply to a request for a program whose path the rules do not decide about alike in all its readings.
+    fn unclear(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
+        let place = self.sites().place(site);
+        let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
+        let target = self.sites().unclear(site, request, class)?;
+        Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
     }
 
     /// A later page of a listing is told by the query; no other query tells files apart.
@@ -186,7 +201,8 @@ impl Handler {
             Some(object) => object.takes(request.method),
             None => self.served.group(site, request).is_some(),
         };
-        self.sites().redirect(site, request, is_secure).is_none() && takes()
+        let is_unclear = || self.sites().unclear(site, request, None::<fn(&[u8])>).is_some();
+        self.sites().redirect(site, request, is_secure).is_none() && takes() && !is_unclear()
     }
 
     pub fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
@@ -203,7 +219,8 @@ impl Handler {
     /// Looks for a file that an upstream has named, in the folder of this number.
     pub fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
         if path.starts_with(b"/") {
-            return self.cache.lookup(folder, path, now);
+            let merged = http::merge_slashes(path);
+            return self.cache.lookup(folder, merged.as_deref().unwrap_or(path), now);
         }
         CacheAnswer::Ready(Err(Missing::NotFound))
     }

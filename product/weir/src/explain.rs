@@ -46,7 +46,7 @@ pub fn answer(configuration: &Configuration, file: &Path, explanation: &Explanat
     let status = head.next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status);
     let _ = writeln!(lines, "answer: {status}");
     let site = explanation.site.map(|site| &configuration.sites[site]);
-    let site = site.filter(|site| !site.answers.is_measured(asked.question.path()));
+    let site = site.filter(|site| !site.answers.is_measured(&asked.question.path()));
     if let Some(path) = site.filter(|_| status.starts_with("200")).and_then(|site| file_of(site, file, asked)) {
         let _ = writeln!(lines, "file: {}", path.display());
     }
@@ -86,7 +86,7 @@ fn port_of(url: &str) -> u16 {
 fn file_of(site: &Site, file: &Path, asked: &Asked) -> Option<PathBuf> {
     let root = file.parent().unwrap_or(Path::new("")).join(site.root.as_ref()?);
     let path = asked.question.path();
-    let path = root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
+    let path = root.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(&path)));
     let index = site.index.iter().map(|index| path.join(index)).find(|index| index.is_file());
     Some(index.filter(|_| path.is_dir()).unwrap_or(path))
 }

@@ -1,6 +1,9 @@
 //! What a site answers beside its files: redirects, responses of other servers, and what it adds to its responses.
 
+use http::{Readings, Reject, Status};
+
 use crate::host::HostName;
+use crate::pattern::Pattern;
 
 use super::{CacheRule, ErrorPage, HeaderRule, Proxy, Redirect};
 
@@ -20,12 +23,61 @@ pub struct Answers {
     pub responsiveness: bool,
 }
 
+/// Why the rules do not decide about a request for a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unclear {
+    /// They would for the path without empty segments.
+    Unmerged,
+    Refused(Reject),
+}
+
+/// The reading of a path on which a program and the rules of its site may differ (RFC 9110 section 4.2.3 leaves normalisation open).
+const AMBIGUOUS: Reject = Reject {
+    status: Status::BAD_REQUEST,
+    reason: "path that a program may read in several ways, with other rules for each",
+};
+
 impl Answers {
+    /// Whether the rules, and the classes by paths if there are any, say the same of every reading of a path. A rule that one spelling meets
+    /// and another misses would protect nothing: the program behind it may take both for the same. Files have one reading.
+    pub fn check<C: PartialEq>(
+        &self,
+        host: Option<&HostName>,
+        readings: &Readings,
+        class: Option<impl Fn(&[u8]) -> C>,
+    ) -> Result<(), Unclear> {
+        if !readings.are_several() || self.proxies.is_empty() || (class.is_none() && self.are_for_all_paths()) {
+            return Ok(());
+        }
+        if readings.agreed(|path| self.proxy(path).is_some()) == Some(false) {
+            return Ok(());
+        }
+        match readings.agreed(|path| (self.rules(host, path), class.as_ref().map(|class| class(path)))) {
+            Some(_) => Ok(()),
+            None if readings.are_unmerged() => Err(Unclear::Unmerged),
+            None => Err(Unclear::Refused(AMBIGUOUS)),
+        }
+    }
+
+    /// The places of all rules that hold for a decoded path.
+    fn rules(&self, host: Option<&HostName>, path: &[u8]) -> impl PartialEq + use<> {
+        let redirect = self.redirects.iter().position(|redirect| redirect.holds(host, path));
+        let headers: Vec<_> = self.headers(path).map(|rule| rule.at).collect();
+        (redirect, self.is_measured(path), self.proxy(path), headers, self.cache(path).map(|rule| rule.at))
+    }
+
+    /// No rule tells paths apart.
+    fn are_for_all_paths(&self) -> bool {
+        let answering = self.redirects.iter().map(|rule| &rule.from).chain(self.proxies.iter().map(|rule| &rule.path));
+        let adding = self.headers.iter().map(|rule| &rule.path).chain(self.cache.iter().map(|rule| &rule.path));
+        !self.responsiveness && answering.chain(adding).all(Pattern::is_any)
+    }
+
     pub fn is_empty(&self) -> bool {
         *self == Answers::default()
     }
 
-    /// The redirect for this host and this decoded path, and the address that it leads to.
+    /// The redirect for this host and this decoded path without empty segments, and the address that it leads to.
     pub fn redirect(&self, host: Option<&HostName>, path: &[u8]) -> Option<(&Redirect, String)> {
         self.redirects.iter().find_map(|redirect| Some((redirect, redirect.leads(host, path)?)))
     }
@@ -56,5 +108,63 @@ impl Answers {
 
     pub fn error_page(&self, status: u16) -> Option<&ErrorPage> {
         self.error_pages.iter().find(|page| page.status == status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, path: &str, class: Option<fn(&[u8]) -> bool>) -> Result<(), Unclear> {
+        let read = crate::read(format!("[[site]]\n{text}").as_bytes()).unwrap();
+        read.sites[0].answers.check(None, &Readings::of(path.as_bytes()).unwrap(), class)
+    }
+
+    const PROXY: &str = "[[site.proxy]]\nto = ['127.0.0.1:1']\n";
+    const REFUSED: Result<(), Unclear> = Err(Unclear::Refused(AMBIGUOUS));
+
+    #[test]
+    fn rules_decide_for_all_readings_or_none() {
+        let rule = |kind: &str| format!("[[site.{kind}\n{PROXY}");
+        let redirect = rule("redirect]]\nfrom='/old/*'\nto='/x'");
+        for rules in [
+            redirect.clone(),
+            rule("proxy]]\npath='/old/*'\nto=['127.0.0.1:2']"),
+            rule("header]]\npath='/old/*'\nname='A'\nvalue='b'"),
+            rule("cache]]\npath='/old/*'\ncontrol='no-store'"),
+        ] {
+            for (path, expected) in [
+                ("/old/a%2Fb", Ok(())),
+                ("/new%2Fold/a", Ok(())),
+                ("/new;a/b%5Cc", Ok(())),
+                ("/old%2Fa", REFUSED),
+                ("/old%5Ca", REFUSED),
+                ("/new/..;/old/a", REFUSED),
+                ("/new/..;/older", Ok(())),
+                ("//old/a", Err(Unclear::Unmerged)),
+                ("//old%2Fa", REFUSED),
+                ("//new/a", Ok(())),
+            ] {
+                assert_eq!(check(&rules, path, None), expected, "{path} by {rules}");
+            }
+            assert_eq!(check(&rules, "/a;//b%5c%00%2Fc.", None), REFUSED, "more readings than are looked at");
+        }
+        // Without a program there is one reading.
+        let files = "root='a'\n[[site.redirect]]\nfrom='/old/*'\nto='/x'\n";
+        assert_eq!(check(files, "/old;x/a", None), Ok(()));
+        let both =
+            "root='a'\n[[site.redirect]]\nfrom='/old/*'\nto='/x'\n[[site.proxy]]\npath='/api/*'\nto=['127.0.0.1:1']\n";
+        assert_eq!(check(both, "/old;x/a", None), Ok(()));
+        assert_eq!(check(both, "/api;x/a", None), REFUSED);
+    }
+
+    #[test]
+    fn a_site_of_one_program_passes_everything_on() {
+        for path in ["/a;//b%5c%00%2Fc.", "/..;/a", "/old%2Fa", "//a"] {
+            assert_eq!(check(PROXY, path, None), Ok(()), "{path}");
+            assert_eq!(check(&format!("{PROXY}[[site.header]]\npath='*'\nname='A'\nvalue='b'\n"), path, None), Ok(()));
+        }
+        let class = |path: &[u8]| path.starts_with(b"/old/");
+        assert_eq!([check(PROXY, "/old%2Fa", Some(class)), check(PROXY, "/new%2Fa", Some(class))], [REFUSED, Ok(())]);
     }
 }

@@ -9,7 +9,7 @@ mod rules;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use answers::{Answers, MEASURED_PATHS};
+pub use answers::{Answers, MEASURED_PATHS, Unclear};
 pub use https::Https;
 pub(crate) use https::check as check_https;
 pub use proxy::{Health, Proxy, UpstreamAddress, UpstreamSocket, UpstreamVersion};

@@ -40,11 +40,16 @@ impl Redirect {
         Some(Redirect { at: table.at, from, host: host.map(|host| host.value), to: to.value, status })
     }
 
-    /// Where a request for this host and this decoded path is sent. What `*` matched is encoded again.
+    /// Whether a request for this host and this decoded path is redirected.
+    pub fn holds(&self, host: Option<&HostName>, path: &[u8]) -> bool {
+        self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path)
+    }
+
+    /// The address to which such a request is sent. The bytes that `*` matched are encoded again; `%2F` among them stays an encoded slash
+    /// ([`http::Readings::plain`]).
     pub fn leads(&self, host: Option<&HostName>, path: &[u8]) -> Option<String> {
-        let here = self.host.as_ref().is_none_or(|own| Some(own) == host) && self.from.matches(path);
         let matched = || percent_encode(self.from.matched(path).unwrap_or_default(), IN_PATH).to_string();
-        here.then(|| self.to.0.replace('*', &matched()))
+        self.holds(host, path).then(|| self.to.0.replace('*', &matched().replace("%252F", "%2F")))
     }
 }
 
@@ -171,6 +176,7 @@ mod tests {
         let leads = |path: &str| redirect.leads(None, path.as_bytes());
         assert_eq!(leads("/old/b c/\u{e9}?%\r\n").unwrap(), "https://a.org/new/b%20c/%C3%A9%3F%25%0D%0A");
         assert_eq!(redirect.leads(None, b"/old/\xe9").unwrap(), "https://a.org/new/%E9");
+        assert_eq!(leads("/old/a%2Fb%2f").unwrap(), "https://a.org/new/a%2Fb%252f");
         assert_eq!(leads("/other"), None);
         let own = Redirect { host: HostName::new("b.org"), ..redirect.clone() };
         assert_eq!((own.leads(None, b"/old/"), own.leads(HostName::new("a.org").as_ref(), b"/old/")), (None, None));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use config::{Asked, Assignment, FieldLines, Objective};
-use http::Request;
+use http::{Readings, Request};
 use sched::Sharing;
 use sched::classes::{CLASSES_MAX, ClassSpec, ClassTable};
 use thiserror::Error;
@@ -112,13 +112,21 @@ impl Assigned {
     /// The class of a request for the site in this place of the file.
     pub fn of(&self, site: Option<usize>, request: &Request, client: IpAddr) -> u16 {
         let Some(site) = site else { return self.default() };
-        let mut path = Vec::new();
-        if self.assignment.looks_at_paths() && request.path.starts_with(b"/") {
-            let Ok(decoded) = http::decode_route(request.path) else { return self.default() };
-            path = decoded;
+        match Readings::of(request.path) {
+            Ok(readings) => self.of_path(site, request, client, readings.plain()),
+            Err(_) if self.assignment.looks_at_paths() && request.path.starts_with(b"/") => self.default(),
+            Err(_) => self.of_path(site, request, client, b""),
         }
-        let fields = Lines(request);
-        let asked = Asked { site, path: &path, client: Some(client.to_canonical()), fields: &fields };
+    }
+
+    /// The same by the decoded path, where a rule looks at paths.
+    pub fn by_path(&self, site: usize, request: &Request, client: IpAddr) -> Option<impl Fn(&[u8]) -> u16> {
+        let looks = self.assignment.looks_at_paths();
+        looks.then_some(move |path: &[u8]| self.of_path(site, request, client, path))
+    }
+
+    fn of_path(&self, site: usize, request: &Request, client: IpAddr, path: &[u8]) -> u16 {
+        let asked = Asked { site, path, client: Some(client.to_canonical()), fields: &Lines(request) };
         self.numbers[self.assignment.of(&asked).0]
     }
 
@@ -173,7 +181,7 @@ mod tests {
         let network = "[[class]]\nname='near'\n[[class.rule]]\nnetwork='198.18.0.0/15'\nheader='X-Tier: b*'";
         let assigned = Assigned::new(&config(&(class("a", "") + network)));
         assert_eq!([get(&assigned, "/a/x"), get(&assigned, "/%61/x?q"), get(&assigned, "/b")], [0, 0, 2]);
-        assert_eq!([get(&assigned, "/%zz"), assigned.default()], [2, 2]);
+        assert_eq!([get(&assigned, "/%zz"), get(&assigned, "/a/.."), assigned.default()], [2, 2, 2]);
         assert_eq!(of(&assigned, "GET / HTTP/1.1\r\nHost: a\r\nx-tier: bronze\r\n\r\n"), 1, "an IPv4 client in IPv6");
         assert_eq!(of(&assigned, "GET / HTTP/1.1\r\nHost: a\r\nx-tier: gold\r\n\r\n"), 2);
         assert_eq!(of(&assigned, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"), 2);

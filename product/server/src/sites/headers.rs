@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use config::HostName;
-use http::{Request, Response, Status};
+use config::{HostName, Unclear};
+use http::{Readings, Reject, Request, Response, Status};
 
 use super::pages::Page;
 use super::{Sites, help, name_of};
@@ -23,11 +23,8 @@ impl Sites {
             return None;
         }
         let host = host_of(request);
-        let (redirect, mut to) = answers.redirect(host.as_ref(), &path_of(request)?)?;
-        if let Some(query) = request.query.filter(|_| !to.contains('?')) {
-            to.push('?');
-            to.push_str(&String::from_utf8_lossy(query));
-        }
+        let (redirect, to) = answers.redirect(host.as_ref(), &Readings::of(request.path).ok()?.merged())?;
+        let to = if to.contains('?') { to } else { with_query(to, request) };
         Some((Status(redirect.status), to))
     }
 
@@ -37,7 +34,25 @@ impl Sites {
         if answers.proxies.is_empty() {
             return None;
         }
-        answers.proxy(&http::decode_route(request.path).ok()?)
+        let readings = Readings::of(request.path).ok()?;
+        answers.proxy(readings.plain())
+    }
+
+    /// The rejection of a request, or the redirect to the one spelling of its path, where the rules of its site or classes by paths (`class`)
+    /// say of one reading of the path other things than of another, and a program would have it.
+    pub fn unclear<C: PartialEq>(
+        &self,
+        site: SiteNumber,
+        request: &Request,
+        class: Option<impl Fn(&[u8]) -> C>,
+    ) -> Option<Result<String, Reject>> {
+        // A path of no reading is refused with the files.
+        let readings = Readings::of(request.path).ok().filter(Readings::are_several)?;
+        match self.answers[self.place(site)].check(host_of(request).as_ref(), &readings, class) {
+            Ok(()) => None,
+            Err(Unclear::Unmerged) => merged(request).map(Ok),
+            Err(Unclear::Refused(reject)) => Some(Err(reject)),
+        }
     }
 
     /// The response with the fields of its site, and its body if it is an error's.
@@ -78,15 +93,16 @@ impl Sites {
         if answers.is_empty() {
             return response;
         }
-        let Ok(path) = http::decode_route(request.path) else { return response };
-        for rule in answers.headers(&path) {
+        let Ok(readings) = Readings::of(request.path) else { return response };
+        let path = readings.plain();
+        for rule in answers.headers(path) {
             // An upstream's is replaced.
             response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
         }
         // What holds for a file does not hold for the way to another.
         let is_of_file = response.status.0 < 300 || response.status == Status::NOT_MODIFIED;
         let is_settled = !is_of_file || response.has("Cache-Control");
-        match answers.cache(&path).filter(|_| !is_settled) {
+        match answers.cache(path).filter(|_| !is_settled) {
             Some(rule) => response.with("Cache-Control", rule.control.as_bytes()),
             None => response,
         }
@@ -114,22 +130,25 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
 fn https_url(request: &Request, port: u16) -> Option<String> {
     let host = host_of(request).filter(|_| request.path.starts_with(b"/"))?;
     let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
-    let mut to = format!("https://{}{port}{}", host.as_str(), String::from_utf8_lossy(request.path));
-    if let Some(query) = request.query {
-        to.push('?');
-        to.push_str(&String::from_utf8_lossy(query));
-    }
-    Some(to)
+    let to = format!("https://{}{port}{}", host.as_str(), String::from_utf8_lossy(request.path));
+    Some(with_query(to, request))
 }
 
 fn host_of(request: &Request) -> Option<HostName> {
     HostName::new(&name_of(request.fields.host?)?)
 }
 
-/// Decoded, from a slash on.
-fn path_of(request: &Request) -> Option<Vec<u8>> {
-    let mut path = Vec::new();
-    http::decode_path(request.path, &mut path).ok()?;
-    path.insert(0, b'/');
-    Some(path)
+/// The target of a request with the empty segments of its path left out; `None` where there are none, or the path has another mistake.
+pub fn merged(request: &Request) -> Option<String> {
+    let merged = http::merge_slashes(request.path)?;
+    http::decode_path(&merged, &mut Vec::new()).ok()?;
+    Some(with_query(String::from_utf8_lossy(&merged).into_owned(), request))
+}
+
+fn with_query(mut to: String, request: &Request) -> String {
+    if let Some(query) = request.query {
+        to.push('?');
+        to.push_str(&String::from_utf8_lossy(query));
+    }
+    to
 }

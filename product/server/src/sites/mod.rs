@@ -18,6 +18,7 @@ use crate::files::{self, SiteNumber};
 use crate::logging::LogConfig;
 pub use current::{Current, Served, Wanted};
 pub use follow::follow_names;
+pub use headers::merged;
 use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};

@@ -2,7 +2,7 @@
 //! ones meanwhile (draft-ietf-ippm-responsiveness section 6).
 
 use config::MEASURED_PATHS;
-use http::{Method, Request, Response, Status};
+use http::{Method, Readings, Request, Response, Status};
 
 use super::Sites;
 use crate::files::SiteNumber;
@@ -62,7 +62,8 @@ impl Object {
 impl Sites {
     /// What a request of this site measures with, where that is allowed.
     pub fn measured(&self, site: SiteNumber, request: &Request) -> Option<Object> {
-        Object::at(request.path).filter(|_| self.answers[self.place(site)].responsiveness)
+        let is_measured = self.answers[self.place(site)].responsiveness;
+        Object::at(Readings::of(request.path).ok().filter(|_| is_measured)?.plain())
     }
 }
 

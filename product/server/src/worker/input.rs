@@ -149,7 +149,7 @@ impl<N: Net> Responder<N> {
         let minor_version = head.map_or(0, |head| head.minor_version);
         let (now, conn) = (self.timers.now(), &self.conns[id.at]);
         let to = self.service.replies.to(conn, request);
-        let reply = match self.service.reply(now, conn.client_of(id.stream), to, request) {
+        let reply = match self.service.reply(now, conn, id.stream, to, request) {
             Ok(reply) => reply,
             Err(_) if head.is_some_and(|head| self.must_postpone(id.at, head)) => return,
             Err(Later::Upstream(group)) => match self.pass_request(id, (group, to), request, head) {

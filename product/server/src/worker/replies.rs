@@ -1,6 +1,7 @@
 //! From a request to its reply, at once or when another thread has found its file.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -87,8 +88,8 @@ impl Replies {
     }
 
     /// A file that has to be found by another thread comes back: it is for [`Replies::begin_lookup`].
-    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request) -> Result<Reply, Later> {
-        self.handler.reply(to, request, now)
+    pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request, client: IpAddr) -> Result<Reply, Later> {
+        self.handler.reply(to, request, client, now)
     }
 
     /// The reply with what was found, or is missing.

@@ -49,12 +49,12 @@ impl Service {
 
     /// The reply to a request, which may be one too many of its client. What has to be found by another thread comes back, for
     /// [`Service::look_up`].
-    pub fn reply(&mut self, now: Nanos, client: u32, to: To, request: &Request) -> Result<Reply, Later> {
-        if let Err(refusal) = self.admission.on_request(now, client) {
+    pub fn reply(&mut self, now: Nanos, conn: &Conn, stream: u32, to: To, request: &Request) -> Result<Reply, Later> {
+        if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
             refusal.notice.inspect(|notice| self.journal.error(notice));
             return Ok(self.replies.handler().too_many(to, request, refusal.retry_after_s));
         }
-        self.replies.reply(now, to, request)
+        self.replies.reply(now, to, request, conn.address_of(stream))
     }
 
     /// Has what a request wants found; its exchange waits for that.

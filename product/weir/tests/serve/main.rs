@@ -43,6 +43,7 @@ mod reloads;
 mod responsiveness;
 mod roots;
 mod scarcity;
+mod spellings;
 mod start;
 mod status;
 mod stop;

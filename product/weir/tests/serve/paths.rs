@@ -117,8 +117,8 @@ const TRICKS: &[&str] = &[
     "/a.txt%00.html",
     "/a.txt%0d%0aX:y",
     "/..;/treasure",
-    "//etc/passwd",
-    "/sub//index.html",
+    "//../etc/passwd",
+    "/sub//%5Cindex.html",
     "/%",
     "/%zz",
     "/%2",
@@ -144,6 +144,27 @@ fn paths_that_are_tricks() {
             assert_eq!((response.status, response.field("Connection")), (400, Some("close")), "{target}");
             client.assert_end();
         }
+    });
+}
+
+/// `//a` and `/a` are one file, whose one address is told. What is behind the slashes never becomes a host.
+#[test]
+fn empty_segments_are_left_out_by_a_redirect() {
+    on_every_path(&site(), &[], |server| {
+        let mut client = server.connect();
+        for (target, location) in [
+            ("//a.txt", "/a.txt"),
+            ("/sub//index.html?a=//b", "/sub/index.html?a=//b"),
+            ("//", "/"),
+            ("/sub///", "/sub/"),
+            ("///evil.example//x", "/evil.example/x"),
+            ("http://a//a%20b", "/a%20b"),
+        ] {
+            let response = client.get(target);
+            assert_eq!((response.status, response.field("Location")), (308, Some(location)), "{target}");
+            assert_ne!(client.get(location).status, 308, "{target}");
+        }
+        assert_eq!(client.get("//a.txt/..").status, 400);
     });
 }
 

@@ -1,0 +1,452 @@
+//! The path of a request for a program, as the rules of a site see it. The program gets the path as it came, and programs read one path in
+//! several ways: `/a%2Fb` is one segment or two, `//a` is `/a` where empty segments are merged, `/a;x` is `/a` to a servlet container.
+//!
+//! A rule that holds for one reading and not for another can be passed by. Which reading the program has is not known, so none is preferred: a
+//! decision counts only where all readings have the same. (Files have one reading: [`crate::decode_path`].)
+
+use std::borrow::Cow;
+
+use crate::Reject;
+
+/// The readings of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readings<'a> {
+    raw: &'a [u8],
+    plain: Cow<'a, [u8]>,
+    doubts: Doubts,
+}
+
+/// A set of steps that some programs take behind the first decoding and others do not, each a bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Doubts(u16);
+
+/// An encoded slash is a separator.
+const SLASH: Doubts = Doubts(1);
+/// The path is decoded until nothing is encoded.
+const AGAIN: Doubts = Doubts(1 << 1);
+/// Overlong forms of UTF-8 (RFC 3629 section 10) and `%uXXXX` are characters of ASCII.
+const OVERLONG: Doubts = Doubts(1 << 2);
+/// The path ends before NUL.
+const NUL: Doubts = Doubts(1 << 3);
+/// A backslash is a separator.
+const BACKSLASH: Doubts = Doubts(1 << 4);
+/// A segment ends before `;` (RFC 3986 section 3.3).
+const PARAMETERS: Doubts = Doubts(1 << 5);
+/// Dots, spaces and control characters at the end of a segment are left out.
+const TRAILING: Doubts = Doubts(1 << 6);
+/// Empty segments are left out.
+const EMPTY: Doubts = Doubts(1 << 7);
+/// Dot segments are resolved (RFC 3986 section 5.2.4).
+const DOTS: Doubts = Doubts(1 << 8);
+
+/// A path with more kinds of doubt has more readings than are looked at: 16.
+const DOUBTS_MAX: u32 = 4;
+
+impl Doubts {
+    fn has(self, other: Doubts) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn and(self, other: Doubts, is_meant: bool) -> Doubts {
+        if is_meant { Doubts(self.0 | other.0) } else { self }
+    }
+
+    /// Every subset, the empty one first.
+    fn subsets(self) -> impl Iterator<Item = Doubts> {
+        std::iter::successors(Some(0u16), move |&last| match last.wrapping_sub(self.0) & self.0 {
+            0 => None,
+            next => Some(next),
+        })
+        .map(Doubts)
+    }
+}
+
+impl<'a> Readings<'a> {
+    /// Those of `raw` (as in [`crate::Request::path`]). Refused are a path that does not begin with a slash and one with a dot segment,
+    /// behind an encoded slash too: clients resolve these before they send them (RFC 3986 section 5.2.4).
+    pub fn of(raw: &'a [u8]) -> Result<Readings<'a>, Reject> {
+        if !raw.starts_with(b"/") {
+            return Err(Reject::bad("path does not begin with a slash"));
+        }
+        if is_plain(raw) {
+            return Ok(Readings { raw, plain: raw.into(), doubts: Doubts::default() });
+        }
+        let split = decode(raw, SLASH);
+        if split.split(|&byte| byte == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+            return Err(Reject::bad("dot segment in path"));
+        }
+        let plain = decode(raw, Doubts::default());
+        let doubts = doubts(raw, &plain, &split);
+        Ok(Readings { raw, plain: plain.into(), doubts })
+    }
+
+    /// The path decoded once, from its slash on. An encoded slash stays `%2F`, and a percent sign without two hex digits stays as it is.
+    pub fn plain(&self) -> &[u8] {
+        &self.plain
+    }
+
+    /// The same without empty segments.
+    pub fn merged(&self) -> Cow<'_, [u8]> {
+        if self.doubts.has(EMPTY) { reading(self.raw, EMPTY).into() } else { self.plain().into() }
+    }
+
+    /// Whether there is more than one.
+    pub fn are_several(&self) -> bool {
+        self.doubts != Doubts::default()
+    }
+
+    /// Whether they differ by empty segments alone.
+    pub fn are_unmerged(&self) -> bool {
+        self.doubts == EMPTY
+    }
+
+    /// What `decide` says of each reading; `None` where it does not say the same of all, or there are more than 16.
+    pub fn agreed<T: PartialEq>(&self, decide: impl Fn(&[u8]) -> T) -> Option<T> {
+        let first = decide(&self.plain);
+        if self.doubts.0.count_ones() > DOUBTS_MAX {
+            return None;
+        }
+        let mut others = self.doubts.subsets().skip(1).map(|steps| reading(self.raw, steps));
+        others.all(|path| decide(&path) == first).then_some(first)
+    }
+}
+
+/// The path of a request with each `//` made `/`, still encoded; `None` where there is none.
+pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
+    if !raw.windows(2).any(|pair| pair == b"//") {
+        return None;
+    }
+    let mut merged = raw.to_vec();
+    merged.dedup_by(|byte, before| *byte == b'/' && *before == b'/');
+    Some(merged)
+}
+
+/// Whether nothing in this path can be read in two ways, and nothing is encoded.
+fn is_plain(raw: &[u8]) -> bool {
+    let is_doubtful = |b: u8| matches!(b, b'%' | b';' | b'\\') || b <= b' ' || b >= 0x7f;
+    let ends = raw.windows(2).any(|pair| pair[1] == b'/' && matches!(pair[0], b'/' | b'.'));
+    !ends && !raw.ends_with(b".") && !raw.iter().any(|&b| is_doubtful(b))
+}
+
+/// The doubts of a path: each step that changes it behind some of those before it, and a few more, which cost a second look.
+fn doubts(raw: &[u8], plain: &[u8], split: &[u8]) -> Doubts {
+    let (again, all) = (decode(raw, AGAIN), decode(raw, Doubts(AGAIN.0 | SLASH.0)));
+    let decoded = without_overlong(&all);
+    let mut doubts = Doubts::default()
+        .and(SLASH, plain != split || again != all)
+        .and(AGAIN, plain != again || split != all)
+        .and(OVERLONG, decoded != all || without_overlong(split) != split)
+        .and(NUL, decoded.contains(&0))
+        .and(BACKSLASH, decoded.contains(&b'\\'))
+        .and(PARAMETERS, decoded.contains(&b';'));
+    let ends_segment = |byte: &u8| matches!(byte, b'/' | b'\\' | b';' | 0);
+    let is_left_out = |byte: u8| byte == b'.' || is_space(byte);
+    let is_end = |pair: &[u8]| is_left_out(pair[0]) && ends_segment(&pair[1]);
+    doubts =
+        doubts.and(TRAILING, decoded.windows(2).any(is_end) || decoded.last().is_some_and(|&last| is_left_out(last)));
+    for segment in decoded.split(ends_segment) {
+        doubts = doubts.and(DOTS, matches!(trimmed(segment), b"." | b".."));
+    }
+    let mut segments = decoded[1..].split(|byte| matches!(byte, b'/' | b'\\' | 0)).peekable();
+    while let Some(segment) = segments.next() {
+        let named = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        doubts = doubts.and(EMPTY, trimmed(named).is_empty() && segments.peek().is_some());
+    }
+    doubts
+}
+
+/// One reading: these steps, each behind those before it.
+fn reading(raw: &[u8], steps: Doubts) -> Vec<u8> {
+    let mut path = decode(raw, steps);
+    if steps.has(OVERLONG) {
+        path = without_overlong(&path);
+    }
+    if steps.has(NUL) {
+        path.truncate(path.iter().position(|&byte| byte == 0).unwrap_or(path.len()));
+    }
+    if steps.has(BACKSLASH) {
+        path.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+    }
+    joined(&path, steps)
+}
+
+/// The path with the steps that are about its segments.
+fn joined(path: &[u8], steps: Doubts) -> Vec<u8> {
+    let mut segments: Vec<&[u8]> = Vec::new();
+    let mut left = path.split(|&byte| byte == b'/').skip(1).peekable();
+    while let Some(mut segment) = left.next() {
+        if steps.has(PARAMETERS) {
+            segment = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        }
+        if steps.has(TRAILING) {
+            segment = trimmed(segment);
+        }
+        let is_last = left.peek().is_none();
+        match segment {
+            b"." | b".." if steps.has(DOTS) => {
+                if segment == b".." {
+                    segments.pop();
+                }
+                // A folder remains.
+                segments.extend(is_last.then_some(&b""[..]));
+            }
+            b"" if steps.has(EMPTY) && !is_last => {}
+            _ => segments.push(segment),
+        }
+    }
+    segments.iter().fold(Vec::with_capacity(path.len()), |mut path, segment| {
+        path.push(b'/');
+        path.extend_from_slice(segment);
+        path
+    })
+}
+
+fn is_space(byte: u8) -> bool {
+    byte <= b' ' || byte == 0x7f
+}
+
+/// The segment without what Windows and others leave out at its end. Of dots and spaces alone, the dot segment that they may be taken for.
+fn trimmed(segment: &[u8]) -> &[u8] {
+    match segment.iter().rposition(|&byte| byte != b'.' && !is_space(byte)) {
+        Some(at) => &segment[..=at],
+        None if segment.starts_with(b"..") => b"..",
+        None if segment.starts_with(b".") => b".",
+        None => b"",
+    }
+}
+
+/// Decodes `%XX`, once or [`AGAIN`]. An encoded slash becomes one with [`SLASH`] alone, and `%2F` without.
+fn decode(raw: &[u8], steps: Doubts) -> Vec<u8> {
+    let mut path = Vec::with_capacity(raw.len());
+    let push = |path: &mut Vec<u8>, byte: u8| match byte {
+        b'/' if !steps.has(SLASH) => path.extend(b"%2F"),
+        _ => path.push(byte),
+    };
+    let mut left = raw;
+    while let Some((&first, rest)) = left.split_first() {
+        match escaped(left) {
+            Some(byte) => {
+                push(&mut path, byte);
+                left = &left[3..];
+            }
+            None => {
+                path.push(first);
+                left = rest;
+            }
+        }
+        // What has just become an escape; each is two bytes fewer, so this is linear.
+        while steps.has(AGAIN)
+            && let Some(start) = path.len().checked_sub(3)
+            && let Some(byte) = escaped(&path[start..]).filter(|&byte| byte != b'/' || steps.has(SLASH))
+        {
+            path[start] = byte;
+            path.truncate(start + 1);
+        }
+    }
+    path
+}
+
+/// The byte that is written here as `%XX`.
+fn escaped(bytes: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = *bytes else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
+/// The path with characters of ASCII for their overlong forms and for `%uXXXX`.
+fn without_overlong(path: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(path.len());
+    let mut left = path;
+    while let Some((&first, rest)) = left.split_first() {
+        let (byte, bytes) = overlong(left).or_else(|| unicode(left)).unwrap_or((first, 1));
+        found.push(byte);
+        left = if bytes == 1 { rest } else { &left[bytes..] };
+    }
+    found
+}
+
+/// The character of ASCII of which an overlong form begins these bytes, and the length of that form.
+pub(crate) fn overlong(bytes: &[u8]) -> Option<(u8, usize)> {
+    let length = match *bytes {
+        [0xc0 | 0xc1, ..] => 2,
+        [0xe0, 0x80 | 0x81, ..] => 3,
+        [0xf0, 0x80, 0x80 | 0x81, ..] => 4,
+        [0xf8, 0x80, 0x80, 0x80 | 0x81, ..] => 5,
+        [0xfc, 0x80, 0x80, 0x80, 0x80 | 0x81, ..] => 6,
+        _ => return None,
+    };
+    let [.., high, low] = *bytes.get(..length)? else { return None };
+    (low & 0xc0 == 0x80).then_some(((high & 1) << 6 | (low & 0x3f), length))
+}
+
+/// The character of ASCII that begins these bytes as `%u00XX`.
+fn unicode(bytes: &[u8]) -> Option<(u8, usize)> {
+    let [b'%', b'u' | b'U', b'0', b'0', high, low, ..] = *bytes else { return None };
+    escaped(&[b'%', high, low]).filter(u8::is_ascii).map(|byte| (byte, 6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn is_below(path: &[u8], folder: &str) -> bool {
+        path.starts_with(folder.as_bytes())
+    }
+
+    /// All readings, sorted.
+    fn all(raw: &str) -> Vec<String> {
+        let readings = Readings::of(raw.as_bytes()).unwrap();
+        let mut all: Vec<String> = readings
+            .doubts
+            .subsets()
+            .map(|steps| String::from_utf8_lossy(&reading(raw.as_bytes(), steps)).into_owned())
+            .collect();
+        assert_eq!(all[0].as_bytes(), String::from_utf8_lossy(readings.plain()).as_bytes());
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn most_paths_have_one_reading() {
+        for (raw, plain) in [
+            ("/", "/"),
+            ("/a/b.html", "/a/b.html"),
+            ("/a/", "/a/"),
+            ("/.well-known/x..y/...z", "/.well-known/x..y/...z"),
+            ("/a%20b/%c3%BCber", "/a b/\u{fc}ber"),
+            ("/100%25/50%", "/100%/50%"),
+            ("/a%3Fb%23", "/a?b#"),
+            ("/a%09b%0Ac/%7F.txt", "/a\tb\nc/\u{7f}.txt"),
+            ("/%E0la", "/\u{fffd}la"),
+        ] {
+            let readings = Readings::of(raw.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8_lossy(readings.plain()), plain, "{raw}");
+            assert_eq!(all(raw), [plain], "{raw}");
+            assert_eq!(readings.agreed(<[u8]>::to_vec).as_deref(), Some(readings.plain()), "{raw}");
+        }
+    }
+
+    #[test]
+    fn doubts_have_a_reading_each() {
+        for (raw, expected) in [
+            ("/a%2fb", &["/a%2Fb", "/a/b"][..]),
+            ("//a", &["//a", "/a"]),
+            ("/a//", &["/a/", "/a//"]),
+            ("/a;x=1/b", &["/a/b", "/a;x=1/b"]),
+            ("/a%3bx", &["/a", "/a;x"]),
+            ("/a%5Cb", &["/a/b", "/a\\b"]),
+            ("/a%00b", &["/a", "/a\0b"]),
+            ("/a.", &["/a", "/a."]),
+            ("/a%20/b", &["/a /b", "/a/b"]),
+            ("/a%252Fb", &["/a%2Fb", "/a/b"]),
+            ("/%25252561", &["/%252561", "/a"]),
+            ("/%61%2536%31", &["/a%361", "/a61"]),
+            ("/%c0%afa", &["/\u{fffd}\u{fffd}a", "//a", "/a"]),
+            ("/%c1%a1", &["/\u{fffd}\u{fffd}", "/a"]),
+            ("/%u0061", &["/%u0061", "/a"]),
+            ("/a/..;/b", &["/a/..;/b", "/a/../b", "/b"]),
+        ] {
+            for path in expected {
+                assert!(all(raw).contains(&path.to_string()), "{raw}: {:?} lacks {path}", all(raw));
+            }
+        }
+    }
+
+    #[test]
+    fn dot_segments_are_refused() {
+        for raw in ["/.", "/..", "/a/../b", "/a/%2e/b", "/a/.%2E", "/..%2Fa", "/a%2f%2e%2E", "/%FC/..%2F%FC"] {
+            assert_eq!(Readings::of(raw.as_bytes()).unwrap_err().reason, "dot segment in path", "{raw}");
+        }
+        assert_eq!(Readings::of(b"*").unwrap_err().reason, "path does not begin with a slash");
+    }
+
+    /// Each spelling of `/admin/x` that some program takes for it is one that rules see.
+    #[test]
+    fn no_spelling_hides_a_folder() {
+        for raw in [
+            "/admin/x",
+            "/%61dmin/x",
+            "/%2561dmin/x",
+            "//admin/x",
+            "/%2Fadmin/x",
+            "/%2fadmin/x",
+            "/%252Fadmin/x",
+            "/%5Cadmin/x",
+            "/admin%2Fx",
+            "/admin%2fx",
+            "/admin%5cx",
+            "/admin;/x",
+            "/admin;a=b/x",
+            "/admin./x",
+            "/admin%20/x",
+            "/admin%09/x",
+            "/admin%c0%afx",
+            "/admin%e0%80%afx",
+            "/%c1%a1dmin/x",
+            "/%u0061dmin/x",
+            "/b/..;/admin/x",
+            "/b/..;a/admin/x",
+            "/b/%2e%2e;/admin/x",
+            "/b/..%5Cadmin/x",
+            "/b/%252e%252e/admin/x",
+            "/b/%c0%ae%c0%ae/admin/x",
+            "/b/..%20/admin/x",
+            "/b/..%00/../admin/x",
+            "/;/admin/x",
+            "/;/%2Fadmin%5cx",
+            "/.;/admin/x",
+            "/admin;%2F..%5c/x",
+        ] {
+            let Ok(readings) = Readings::of(raw.as_bytes()) else { continue };
+            assert_ne!(readings.agreed(|path| is_below(path, "/admin/")), Some(false), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_many_doubts_is_agreed_on_by_nobody() {
+        let readings = Readings::of(b"/a;//b%5c%00%2Fc.").unwrap();
+        assert!(readings.are_several() && readings.agreed(|_| ()).is_none());
+    }
+
+    #[test]
+    fn slashes_are_merged() {
+        for (raw, merged) in [("//a///b//", Some("/a/b/")), ("//", Some("/")), ("/a/b", None), ("/a%2F/b", None)] {
+            assert_eq!(merge_slashes(raw.as_bytes()).as_deref(), merged.map(str::as_bytes), "{raw}");
+        }
+        assert_eq!(*Readings::of(b"/old//%2F/x").unwrap().merged(), *b"/old/%2F/x");
+        assert!(Readings::of(b"//a").unwrap().are_unmerged() && !Readings::of(b"//a%2F").unwrap().are_unmerged());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Steps that the doubts of a path do not have change nothing, behind whichever others: no reading is forgotten.
+        #[test]
+        fn every_step_that_matters_is_a_doubt(raw in "/([ab./;\\\\%]|%2[eEfF05]|%5c|%00|%3b|%c0%a[ef]|%u002f|%252[ef]){0,6}", steps in 0u16..512) {
+            if let Ok(readings) = Readings::of(raw.as_bytes()) {
+                let known = Doubts(steps & readings.doubts.0);
+                prop_assert_eq!(reading(raw.as_bytes(), Doubts(steps)), reading(raw.as_bytes(), known));
+            }
+        }
+
+        /// What files are served by is a reading too, and the first.
+        #[test]
+        fn whatever_is_served_is_the_plain_reading(raw in "/[a-c./%2-5eEF]{0,12}") {
+            let mut path = Vec::new();
+            if crate::decode_path(raw.as_bytes(), &mut path).is_ok() {
+                let readings = Readings::of(raw.as_bytes()).unwrap();
+                prop_assert_eq!(readings.plain(), [b"/", path.as_slice()].concat());
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(mut raw in proptest::collection::vec(any::<u8>(), 0..40)) {
+            raw.insert(0, b'/');
+            if let Ok(readings) = Readings::of(&raw) {
+                readings.agreed(<[u8]>::len);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Rules before a program hold however a client writes a path: the program merges slashes, decodes more than once, or takes a backslash for a
+//! slash, and no such spelling is a way around a rule.
+
+use std::process::Command;
+
+use crate::common::tls::Made;
+use crate::common::{Server, Site, Upstream, answer};
+use crate::http3::Asking;
+
+/// Some program takes each for a path below `/old/`, and a file is none of them.
+const SPELLINGS: [&str; 28] = [
+    "/old/x",
+    "/old//x",
+    "/old/a%2Fb",
+    "/old/%2F",
+    "//old/x",
+    "/%2Fold/x",
+    "/%2fold/x",
+    "/old%2Fx",
+    "/old%2fx",
+    "/old%5Cx",
+    "/old%5cx",
+    "/old\\x",
+    "/%6Fld/x",
+    "/%6fld/x",
+    "/%256Fld/x",
+    "/old%252Fx",
+    "/old;/x",
+    "/old;a=b/x",
+    "/old./x",
+    "/old%20/x",
+    "/old%09/x",
+    "/old%c0%afx",
+    "/o%c1%acd/x",
+    "/%u006fld/x",
+    "/new/..;/old/x",
+    "/new/%2e%2e;/old/x",
+    "/new/..%5Cold/x",
+    "/new/%252e%252e/old/x",
+];
+
+/// A program that answers whatever is asked, and a server before it with a rule.
+struct Guarded {
+    upstream: Upstream,
+    server: Server,
+    _site: Site,
+}
+
+impl Guarded {
+    fn new(rule: &str) -> Guarded {
+        let upstream =
+            Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nprogram"]));
+        let site = Site::new();
+        let made = Made::new(&site, "own", &["localhost"]);
+        let text = format!(
+            "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = true\n[[site]]\ncert = \"{}\"\nkey = \"{}\"\n{rule}\n\
+            [[site.proxy]]\nto = [\"{}\"]\n",
+            made.cert.display(),
+            made.key.display(),
+            upstream.address
+        );
+        site.write("weir.toml", text.as_bytes());
+        let server = Server::run(&site.path("weir.toml"));
+        Guarded { upstream, server, _site: site }
+    }
+
+    /// The status over HTTP/1.1 or HTTP/2.
+    fn status(&self, version: &str, path: &str) -> u16 {
+        let url = format!("https://localhost:{}{path}", self.server.address.port());
+        let curl = Command::new("curl")
+            .args(["-skS", "--path-as-is", "--max-time", "60", version, "-o", "/dev/null", "-w", "%{http_code}", &url])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&curl.stdout).into_owned();
+        said.parse().unwrap_or_else(|_| panic!("{said}: {}", String::from_utf8_lossy(&curl.stderr)))
+    }
+
+    fn status_over_http3(&self, asking: &mut Asking, path: &str) -> u16 {
+        asking.get(path).field(":status").unwrap().parse().unwrap()
+    }
+
+    /// The statuses of a path over all three.
+    fn statuses(&self, asking: &mut Asking, path: &str) -> [u16; 3] {
+        let over_http3 = self.status_over_http3(asking, path);
+        [self.status("--http1.1", path), self.status("--http2", path), over_http3]
+    }
+}
+
+#[test]
+fn no_spelling_leads_past_a_redirect() {
+    let guarded = Guarded::new("[[site.redirect]]\nfrom = \"/old/*\"\nto = \"/closed\"");
+    let mut asking = Asking::to(&guarded.server);
+    for path in SPELLINGS {
+        for status in guarded.statuses(&mut asking, path) {
+            assert!(matches!(status, 302 | 308 | 400), "{path}: {status}");
+        }
+        assert!(guarded.upstream.asked().is_empty(), "{path} reaches the program");
+    }
+    for path in ["/older", "/new/a%2Fb", "/new/a;b", "/new//a", "/a%5Cb", "/a%09b", "/a%0Ab%00", "/100%", "/a%3Fb"] {
+        assert_eq!(guarded.statuses(&mut asking, path), [200; 3], "{path}");
+        assert_eq!(guarded.upstream.asked().last().unwrap().path(), path, "as it came");
+    }
+}
+
+/// A program for all, and another, which asks who it is, for a part.
+#[test]
+fn no_spelling_leads_past_a_program() {
+    let upstream =
+        Upstream::start(|_, socket| answer(socket, &[b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]));
+    let rule = format!("[[site.proxy]]\npath = \"/old/*\"\nto = [\"{}\"]", upstream.address);
+    let guarded = Guarded::new(&rule);
+    let mut asking = Asking::to(&guarded.server);
+    for path in SPELLINGS {
+        for status in guarded.statuses(&mut asking, path) {
+            assert!(matches!(status, 308 | 400 | 403), "{path}: {status}");
+        }
+        assert!(guarded.upstream.asked().is_empty(), "{path} reaches the other program");
+    }
+}
+
+/// A field that a browser or a cache is to obey.
+#[test]
+fn no_spelling_leads_past_a_field() {
+    for rule in [
+        "[[site.header]]\npath = \"/old/*\"\nname = \"Content-Security-Policy\"\nvalue = \"default-src 'none'\"",
+        "[[site.cache]]\npath = \"/old/*\"\ncontrol = \"no-store\"",
+    ] {
+        let guarded = Guarded::new(rule);
+        for path in SPELLINGS {
+            let url = format!("https://localhost:{}{path}", guarded.server.address.port());
+            let curl = Command::new("curl").args(["-skSi", "--path-as-is", "--max-time", "60", &url]).output().unwrap();
+            let said = String::from_utf8_lossy(&curl.stdout).to_ascii_lowercase();
+            let is_met = said.contains("default-src") || said.contains("no-store");
+            assert!(is_met || !said.ends_with("\r\n\r\nprogram"), "{path}: {said}");
+        }
+    }
+}
+
+/// A class may hold its requests back, and every spelling of them.
+#[test]
+fn no_spelling_leads_past_a_class() {
+    let rule = "[[class]]\nname = \"slow\"\nmax_concurrent = 1\n[[class.rule]]\npath = \"/old/*\"";
+    let guarded = Guarded::new(rule);
+    let met = ["/old/x", "/old//x", "/old/a%2Fb", "/old/%2F", "/%6Fld/x", "/%6fld/x"];
+    for path in SPELLINGS {
+        let status = guarded.status("--http1.1", path);
+        assert_eq!(status == 200, met.contains(&path), "{path}: {status}");
+    }
+}
