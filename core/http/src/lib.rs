@@ -51,8 +51,8 @@ pub use peer_length::PeerLength;
 pub use range::RANGES_MAX;
 pub use readings::{Readings, merge_slashes};
 pub use request::{
-    BodyLength, FIELDS_MAX, Fields, Limits, MalformedRequest, Method, OwnedRequest, Refused, Request, RequestBuilder,
-    SHOWN_BYTES_MAX, Shown, check_field,
+    BodyLength, FIELDS_MAX, Fields, Limits, METHOD_BYTES_MAX, MalformedRequest, Method, OwnedRequest, Refused, Request,
+    RequestBuilder, SHOWN_BYTES_MAX, Shown, check_field,
 };
 pub use response::{Length, Response, ResponseHead};
 pub use status::{Reject, Status};

@@ -98,8 +98,14 @@ fn later_minor_versions() {
 
 #[test]
 fn methods() {
-    for method in ["get", "PROPFINDS", "BREW", "GETT"] {
-        check(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), 501, "method not implemented");
+    for method in ["get", "LIST", "M-SEARCH", "BITS_POST", "BREW", "GETT"] {
+        let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().unwrap().request;
+        assert_eq!(request.method.token(), method.as_bytes());
+    }
+    check(format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "X".repeat(41)), 501, "method over the limit");
+    for method in ["A(B)", "\"GET\"", "GET,", "G\u{e9}T"] {
+        check(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), 400, "malformed request line");
     }
     check("CONNECT a.com:443 HTTP/1.1\r\nHost: a.com:443\r\n\r\n", 400, "connect is for proxies");
 }

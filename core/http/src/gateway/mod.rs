@@ -52,7 +52,7 @@ pub struct Gateway<'a> {
 /// letters, digits and `-`. Cookies are joined to one line.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     let method = if request.method == Method::Connect { Method::Get } else { request.method };
-    for part in [method.token().as_bytes(), b" ", request.path] {
+    for part in [method.token(), b" ", request.path] {
         out.extend_from_slice(part);
     }
     if let Some(query) = request.query {

@@ -15,7 +15,7 @@ impl RequestHead {
     /// the client takes trailers is passed on: gRPC asks for it.
     pub fn new(request: &Request, gateway: &Gateway, body: BodyLength, scheme: &str) -> RequestHead {
         let mut list = FieldList::default();
-        list.push(b":method", request.method.token().as_bytes());
+        list.push(b":method", request.method.token());
         list.push(b":scheme", scheme.as_bytes());
         if let Some(host) = gateway.host.or(request.fields.host).filter(|host| !host.is_empty()) {
             list.push(b":authority", host);

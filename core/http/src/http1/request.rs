@@ -59,7 +59,8 @@ impl From<&Head<'_>> for OwnedHead {
 impl<'a> Head<'a> {
     /// What the log shows of it if it is refused after all.
     pub fn shown(&self) -> Shown<'a> {
-        Shown::new(self.request.method.token().as_bytes(), self.request.target, self.minor_version)
+        let method = self.request.method.token().to_vec().into();
+        Shown { method, ..Shown::new(b"", self.request.target, self.minor_version) }
     }
 }
 
@@ -201,10 +202,7 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8], limits: &Li
     if has_bare_lf(head) {
         return Err(Reject::bad("bare line feed in the head"));
     }
-    if target.len() > limits.target_bytes_max {
-        return Err(TARGET_TOO_LONG);
-    }
-    let method = method(method_token)?;
+    let method = method(method_token.as_bytes())?;
     let form = target::parse(target, method)?;
     let mut section = FieldSection::default();
     for line in parsed.headers.iter() {
@@ -269,7 +267,7 @@ fn bad_version(version: &[u8]) -> Reject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Method;
+    use crate::{METHOD_BYTES_MAX, Method};
 
     fn parse(bytes: &[u8]) -> Head<'_> {
         parse_request(bytes, &Limits::default()).unwrap().unwrap()
@@ -434,7 +432,8 @@ mod tests {
             ("CONNECT", Err(400)),
             ("get", Err(501)),
             ("PROPFIND", Ok(Method::Propfind)),
-            ("PROPFINDS", Err(501)),
+            ("LIST", Ok(Method::of(b"LIST").unwrap())),
+            (&"X".repeat(METHOD_BYTES_MAX + 1), Err(501)),
         ] {
             let bytes = format!("{token} / HTTP/1.1\r\nHost: a\r\n\r\n");
             let parsed = parse_request(bytes.as_bytes(), &Limits::default());

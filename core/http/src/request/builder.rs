@@ -311,7 +311,7 @@ impl RequestBuilder {
     }
 
     /// CONNECT with a protocol is not that of a proxy (RFC 8441 section 4).
-    fn method_meant(&self, token: &str) -> Result<Method, Reject> {
+    fn method_meant(&self, token: &[u8]) -> Result<Method, Reject> {
         let Some(protocol) = self.pseudo.protocol.filter(|_| token == Method::Connect.token()) else {
             return method(token);
         };
@@ -333,7 +333,7 @@ impl RequestBuilder {
             return Err(TARGET_TOO_LONG);
         }
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| MALFORMED_LINE);
-        let method = self.method_meant(text(self.list.value(self.method()))?)?;
+        let method = self.method_meant(self.list.value(self.method()))?;
         let form = target::parse(text(target)?, method)?;
         let (path, query) = parts(target, span, form.path, form.query);
         if let Some(Fault::Misunderstood(reject)) = self.fault {

@@ -2,6 +2,7 @@
 //! its fields one by one: [`RequestBuilder`]. The rules that both go by are here.
 
 mod builder;
+mod method;
 mod owned;
 pub(crate) mod section;
 pub(crate) mod target;
@@ -10,6 +11,8 @@ use std::borrow::Cow;
 
 pub(crate) use builder::is_token_byte;
 pub use builder::{MalformedRequest, RequestBuilder, check_field};
+pub(crate) use method::method;
+pub use method::{METHOD_BYTES_MAX, Method};
 pub use owned::OwnedRequest;
 
 use crate::fields::FieldIter;
@@ -109,77 +112,6 @@ pub struct Refused {
     pub shown: Shown<'static>,
 }
 
-macro_rules! methods {
-    ($($name:ident $token:literal)*) => {
-        /// A method that some server might know: those of IANA's registry (RFC 9110 section 16.1.1), and those by which caches are cleared. One
-        /// that is known but not allowed gets 405, one that is not recognised gets 501. Names are case-sensitive. CONNECT is that of a path and
-        /// a protocol, which is WebSocket (RFC 8441, RFC 9220): any other is refused.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Method {
-            $($name,)*
-        }
-
-        impl Method {
-            pub fn from_token(token: &str) -> Option<Method> {
-                match token {
-                    $($token => Some(Method::$name),)*
-                    _ => None,
-                }
-            }
-
-            pub fn token(self) -> &'static str {
-                match self {
-                    $(Method::$name => $token,)*
-                }
-            }
-        }
-    };
-}
-
-methods! {
-    Get "GET"
-    Head "HEAD"
-    Options "OPTIONS"
-    Post "POST"
-    Put "PUT"
-    Delete "DELETE"
-    Patch "PATCH"
-    Trace "TRACE"
-    Acl "ACL"
-    Ban "BAN"
-    BaselineControl "BASELINE-CONTROL"
-    Bind "BIND"
-    Checkin "CHECKIN"
-    Checkout "CHECKOUT"
-    Connect "CONNECT"
-    Copy "COPY"
-    Label "LABEL"
-    Link "LINK"
-    Lock "LOCK"
-    Merge "MERGE"
-    Mkactivity "MKACTIVITY"
-    Mkcalendar "MKCALENDAR"
-    Mkcol "MKCOL"
-    Mkredirectref "MKREDIRECTREF"
-    Mkworkspace "MKWORKSPACE"
-    Move "MOVE"
-    Orderpatch "ORDERPATCH"
-    Propfind "PROPFIND"
-    Proppatch "PROPPATCH"
-    Purge "PURGE"
-    Query "QUERY"
-    Rebind "REBIND"
-    Report "REPORT"
-    Search "SEARCH"
-    Unbind "UNBIND"
-    Uncheckout "UNCHECKOUT"
-    Unlink "UNLINK"
-    Unlock "UNLOCK"
-    Update "UPDATE"
-    Updateredirectref "UPDATEREDIRECTREF"
-    VersionControl "VERSION-CONTROL"
-}
-
 /// The body that follows the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
@@ -215,16 +147,6 @@ impl<'a> Shown<'a> {
     pub fn new(method: &'a [u8], target: &'a [u8], minor_version: u8) -> Shown<'a> {
         let [method, target] = [method, target].map(|text| Cow::Borrowed(&text[..text.len().min(SHOWN_BYTES_MAX)]));
         Shown { method, target, minor_version }
-    }
-}
-
-/// What the token of a method means.
-pub(crate) fn method(token: &str) -> Result<Method, Reject> {
-    match Method::from_token(token) {
-        // Its target is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).
-        Some(Method::Connect) => Err(Reject::bad("connect is for proxies")),
-        Some(method) => Ok(method),
-        None => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "method not implemented" }),
     }
 }
 

@@ -94,8 +94,8 @@ pub enum GroupError {
 
 impl Group {
     /// Of a request, as far as it tells; its response tells the rest.
-    pub fn route<'r>(&'r self, request: &Request<'r>) -> Route<'r> {
-        let (site, method) = (self.site.as_bytes(), request.method.token().as_bytes());
+    pub fn route<'r>(&'r self, request: &'r Request<'r>) -> Route<'r> {
+        let (site, method) = (self.site.as_bytes(), request.method.token());
         Route { site, method, path: request.path, ..Route::default() }
     }
 

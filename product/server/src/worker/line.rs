@@ -46,7 +46,7 @@ struct RequestText {
 impl Line {
     pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> Line {
         let fields = [request.fields.referer, request.fields.user_agent, request.fields.host];
-        let begin = [request.method.token().as_bytes(), request.target];
+        let begin = [request.method.token(), request.target];
         Line::of(Some(log), begin, fields, version, arrived_at)
     }
 

@@ -53,8 +53,10 @@ fn options_and_what_is_not_allowed() {
         ("PATCH", "/a.txt", 405, true),
         ("TRACE", "/a.txt", 405, true),
         ("PROPFIND", "/a.txt", 405, true),
-        ("BREW", "/a.txt", 501, false),
-        ("get", "/a.txt", 501, false),
+        ("BREW", "/a.txt", 405, true),
+        ("M-SEARCH", "/a.txt", 405, true),
+        ("get", "/a.txt", 405, true),
+        (&*"X".repeat(41), "/a.txt", 501, false),
     ];
     on_every_path(&site(), &[], |server| {
         for (method, target, status, goes_on) in cases {

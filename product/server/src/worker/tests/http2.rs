@@ -128,7 +128,7 @@ fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     client.send(&[frame(HEADERS, 5, 1, &head), frame(HEADERS, 5, 3, &unknown)].concat());
     bench.turn_until_came(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
     assert_eq!(client.body(1).unwrap(), b"");
-    assert!(String::from_utf8_lossy(&client.body(3).unwrap()).starts_with("501 "));
+    assert!(String::from_utf8_lossy(&client.body(3).unwrap()).starts_with("405 "));
     assert_eq!(bench.worker.responder.conns.len(), 1, "the connection stays");
 }
 
@@ -384,7 +384,7 @@ fn only_the_preface_begins_http2() {
     }
     let mut text = [0; 12];
     client.stream.peek(&mut text).unwrap();
-    assert_eq!(&text, b"HTTP/1.1 501");
+    assert_eq!(&text, b"HTTP/1.1 405");
 }
 
 /// The windows of HTTP/2 at first.

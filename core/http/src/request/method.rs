@@ -1,0 +1,101 @@
+//! Methods (RFC 9110 section 9). They are an open set (section 16.1): a program behind this server may know any.
+
+use super::METHOD_TOO_LONG;
+use crate::Reject;
+
+/// Bytes of a method at most; the longest in IANA's registry has 17.
+pub const METHOD_BYTES_MAX: usize = 40;
+
+/// A method. Names are case-sensitive. Those that this server or its upstreams' connections treat in a way of their own have a name here.
+/// CONNECT is that of a path and a protocol, which is WebSocket (RFC 8441, RFC 9220): any other is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Head,
+    Options,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Trace,
+    Connect,
+    Propfind,
+    Query,
+    Report,
+    Search,
+    Other(OtherMethod),
+}
+
+/// The token of a method without a name here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherMethod {
+    bytes: [u8; METHOD_BYTES_MAX],
+    length: u8,
+}
+
+const NAMED: [(Method, &str); 13] = [
+    (Method::Get, "GET"),
+    (Method::Head, "HEAD"),
+    (Method::Options, "OPTIONS"),
+    (Method::Post, "POST"),
+    (Method::Put, "PUT"),
+    (Method::Delete, "DELETE"),
+    (Method::Patch, "PATCH"),
+    (Method::Trace, "TRACE"),
+    (Method::Connect, "CONNECT"),
+    (Method::Propfind, "PROPFIND"),
+    (Method::Query, "QUERY"),
+    (Method::Report, "REPORT"),
+    (Method::Search, "SEARCH"),
+];
+
+impl Method {
+    /// The method of a token (RFC 9110 section 5.6.2); `None` for one of more than [`METHOD_BYTES_MAX`] bytes.
+    pub fn of(token: &[u8]) -> Option<Method> {
+        if let Some((method, _)) = NAMED.iter().find(|(_, name)| name.as_bytes() == token) {
+            return Some(*method);
+        }
+        let mut bytes = [0; METHOD_BYTES_MAX];
+        bytes.get_mut(..token.len())?.copy_from_slice(token);
+        Some(Method::Other(OtherMethod { bytes, length: token.len() as u8 }))
+    }
+
+    pub fn token(&self) -> &[u8] {
+        match self {
+            Method::Other(other) => &other.bytes[..usize::from(other.length)],
+            named => NAMED.iter().find(|(method, _)| method == named).map_or(b"", |(_, name)| name.as_bytes()),
+        }
+    }
+}
+
+/// The method of a request by its token.
+pub(crate) fn method(token: &[u8]) -> Result<Method, Reject> {
+    match Method::of(token) {
+        // Its target is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).
+        Some(Method::Connect) => Err(Reject::bad("connect is for proxies")),
+        Some(method) => Ok(method),
+        // RFC 9112 section 3: a method longer than any that is implemented gets 501.
+        None => Err(METHOD_TOO_LONG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_is_a_method() {
+        for (method, name) in NAMED {
+            assert_eq!((Method::of(name.as_bytes()), method.token()), (Some(method), name.as_bytes()));
+        }
+        let long = "X".repeat(METHOD_BYTES_MAX);
+        for token in ["LIST", "SUBSCRIBE", "M-SEARCH", "BITS_POST", "get", "a", "!#$%&'*+-.^_`|~", &long] {
+            let method = Method::of(token.as_bytes()).unwrap();
+            assert!(matches!(method, Method::Other(_)), "{token}");
+            assert_eq!(method.token(), token.as_bytes());
+        }
+        assert_ne!(Method::of(b"get"), Method::of(b"GET"));
+        assert_eq!(method(format!("{long}X").as_bytes()), Err(METHOD_TOO_LONG));
+        assert_eq!(method(b"CONNECT").unwrap_err().status.0, 400);
+    }
+}
