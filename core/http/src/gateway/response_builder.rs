@@ -24,7 +24,7 @@ const FIELD_REST: usize = ": \r\n".len();
 
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const WRONG_PSEUDO: UpstreamFault = UpstreamFault("a pseudo-field other than one status before all others");
-const WRONG_STATUS: UpstreamFault = UpstreamFault("a status outside 100 to 599, or 101");
+const WRONG_STATUS: UpstreamFault = UpstreamFault("a status outside 100 to 999, or 101");
 
 impl ResponseBuilder {
     pub fn new(limits: ResponseLimits) -> ResponseBuilder {
@@ -92,7 +92,7 @@ impl ResponseBuilder {
 /// Three digits; there is no change of protocol (section 8.6).
 fn status(value: &[u8]) -> Option<u16> {
     let status = std::str::from_utf8(value).ok()?.parse().ok()?;
-    (value.len() == 3 && matches!(status, 100 | 102..=599)).then_some(status)
+    (value.len() == 3 && matches!(status, 100 | 102..=999)).then_some(status)
 }
 
 fn check(name: &[u8], value: &[u8]) -> Option<UpstreamFault> {

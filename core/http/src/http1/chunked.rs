@@ -7,8 +7,8 @@
 
 use crate::{PeerLength, Reject, Status};
 
-/// Bytes of chunk extensions in a whole body. Nobody uses them; the bound is on the body and not on the chunk because
-/// chunks may be one byte long.
+/// Bytes of chunk extensions in the whole body of a request. Nobody uses them; the bound is on the body and not on the chunk because
+/// chunks may be one byte long. In the response of an upstream, bytes of the extensions and the padding of one chunk.
 const EXTENSION_BYTES_MAX: u32 = 1024;
 /// Bytes of the trailer section.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
@@ -23,6 +23,8 @@ pub struct Chunked {
     state: State,
     extension_bytes: u32,
     trailer_bytes: u32,
+    /// The body is an upstream's, whose sizes may be padded with spaces.
+    is_padded: bool,
 }
 
 /// How far a call to [`Chunked::discard`] got.
@@ -53,7 +55,7 @@ enum State {
         bytes: u64,
         digits: u8,
     },
-    /// Space before a semicolon, which a recipient MUST tolerate (section 7.1.1).
+    /// Space behind the size: before a semicolon, which a recipient MUST tolerate (section 7.1.1), or padding.
     Space {
         bytes: u64,
     },
@@ -87,7 +89,13 @@ impl Default for Chunked {
 
 impl Chunked {
     pub fn new() -> Chunked {
-        Chunked { state: SIZE, extension_bytes: 0, trailer_bytes: 0 }
+        Chunked { state: SIZE, extension_bytes: 0, trailer_bytes: 0, is_padded: false }
+    }
+
+    /// The decoder of an upstream's response. Spaces and tabs may follow the size of a chunk, as Apache 1.3 and programs of its time write it:
+    /// no reader takes them for a part of the size or of the data.
+    pub fn of_upstream() -> Chunked {
+        Chunked { is_padded: true, ..Chunked::new() }
     }
 
     /// Takes the next bytes of the body; any split of it gives the same result. After the end it takes none.
@@ -136,12 +144,18 @@ impl Chunked {
             (State::Size { bytes, digits }, _) => size(bytes, digits, b),
             (State::Space { bytes }, b' ' | b'\t') => self.extension(bytes).map(|_| State::Space { bytes }),
             (State::Space { bytes }, b';') => self.extension(bytes),
+            (State::Space { bytes }, b'\r') if self.is_padded => Ok(State::SizeLf { bytes }),
             (State::Extension { bytes }, b'\r') => Ok(State::SizeLf { bytes }),
             (State::Extension { bytes }, _) if is_text(b) => self.extension(bytes),
             (State::SizeLf { bytes: 0 }, b'\n') => Ok(State::TrailerStart),
             (State::SizeLf { bytes }, b'\n') => Ok(State::Data { bytes }),
             (State::DataCr, b'\r') => Ok(State::DataLf),
-            (State::DataLf, b'\n') => Ok(SIZE),
+            (State::DataLf, b'\n') => {
+                if self.is_padded {
+                    self.extension_bytes = 0;
+                }
+                Ok(SIZE)
+            }
             (State::TrailerStart, b'\r') => Ok(State::EndLf),
             // A space here would fold the line into the one before.
             (State::TrailerStart, _) if is_text(b) && b != b' ' && b != b'\t' => self.trailer(),
@@ -269,6 +283,24 @@ mod tests {
         assert!(discard(&trailer(TRAILER_BYTES_MAX)).is_ok());
         assert_eq!(discard(&trailer(TRAILER_BYTES_MAX + 1)), Err(431));
         assert_eq!(discard(&[&b"0\r\n"[..], &b"a\r\n".repeat(TRAILER_BYTES_MAX as usize + 1)].concat()), Err(431));
+    }
+
+    #[test]
+    fn an_upstream_may_pad_the_sizes_of_its_chunks() {
+        let decode = |body: &[u8]| {
+            let progress = Chunked::of_upstream().discard(body).map_err(|reject| reject.status.0)?;
+            Ok((progress.consumed, progress.done))
+        };
+        let many = [&b"5    \t\r\nhello\r\n".repeat(10_000)[..], b"0     \r\n\r\n"].concat();
+        for body in [&b"5     \r\nhello\r\n0     \r\n\r\n"[..], b"5 ;a\r\nhello\r\n0\r\n\r\n", &many] {
+            assert_eq!(decode(body), Ok((body.len(), true)));
+        }
+        assert_eq!(discard(&many), Err(400), "of a request");
+        for malformed in [&b" 5\r\n"[..], b"5 6\r\n", b"5 \n", b"5 \rx", b"5 \0\r\n", b"5\x0b\r\n"] {
+            assert_eq!(decode(malformed), Err(400), "{}", malformed.escape_ascii());
+        }
+        let endless = [&b"5"[..], &[b' '; EXTENSION_BYTES_MAX as usize + 2]].concat();
+        assert_eq!(decode(&endless), Err(413));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Site, wait_until, weir_under};
+use crate::common::{Server, Site, Upstream, answer_last, wait_until, weir_under};
 
 /// A request as an upstream reads it, strictly.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -283,7 +283,7 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     let (of_weir, of_nginx) = (Recorder::start(), Recorder::start());
     let mut command = weir_under(&[]);
     command.args(["proxy", &of_weir.address.to_string(), "--listen", "127.0.0.1:0", "--uplink", "off"]);
-    let server = crate::common::Server::spawn(command);
+    let server = Server::spawn(command);
     let nginx = Nginx::before(of_nginx.address);
     // Requests that reached an upstream whole, and those of which nginx made the same.
     let (mut whole, mut alike) = (0, 0);
@@ -316,5 +316,58 @@ fn an_upstream_has_one_reading_of_what_a_client_says() {
     }
     assert!(whole >= rewritten().len(), "{whole} requests come through");
     assert!(nginx.is_none() || 2 * alike >= whole, "{alike} of {whole} are nginx's too");
+    server.assert_alive();
+}
+
+/// Responses of old programs, and the status that clients get, with the body `hello` where it is not 502. The notebook has the reasons.
+const ODD_RESPONSES: [(&str, u16); 16] = [
+    ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5     \r\nhello\r\n0     \r\n\r\n", 200),
+    ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\t\r\nhello\r\n0\r\n\r\n", 200),
+    ("200 OK\r\nX : a   b\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ("200 OK\r\nX: a   b\r\nContent-Length : 5\r\n\r\nhello", 200),
+    ("200 OK\r\nX: a\r\n b\r\nContent-Length: 5\r\n\r\nhello", 200),
+    ("600 Odd\r\nContent-Length: 5\r\n\r\nhello", 600),
+    ("999 Odd\r\nContent-Length: 5\r\n\r\nhello", 999),
+    ("200 OK\r\nContent-Length: 5\r\n 0\r\n\r\nhello", 502),
+    ("200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 502),
+    ("200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 502),
+    ("200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello", 502),
+    ("200 OK\nX: a   b\nContent-Length: 5\n\nhello", 502),
+    ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n 5\r\nhello\r\n0\r\n\r\n", 502),
+    ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", 502),
+    ("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5 5\r\nhello\r\n0\r\n\r\n", 502),
+    ("99 OK\r\nContent-Length: 5\r\n\r\nhello", 502),
+];
+
+/// Of these, those that nginx passes on too reach its clients alike.
+#[test]
+fn what_old_programs_answer_is_passed_on_where_it_has_one_end() {
+    let upstream = Upstream::start(|asked, socket| {
+        let nth: usize = asked.path()[1..].parse().unwrap();
+        answer_last(socket, &[format!("HTTP/1.1 {}", ODD_RESPONSES[nth].0).as_bytes()])
+    });
+    let mut command = weir_under(&[]);
+    command.args(["proxy", &upstream.address.to_string(), "--listen", "127.0.0.1:0", "--uplink", "off"]);
+    let server = Server::spawn(command);
+    let nginx = Nginx::before(upstream.address);
+    let mut alike = 0;
+    for (nth, (said, status)) in ODD_RESPONSES.into_iter().enumerate() {
+        let ask = format!("GET /{nth} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let heard = converse(TcpStream::connect(server.address).unwrap(), ask.as_bytes());
+        let is_passed = |heard: &str| heard.starts_with(&format!("HTTP/1.1 {status} ")) && heard.contains("hello");
+        if status == 502 {
+            assert!(heard.starts_with("HTTP/1.1 502 ") && !heard.contains("hello"), "{said:?}: {heard}");
+            continue;
+        }
+        assert!(is_passed(&heard), "{said:?}: {heard}");
+        assert_eq!(heard.contains("X: a   b\r\n"), said.contains("X"), "{said:?}: {heard}");
+        let Some(nginx) = &nginx else { continue };
+        let theirs = converse(UnixStream::connect(&nginx.socket).unwrap(), ask.as_bytes());
+        if !theirs.starts_with("HTTP/1.1 502 ") {
+            assert!(is_passed(&theirs), "{said:?}: {theirs}");
+            alike += 1;
+        }
+    }
+    assert!(nginx.is_none() || alike >= 4, "{alike} are nginx's too");
     server.assert_alive();
 }

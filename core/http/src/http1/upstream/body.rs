@@ -24,7 +24,7 @@ impl UpstreamBody {
         UpstreamBody(match framing {
             Framing::None => State::Length(PeerLength::ZERO),
             Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::Chunked(Chunked::new(), Vec::new()),
+            Framing::Chunked => State::Chunked(Chunked::of_upstream(), Vec::new()),
             Framing::Close | Framing::Upgraded | Framing::Stream => State::Close,
         })
     }

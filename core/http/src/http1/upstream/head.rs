@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
-use crate::gateway::hop::options;
+use crate::gateway::hop::{is_any, options};
 use crate::list::members;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{Method, PeerLength, Status};
@@ -34,7 +34,8 @@ pub fn parse_response(
     let mut lines = [const { MaybeUninit::uninit() }; RESPONSE_FIELDS_MAX];
     let lines = &mut lines[..limits.fields_max.min(RESPONSE_FIELDS_MAX)];
     let mut parsed = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
+    let mut config = httparse::ParserConfig::default();
+    config.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
     match config.parse_response_with_uninit_headers(&mut parsed, &window[..end], lines) {
         Ok(httparse::Status::Complete(bytes)) if bytes == end => Ok(Some((interpret(&parsed, method)?, end))),
         Ok(_) => Err(UpstreamFault("a malformed response head")),
@@ -62,7 +63,7 @@ fn head_end(bytes: &[u8]) -> Result<Option<usize>, UpstreamFault> {
 fn fault(error: httparse::Error) -> UpstreamFault {
     UpstreamFault(match error {
         httparse::Error::TooManyHeaders => "more response fields than the limit",
-        httparse::Error::HeaderName => "a malformed field name, space before the colon, or a folded line",
+        httparse::Error::HeaderName => "a malformed field name",
         httparse::Error::HeaderValue => "a control character in a field value",
         httparse::Error::NewLine => "a response line that does not end in carriage return, line feed",
         httparse::Error::Token | httparse::Error::Status => "a malformed status line",
@@ -71,12 +72,20 @@ fn fault(error: httparse::Error) -> UpstreamFault {
 }
 
 fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead, UpstreamFault> {
-    let (Some(status @ 100..=599), Some(minor_version)) = (parsed.code, parsed.version) else {
-        return Err(UpstreamFault("a status outside 100 to 599"));
+    // RFC 9110 section 15: a status beyond 599 is treated as a 5xx, and is no fault of the message.
+    let (Some(status @ 100..=999), Some(minor_version)) = (parsed.code, parsed.version) else {
+        return Err(UpstreamFault("a status outside 100 to 999"));
     };
     let mut list = FieldList::default();
     for line in parsed.headers.iter() {
-        list.push(line.name.as_bytes(), line.value.trim_ascii());
+        let is_folded = line.value.contains(&b'\n');
+        if is_folded && is_any(line.name.as_bytes(), &["content-length", "transfer-encoding"]) {
+            return Err(UpstreamFault("a folded line of a field that frames the message"));
+        }
+        match is_folded {
+            true => list.push(line.name.as_bytes(), unfolded(line.value).trim_ascii()),
+            false => list.push(line.name.as_bytes(), line.value.trim_ascii()),
+        };
     }
     let values =
         |name: &'static [u8]| list.iter().filter(move |(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value);
@@ -100,6 +109,11 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
     let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
     let is_kept_alive = stays && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
     Ok(UpstreamHead { status: Status(status), framing, is_kept_alive, content_length, minor_version, list })
+}
+
+/// The value with spaces in the place of its line ends (RFC 9112 section 5.2).
+fn unfolded(value: &[u8]) -> Vec<u8> {
+    value.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
 /// Several equal ones are one (RFC 9112 section 6.3).

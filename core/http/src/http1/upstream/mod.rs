@@ -1,7 +1,9 @@
 //! What an upstream answers over HTTP/1.1: heads of responses, and their bodies out of their framing (RFC 9112 section 6).
 //!
-//! An upstream is read as strictly as a client: where two readings of its bytes exist, what follows could be taken for the response to
-//! another request, so the response is a fault and its connection carries no other.
+//! Where two readings of an upstream's bytes exist, what follows could be taken for the response to another request, so the response is a fault
+//! and its connection carries no other. What old programs write and nobody reads in two ways is taken, and written anew for the client: space
+//! before a colon (RFC 9112 section 5.1), folded lines of fields that frame nothing (5.2), chunk sizes padded with spaces (7.1.1), a status
+//! beyond 599. The notebook has the table (docs/notebook/proxy.md).
 
 mod body;
 mod head;
