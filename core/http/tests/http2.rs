@@ -123,7 +123,7 @@ fn a_response_that_is_none_is_a_fault() {
         let wrong = "a content-length that is no decimal number below 2^63";
         assert_eq!(fault(&[(":status", "200"), ("content-length", length)]), wrong, "{length}");
     }
-    let limits = ResponseLimits { head_bytes_max: 30, fields_max: 3, ..ResponseLimits::default() };
+    let limits = Limits { head_bytes_max: 30, fields_max: 3 }.into();
     let sized = |fields: &[(&str, &str)]| built(fields, Method::Get, false, limits).map(|head| head.status.0);
     assert_eq!(sized(&[(":status", "200"), ("a", "b")]), Ok(200));
     let too_large = Err(UpstreamFault("a response head over the limit"));

@@ -40,7 +40,7 @@ pub const TARGET: Target = Target {
 const PREFIXES: usize = 16;
 
 /// Small, so that an input of a few bytes goes past them.
-const NARROW: Limits = Limits { head_bytes_max: 96, fields_max: 3, target_bytes_max: 16 };
+const NARROW: Limits = Limits { head_bytes_max: 96, fields_max: 3 };
 
 fn run(bytes: &[u8]) -> Reached {
     let mut reached = Reached::default();
@@ -147,7 +147,7 @@ fn pass_on(head: &Head<'_>, reached: &mut Reached) {
         };
         let mut out = Vec::new();
         encode_request(&mut out, &request, &gateway, request.body);
-        let limits = Limits { head_bytes_max: 2 * out.len(), target_bytes_max: out.len(), fields_max: FIELDS_MAX };
+        let limits = Limits { head_bytes_max: 2 * out.len(), fields_max: FIELDS_MAX };
         let read = parse_request(&out, &limits).expect("a request").expect("a whole head");
         assert_eq!(read.bytes, out.len());
         assert_eq!((read.request.method, read.request.body), (request.method, request.body));

@@ -43,7 +43,7 @@ pub use place::{Place, Placed, Remark};
 pub use reference::{manual, reference};
 pub use schema::schema;
 pub use section::Held;
-pub use settings::{AccessLog, Limits, Listener, Process, Settings, Timeouts, Uplink};
+pub use settings::{AccessLog, HEAD_BYTES, Limits, Listener, Process, Settings, Timeouts, Uplink};
 pub use site::{
     Answers, CacheRule, ErrorPage, HeaderRule, Health, Https, MEASURED_PATHS, Proxy, Redirect, Site, Target, Unclear,
     UpstreamAddress, UpstreamSocket, UpstreamVersion, split_host,

@@ -1,6 +1,7 @@
 //! What holds for the whole server: listeners, the process, the uplink, limits and timeouts.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub struct Uplink {
 pub struct Limits {
     pub memory_bytes: Option<u64>,
     pub spool_bytes: u64,
+    /// Of requests and of upstreams' responses.
+    pub head: http::Limits,
     pub body_rate_bytes_per_s_min: u64,
     pub send_rate_bytes_per_s_min: u64,
     pub send_window: Duration,
@@ -257,6 +260,10 @@ impl Uplink {
 /// The program with its caches, and a few hundred connections.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
+/// The range of `limits.head_bytes`. The most is what the frames of one head in HTTP/2 carry, at eight CONTINUATIONs of 16 KB, and what HTTP/3
+/// keeps of heads that are not whole.
+pub const HEAD_BYTES: RangeInclusive<u64> = 4 << 10..=128 << 10;
+
 impl Limits {
     fn read(limits: &Section<'_, '_>) -> Option<Limits> {
         let (body, send) = (limits.text::<Size>("body_rate_min"), limits.text::<Size>("send_rate_min"));
@@ -270,7 +277,14 @@ impl Limits {
             let said = format!("limits.memory `{bytes}`: expected 32MiB at least");
             limits.book.mistake(*at, said);
         }
+        let (head, fields) = (limits.text::<Size>("head_bytes"), limits.whole_number("head_fields"));
+        if let Some(Placed { value: Size(bytes), at }) = &head
+            && !HEAD_BYTES.contains(bytes)
+        {
+            limits.book.mistake(*at, format!("limits.head_bytes `{bytes}`: expected 4KiB to 128KiB"));
+        }
         Some(Limits {
+            head: http::Limits { head_bytes_max: head?.value.0.try_into().ok()?, fields_max: fields?.try_into().ok()? },
             memory_bytes: memory.map(|size| size.value.0),
             spool_bytes: spool?.value.0,
             body_rate_bytes_per_s_min: body?.value.0,

@@ -74,6 +74,9 @@ fn settings() {
             "f:2:11: uplink.shaping `pacd`: expected auto, paced, bands or off; did you mean `paced`?",
         ),
         ("[timeouts]\nidle = 75", "f:2:8: timeouts.idle `75`: expected text in quotes, a time in ns"),
+        ("[limits]\nhead_bytes = \"1MiB\"", "f:2:14: limits.head_bytes `1048576`: expected 4KiB to 128KiB"),
+        ("[limits]\nhead_bytes = 4095", "f:2:14: limits.head_bytes `4095`: expected 4KiB to 128KiB"),
+        ("[limits]\nhead_fields = 1001", "f:2:15: limits.head_fields `1001`: expected a whole number from 16 to 1000"),
         ("[limits]\nbody_rate_min = -1", "f:2:17: limits.body_rate_min `-1`: expected bytes"),
         (
             "[server]\nslots = 3\nconnections = 4",

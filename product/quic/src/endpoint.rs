@@ -205,10 +205,11 @@ impl Endpoint {
         inner.quinn.set_server_config(Some(Arc::new(config)));
     }
 
-    /// Connections from now on end when nothing was heard of them for so long. One that cannot be told to a client changes nothing.
-    pub fn set_idle_timeout(&self, timeout: Nanos) {
+    /// Sets the greatest head of a request on connections from now on, and the time after which one of which nothing was heard ends. A time
+    /// that cannot be told to a client changes nothing.
+    pub fn set_limits(&self, request: Limits, idle_timeout: Nanos) {
         let mut inner = self.lock();
-        let settings = Settings { idle_timeout: timeout, ..inner.settings };
+        let settings = Settings { request, idle_timeout, ..inner.settings };
         let Ok(transport) = transport(&settings) else { return };
         inner.settings = settings;
         inner.config.transport_config(Arc::new(transport));

@@ -164,6 +164,12 @@ pub struct Flags {
     /// Most bytes of upstreams' responses kept on disk at once; 0 for none
     #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_size, help_heading = LIMITS)]
     spool: u64,
+    /// Greatest head of a request or of an upstream's response, 4KiB to 128KiB
+    #[arg(hide_short_help = true, long, value_name = "SIZE", default_value = "64KiB", value_parser = limits::head_bytes, help_heading = LIMITS)]
+    head_bytes: usize,
+    /// Most field lines of such a head
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(16..=limits::HEAD_FIELDS_MAX), help_heading = LIMITS)]
+    head_fields: u32,
     /// Show a page with what the server does, and its metrics, at this address of this machine
     #[arg(hide_short_help = true, long, value_name = "ADDR", value_parser = admin::address)]
     admin: Option<SocketAddr>,

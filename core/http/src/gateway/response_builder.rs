@@ -41,7 +41,7 @@ impl ResponseBuilder {
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes = self.bytes.saturating_add(name.len() + value.len() + FIELD_REST);
         self.fields += 1;
-        if self.bytes > self.limits.head_bytes_max || self.fields > self.limits.fields_max {
+        if self.bytes > self.limits.head.head_bytes_max || self.fields > self.limits.head.fields_max {
             self.fault.get_or_insert(TOO_LARGE);
         }
         if self.fault.is_some() {

@@ -41,7 +41,7 @@ pub fn parse_response(buf: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
         Ok(httparse::Status::Complete(bytes)) => interpret(&parsed, bytes).map(Some),
         Ok(httparse::Status::Partial) if buf.len() >= RESPONSE_HEAD_BYTES_MAX => Err(Malformed("head over 16 KiB")),
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(_) => Err(Malformed("not an http/1 response head of at most 64 fields")),
+        Err(_) => Err(Malformed("not an http/1 response head")),
     }
 }
 

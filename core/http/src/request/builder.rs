@@ -329,9 +329,6 @@ impl RequestBuilder {
         }
         let span = self.target();
         let target = self.list.value(span);
-        if target.len() > self.limits.target_bytes_max {
-            return Err(TARGET_TOO_LONG);
-        }
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| MALFORMED_LINE);
         let method = self.method_meant(self.list.value(self.method()))?;
         let form = target::parse(text(target)?, method)?;

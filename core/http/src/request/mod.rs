@@ -19,24 +19,22 @@ use crate::fields::FieldIter;
 use crate::http1::FieldLines;
 use crate::{PeerLength, Reject, Status};
 
-/// What the head of a request may cost, over any version.
+/// The greatest head that is taken, of a request over any version and of an upstream's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the whole head as HTTP/1.1 writes it, its empty line included. Default 16 KiB: browsers with large cookies stay below 8 KiB,
-    /// and this is what one connection can make the server hold.
+    /// Bytes of the whole head as HTTP/1.1 writes it, its empty line included. Default 64 KiB: single sign-on has cookies of 20 KB and tokens
+    /// of 60 KB. The target counts too, and has no limit of its own.
     pub head_bytes_max: usize,
-    /// Fields, at most [`FIELDS_MAX`], the default: browsers send about 20, and a gateway adds a few.
+    /// Field lines, at most [`FIELDS_MAX`]. Default 200: browsers send about 20, and a cookie each over HTTP/2.
     pub fields_max: usize,
-    /// Bytes of the request target. Default 8 KiB: RFC 9112 section 3 recommends at least 8000.
-    pub target_bytes_max: usize,
 }
 
-/// Most fields any [`Limits`] can allow: the parser's array, 2 KiB of stack.
-pub const FIELDS_MAX: usize = 64;
+/// The greatest `fields_max` of any [`Limits`]: the parser's array, 32 KB of stack.
+pub const FIELDS_MAX: usize = 1000;
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { head_bytes_max: 16 << 10, fields_max: FIELDS_MAX, target_bytes_max: 8 << 10 }
+        Limits { head_bytes_max: 64 << 10, fields_max: 200 }
     }
 }
 

@@ -12,6 +12,8 @@ use super::super::qpack::check_request;
 use super::{IS_CANCELLED, IS_WIDENED};
 use crate::Reached;
 
+/// The greatest head, which an input of a few kilobytes goes past.
+const NARROW: Limits = Limits { head_bytes_max: 16 << 10, fields_max: 64 };
 /// Bytes that a client sends in one run.
 const WIRE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of answers, for each that has come and beside them: SETTINGS, GOAWAY with its text.
@@ -65,7 +67,7 @@ pub enum Last {
 impl Server {
     pub fn new(wants_bodies: bool, reads_at_once: bool) -> Server {
         Server {
-            session: Session::new(&Settings::default()),
+            session: Session::new(&Settings { request: NARROW, ..Settings::default() }),
             now: Nanos::ZERO,
             out: Vec::new(),
             streams: BTreeMap::new(),
@@ -147,7 +149,7 @@ impl Server {
         self.streams.insert(stream, Stream::default());
         match request {
             Ok(request) => {
-                check_request(&request.view(), &Limits::default());
+                check_request(&request.view(), &NARROW);
                 if self.wants_bodies && self.session.want_body(stream) {
                     self.streams.entry(stream).or_default().upload = Some(Upload::new(&request.view()));
                 }

@@ -207,6 +207,20 @@ pub static SERVER_AND_SITES: &[Key] = &[
         r#""10GB""#,
     ),
     key(
+        "limits.head_bytes",
+        text(Form::Size),
+        Is("64KiB"),
+        "Greatest head of a request (target and cookies too) or of an upstream's response, 4 KiB to 128 KiB; beyond, a request is 431 or 414, a response 502.",
+        r#""128KiB""#,
+    ),
+    key(
+        "limits.head_fields",
+        whole(16, http::FIELDS_MAX as u64),
+        Is("200"),
+        "Most field lines of such a head; one with more is 431, a response 502.",
+        "400",
+    ),
+    key(
         "limits.body_rate_min",
         text(Form::Size),
         Is("500"),

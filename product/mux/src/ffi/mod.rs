@@ -96,7 +96,7 @@ impl Engine {
         let mut engine = Engine::new(side, sys::nghttp2_session_client_new2);
         engine.announce(&[
             (sys::NGHTTP2_SETTINGS_ENABLE_PUSH, 0),
-            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.response.head_bytes_max as u32),
+            (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.response.head.head_bytes_max as u32),
         ]);
         // SAFETY: a session that is alive. Its only error is that of memory; the window then stays as it is.
         unsafe { sys::nghttp2_session_set_local_window_size(engine.session.as_ptr(), 0, 0, WINDOW_BYTES) };

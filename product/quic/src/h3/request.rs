@@ -13,9 +13,8 @@ use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
 use super::frames::{DATA, Frames, HEADERS, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, Step, is_reserved};
 use crate::qpack;
 
-/// Bytes of a compressed field section beyond which nobody reads it; and a request's may have no more than so many times its head.
+/// Bytes of a compressed field section, unless a head may have more. No encoder has a reason to make the section of a head longer than the head.
 pub const SECTION_BYTES_MAX: usize = 64 << 10;
-const SECTION_PER_HEAD_MAX: usize = 4;
 
 const UNDECODABLE: Fault = Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded");
 
@@ -49,7 +48,7 @@ pub struct Incoming {
 
 impl Shared {
     pub fn new(request: Limits, has_tunnels: bool) -> Shared {
-        let section_bytes_max = (SECTION_PER_HEAD_MAX * request.head_bytes_max).min(SECTION_BYTES_MAX) as u64;
+        let section_bytes_max = request.head_bytes_max.max(SECTION_BYTES_MAX) as u64;
         Shared { request: RequestBuilder::new(request, has_tunnels), scratch: Vec::new(), section_bytes_max }
     }
 

@@ -44,7 +44,7 @@ fn a_response_without_a_body() {
 fn our_control_stream_begins_with_settings() {
     let rig = Rig::connected();
     let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
-    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
+    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 1, 0, 0, 7, 0]);
     assert!(!control.is_whole);
 }
 
@@ -56,7 +56,7 @@ fn it_does_so_once_where_the_handshake_begins_with_two_datagrams() {
     assert_eq!(rig.to_server.len(), 2);
     rig.connect();
     let [control] = &rig.client.server_streams()[..] else { panic!("one stream of the server's") };
-    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 0, 0x40, 0, 7, 0]);
+    assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 1, 0, 0, 7, 0]);
 }
 
 /// Of a large body: how much of it was read, and how much taken.

@@ -410,6 +410,12 @@ impl Http1 {
         self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }
 
+    /// Bytes kept of a request whose head is not whole.
+    pub fn part_bytes(&self) -> usize {
+        let is_part = matches!(self.phase, Phase::Head) && !self.answering.is_on();
+        self.kept.as_ref().filter(|_| is_part).map_or(0, |kept| kept.memory_bytes())
+    }
+
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
         self.is_lingering() || (!self.answering.is_on() && matches!(self.phase, Phase::Head) && self.kept.is_none())

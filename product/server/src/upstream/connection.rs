@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use http::http1::upstream::UpstreamHead;
+use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use tls::ClientSession;
@@ -42,6 +42,7 @@ pub struct UpstreamConnection<N: Net> {
     bound_to: Option<u64>,
     idle_since: Nanos,
     ready: Readiness,
+    limits: ResponseLimits,
     load: Load,
 }
 
@@ -71,6 +72,8 @@ pub struct UpstreamConnections<N: Net> {
     /// Those that serve one client connection alone, behind that.
     bound: BTreeSet<(u64, usize)>,
     buffers: Buffers,
+    /// Of connections that are yet to be made.
+    pub limits: ResponseLimits,
 }
 
 /// Memory for what comes, of which nothing is needed later; most servers have no upstream, and take none.
@@ -140,11 +143,12 @@ impl<N: Net> UpstreamConnection<N> {
         scratch: &mut [u8],
         now: Nanos,
     ) -> Result<Option<UpstreamHead>, Fault> {
+        let limits = self.limits;
         let (mut wire, load) = self.parts();
         if let Load::Several(several) = load {
             return several.step(&mut wire, transfer, number, now);
         }
-        let mut alone = OnConnection { wire, scratch };
+        let mut alone = OnConnection { wire, scratch, limits };
         let sent = alone.wire.go_on().and_then(|()| alone.send(transfer, now));
         if transfer.is_answered() {
             return Ok(None);
@@ -161,9 +165,10 @@ impl<N: Net> UpstreamConnection<N> {
         now: Nanos,
         sink: &mut impl BodySink,
     ) -> Step {
+        let limits = self.limits;
         let (mut wire, load) = self.parts();
         let Load::Several(several) = load else {
-            return OnConnection { wire, scratch: &mut buffers.received }.read_body(transfer, sink, now);
+            return OnConnection { wire, scratch: &mut buffers.received, limits }.read_body(transfer, sink, now);
         };
         let Some(mut on_stream) = several.stream_of(number) else { return Step::Failed(Fault::Closed) };
         let step = on_stream.read_body(transfer, sink, &mut buffers.read, now);
@@ -177,7 +182,8 @@ impl<N: Net> UpstreamConnection<N> {
 
 impl<N: Net> Default for UpstreamConnections<N> {
     fn default() -> UpstreamConnections<N> {
-        UpstreamConnections { all: Slab::new(), bound: BTreeSet::new(), buffers: Buffers::default() }
+        let (bound, buffers) = (BTreeSet::new(), Buffers::default());
+        UpstreamConnections { all: Slab::new(), bound, buffers, limits: ResponseLimits::default() }
     }
 }
 
@@ -202,10 +208,22 @@ impl<N: Net> UpstreamConnections<N> {
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         net.add(Source::Tcp(&socket), TOKENS | at as u64, flags)?;
-        let load = if to.is_http2() { Load::Several(Box::new(Multiplexed::new(now))) } else { Load::Single(None) };
+        let limits = self.limits;
+        let several = || Load::Several(Box::new(Multiplexed::new(now, limits)));
+        let load = if to.is_http2() { several() } else { Load::Single(None) };
         let (ready, preface) = (Readiness::default(), announced.preface());
-        let (bound_to, idle_since) = (None, now);
-        entry.insert(UpstreamConnection { socket, tls, announced, preface, peer, bound_to, idle_since, ready, load });
+        entry.insert(UpstreamConnection {
+            socket,
+            tls,
+            announced,
+            preface,
+            peer,
+            bound_to: None,
+            idle_since: now,
+            ready,
+            limits,
+            load,
+        });
         Ok(at)
     }
 

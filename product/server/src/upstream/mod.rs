@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use http::Request;
 use http::gateway::is_connection_login;
-use http::http1::upstream::{Framing, UpstreamHead};
+use http::http1::upstream::{Framing, ResponseLimits, UpstreamHead};
 use rustix::event::epoll::EventFlags;
 use sched::routes::Route;
 use sched::waiting::Turn;
@@ -84,6 +84,11 @@ impl<N: Net> Upstreams<N> {
             checks: Checks::default(),
             stirred: Vec::new(),
         }
+    }
+
+    /// The greatest responses on connections that are yet to be made.
+    pub fn set_limits(&mut self, limits: ResponseLimits) {
+        self.connections.limits = limits;
     }
 
     /// Begins a transfer, or has it wait: for a place, or for the body of its request.

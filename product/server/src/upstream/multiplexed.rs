@@ -3,7 +3,7 @@
 //! What has come waits in the session until its transfer takes it, within the window of its stream. What fails here fails all transfers that are not
 //! whole; each hears of it when it goes on.
 
-use http::http1::upstream::UpstreamHead;
+use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
 use units::Nanos;
 
@@ -39,8 +39,8 @@ struct Carried {
 }
 
 impl Multiplexed {
-    pub fn new(now: Nanos) -> Multiplexed {
-        let mut session = ClientSession::new(&ClientSettings::default());
+    pub fn new(now: Nanos, response: ResponseLimits) -> Multiplexed {
+        let mut session = ClientSession::new(&ClientSettings { response });
         let mut out = Vec::new();
         session.control(&mut out);
         let carried = Vec::new();

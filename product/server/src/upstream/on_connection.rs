@@ -18,6 +18,7 @@ pub struct OnConnection<'c, S> {
     pub wire: Wire<'c, S>,
     /// For what comes.
     pub scratch: &'c mut [u8],
+    pub limits: ResponseLimits,
 }
 
 impl<S: Stream> OnConnection<'_, S> {
@@ -54,10 +55,10 @@ impl<S: Stream> OnConnection<'_, S> {
 
     /// Goes on until the head of the response has come, or that of an interim one for the client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
-        let limits = ResponseLimits::default();
+        let limits = self.limits;
         loop {
             while let Some((head, bytes)) =
-                parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits).map_err(Fault::Wrong)?
+                parse_response(&transfer.inbound.kept, transfer.inbound.method, &limits.head).map_err(Fault::Wrong)?
             {
                 transfer.inbound.kept.edit().drain(..bytes);
                 transfer.inbound.tunnel.check(&head, transfer.outbound.is_whole)?;

@@ -72,7 +72,7 @@ fn over<'w>(wire: &'w Wire, ready: &'w mut Readiness) -> OnConnection<'w, Wire> 
 }
 
 fn on<'w>(wire: &'w Wire, ready: &'w mut Readiness, scratch: &'w mut [u8]) -> OnConnection<'w, Wire> {
-    OnConnection { wire: super::wire::Wire::new(wire, ready, None), scratch }
+    OnConnection { wire: super::wire::Wire::new(wire, ready, None), scratch, limits: ResponseLimits::default() }
 }
 
 /// A client that takes so many bytes of the body at a time.

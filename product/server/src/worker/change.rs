@@ -115,7 +115,8 @@ impl<N: Net> Worker<N> {
         with.service.admission.adopt(memory.connections_bytes, &limits);
         with.service.replies.set_cache_limits(memory.cache);
         ReaderSettings { patience: limits.patience, client_rate }.apply_to(&mut with.sender.transmitter);
-        self.udp.set_idle_timeout(limits.idle_timeout);
+        self.udp.set_limits(&limits);
+        with.proxy.upstreams.set_limits(limits.request.into());
         with.setup.limits = limits;
         if let Some(LinkChange { settings, order, is_direct }) = link {
             settings.apply_to(now, &mut with.sender.transmitter.link);

@@ -198,7 +198,8 @@ impl<N: Net> Responder<N> {
         }
         if let Some(log) = self.service.replies.handler().log(None) {
             let version = self.conns[id.at].version(shown.minor_version);
-            let line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
+            let mut line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
+            line.count_in(self.conns[id.at].held.account());
             self.conns.exchange(id).line = Some(Box::new(line));
         }
         self.conns.exchange(id).class = self.service.replies.default_class();

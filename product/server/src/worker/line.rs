@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use http::{Request, Shown};
 use units::Nanos;
+use units::memory::{Account, Charge};
 
 use super::passed_on::PassedOnLine;
 use crate::logging::{Log, Requested};
@@ -26,6 +27,8 @@ pub struct Line {
     /// Far below 4 GiB.
     pub head_bytes: u32,
     pub arrived_at: Nanos,
+    /// Counts the text of the request, which a client may make as long as a head.
+    charge: Option<Charge>,
     /// When the kernel took the first byte, where that was before the response became a job.
     pub first_byte_at: Option<Nanos>,
 }
@@ -80,6 +83,7 @@ impl Line {
             body_bytes: 0,
             head_bytes: 0,
             arrived_at,
+            charge: None,
             first_byte_at: None,
         }
     }
@@ -92,6 +96,26 @@ impl Line {
     /// Of the whole response.
     pub fn bytes(&self) -> u64 {
         self.body_bytes.saturating_add(self.head_bytes.into())
+    }
+
+    /// Counts its memory in this account until it is dropped.
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge = Some(Charge::new(account, self.request.text.len()));
+    }
+
+    /// The major version of HTTP.
+    pub fn protocol(&self) -> u8 {
+        self.request.version.0
+    }
+
+    /// Of the whole response.
+    pub fn bytes(&self) -> u64 {
+        self.body_bytes.saturating_add(self.head_bytes.into())
+    }
+
+    /// Bytes of the request's text.
+    pub fn memory_bytes(&self) -> usize {
+        self.request.text.len()
     }
 
     pub fn requested(&self) -> Requested<'_> {
@@ -140,9 +164,9 @@ impl RequestText {
 mod tests {
     use super::*;
 
-    /// One stands for each response under way: 136 bytes of memory with the allocator's own.
+    /// One stands for each response under way: 152 bytes of memory with the allocator's own.
     #[test]
     fn a_line_is_small() {
-        assert!(size_of::<Line>() <= 128, "{}", size_of::<Line>());
+        assert!(size_of::<Line>() <= 144, "{}", size_of::<Line>());
     }
 }

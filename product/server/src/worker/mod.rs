@@ -312,7 +312,9 @@ impl<N: Net> Worker<N> {
             let now = with.timers.now();
             if let Some(at) = with.service.admission.shortage.next(now, &with.conns, &with.sender.transmitter) {
                 let (peer, bytes) = (with.conns[at].peer(), with.conns[at].held.bytes());
-                let why = format_args!("{peer}: it does not read, and holds {} KB", bytes >> 10);
+                let has_part = with.conns[at].http1.part_bytes() > 0;
+                let what = if has_part { "its request is not whole" } else { "it does not read" };
+                let why = format_args!("{peer}: {what}, and holds {} KB", bytes >> 10);
                 with.service.journal.fail(now, Kind::Memory, why);
                 with.abandon(at);
             } else if !give_up_idle(with, IDLE_FOR) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::gateway::takes_trailers;
 use http::http1::Head;
-use http::http1::upstream::UpstreamHead;
+use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use http::{Method, Request, Status, Trailers};
 use mux::BodyRead;
 use rustix::event::epoll::EventFlags;
@@ -94,8 +94,10 @@ pub(super) struct ProxyReply {
 
 impl<N: Net> Proxy<N> {
     /// With these places at upstreams.
-    pub fn new(places: LoopPlaces) -> Proxy<N> {
-        Proxy { upstreams: Upstreams::new(places), replies: VecDeque::new(), starved: Starved::default() }
+    pub fn new(places: LoopPlaces, limits: ResponseLimits) -> Proxy<N> {
+        let mut upstreams = Upstreams::new(places);
+        upstreams.set_limits(limits);
+        Proxy { upstreams, replies: VecDeque::new(), starved: Starved::default() }
     }
 
     /// The next reply to be sent; [`Proxy::on_sent`] is told then.

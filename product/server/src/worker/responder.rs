@@ -58,7 +58,7 @@ impl<N: Net> Responder<N> {
             conns: Connections::counted_in(service.admission.memory().clone()),
             service,
             sender: Sender::new(transmitter, &setup),
-            proxy: Proxy::new(setup.upstream_places.clone()),
+            proxy: Proxy::new(setup.upstream_places.clone(), setup.limits.request.into()),
             setup,
             buffers: Buffers::new(),
         }

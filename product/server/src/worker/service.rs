@@ -84,9 +84,9 @@ impl Service {
     ) {
         let (handler, version) = (self.replies.handler(), conn.version(minor));
         let (log, place) = (handler.log(site), site.map(|site| handler.place(site)));
-        let line = self.journal.begin(now, log, (request, version), place);
-        if line.is_some() {
-            conn.exchange(stream).line = line;
+        if let Some(mut line) = self.journal.begin(now, log, (request, version), place) {
+            line.count_in(conn.held.account());
+            conn.exchange(stream).line = Some(line);
         }
     }
 

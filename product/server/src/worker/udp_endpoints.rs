@@ -7,10 +7,10 @@ use std::sync::Arc;
 use quic::{Datagrams, Endpoint, Settings};
 use rustix::event::epoll::EventFlags;
 use tls::Acceptor;
-use units::Nanos;
 use units::wire::Framing;
 
 use super::DATAGRAMS;
+use crate::config::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Source};
 use crate::udp::{DatagramSocket, Left, Pieces};
@@ -99,10 +99,10 @@ impl<N: Net> UdpEndpoints<N> {
         self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).for_each(|endpoint| endpoint.is_passed = true);
     }
 
-    /// Of connections from now on.
-    pub fn set_idle_timeout(&self, timeout: Nanos) {
+    /// Sets those of connections from now on.
+    pub fn set_limits(&self, limits: &Limits) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
-        all.for_each(|endpoint| endpoint.quic.set_idle_timeout(timeout));
+        all.for_each(|endpoint| endpoint.quic.set_limits(limits.request, limits.idle_timeout));
     }
 
     /// For a turn of reading; [`UdpEndpoints::put_back`] follows.

@@ -5,6 +5,15 @@ use server::{ClientWeights, Limits, MemoryLimit, SpoolConfig, TrustedProxies};
 
 use super::Flags;
 
+pub const HEAD_FIELDS_MAX: i64 = http::FIELDS_MAX as i64;
+
+/// The value of `--head-bytes`.
+pub fn head_bytes(text: &str) -> Result<usize, String> {
+    let bytes = units::parse_size(text).ok().filter(|bytes| config::HEAD_BYTES.contains(bytes));
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| "expected a size of 4KiB to 128KiB, for example 64KiB".to_string())
+}
+
 pub fn limits(flags: &Flags) -> Limits {
     let patience = Patience { rate_bytes_per_s_min: flags.send_rate_min, window: flags.send_window.into() };
     Limits {
@@ -16,6 +25,7 @@ pub fn limits(flags: &Flags) -> Limits {
         // Slots are Apache's, which gives them to whoever asks.
         client_connections_max: flags.client_connections.or(flags.slots.map(|_| 0)),
         memory: MemoryLimit::new(flags.memory),
+        request: http::Limits { head_bytes_max: flags.head_bytes, fields_max: flags.head_fields as usize },
         client_requests_per_s_max: flags.client_requests,
         client_rate_max: flags.client_rate,
         head_timeout: flags.head_timeout.into(),

@@ -243,6 +243,8 @@ fn bounded(limits: config::Limits, timeouts: config::Timeouts, args: super::Flag
         stop_timeout: timeouts.stop,
         memory: limits.memory_bytes,
         spool: limits.spool_bytes,
+        head_bytes: limits.head.head_bytes_max,
+        head_fields: limits.head.fields_max as u32,
         body_rate_min: limits.body_rate_bytes_per_s_min,
         send_rate_min: limits.send_rate_bytes_per_s_min,
         send_window: limits.send_window,
@@ -307,11 +309,11 @@ mod tests {
 [server]\nconnections = 5\nbacklog = 6\nworkers = 2\nuser = 'u'\ngroup = 'g'\nsandbox = false\naccess_log = '/a'\nlog_format = 'json'
 trusted_proxies = ['::1', '10.0.0.0/8']
 [uplink]\nrate = '10mbit'\nshaping = 'paced'\npolicy = 'las'\nguard = 1\ncross_share = 2\nclient_share = 'strict'
-[limits]\nmemory = '64MiB'\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
+[limits]\nmemory = '64MiB'\nhead_bytes = '8KiB'\nhead_fields = 17\nbody_rate_min = 3\nsend_rate_min = '4'\nsend_window = '5s'\nclient_connections = 7\nclient_requests = 8\nclient_rate = '9mbit'
 [timeouts]\nidle = '6s'\nhead = '7s'\nbody = '8s'\nstop = '9s'
 [[site]]\nroot = '/w'\n";
         let words = "--connections 5 --backlog 6 --workers 2 --user u --group g --no-sandbox --access-log /a --log-format json --trusted-proxy ::1 --trusted-proxy 10.0.0.0/8 --uplink 10mbit \
-            --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --body-rate-min 3 --send-rate-min 4 \
+            --shaping paced --policy las --guard 1 --cross-share 2 --client-share strict --memory 64MiB --head-bytes 8KiB --head-fields 17 --body-rate-min 3 --send-rate-min 4 \
             --send-window 5s --client-connections 7 --client-requests 8 --client-rate 9mbit --idle-timeout 6s --head-timeout 7s --body-timeout 8s --stop-timeout 9s";
         assert_eq!(of_file(text), of_flags(&words.split_whitespace().collect::<Vec<_>>()));
         assert_eq!(of_file("[server]\nslots = 3\n[[site]]\nroot = '/w'"), of_flags(&["--slots", "3"]));

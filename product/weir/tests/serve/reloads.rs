@@ -117,6 +117,8 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("uplink.client_share", "'on'", "'20MB'"),
     ("limits.memory", "'256MiB'", "'300MiB'"),
     ("limits.spool", "'1GB'", "'2GB'"),
+    ("limits.head_bytes", "'64KiB'", "'32KiB'"),
+    ("limits.head_fields", "200", "100"),
     ("limits.body_rate_min", "500", "600"),
     ("limits.send_rate_min", "500", "400"),
     ("limits.send_window", "'30s'", "'40s'"),

@@ -3,12 +3,12 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Framing, RESPONSE_FIELDS_MAX, ResponseLimits, UpstreamFault, UpstreamHead};
+use super::{Framing, UpstreamFault, UpstreamHead};
 use crate::fields::FieldList;
 use crate::gateway::hop::{is_any, options};
 use crate::list::members;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
-use crate::{Method, PeerLength, Status};
+use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 
 /// What both versions begin with.
 const START: &[u8] = b"HTTP/1.";
@@ -21,7 +21,7 @@ const START: &[u8] = b"HTTP/1.";
 pub fn parse_response(
     bytes: &[u8],
     method: Method,
-    limits: &ResponseLimits,
+    limits: &Limits,
 ) -> Result<Option<(UpstreamHead, usize)>, UpstreamFault> {
     let window = &bytes[..bytes.len().min(limits.head_bytes_max)];
     let start = window.len().min(START.len());
@@ -31,8 +31,8 @@ pub fn parse_response(
     let Some(end) = head_end(window)? else {
         return if bytes.len() < limits.head_bytes_max { Ok(None) } else { Err(TOO_LARGE) };
     };
-    let mut lines = [const { MaybeUninit::uninit() }; RESPONSE_FIELDS_MAX];
-    let lines = &mut lines[..limits.fields_max.min(RESPONSE_FIELDS_MAX)];
+    let mut lines = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let lines = &mut lines[..limits.fields_max.min(FIELDS_MAX)];
     let mut parsed = httparse::Response::new(&mut []);
     let mut config = httparse::ParserConfig::default();
     config.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);

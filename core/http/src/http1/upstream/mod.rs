@@ -12,30 +12,31 @@ mod response;
 use thiserror::Error;
 
 use crate::fields::FieldList;
-use crate::{PeerLength, Status};
+use crate::{Limits, PeerLength, Status};
 
 pub use body::UpstreamBody;
 pub(crate) use head::content_length;
 pub use head::parse_response;
 pub(crate) use response::is_for_us;
 
-/// Most fields that any [`ResponseLimits`] can allow: the parser's array, 4 KiB of stack.
-pub const RESPONSE_FIELDS_MAX: usize = 128;
-
-/// What the head of a response may cost.
+/// The greatest response that is taken, its body aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// Bytes of a head, its empty line included. Default 64 KiB.
-    pub head_bytes_max: usize,
-    /// Fields, at most [`RESPONSE_FIELDS_MAX`], the default.
-    pub fields_max: usize,
+    /// Of each head, an interim response's too.
+    pub head: Limits,
     /// Interim responses before the final one, which the caller counts. Default 16.
     pub interim_max: u32,
 }
 
+impl From<Limits> for ResponseLimits {
+    fn from(head: Limits) -> ResponseLimits {
+        ResponseLimits { head, interim_max: 16 }
+    }
+}
+
 impl Default for ResponseLimits {
     fn default() -> ResponseLimits {
-        ResponseLimits { head_bytes_max: 64 << 10, fields_max: RESPONSE_FIELDS_MAX, interim_max: 16 }
+        Limits::default().into()
     }
 }
 

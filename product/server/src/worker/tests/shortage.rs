@@ -78,3 +78,31 @@ fn when_all_is_used_those_that_do_not_read_end_at_once() {
     }
     bench.check_held();
 }
+
+/// Heads of 60 KB that never end: without a bound a thousand of them are 60 MB.
+#[test]
+fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
+    let mut bench = Bench::new("shortage-heads", "srpt");
+    let part = |bytes: usize| format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(bytes));
+    let begin = |bench: &mut Bench, bytes: usize| {
+        let mut client = bench.connect();
+        let before = bench.worker.responder.conns.held().bytes();
+        client.send(&part(bytes));
+        while bench.worker.responder.conns.held().bytes() < before + bytes as u64 {
+            bench.turn();
+        }
+        client
+    };
+    let mut small = begin(&mut bench, 1_000);
+    let _large: Vec<Client> = (0..3).map(|nth| begin(&mut bench, 30_000 + nth)).collect();
+    bench.check_held();
+    let held_bytes = bench.worker.responder.conns.held().bytes();
+    bench.has_room_for(held_bytes);
+    while bench.worker.responder.conns.len() == 4 {
+        bench.turn();
+    }
+    bench.check_held();
+    assert!(bench.worker.responder.conns.held().bytes() < held_bytes);
+    small.send("\r\n\r\n");
+    bench.turn_until(&mut small, 1);
+}
