@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::fields::{FieldIter, FieldList};
 use crate::{HttpDate, lines};
 
-/// The fields of a file, made once for all responses that send it: Content-Type, then ETag, Last-Modified and Accept-Ranges, then
+/// The fields of a file, made once for all responses that send it: Content-Type (and Content-Encoding), then ETag, Last-Modified and Accept-Ranges, then
 /// Content-Length.
 #[derive(Debug, Clone)]
 pub struct EntityFields {
@@ -28,9 +28,15 @@ pub struct Shared {
 
 impl EntityFields {
     pub fn new(mime: &str, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
+        EntityFields::coded(mime, None, etag, last_modified, bytes)
+    }
+
+    /// The fields of a file that is stored in a content coding (RFC 9110 section 8.4).
+    pub fn coded(mime: &str, coding: Option<&str>, etag: &str, last_modified: SystemTime, bytes: u64) -> EntityFields {
         let (date, mut digits) = (HttpDate::new(last_modified), itoa::Buffer::new());
+        let of_type = [("Content-Type", mime.as_bytes()), ("Content-Encoding", coding.unwrap_or_default().as_bytes())];
         let groups: [&[(&str, &[u8])]; 3] = [
-            &[("Content-Type", mime.as_bytes())],
+            &of_type[..if coding.is_some() { 2 } else { 1 }],
             &[("ETag", etag.as_bytes()), ("Last-Modified", date.as_bytes()), ("Accept-Ranges", b"bytes")],
             &[("Content-Length", digits.format(bytes).as_bytes())],
         ];
@@ -96,6 +102,8 @@ mod tests {
         assert_eq!(names(fields.validators()), validators);
         assert_eq!(names(fields.part()), [&["Content-Type"], &validators[..]].concat());
         assert_eq!(names(fields.whole()), [&["Content-Type"], &validators[..], &["Content-Length"]].concat());
+        let coded = EntityFields::coded("image/svg+xml", Some("gzip"), "\"5-a\"", SystemTime::UNIX_EPOCH, 5);
+        assert_eq!(names(coded.part()), [&["Content-Type", "Content-Encoding"], &validators[..]].concat());
     }
 
     #[test]

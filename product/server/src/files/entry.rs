@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::EntityFields;
 
+use super::media;
 use super::mounts::{self, Kind};
 use super::{Stop, Wait};
 use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
@@ -83,8 +84,9 @@ impl Entry {
         };
         let state = State::of(&metadata);
         let etag = held.as_ref().map_or_else(|| state.etag(), |body| etag_of(body));
-        let (last_modified, mime) = (state.last_modified(SystemTime::now()), mime_of(path));
-        let fields = EntityFields::new(&mime, &etag, last_modified, state.size_bytes);
+        let mime = media::mime_of_content(path, held.as_ref().map(|body| &body[..]));
+        let last_modified = state.last_modified(SystemTime::now());
+        let fields = EntityFields::coded(&mime, media::coding_of(path), &etag, last_modified, state.size_bytes);
         let entry = Entry {
             content: held.map_or_else(|| Content::Open(OpenFile::new(file)), Content::Held),
             len: state.size_bytes,
@@ -281,14 +283,6 @@ fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
     Ok(body)
 }
 
-/// By the name's extension; text is said to be UTF-8, which nearly all of it is.
-pub fn mime_of(path: &str) -> String {
-    let Some(mime) = mime_guess::from_path(path).first_raw() else {
-        return "application/octet-stream".into();
-    };
-    if mime.starts_with("text/") { format!("{mime}; charset=utf-8") } else { mime.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,14 +341,5 @@ mod tests {
         while std::io::Write::write(&mut &writer, b"still").is_ok() {
             std::thread::yield_now();
         }
-    }
-
-    #[test]
-    fn media_types() {
-        assert_eq!(mime_of("a/b.html"), "text/html; charset=utf-8");
-        assert_eq!(mime_of("x.PNG"), "image/png");
-        assert_eq!(mime_of("x.js"), "text/javascript; charset=utf-8");
-        assert_eq!(mime_of("README"), "application/octet-stream");
-        assert_eq!(mime_of("a.html/b"), "application/octet-stream");
     }
 }

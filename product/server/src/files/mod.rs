@@ -22,6 +22,7 @@ mod listings;
 mod loader;
 mod lookup;
 mod lookups;
+mod media;
 mod mounts;
 mod root;
 mod roots;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use cache::{BODY_BYTES_MAX, Cache, CacheAnswer, CacheLimits, ENTRIES_MAX, FILES_OPEN_MAX, REVALIDATE_AFTER};
-pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile, mime_of};
+pub use entry::{BODY_BYTES_HELD_MAX, Content, Entry, OpenFile};
 pub use key::{Key, SiteNumber};
 #[cfg(test)]
 use listing::NAMES_MAX as LISTING_NAMES_MAX;
@@ -46,6 +47,7 @@ pub use listing_page::{ListingPage, PAGE_BYTES_MAX as LISTING_PAGE_BYTES_MAX, Pa
 pub use listings::LISTING_BYTES_MAX;
 pub use lookup::Lookup;
 pub use lookups::{Answer, Lookups, SLOW_AFTER};
+pub use media::mime_of;
 pub use root::{Options, Root};
 pub use roots::Roots;
 

@@ -1,6 +1,7 @@
 //! Files that a response names in the place of its body: X-Accel-Redirect as nginx has it, or X-Sendfile as Apache and lighttpd do. The
 //! application decides who may have a file, and is free while it is sent.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,12 +20,14 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 pub struct NamedFiles {
     /// Of the folder, among those of sites.
     pub number: SiteNumber,
-    folder: PathBuf,
+    /// The paths of the folder: as its key names it, absolute, and without symbolic links. Programs know one of the three.
+    folders: Vec<PathBuf>,
 }
 
 impl NamedFiles {
     pub fn new(number: SiteNumber, folder: &Path) -> NamedFiles {
-        NamedFiles { number, folder: folder.components().collect() }
+        let paths = [std::path::absolute(folder), folder.canonicalize()].into_iter().flatten();
+        NamedFiles { number, folders: std::iter::once(folder.into()).chain(paths).collect() }
     }
 
     /// The path beneath the folder of the file that a response names, as a request would write it; empty for one outside of it. Of
@@ -34,9 +37,12 @@ impl NamedFiles {
             let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
             return Some(path[..end].to_vec());
         }
-        let path = head.values("x-sendfile").next()?;
-        let below = path.strip_prefix(self.folder.as_os_str().as_bytes()).filter(|below| below.starts_with(b"/"));
-        Some(below.map_or_else(Vec::new, |below| percent_encode(below, ENCODED).to_string().into_bytes()))
+        let path = Path::new(OsStr::from_bytes(head.values("x-sendfile").next()?));
+        let below = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
+        Some(below.map_or_else(Vec::new, |below| {
+            let encoded = percent_encode(below.as_os_str().as_bytes(), ENCODED).to_string();
+            format!("/{encoded}").into_bytes()
+        }))
     }
 }
 
@@ -52,13 +58,13 @@ impl<N: Net> Upstreams<N> {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use http::http1::upstream::{ResponseLimits, parse_response};
+    use http::http1::upstream::parse_response;
 
     use super::*;
 
     fn path(lines: &str) -> Option<String> {
         let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
-        let (head, _) = parse_response(text.as_bytes(), Method::Get, &ResponseLimits::default()).unwrap().unwrap();
+        let (head, _) = parse_response(text.as_bytes(), Method::Get, &http::Limits::default()).unwrap().unwrap();
         let path = NamedFiles::new(0, Path::new("/srv/private/")).path(&head)?;
         Some(String::from_utf8(path).unwrap())
     }
@@ -76,5 +82,24 @@ mod tests {
             assert_eq!(path(lines).as_deref(), Some(named), "{lines}");
         }
         assert_eq!(path("X-Accel-Expires: 5\r\n"), None);
+    }
+
+    /// `files = "private"` beside the file, and a program that knows its own folder.
+    #[test]
+    fn a_relative_folder_is_known_by_its_absolute_path_too() {
+        let here = std::env::current_dir().unwrap();
+        let link = std::env::temp_dir().join(format!("weir-named-{}", std::process::id()));
+        let named = |folder: &Path, path: &Path| {
+            let text = format!("HTTP/1.1 200 OK\r\nX-Sendfile: {}\r\n\r\n", path.display());
+            let (head, _) = parse_response(text.as_bytes(), Method::Get, &http::Limits::default()).unwrap().unwrap();
+            String::from_utf8(NamedFiles::new(0, folder).path(&head).unwrap()).unwrap()
+        };
+        assert_eq!(named(Path::new("src"), &here.join("src/a b")), "/a%20b");
+        assert_eq!(named(Path::new("./src/"), Path::new("./src//b")), "/b");
+        assert_eq!(named(Path::new("src"), Path::new("src/b")), "/b");
+        assert_eq!(named(Path::new("src"), &here.join("srcs/b")), "");
+        std::os::unix::fs::symlink(here.join("src"), &link).unwrap();
+        assert_eq!([named(&link, &here.join("src/b")), named(&link, &link.join("b"))], ["/b", "/b"]);
+        std::fs::remove_file(link).unwrap();
     }
 }
