@@ -58,7 +58,7 @@ def variants(value: str) -> list[str]:
 
 
 def row(label: str, folder: pathlib.Path) -> str:
-    command = "cargo run -q --release -p sim --example line_grid --".split()
+    command = "cargo run -q --release -p sim --example line_grid -- falls=0".split()
     cells = []
     for keys in GRIDS.values():
         run = subprocess.run(command + keys.split(), cwd=folder, capture_output=True, text=True)

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Keys: `link` (Mbit/s), `rtt` (ms, or mixed), `queue` (packets, fq_codel, policer), `rho`. `told` are words of `weir serve --uplink`, or
-//! off; `loss` and `jitter` (ms) are those of every path, `steps` are the line's later rates (`30:4,60:10`, seconds and Mbit/s). Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
+//! off; `loss` and `jitter` (ms) are those of every path, `steps` are the line's later rates (`30:4,60:10`, seconds and Mbit/s). Lines that fall to a tenth and
+//! to a twentieth after 20 s are added unless there are steps or `falls=0`. Prints a row a cell: the mean response time told right, the ratio of each word to it (the mean over seeds), and the part of
 //! the line that was used; then the quantiles of the ratios and the ten worst cells.
 
 use std::collections::BTreeMap;
@@ -23,6 +24,10 @@ use units::{Nanos, Rate};
 use workload::{Filter, Job, LoadProfile, ReadOptions, Scaling};
 
 const TRACE: &[u8] = include_bytes!("../../../traces/synthetic.csv.gz");
+/// Lines that fall: their rate, the one after 20 s, both Mbit/s, and the load on the first, which is 1.2 on the second.
+const FALLS: [(u64, f64, f64); 2] = [(10, 1.0, 0.12), (100, 5.0, 0.06)];
+/// Packets that the queue in front of them holds.
+const FALLS_QUEUES: [&str; 3] = ["20", "100", "1000"];
 /// Addresses of clients, each a prefix of its own.
 const CLIENTS: usize = 24;
 
@@ -84,6 +89,7 @@ fn keys() -> Keys {
         ("loss", "0"),
         ("jitter", "0"),
         ("steps", ""),
+        ("falls", "1"),
         ("seconds", "60"),
         ("trace", "0"),
     ]
@@ -114,7 +120,26 @@ fn cells(keys: &Keys) -> Vec<Cell> {
             }
         }
     }
+    if steps.is_empty() && keys["falls"][0] != "0" {
+        cells.extend(falls());
+    }
     cells
+}
+
+fn falls() -> Vec<Cell> {
+    let of = |(link, after, rho)| {
+        let (rtt, steps) = ("30".to_owned(), vec![(20.0, after)]);
+        FALLS_QUEUES.map(|queue| Cell {
+            link,
+            rtt: rtt.clone(),
+            queue: queue.into(),
+            rho,
+            loss: 0.0,
+            jitter: 0.0,
+            steps: steps.clone(),
+        })
+    };
+    FALLS.into_iter().flat_map(of).collect()
 }
 
 fn sum_up(told: &[String], rows: &[Row]) {
@@ -140,7 +165,8 @@ fn row(cell: &Cell, told: &[String], seeds: u64, seconds: f64) -> Row {
             sum.1 += outcome.utilisation;
         }
     }
-    let name = format!("{:>3} mbit {:>5} ms {:>8} rho {:.1}", cell.link, cell.rtt, cell.queue, cell.rho);
+    let to: String = cell.steps.iter().map(|(_, mbit)| format!(" to {mbit}")).collect();
+    let name = format!("{:>3} mbit {:>5} ms {:>8} rho {:.1}{to}", cell.link, cell.rtt, cell.queue, cell.rho);
     let count = seeds as f64;
     (name, right_sum / count, sums.into_iter().map(|(ratio, used)| (ratio / count, used / count)).collect())
 }

@@ -25,6 +25,8 @@ pub struct TcpInfo {
     pub is_delivery_app_limited: bool,
     /// Payload bytes acknowledged, in all. Zero on kernels before 4.2.
     pub acked_bytes: u64,
+    /// How long the receiver's window kept something from being sent, in all, microseconds. Zero on kernels before 4.10.
+    pub rwnd_limited_us: u64,
     /// How long ago the last acknowledgement came, milliseconds.
     pub last_ack_ms: u32,
     /// Payload bytes sent again, in all. Zero on kernels before 4.19, which do not tell.
@@ -56,6 +58,7 @@ const BYTES_ACKED_AT: usize = 120;
 const SEGS_OUT_AT: usize = 136;
 const NOTSENT_AT: usize = 144;
 const MIN_RTT_AT: usize = 148;
+const RWND_LIMITED_AT: usize = 176;
 const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 
@@ -102,6 +105,7 @@ impl TcpInfo {
             is_delivery_app_limited: raw[FLAGS_AT] & if cfg!(target_endian = "little") { 1 } else { 0x80 } != 0,
             delivery_rate: u64_at(DELIVERY_RATE_AT),
             acked_bytes: u64_at(BYTES_ACKED_AT),
+            rwnd_limited_us: u64_at(RWND_LIMITED_AT),
             last_ack_ms: u32_at(LAST_ACK_RECV_AT),
             retransmitted_bytes: u64_at(BYTES_RETRANS_AT),
             sent_bytes: u64_at(BYTES_SENT_AT),

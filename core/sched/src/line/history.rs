@@ -127,6 +127,11 @@ impl History {
         self.is_idle = true;
     }
 
+    /// Whether there was an instant without a response that waited, in this interval or the so many before.
+    pub fn was_idle(&self, before: usize) -> bool {
+        self.is_idle || self.backwards().take(before).any(|interval| !interval.is_backlogged)
+    }
+
     /// Charged since the interval began.
     pub fn charged(&self, charged_bytes: u64) -> u64 {
         charged_bytes.saturating_sub(self.charged_before)
@@ -197,6 +202,14 @@ impl History {
     /// The last that used so much of the pace, in a row.
     pub fn filled(&self, used_permille_min: u64) -> Run {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
+    }
+
+    /// Those known that began since then, and whether a response waited all that time.
+    pub fn since(&self, began: Nanos) -> (Run, bool) {
+        let mut run = Run::default();
+        self.known().take_while(|interval| interval.began >= began).for_each(|interval| run += interval.run);
+        let mut all = self.backwards().take_while(|interval| interval.began >= began);
+        (run, all.all(|interval| interval.is_backlogged))
     }
 
     /// What the line carried in this run if what arrived had all else with it that left, bits per second: as of late, or less if

@@ -24,6 +24,8 @@ pub struct Seen {
     pub sent_bytes: u64,
     /// Payload bytes sent again so far.
     pub retransmitted_bytes: u64,
+    /// How long the client's window kept something from being sent, so far. A client that reads slowly acknowledges late, too.
+    pub shut_for: Nanos,
 }
 
 /// What is new since the last look.
@@ -58,8 +60,10 @@ pub struct Looks {
     arrived_bytes: u64,
     sent_bytes: u64,
     retransmitted_bytes: u64,
-    /// What had been acknowledged when a round trip was last taken.
-    rtt_at_bytes: u64,
+    /// What had been acknowledged when a round trip was last taken, or was the client's fault, but for multiples of 4 GiB.
+    rtt_at_bytes: u32,
+    /// [`Seen::shut_for`] then, in milliseconds, but for multiples of 2^32.
+    shut_for_ms: u32,
 }
 
 /// In place of an instant: there is one for every connection, most of them idle.
@@ -67,22 +71,25 @@ const NEVER: Nanos = Nanos::MAX;
 
 impl Default for Looks {
     fn default() -> Looks {
-        let [arrived_bytes, sent_bytes, retransmitted_bytes, rtt_at_bytes] = [0; 4];
-        Looks { at: NEVER, busy_since: NEVER, arrived_bytes, sent_bytes, retransmitted_bytes, rtt_at_bytes }
+        let [arrived_bytes, sent_bytes, retransmitted_bytes] = [0; 3];
+        let [rtt_at_bytes, shut_for_ms] = [0; 2];
+        Looks {
+            at: NEVER,
+            busy_since: NEVER,
+            arrived_bytes,
+            sent_bytes,
+            retransmitted_bytes,
+            rtt_at_bytes,
+            shut_for_ms,
+        }
     }
 }
 
 impl Looks {
     /// What is new. On a connection that has had nothing acknowledged the first round trip is the handshake's.
     pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
-        let is_known = self.at != NEVER;
-        let is_handshake = !is_known && seen.acked_bytes == 0;
-        let acked_bytes = seen.acked_bytes.saturating_sub(self.rtt_at_bytes);
-        let is_enough = is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
-        let is_fresh = is_handshake || is_enough && seen.acked_ago <= ACKED_AGO_MAX;
-        if !is_known || is_fresh {
-            self.rtt_at_bytes = seen.acked_bytes;
-        }
+        let is_handshake = self.at == NEVER && seen.acked_bytes == 0;
+        let rtt = self.rtt(seen, is_handshake, framing);
         let arrived_bytes = self.arrived_bytes.max(seen.acked_bytes + seen.sacked_bytes);
         let delivered = arrived_bytes - self.arrived_bytes;
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
@@ -103,7 +110,7 @@ impl Looks {
             ..*self
         };
         Look {
-            rtt: seen.rtt.filter(|_| is_fresh),
+            rtt,
             is_handshake,
             sent_bytes: framing.wire_bytes(sent),
             delivered_bytes: framing.wire_bytes(delivered),
@@ -112,6 +119,20 @@ impl Looks {
             busy_for,
             lost_bytes: framing.wire_bytes(again),
         }
+    }
+
+    /// The round trip, if one was measured since the last look.
+    fn rtt(&mut self, seen: &Seen, is_handshake: bool, framing: Framing) -> Option<Nanos> {
+        let is_known = self.at != NEVER;
+        let acked_bytes = u64::from((seen.acked_bytes as u32).wrapping_sub(self.rtt_at_bytes));
+        let shut_for_ms = (seen.shut_for.0 / 1_000_000) as u32;
+        let was_shut = std::mem::replace(&mut self.shut_for_ms, shut_for_ms) != shut_for_ms && is_known;
+        let is_enough = is_known && acked_bytes >= RTT_SEGMENTS * framing.segment_bytes;
+        let is_fresh = is_handshake || is_enough && !was_shut && seen.acked_ago <= ACKED_AGO_MAX;
+        if !is_known || is_fresh || was_shut {
+            self.rtt_at_bytes = seen.acked_bytes as u32;
+        }
+        seen.rtt.filter(|_| is_fresh)
     }
 }
 
@@ -131,6 +152,7 @@ mod tests {
             acked_ago: ACKED_AGO_MAX,
             sent_bytes: acked_bytes,
             retransmitted_bytes,
+            shut_for: Nanos::ZERO,
         }
     }
 
@@ -152,6 +174,19 @@ mod tests {
         assert_eq!(looks.look(NOW, &old, FRAMING).rtt, None);
         assert_eq!(looks.look(NOW, &seen(enough, 0), FRAMING).rtt, RTT);
         assert_eq!(looks.look(NOW, &seen(enough + 1, 0), FRAMING).rtt, None);
+    }
+
+    /// Its acknowledgements are late by up to 40 ms, and no queue is why.
+    #[test]
+    fn the_round_trips_of_a_client_that_reads_slowly_are_not_taken() {
+        let mut looks = Looks::default();
+        let segments = |count: u64| 1000 + count * FRAMING.segment_bytes;
+        let shut = |acked_bytes, ms| Seen { shut_for: Nanos::from_millis(ms), ..seen(acked_bytes, 0) };
+        let _ = looks.look(NOW, &shut(segments(0), 70), FRAMING);
+        assert_eq!(looks.look(NOW, &shut(segments(20), 71), FRAMING).rtt, None);
+        // The kernel smooths: what was late is in the next ones.
+        assert_eq!(looks.look(NOW, &shut(segments(27), 71), FRAMING).rtt, None);
+        assert_eq!(looks.look(NOW, &shut(segments(28), 71), FRAMING).rtt, RTT);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::losses::Lost;
 use super::{BUSY_PERMILLE, Estimator, Signal};
 
 /// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
-const MOSTLY_PERMILLE: u64 = 300;
+pub(super) const MOSTLY_PERMILLE: u64 = 300;
 /// A line that does not let more than this of a full pace arrive is slower than that pace,
 pub(super) const PLATEAU_PERMILLE: u64 = 930;
 /// if it does not for so long.

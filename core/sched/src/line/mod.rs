@@ -20,6 +20,7 @@
 mod bounds;
 mod clients;
 mod evidence;
+mod fall;
 mod found;
 mod history;
 mod look;
@@ -36,6 +37,7 @@ pub(crate) use bounds::FLOOR;
 pub use bounds::{Bounds, BoundsError};
 use clients::{Clients, Load};
 use evidence::Evidence;
+use fall::Fall;
 use found::Found;
 use history::{History, Interval, permille_of};
 pub use look::{Look, Looks, Seen};
@@ -104,6 +106,7 @@ pub struct Estimator {
     evidence: Evidence,
     history: History,
     losses: Losses,
+    fall: Fall,
     phase: Phase,
     trial: Option<Trial>,
     rise: Rise,
@@ -165,6 +168,7 @@ impl Estimator {
             evidence: Evidence::default(),
             history: History::default(),
             losses: Losses::default(),
+            fall: Fall::default(),
             phase: Phase::Free,
             trial: None,
             rise: Rise::new(),
@@ -191,6 +195,7 @@ impl Estimator {
             let bounds = self.clients.on_round_trip(now, client, rtt, load);
             self.evidence.on_round_trip(now, client, rtt, bounds);
             self.losses.evidence.on_round_trip(now, client, rtt, bounds);
+            self.fall.on_round_trip(client, bounds, self.threshold());
         }
         self.history.on_look(now, &look, self.clients.base(client));
         if look.lost_bytes > 0 {
@@ -240,7 +245,13 @@ impl Estimator {
             self.rise.on_quiet();
         }
         let lost = self.losses.close(now, charged_bytes, self.pace);
-        let change = if is_late { None } else { self.decide(now, charged_bytes, interval, lost) };
+        let change = if is_late {
+            // Acknowledgements passed the same processor.
+            self.fall.restart(now);
+            None
+        } else {
+            self.decide(now, charged_bytes, interval, lost)
+        };
         self.evidence.clear();
         change
     }
@@ -273,6 +284,9 @@ impl Estimator {
                 return None;
             }
             Phase::Free => {}
+        }
+        if let Some(change) = self.follow_fall(now, charged) {
+            return Some(change);
         }
         if let Some(trial) = self.trial {
             return self.verify(now, charged, trial, lost);
@@ -376,6 +390,7 @@ impl Estimator {
         self.trial = Some(Trial { cuts, ..trial });
         let was_over = self.pace.is_some_and(|pace| pace >= line / 10 * 11);
         let line = self.rise.on_cut(line, is_full, was_over, peak);
+        self.fall.on_cut();
         let then = line / 1000 * MARGIN_PERMILLE;
         if let (Some(pace), Signal::Loss(_)) = (self.pace, signal) {
             let before = self.others.lossy.map_or(pace, |(_, before, _)| before.max(pace));
@@ -402,6 +417,9 @@ impl Estimator {
         let most = self.bounds.most.map_or(u64::MAX, Rate::bits_per_s);
         if pace >= most {
             return None;
+        }
+        if is_clear && pace < self.history.peak() / 2 && self.fall.is_in_doubt() {
+            self.rise.grow();
         }
         let lasted = interval.run.lasted.min(RISE_EVERY);
         let lasted = if is_clear { lasted } else { Nanos(lasted.0 / UNCLEAR_PARTS) };
@@ -443,6 +461,7 @@ impl Estimator {
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);
+        self.fall.restart(now);
     }
 
     fn load(&self, now: Nanos, charged: u64) -> Load {
@@ -456,7 +475,9 @@ impl Estimator {
         }
         let is_light = |bytes: u64, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
         let mut before = self.history.backwards().take(2);
-        if is_light(bytes, (now - self.history.began()).max(INTERVAL))
+        // Of a line that has fallen no more leaves than arrives, and the queue is ours.
+        if self.history.was_idle(2)
+            && is_light(bytes, (now - self.history.began()).max(INTERVAL))
             && before.all(|interval| is_light(interval.run.charged_bytes, interval.run.lasted))
         {
             return Load::Light;

@@ -57,6 +57,11 @@ impl Rise {
         self.is_growing
     }
 
+    /// What was found may be less than the line carries: the pace grows until the line is full.
+    pub fn grow(&mut self) {
+        self.is_growing = true;
+    }
+
     /// The line was not full for minutes, and may be another by now: the pace rises at once, and by more.
     pub fn on_quiet(&mut self) {
         (self.hold_left, self.next_in) = (Nanos::ZERO, Nanos::ZERO);

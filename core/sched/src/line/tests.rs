@@ -9,6 +9,8 @@ use super::*;
 const STEP: Nanos = Nanos::from_millis(1);
 const MBIT: f64 = 1e6;
 const ROOM_PACKETS: f64 = 8.0;
+/// A round trip is taken for each eight packets of a connection.
+const SAMPLE_BITS: f64 = 8.0 * 8.0 * PACKET_BYTES as f64;
 
 /// A client: its path, and how its round trips vary by themselves.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +61,12 @@ struct World {
     demand: Box<dyn Fn(f64) -> f64>,
     /// Of the line, what sockets take that nobody paces.
     unpaced: f64,
+    /// What the windows of all connections hold: TCP lets no more leave than arrives where so much is in the queue.
+    windows_packets: f64,
+    /// When nothing is sent but to the first client.
+    only_first: Box<dyn Fn(f64) -> bool>,
+    /// No round trip is seen before [`SAMPLE_BITS`] have arrived, as of a kernel on a slow line.
+    has_few_samples: bool,
     clients: Vec<Path>,
     known: Vec<Known>,
     host: Host,
@@ -143,6 +151,9 @@ impl World {
             others: Others::None,
             demand: Box::new(|_| 1.0),
             unpaced: 2.0,
+            windows_packets: f64::INFINITY,
+            only_first: Box::new(|_| false),
+            has_few_samples: false,
             clients: vec![LAN; 4],
             known: vec![],
             host: IDLE_HOST,
@@ -158,8 +169,9 @@ impl World {
         (self.state >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn any_client(&mut self) -> usize {
-        (self.random() * self.clients.len() as f64) as usize
+    fn any_client(&mut self, ms: u64) -> usize {
+        let which = (self.random() * self.clients.len() as f64) as usize;
+        if (self.only_first)(ms as f64 / 1000.0) { 0 } else { which }
     }
 
     /// Runs for so long; what is seen in the first `warm_up` seconds is left out.
@@ -168,6 +180,7 @@ impl World {
         let mut outcome = Outcome::default();
         let (mut queue, mut charged) = (Queue::default(), 0.0f64);
         let mut shared_ms: VecDeque<f64> = VecDeque::new();
+        let mut since_sample = 0.0;
         for ms in 0..(seconds * 1000.0) as u64 {
             let at = ms as f64 / 1000.0;
             if !self.is_stopped(ms) {
@@ -176,8 +189,10 @@ impl World {
             let line = (self.line)(at) / 1000.0;
             let room = (self.room_ms * line).max(0.0);
             let pace = self.estimator.pace().map(|pace| pace.bits_per_s() as f64);
+            let windows = (self.windows_packets * PACKET_BYTES as f64 * 8.0 - queue.ours).max(0.0);
             let is_stopped = self.host.is_stopped;
             let sent = if is_stopped { 0.0 } else { self.sent(at, pace, line, room - queue.ours - queue.cross) };
+            let sent = sent.min(windows);
             charged += sent / 8.0;
             queue.ours += sent;
             queue.cross += match self.others {
@@ -190,7 +205,9 @@ impl World {
             shared_ms.push_front(delay_ms);
             shared_ms.truncate(2000);
             self.on_its_way(ms, sent, delivered);
-            if sent > 0.0 && ms % 5 == 0 {
+            since_sample += delivered;
+            if sent > 0.0 && ms % 5 == 0 && !(self.has_few_samples && since_sample < SAMPLE_BITS) {
+                since_sample = 0.0;
                 self.sample(ms, charged, &shared_ms, &mut queue.lost);
             }
             if at >= warm_up {
@@ -220,18 +237,18 @@ impl World {
     /// Bits of a millisecond: those of the pace, or those that sockets take, which stop where packets are lost.
     fn sent(&mut self, at: f64, pace: Option<f64>, line: f64, room: f64) -> f64 {
         let demand = (self.demand)(at);
-        if let Some(pace) = pace {
-            return pace / 1000.0 * demand;
-        }
         if demand < 1.0 {
             self.estimator.on_idle();
+        }
+        if let Some(pace) = pace {
+            return pace / 1000.0 * demand;
         }
         (self.unpaced * line * demand).min(1.05 * line + room).max(0.0)
     }
 
     /// One client is sent what leaves in this millisecond, and acknowledges what passes the line.
     fn on_its_way(&mut self, ms: u64, sent: f64, delivered: f64) {
-        let which = self.any_client();
+        let which = self.any_client(ms);
         let (path, known) = (self.clients[which], &mut self.known[which]);
         known.sent_bits += sent;
         known.on_its_way.push_back((ms + path.rtt_ms as u64 + path.withheld(ms), delivered));
@@ -263,7 +280,7 @@ impl World {
 
     /// One client's round trip: what the queue was when its packet passed, smoothed as TCP does.
     fn sample(&mut self, ms: u64, charged: f64, shared_ms: &VecDeque<f64>, lost: &mut f64) {
-        let which = self.any_client();
+        let which = self.any_client(ms);
         let path = self.clients[which];
         let queue = shared_ms.get(path.rtt_ms as usize).copied().unwrap_or(0.0);
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
@@ -278,7 +295,7 @@ impl World {
         // Found out one packet at a time, by the clients in turn.
         while *lost >= PACKET_BYTES as f64 * 8.0 {
             *lost -= PACKET_BYTES as f64 * 8.0;
-            let victim = self.any_client();
+            let victim = self.any_client(ms);
             self.look(ms, charged, victim, None, PACKET_BYTES);
         }
     }
@@ -404,6 +421,60 @@ fn steps_are_followed_both_ways() {
         let delays = &outcome.delays_ms[25_000..60_000];
         assert!(delays.iter().filter(|delay| **delay > 8.0).count() < delays.len() / 8, "{bounds}");
     }
+}
+
+/// The line falls while windows hold a few packets, or many. What left of a line that had fallen to less than a third was less than a third of what it
+/// carried before, and its queue was taken for that of others.
+#[test]
+fn a_fall_to_a_tenth_is_followed_within_seconds() {
+    const FALLS_AT_S: usize = 20;
+    for (from, to, within_s) in [(10.0, 1.0, 8), (100.0, 5.0, 10), (10.0, 2.5, 8)] {
+        for windows_packets in [20.0, 100.0, 400.0] {
+            for (clients, bounds) in [(1, "auto"), (2, "auto"), (4, "auto"), (2, "told")] {
+                let told = format!("{from}mbit");
+                let mut world = World::of(if bounds == "told" { &told } else { bounds }, from);
+                world.line = Box::new(move |at| if at < FALLS_AT_S as f64 { from * MBIT } else { to * MBIT });
+                (world.windows_packets, world.room_ms, world.has_few_samples) = (windows_packets, 6_000.0, true);
+                world.clients = vec![Path { rtt_ms: 20.0, ..LAN }; clients];
+                let outcome = world.run(60.0, 0.0);
+                let rates = &outcome.rates[(FALLS_AT_S + within_s) * 1000..];
+                let mean = rates.iter().sum::<f64>() / rates.len() as f64 / (to * MBIT);
+                let case = format!("{from} to {to}, {windows_packets} packets, {clients} clients, {bounds}");
+                assert!((0.7..1.15).contains(&mean), "{case}: {mean} {:?}", world.notices);
+                let high = rates.iter().filter(|rate| **rate > 1.6 * to * MBIT).count();
+                assert!(high < rates.len() / 50, "{case}: {high} ms far too fast, {:?}", world.notices);
+            }
+        }
+    }
+}
+
+/// One client is behind a slow link, and alone for a while: what it takes is found, and another client that comes has its line within seconds.
+#[test]
+fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
+    for fast_comes_at_s in [30, 55] {
+        let mut world = World::of("10mbit", 10.0);
+        let slow = move |at: f64| if at < fast_comes_at_s as f64 { 1.0 } else { 10.0 };
+        world.line = Box::new(move |at| if at < 10.0 { 10.0 * MBIT } else { slow(at) * MBIT });
+        (world.windows_packets, world.room_ms, world.has_few_samples) = (40.0, 6_000.0, true);
+        world.clients = vec![Path { rtt_ms: 20.0, ..LAN }; 2];
+        world.only_first = Box::new(move |at| (10.0..fast_comes_at_s as f64).contains(&at));
+        let outcome = world.run(fast_comes_at_s as f64 + 20.0, 0.0);
+        let rates = &outcome.rates[fast_comes_at_s * 1000..];
+        assert!(rates[0] < 1.6 * MBIT, "{} {:?}", rates[0], world.notices);
+        let found = rates.iter().position(|rate| *rate > 8.5 * MBIT);
+        assert!(found.is_some_and(|ms| ms < 5_000), "{found:?} {:?}", world.notices);
+    }
+}
+
+/// So little is asked for that the queue is none of ours, however long it is: with less to send it stays.
+#[test]
+fn a_light_load_beside_others_is_not_slowed() {
+    let mut world = World::of("10mbit", 10.0);
+    world.demand = Box::new(|_| 0.1);
+    world.others = Others::Elastic;
+    world.has_few_samples = true;
+    let outcome = world.run(60.0, 0.0);
+    assert!(outcome.mean_rate() > 0.99 * 9.8 * MBIT, "{} {:?}", outcome.mean_rate(), world.notices);
 }
 
 #[test]

@@ -171,6 +171,8 @@ impl<J: Iterator<Item = Job>> World<'_, '_, J> {
             acked_ago: now - conn.acked_at,
             sent_bytes: conn.sent.payload_bytes - conn.sender.resent_bytes.min(conn.sent.payload_bytes),
             retransmitted_bytes: conn.sender.resent_bytes,
+            // Its readers are fast.
+            shut_for: Nanos::ZERO,
         };
         let (look, client) = (conn.looks.look(now, &seen, framing), u64::from(conn.path));
         self.learn(look, client);

@@ -37,6 +37,7 @@ impl<U: DatagramSocket> Flow<U> {
             acked_bytes,
             sacked_bytes: 0,
             acked_ago: acked_ago.unwrap_or_default(),
+            shut_for: Nanos::ZERO,
             is_unacknowledged: self.is_unseen || is_unacknowledged,
             path,
             closing_segments: 0,

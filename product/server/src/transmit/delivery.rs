@@ -77,11 +77,11 @@ impl Delivery {
 
     /// What is new since the last look: over all responses each acknowledged byte is told once. What is foreseen stays charged.
     pub fn look(&mut self, now: Nanos, status: &Status) -> Look {
-        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, .. } = *status;
+        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
         // A kernel that does not count what it sent tells at least of what has arrived.
         let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
         let rtt = status.path.rtt;
-        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes };
+        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes, shut_for };
         self.looks.look(now, &seen, self.account.framing())
     }
 

@@ -91,6 +91,8 @@ pub struct Status {
     pub sacked_bytes: u64,
     /// How long ago the last acknowledgement came.
     pub acked_ago: Nanos,
+    /// How long the client's window kept something from being sent, in all; zero over QUIC.
+    pub shut_for: Nanos,
     /// Of what was taken something is not acknowledged yet.
     pub is_unacknowledged: bool,
     pub path: Path,

@@ -177,6 +177,7 @@ impl Socket for FakeSocket {
             acked_bytes: self.acked.get(),
             sacked_bytes: 0,
             acked_ago: self.acked_ago.get(),
+            shut_for: Nanos::ZERO,
             is_unacknowledged: self.is_acking.get() && (self.acked.get() < self.sent.get().0 || self.unsent.get() > 0),
             path: self.path.get(),
             closing_segments: self.closing.get(),

@@ -1,0 +1,161 @@
+//! A line that falls so far that what leaves is no measure of whose queue stands in front of it.
+//!
+//! A queue is ours if we sent most of what the line carries ([`super::measure`]), and how much that is, is known by the most that arrived of late. A line
+//! that falls to a tenth carries a tenth of that, however much of it is ours: TCP lets no more leave than arrives. It also lets so few round trips be
+//! measured that an interval has none, and a short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second, and the
+//! queue is taken for ours, as a trial, where most of them were delayed while a response waited all that time: with less to send it would be others'.
+
+use units::Nanos;
+
+use super::clients::DelayBounds;
+use super::history::permille_of;
+use super::measure::{MOSTLY_PERMILLE, Measure};
+use super::{Change, Estimator, Signal};
+
+/// A queue has to stand for so long. Raised: a fall is followed later; lowered: a pause of the line is taken for one.
+const STANDS_FOR: Nanos = Nanos::from_millis(1000);
+/// On a line so slow that it does not tell a rate in that time, this long at most.
+const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
+/// Most round trips: this part of them.
+const DELAYED_PERMILLE: u32 = 750;
+/// Fewer round trips of a client say nothing of it.
+const SAMPLES_MIN: u32 = 2;
+/// Clients told apart; of more, the first count.
+const CLIENTS_MAX: usize = 16;
+
+/// The round trips since an instant at which no fall was found.
+#[derive(Debug, Default)]
+pub(super) struct Fall {
+    began: Nanos,
+    seen: Vec<RoundTrips>,
+    /// The only client of which anything was seen before the last cut: what it met may be a slow link of its own.
+    alone: Option<u64>,
+}
+
+/// Those of a client.
+#[derive(Debug)]
+struct RoundTrips {
+    client: u64,
+    all: u32,
+    /// Of these, longer by a queue.
+    delayed: u32,
+    /// By how much these were longer, in all.
+    delay: Nanos,
+}
+
+impl RoundTrips {
+    fn are_delayed(&self) -> bool {
+        self.delayed * 1000 >= DELAYED_PERMILLE * self.all
+    }
+}
+
+impl Fall {
+    pub fn restart(&mut self, now: Nanos) {
+        self.seen.clear();
+        self.began = now;
+    }
+
+    /// A delay of more than this is a queue.
+    pub fn on_round_trip(&mut self, client: u64, bounds: DelayBounds, threshold: Nanos) {
+        let at = self.seen.iter().position(|seen| seen.client == client).or_else(|| {
+            let has_room = self.seen.len() < CLIENTS_MAX;
+            has_room.then(|| self.seen.push(RoundTrips { client, all: 0, delayed: 0, delay: Nanos::ZERO }))?;
+            Some(self.seen.len() - 1)
+        });
+        let Some(seen) = at.map(|at| &mut self.seen[at]) else { return };
+        seen.all += 1;
+        if bounds.at_least > threshold {
+            seen.delayed += 1;
+            seen.delay += bounds.at_most;
+        }
+    }
+
+    /// The pace is cut by what was seen.
+    pub fn on_cut(&mut self) {
+        self.alone = if let [seen] = &self.seen[..] { Some(seen.client) } else { None };
+    }
+
+    /// Whether the last cut was by what one client alone met, and another is seen now: once for each cut.
+    pub fn is_in_doubt(&mut self) -> bool {
+        let seen = &self.seen;
+        self.alone.take_if(|one| seen.iter().any(|seen| seen.client != *one)).is_some()
+    }
+
+    /// The mean delay of the queue that stood, if one did: most round trips of everybody were longer, those of two clients, or of the only one.
+    fn queue(&self) -> Option<Nanos> {
+        let mut told = self.seen.iter().filter(|seen| seen.all >= SAMPLES_MIN);
+        let clients = told.clone().count();
+        let delayed = self.seen.iter().map(|seen| seen.delayed).sum::<u32>();
+        let is_shared = clients >= 2 || clients == 1 && self.seen.len() == 1;
+        let total = self.seen.iter().fold(Nanos::ZERO, |total, seen| total + seen.delay);
+        (is_shared && told.all(RoundTrips::are_delayed)).then(|| Nanos(total.0 / u64::from(delayed.max(1))))
+    }
+}
+
+impl Estimator {
+    /// Cuts the pace to what the line carries now, where that has fallen: to be asked once for each interval.
+    pub(super) fn follow_fall(&mut self, now: Nanos, charged: u64) -> Option<Change> {
+        if now - self.fall.began < STANDS_FOR || now < self.others.until {
+            return None;
+        }
+        let (run, is_backlogged) = self.history.since(self.fall.began);
+        // A slow line takes longer to tell its rate.
+        if !run.is_enough() && is_backlogged && now - self.fall.began < STANDS_FOR_MAX {
+            return None;
+        }
+        let line = self.history.peak().min(self.pace?);
+        let is_far_below = permille_of(line, run.lasted, run.charged_bytes) < MOSTLY_PERMILLE;
+        let Some(queue) = self.fall.queue().filter(|_| is_backlogged && run.is_enough() && is_far_below) else {
+            self.fall.restart(now);
+            return None;
+        };
+        // What was tried before was another line.
+        self.trial = None;
+        let measure = Measure { line: self.history.rate(&run), is_full: true };
+        self.cut(now, charged, Signal::Delay(queue), Some(measure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    /// Round trips of these clients, each longer by so many milliseconds; a queue is of more than five.
+    fn queue_ms(round_trips: &[(u64, u64)]) -> Option<u64> {
+        let mut fall = Fall::default();
+        for (client, ms) in round_trips {
+            let bounds = DelayBounds { at_least: MS(*ms), at_most: MS(*ms) };
+            fall.on_round_trip(*client, bounds, MS(5));
+        }
+        fall.queue().map(|queue| queue.0 / 1_000_000)
+    }
+
+    #[test]
+    fn a_queue_stands_where_it_delays_everybody_most_of_the_time() {
+        assert_eq!(queue_ms(&[]), None);
+        assert_eq!(queue_ms(&[(1, 20), (1, 40)]), Some(30));
+        assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0), (1, 30), (2, 20), (2, 40), (3, 0)]), Some(30));
+        // One that is not delayed is proof, and one among strangers may have a slow link.
+        assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20), (2, 20), (3, 0), (3, 5)]), None);
+        assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20)]), None);
+        assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0)]), None);
+    }
+
+    #[test]
+    fn what_one_client_met_is_in_doubt_once_another_comes() {
+        let mut fall = Fall::default();
+        let delay = DelayBounds { at_least: MS(30), at_most: MS(30) };
+        fall.on_round_trip(1, delay, MS(5));
+        fall.on_cut();
+        fall.restart(MS(0));
+        fall.on_round_trip(1, delay, MS(5));
+        assert!(!fall.is_in_doubt());
+        fall.on_round_trip(2, delay, MS(5));
+        assert!(fall.is_in_doubt() && !fall.is_in_doubt());
+        fall.on_cut();
+        fall.on_round_trip(3, delay, MS(5));
+        assert!(!fall.is_in_doubt(), "two clients met it");
+    }
+}
