@@ -45,4 +45,4 @@ pub use scheduler::path::Path;
 pub(crate) use scheduler::path::Paths;
 pub use scheduler::settings::Settings;
 pub use scheduler::{Grant, Overrun, Progress, Scheduler, Sent, Waiter};
-pub use turns::{SHARING_MAX, Turns};
+pub use turns::{SHARING_MAX, Turns, TurnsEnded};

@@ -31,6 +31,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod guard;
+mod in_turns;
 pub(crate) mod job;
 pub(crate) mod jobs;
 mod limits;
@@ -51,7 +52,7 @@ use crate::scheduler::connection::{ConnectionId, Precedence, Why};
 use crate::scheduler::job::NO_CONNECTION;
 use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
-use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, WaitBound};
+use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, Turns, WaitBound};
 use limits::Limits;
 
 /// Leave to send.
@@ -135,11 +136,14 @@ pub struct Scheduler {
     pacer: Pacer,
     /// Of classes, where the policy has an operator's.
     limits: Option<Box<Limits>>,
+    /// What the jobs would have had in turns, where somebody wants to know.
+    turns: Option<Box<Turns>>,
 }
 
 impl Scheduler {
     pub fn new(policy: Box<dyn Policy>, pace: Pace) -> Scheduler {
-        Scheduler { jobs: Jobs::default(), order: Order::new(policy), pacer: Pacer::new(pace), limits: None }
+        let (jobs, order, pacer) = (Jobs::default(), Order::new(policy), Pacer::new(pace));
+        Scheduler { jobs, order, pacer, limits: None, turns: None }
     }
 
     /// The same scheduler with a guard beside its ranks; a policy that starves nobody goes without.
@@ -225,6 +229,7 @@ impl Scheduler {
         on_ready(&mut self.order, &mut self.pacer, now);
         let id = self.jobs.add(now, &arrival, on);
         self.order.on_arrival(id.slot, self.jobs.at(id.slot), &arrival.path);
+        self.begin_turns(now, id);
         if let Some(limits) = &mut self.limits {
             let (may_run, sleepers) = limits.claim(id, self.jobs.at(id.slot));
             sleepers.into_iter().for_each(|job| self.on_wait(job, Why::Slot));
@@ -250,6 +255,7 @@ impl Scheduler {
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
+        self.advance_turns(now);
         if self.pacer.free_at() > now {
             if !self.order.is_idle() {
                 self.pacer.await_grant();
@@ -272,6 +278,7 @@ impl Scheduler {
     /// Bytes of the job were handed down; zero is fine. A no-op for a departed job. One that has had more than its size departs.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
+        self.carry_turns(now, id, sent.content_bytes);
         let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
@@ -308,12 +315,14 @@ impl Scheduler {
                 if let Some(job) = self.jobs.get_mut(id) {
                     job.waits.insert(why);
                     self.order.dequeue(&mut self.jobs, id.slot);
+                    self.note_turns(id.into());
                 }
             }
             Waiter::Connection(id) => {
                 if self.jobs.connection(id).is_some() {
                     self.jobs.connection_at_mut(id.slot).waits.insert(why);
                     self.order.offer(&mut self.jobs, id.slot);
+                    self.note_turns(id.into());
                 }
             }
         }
@@ -330,7 +339,9 @@ impl Scheduler {
 
     /// The reason is gone, and with the last of them it is ready. Calling twice, or late, changes nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
-        match who.into() {
+        self.advance_turns(now);
+        let who = who.into();
+        match who {
             Waiter::Job(id) => {
                 let Some(job) = self.jobs.get_mut(id) else { return };
                 if why == Why::Source {
@@ -355,6 +366,7 @@ impl Scheduler {
                 }
             }
         }
+        self.note_turns(who);
     }
 
     /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
@@ -369,6 +381,9 @@ impl Scheduler {
         }
         let before = job.clone();
         job.size = size;
+        if let Size::Known(bytes) = size {
+            self.turns.iter_mut().for_each(|turns| turns.resize(id.slot, bytes));
+        }
         self.order.on_size(id.slot, &before, job);
         if job.is_ready() {
             self.order.enqueue(&mut self.jobs, id.slot);
@@ -412,6 +427,7 @@ impl Scheduler {
 
     /// The link has another rate from now on; `None` hands down whatever sockets take.
     pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
+        self.advance_turns(now);
         self.pacer.set_rate(now, rate);
         if let Some(rate) = rate {
             self.order.policy_mut().on_rate(rate);
@@ -456,6 +472,9 @@ impl Scheduler {
         self.order.dequeue(&mut self.jobs, slot);
         let job = self.jobs.remove(slot);
         self.order.on_departure(slot, &job);
+        if let Some(turns) = &mut self.turns {
+            turns.depart(slot, job.attained, job.is_sent());
+        }
         if let Some(limits) = &mut self.limits {
             limits.release(job.number);
         }

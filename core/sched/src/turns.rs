@@ -1,91 +1,244 @@
 //! What the same responses would have taken if all that are ready took turns, packet by packet: processor sharing, the FAIR of the papers (000,
 //! section 2), as of a server without an order behind a fair queue.
+//!
+//! Both lines carry the same bytes at the same instants, so a line that changes and a host that is late make no difference between them. A response that
+//! waits for its client, a file or an upstream could not be sent in turns either: until that wait is over it has no more there than was really sent of it.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
 use units::{Nanos, Rate};
 
+use crate::grow::grow_to;
+
 /// Responses that share the line at once; more are not followed.
 pub const SHARING_MAX: usize = 100_000;
+/// In place of an index or a slot.
+const NONE: u32 = u32::MAX;
+/// In place of an index: the response has ended in turns, and its job has not.
+const ENDED: u32 = NONE - 1;
+/// Two numbers of bytes that differ by less are the same.
+const ALIKE_BYTES: f64 = 0.5;
 
 /// A line that all responses share evenly, as a fluid.
 ///
-/// Served is what each of them has had since the line was last empty; one that comes ends when that has grown by its size (the virtual time of
-/// Demers, Keshav and Shenker, 1989). O(log n) for each response.
-#[derive(Debug, Clone, Default)]
+/// Served is what each response that shares the line has had since the line was last empty; one stops sharing it when that has grown by what it may
+/// have (the virtual time of Demers, Keshav and Shenker, 1989). O(log n) for each change of a response.
+#[derive(Debug, Default)]
 pub struct Turns {
-    sharing: BinaryHeap<Reverse<Sharing>>,
+    /// Responses that share the line now, by where they stop to.
+    sharing: BTreeSet<(Stop, u32)>,
+    followed: Vec<Option<Followed>>,
+    vacant: Vec<u32>,
+    /// By the slot of the job: its place among the followed, [`ENDED`] or [`NONE`].
+    by_slot: Vec<u32>,
     /// Bytes that each response there has had since the line was last empty.
     served: f64,
     at: Nanos,
+    /// By label.
+    ended: Vec<TurnsEnded>,
 }
 
+/// Responses of a label that would have ended by now, and the time from their requests to the instant in which their last bytes would have been handed
+/// down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnsEnded {
+    pub responses: u64,
+    pub total: Nanos,
+}
+
+/// What [`Turns::served`] is when a response stops sharing the line.
 #[derive(Debug, Clone, Copy)]
-struct Sharing {
-    /// Of [`Turns::served`], when it ends.
-    ends_at: f64,
-    since: Nanos,
-    label: u8,
+struct Stop(f64);
+
+#[derive(Debug)]
+struct Followed {
+    /// Of its job; [`NONE`] where that has departed.
+    slot: u32,
+    /// When it was asked for, and its label; `None` for one that is not counted.
+    compared: Option<(Nanos, u8)>,
+    /// Its bytes in all; infinite while nobody knows.
+    end: f64,
+    /// No more than this until what it waits for has come; infinite where it waits for its turn alone.
+    limit: f64,
+    /// What it had when it began to share the line, or stopped to.
+    had: f64,
+    /// What was served then.
+    served_before: f64,
+    /// Its place in [`Turns::sharing`].
+    stop: Option<Stop>,
 }
 
-impl PartialEq for Sharing {
-    fn eq(&self, other: &Sharing) -> bool {
+impl PartialEq for Stop {
+    fn eq(&self, other: &Stop) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Sharing {}
+impl Eq for Stop {}
 
-impl PartialOrd for Sharing {
-    fn partial_cmp(&self, other: &Sharing) -> Option<std::cmp::Ordering> {
+impl PartialOrd for Stop {
+    fn partial_cmp(&self, other: &Stop) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Sharing {
-    fn cmp(&self, other: &Sharing) -> std::cmp::Ordering {
-        self.ends_at.total_cmp(&other.ends_at)
+impl Ord for Stop {
+    fn cmp(&self, other: &Stop) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
     }
 }
 
 impl Turns {
-    /// A response of so many bytes on the wire is ready at `now`, asked for at `since`; false if too many are followed. Instants only grow.
-    pub fn arrive(&mut self, now: Nanos, (since, label): (Nanos, u8), wire_bytes: u64) -> bool {
-        let has_room = self.sharing.len() < SHARING_MAX;
-        if has_room {
-            self.at = self.at.max(now);
-            let ends_at = self.served + wire_bytes as f64;
-            self.sharing.push(Reverse(Sharing { ends_at, since, label }));
-        }
-        has_room
-    }
-
-    /// Until now the line had this rate; tells of each response that has ended its label and the time since it was asked for. To be called before
-    /// [`Turns::arrive`].
-    pub fn advance(&mut self, now: Nanos, rate: Rate, mut ended: impl FnMut(u8, Nanos)) {
-        let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
-        while let Some(Reverse(first)) = self.sharing.peek().copied() {
-            let count = self.sharing.len() as f64;
-            let left_s = (first.ends_at - self.served).max(0.0) * count / bytes_per_s;
-            let ends_at = self.at + Nanos((left_s * 1e9) as u64);
-            if ends_at > now {
-                self.served += (now - self.at).0 as f64 / 1e9 * bytes_per_s / count;
-                break;
-            }
-            (self.served, self.at) = (first.ends_at, ends_at);
-            self.sharing.pop();
-            ended(first.label, ends_at - first.since);
+    /// It is `now`. Where nobody was ready since this was last called (`is_idle`), responses that are behind in turns are sent at this rate meanwhile;
+    /// without a rate nothing of those under way is followed any longer. To be called before anything else that happens at this instant.
+    pub(crate) fn advance(&mut self, now: Nanos, rate: Option<Rate>, is_idle: bool) {
+        let Some(rate) = rate else { return self.forget() };
+        if is_idle && !self.sharing.is_empty() && now > self.at {
+            let (from, bytes_per_s) = (self.at, rate.bits_per_s() as f64 / 8.0);
+            let bytes = (now - from).as_secs_f64() * bytes_per_s;
+            self.serve(bytes, |served_bytes| from + Nanos((served_bytes / bytes_per_s * 1e9) as u64));
         }
         self.at = self.at.max(now);
+    }
+
+    /// So many bytes of a job are sent now: the line carries as many in turns, of whatever job, unless this one is not followed.
+    pub(crate) fn carry(&mut self, slot: u32, bytes: u64) {
+        if self.by_slot.get(slot as usize).is_some_and(|at| *at != NONE) {
+            let now = self.at;
+            self.serve(bytes as f64, |_| now);
+        }
+    }
+
+    /// Shares out these bytes; `at` says when so many of them have been served.
+    fn serve(&mut self, bytes: f64, at: impl Fn(f64) -> Nanos) {
+        let mut served_bytes = 0.0;
+        while let Some((Stop(stop), first)) = self.sharing.first().copied() {
+            let count = self.sharing.len() as f64;
+            let needed_bytes = (stop - self.served).max(0.0) * count;
+            if needed_bytes > bytes - served_bytes {
+                self.served += (bytes - served_bytes) / count;
+                break;
+            }
+            served_bytes += needed_bytes;
+            (self.served, self.at) = (stop, at(served_bytes));
+            self.place(first);
+        }
+    }
+
+    /// A job is ready, of so many bytes if that is known.
+    pub(crate) fn arrive(&mut self, slot: u32, bytes: Option<u64>) {
+        if self.followed.len() - self.vacant.len() >= SHARING_MAX {
+            return;
+        }
+        let end = bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
+        let (limit, had, served_before) = (f64::INFINITY, 0.0, 0.0);
+        let one = Followed { slot, compared: None, end, limit, had, served_before, stop: None };
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.followed.push(None);
+            self.followed.len() as u32 - 1
+        });
+        self.followed[at as usize] = Some(one);
+        grow_to(&mut self.by_slot, slot as usize + 1, || NONE);
+        self.by_slot[slot as usize] = at;
+        self.place(at);
+    }
+
+    /// The job was asked for at `since`, and is counted with this label; false where it is not followed.
+    pub(crate) fn compare(&mut self, slot: u32, since: Nanos, label: u8) -> bool {
+        self.change(slot, |one| one.compared = Some((since, label)))
+    }
+
+    /// The job has so many bytes in all.
+    pub(crate) fn resize(&mut self, slot: u32, bytes: u64) {
+        self.change(slot, |one| one.end = bytes as f64);
+    }
+
+    /// The job waits for something else than its turn, when so much of it was sent.
+    pub(crate) fn wait(&mut self, slot: u32, sent_bytes: u64) {
+        self.change(slot, |one| one.limit = sent_bytes as f64);
+    }
+
+    /// It waits for its turn alone.
+    pub(crate) fn go_on(&mut self, slot: u32) {
+        if self.get(slot).is_some_and(|one| one.limit.is_finite()) {
+            self.change(slot, |one| one.limit = f64::INFINITY);
+        }
+    }
+
+    /// The job departs, when so much of it was sent; one that was cut is not counted, but the line carried its bytes.
+    pub(crate) fn depart(&mut self, slot: u32, sent_bytes: u64, is_whole: bool) {
+        self.change(slot, |one| {
+            (one.end, one.limit) = (sent_bytes as f64, f64::INFINITY);
+            one.slot = NONE;
+            one.compared.take_if(|_| !is_whole);
+        });
+        if let Some(at) = self.by_slot.get_mut(slot as usize) {
+            *at = NONE;
+        }
+    }
+
+    /// What has ended, by label.
+    pub fn ended(&self, label: u8) -> TurnsEnded {
+        self.ended.get(usize::from(label)).copied().unwrap_or_default()
+    }
+
+    fn get(&self, slot: u32) -> Option<&Followed> {
+        let at = self.by_slot.get(slot as usize)?;
+        self.followed.get(*at as usize)?.as_ref()
+    }
+
+    /// Changes what a job may have; false where it is not followed.
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut Followed)) -> bool {
+        let Some(at) = self.by_slot.get(slot as usize).copied().filter(|at| *at < ENDED) else { return false };
+        // What it had until now is settled by what it could have.
+        self.take_out(at);
+        change(self.followed[at as usize].as_mut().expect("a job's response is followed"));
+        self.place(at);
+        true
+    }
+
+    fn take_out(&mut self, at: u32) {
+        let one = self.followed[at as usize].as_mut().expect("its place is its own");
+        if let Some(stop) = one.stop.take() {
+            self.sharing.remove(&(stop, at));
+            one.had += self.served - one.served_before;
+        }
+    }
+
+    /// Has a response share the line while it may have more, or end.
+    fn place(&mut self, at: u32) {
+        self.take_out(at);
+        let one = self.followed[at as usize].as_mut().expect("its place is its own");
+        let most = one.end.min(one.limit);
+        if one.had < most - ALIKE_BYTES {
+            let stop = Stop(self.served + most - one.had);
+            (one.stop, one.served_before) = (Some(stop), self.served);
+            self.sharing.insert((stop, at));
+        } else if one.had >= one.end - ALIKE_BYTES {
+            self.end(at);
+        }
         if self.sharing.is_empty() {
             self.served = 0.0;
         }
     }
 
-    /// Forgets those that are not over: the line has no rate any more.
-    pub fn clear(&mut self) {
-        *self = Turns::default();
+    fn end(&mut self, at: u32) {
+        let one = self.followed[at as usize].take().expect("it ends once");
+        self.vacant.push(at);
+        if one.slot != NONE {
+            self.by_slot[one.slot as usize] = ENDED;
+        }
+        if let Some((since, label)) = one.compared {
+            grow_to(&mut self.ended, usize::from(label) + 1, TurnsEnded::default);
+            let ended = &mut self.ended[usize::from(label)];
+            ended.responses += 1;
+            ended.total += self.at - since;
+        }
+    }
+
+    fn forget(&mut self) {
+        let ended = std::mem::take(&mut self.ended);
+        *self = Turns { ended, ..Turns::default() };
     }
 }
 
@@ -95,51 +248,140 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// A byte in a microsecond.
-    fn rate() -> Rate {
-        "8mbit".parse().unwrap()
-    }
+    /// A byte in a microsecond, and what happens to jobs on it.
+    struct Line(Turns);
 
-    /// When each ended, by its label, in microseconds since it was asked for.
-    fn ends(arrivals: &[(u64, u64)], until: Nanos) -> Vec<(u8, u64)> {
-        let (mut turns, mut ends) = (Turns::default(), vec![]);
-        for (label, (at_ms, bytes)) in (0..).zip(arrivals) {
-            turns.advance(MS(*at_ms), rate(), |label, took| ends.push((label, took.0.div_ceil(1000))));
-            assert!(turns.arrive(MS(*at_ms), (MS(*at_ms), label), *bytes));
+    impl Line {
+        fn new() -> Line {
+            Line(Turns::default())
         }
-        turns.advance(until, rate(), |label, took| ends.push((label, took.0.div_ceil(1000))));
-        ends
+
+        /// Bytes are carried in time.
+        fn at(&mut self, ms: u64) -> &mut Turns {
+            self.0.advance(MS(ms), "8mbit".parse().ok(), true);
+            &mut self.0
+        }
+
+        /// The job has the number of its slot for a label.
+        fn arrive(&mut self, ms: u64, slot: u32, bytes: u64) {
+            self.at(ms).arrive(slot, Some(bytes));
+            assert!(self.0.compare(slot, MS(ms), slot as u8));
+        }
+
+        /// In microseconds; `None` of one that has not ended.
+        fn took(&self, slot: u8) -> Option<u64> {
+            let TurnsEnded { responses, total } = self.0.ended(slot);
+            (responses == 1).then(|| total.0.div_ceil(1000))
+        }
     }
 
     #[test]
     fn alone_a_response_has_the_line() {
-        assert_eq!(ends(&[(1000, 10_000), (2000, 500)], MS(3000)), [(0, 10_000), (1, 500)]);
+        let mut line = Line::new();
+        line.arrive(1000, 0, 10_000);
+        line.arrive(2000, 1, 500);
+        line.at(3000);
+        assert_eq!([line.took(0), line.took(1)], [Some(10_000), Some(500)]);
+    }
+
+    /// However late the host is: while somebody is ready, time alone carries nothing.
+    #[test]
+    fn both_lines_carry_the_same_bytes() {
+        let mut line = Line::new();
+        [(0, 3_000), (1, 1_000)].into_iter().for_each(|(slot, bytes)| line.arrive(0, slot, bytes));
+        for (ms, bytes) in [(20, 1_000), (50, 1_000), (51, 2_000)] {
+            line.0.advance(MS(ms), "8mbit".parse().ok(), false);
+            line.0.carry(0, bytes);
+        }
+        assert_eq!([line.took(0), line.took(1)], [Some(51_000), Some(50_000)]);
     }
 
     /// The large one has half until the small one has ended, which takes twice its own time.
     #[test]
     fn two_share_it() {
-        assert_eq!(ends(&[(0, 10_000), (0, 1_000)], MS(100)), [(1, 2_000), (0, 11_000)]);
-        assert_eq!(ends(&[(0, 10_000), (5, 1_000)], MS(100)), [(1, 2_000), (0, 11_000)]);
-        assert_eq!(ends(&[(0, 10_000), (5, 1_000)], MS(6)), [], "both are under way");
+        for small_at in [0, 5] {
+            let mut line = Line::new();
+            line.arrive(0, 0, 10_000);
+            line.arrive(small_at, 1, 1_000);
+            line.at(6);
+            assert_eq!(line.took(0), None);
+            line.at(100);
+            assert_eq!([line.took(0), line.took(1)], [Some(11_000), Some(2_000)]);
+        }
     }
 
     #[test]
     fn what_is_sent_is_conserved() {
+        let mut line = Line::new();
         let sizes: Vec<(u64, u64)> = (0..50).map(|n| (n / 7, 100 + n * n * 13)).collect();
         let all: u64 = sizes.iter().map(|(_, bytes)| bytes).sum();
-        let ended = ends(&sizes, MS(100_000));
-        assert_eq!(ended.len(), 50);
-        let last = ended.iter().map(|(label, took)| took + 1000 * sizes[usize::from(*label)].0).max().unwrap();
+        (0..).zip(&sizes).for_each(|(slot, (ms, bytes))| line.arrive(*ms, slot, *bytes));
+        line.at(100_000);
+        let ends = (0..).zip(&sizes).map(|(slot, (ms, _))| line.took(slot).unwrap() + 1000 * ms);
+        let last = ends.max().unwrap();
         assert!(last.abs_diff(all) < 100, "the line was never empty: {last} us for {all} bytes");
+    }
+
+    /// A client takes a kilobyte each ten milliseconds: in turns it would not take more.
+    #[test]
+    fn a_slow_client_takes_as_long_in_turns() {
+        let mut line = Line::new();
+        line.arrive(0, 0, 10_000);
+        for sent in 1..10 {
+            line.at(10 * sent - 9).wait(0, 1000 * sent);
+            line.at(10 * sent).go_on(0);
+        }
+        // The last kilobyte is handed down at once.
+        line.at(91).depart(0, 10_000, true);
+        line.at(200);
+        assert_eq!(line.took(0), Some(91_000));
+    }
+
+    /// While the large one waits for its client, others have the line for themselves; the bytes that were sent of it before are had in turns meanwhile.
+    #[test]
+    fn who_waits_for_something_else_takes_nobody_s_turn() {
+        let mut line = Line::new();
+        line.arrive(0, 0, 10_000);
+        line.at(1).wait(0, 2_000);
+        line.arrive(10, 1, 5_000);
+        line.at(20).go_on(0);
+        line.at(30);
+        assert_eq!([line.took(0), line.took(1)], [Some(28_000), Some(5_000)]);
+    }
+
+    #[test]
+    fn the_bytes_of_one_that_was_cut_or_whose_size_nobody_knew_delay_others_and_are_not_counted() {
+        let mut line = Line::new();
+        line.arrive(0, 0, 10_000);
+        line.at(0).arrive(7, None);
+        line.arrive(0, 1, 5_000);
+        line.at(3).depart(0, 2_000, false);
+        line.at(3).depart(7, 1_500, true);
+        line.at(100);
+        assert_eq!([line.took(0), line.took(1), line.took(7)], [None, Some(8_500), None]);
+        assert!(line.0.sharing.is_empty() && line.0.followed.len() == line.0.vacant.len());
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_is_another_s() {
+        let mut line = Line::new();
+        line.arrive(0, 0, 10_000);
+        line.at(0).depart(0, 10_000, true);
+        line.at(0).arrive(0, Some(1_000));
+        line.at(0).wait(0, 0);
+        line.at(100);
+        assert_eq!((line.took(0), line.0.get(0).is_some()), (Some(10_000), true));
     }
 
     #[test]
     fn no_more_are_followed_than_there_is_room_for() {
-        let mut turns = Turns::default();
-        (0..SHARING_MAX).for_each(|_| assert!(turns.arrive(Nanos(0), (Nanos(0), 0), 1)));
-        assert!(!turns.arrive(Nanos(0), (Nanos(0), 0), 1));
-        turns.clear();
-        assert!(turns.arrive(Nanos(0), (Nanos(0), 0), 1));
+        let mut line = Line::new();
+        (0..SHARING_MAX as u32).for_each(|slot| line.0.arrive(slot, Some(100)));
+        line.0.arrive(SHARING_MAX as u32, Some(100));
+        assert!(!line.0.compare(SHARING_MAX as u32, Nanos(0), 0) && line.0.compare(0, Nanos(0), 0));
+        line.0.advance(Nanos(0), None, false);
+        assert!(!line.0.compare(0, Nanos(0), 0), "without a rate nothing is followed");
+        line.0.arrive(0, Some(100));
+        assert!(line.0.compare(0, Nanos(0), 0));
     }
 }

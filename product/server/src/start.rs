@@ -444,7 +444,11 @@ pub(crate) fn order(shaping: &ShapingChoice) -> Order {
 /// A worker's write path. The gauge is for the one that paces.
 fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter<Transport> {
     let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
-    let link = Link::new(shaping.scheduler(), shaping.gauge.take()).with_bounds(shaping.bounds);
+    let scheduler = match config.reporting.has_metrics {
+        true => shaping.scheduler().with_turns(),
+        false => shaping.scheduler(),
+    };
+    let link = Link::new(scheduler, shaping.gauge.take()).with_bounds(shaping.bounds);
     let mut transmitter = Transmitter::new(link, config.limits.patience);
     transmitter.marker = config.shaping.marker.clone();
     transmitter.limit = Limit::new(config.limits.client_rate_max.map(|_| Arc::clone(&server.clients) as _));

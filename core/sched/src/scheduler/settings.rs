@@ -21,6 +21,7 @@ pub struct Settings {
 impl Settings {
     /// They hold from the next grant on. No grant is outstanding.
     pub fn apply_to(self, now: Nanos, scheduler: &mut Scheduler) {
+        scheduler.advance_turns(now);
         scheduler.pacer.change(now, self.pace);
         if let Some((policy, guard)) = self.order {
             reorder(scheduler, policy, guard);

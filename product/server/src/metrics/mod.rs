@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use sched::Turns;
-use units::wire::Framing;
-use units::{Nanos, Rate};
+use sched::{Turns, TurnsEnded};
+use units::Nanos;
 
 /// Size classes: the largest response of each in bytes, head included, and its name.
 pub const SIZES: [(u64, &str); 4] = [(10_000, "10KB"), (100_000, "100KB"), (1_000_000, "1MB"), (u64::MAX, "more")];
@@ -37,7 +36,7 @@ pub struct Count {
     pub responses: u64,
     /// Of these, that did not reach their end.
     pub cut: u64,
-    /// That were sent, heads included.
+    /// Sent of these responses and of those under way, heads included.
     pub bytes: u64,
 }
 
@@ -47,7 +46,8 @@ pub struct Times {
     /// By [`TIMES_MS`], each response in one.
     pub buckets: [u64; TIMES_MS.len() + 1],
     pub total: Nanos,
-    /// Those whose size was known before they were sent at a pace, and what they took.
+    /// Those whose size was known before they were sent at a pace, and what they took: waits for clients, files and upstreams are part of it and of
+    /// what they would have taken in turns.
     pub compared: u64,
     pub compared_total: Nanos,
     /// Of the same those that would have ended by now if all took turns, and what they would have taken ([`Turns`]).
@@ -59,9 +59,10 @@ pub struct Times {
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     pub took: Nanos,
+    /// Without what [`Metrics::on_sent`] was told.
     pub sent_bytes: u64,
     pub is_whole: bool,
-    /// It was told to [`Metrics::on_ready`].
+    /// It is compared with its turns ([`sched::Scheduler::compare`]).
     pub is_compared: bool,
 }
 
@@ -72,7 +73,6 @@ pub struct Metrics {
     in_force: Vec<u32>,
     responses: BTreeMap<Labels, Count>,
     times: [Times; SIZES.len()],
-    shared: Turns,
 }
 
 impl Metrics {
@@ -98,20 +98,19 @@ impl Metrics {
         place.and_then(|place| self.in_force.get(place).copied()).unwrap_or(u32::MAX)
     }
 
-    /// A response of this size is ready, which was asked for at `since`; whether it is compared with its turns.
-    pub fn on_ready(&mut self, now: Nanos, since: Nanos, bytes: u64, rate: Rate) -> bool {
-        self.advance(now, Some(rate));
-        self.shared.arrive(now, (since, size_class(bytes)), Framing::ETHERNET.wire_bytes(bytes))
+    /// The same, with what the responses compared would have taken in turns.
+    pub fn with_turns(&self, turns: Option<&Turns>) -> Metrics {
+        let mut metrics = self.clone();
+        for (size, times) in (0..).zip(&mut metrics.times) {
+            let TurnsEnded { responses, total } = turns.map_or_else(TurnsEnded::default, |turns| turns.ended(size));
+            (times.turns, times.turns_total) = (responses, total);
+        }
+        metrics
     }
 
-    /// Until now the line had this rate, or none.
-    pub fn advance(&mut self, now: Nanos, rate: Option<Rate>) {
-        let Some(rate) = rate else { return self.shared.clear() };
-        let times = &mut self.times;
-        self.shared.advance(now, rate, |size, took| {
-            times[usize::from(size)].turns += 1;
-            times[usize::from(size)].turns_total += took;
-        });
+    /// So many bytes of a response under way were sent since this was last told of it.
+    pub fn on_sent(&mut self, labels: Labels, bytes: u64) {
+        self.responses.entry(labels).or_default().bytes += bytes;
     }
 
     pub fn on_end(&mut self, labels: Labels, ended: &Ended) {
@@ -175,6 +174,8 @@ pub fn size_class(bytes: u64) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use sched::{Arrival, Pace, Scheduler, Size};
+
     use super::*;
 
     fn labels(site: u32, size: u8) -> Labels {
@@ -205,18 +206,21 @@ mod tests {
         assert_eq!(times.compared_total, Nanos::from_millis(1));
     }
 
-    /// A byte in a microsecond: of two responses of 1,000 and 20,000 bytes the small one has half of the line.
     #[test]
-    fn turns_are_counted_when_they_would_have_ended() {
-        let (mut metrics, rate) = (Metrics::default(), "8mbit".parse().unwrap());
-        let ms = Nanos::from_millis;
-        assert!(metrics.on_ready(ms(1), ms(0), 20_000, rate) && metrics.on_ready(ms(1), ms(1), 1_000, rate));
-        metrics.advance(ms(10), Some(rate));
-        let small = metrics.times()[0];
-        assert!(small.turns == 1 && small.turns_total > ms(2) && small.turns_total < ms(3), "{small:?}");
-        assert_eq!(metrics.times()[1].turns, 0);
-        metrics.advance(ms(40), Some(rate));
-        assert_eq!(metrics.times()[1].turns, 1);
+    fn turns_are_those_of_the_scheduler() {
+        let rate = "8mbit".parse().unwrap();
+        let scheduler = Scheduler::new(sched::policy::parse("srpt").unwrap(), Pace::of_line(rate));
+        let (mut scheduler, ms) = (scheduler.with_turns(), Nanos::from_millis);
+        for bytes in [20_000, 1_000] {
+            let job = scheduler.arrive(ms(1), Arrival::of(Size::Known(bytes)));
+            assert!(scheduler.compare(job, ms(1), size_class(bytes)));
+        }
+        let metrics = Metrics::default();
+        let at = |scheduler: &mut Scheduler, at| {
+            metrics.with_turns(scheduler.turns(ms(at))).times().map(|times| times.turns)
+        };
+        assert_eq!([at(&mut scheduler, 10), at(&mut scheduler, 40)], [[1, 0, 0, 0], [1, 1, 0, 0]]);
+        assert_eq!(metrics.with_turns(None).times()[0], Times::default());
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct Ended {
     pub took: Nanos,
     /// Of its body, whole.
     pub body_bytes: u64,
-    /// Head included.
+    /// Head included, without what was counted while it was under way.
     pub sent_bytes: u64,
     /// All of it was sent.
     pub is_whole: bool,

@@ -59,6 +59,13 @@ impl Book {
         }
     }
 
+    /// So many bytes of a response of this class, which is under way, were sent since this was last told of it.
+    pub fn on_sent(&mut self, class: u16, bytes: u64) {
+        if let Some(had) = self.classes.get_mut(usize::from(class)) {
+            had.bytes += bytes;
+        }
+    }
+
     /// A response of this class has ended.
     pub fn count(&mut self, now: Nanos, class: u16, ended: &Ended) {
         let Some(had) = self.classes.get_mut(usize::from(class)) else { return };

@@ -30,8 +30,9 @@ pub struct ClassStatus {
     pub name: String,
     /// It is in the file as it was read last.
     pub is_in_force: bool,
-    /// That have ended, however they did, and the bytes of these.
+    /// That have ended, however they did.
     pub responses: u64,
+    /// Sent of these and of those under way.
     pub bytes: u64,
     pub under_way: UnderWay,
     pub objective: Option<ObjectiveStatus>,

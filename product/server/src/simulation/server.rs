@@ -57,6 +57,11 @@ pub struct Server {
     _logs: Logs,
 }
 
+/// As a server with an admin listener has it.
+fn scheduler(policy: &PolicySpec, plan: &Plan) -> Scheduler {
+    Scheduler::new(policy.build(), pace(plan)).with_guard(Guard::new(crate::GUARD_PERMILLE)).with_turns()
+}
+
 fn pace(plan: &Plan) -> Pace {
     plan.uplink_bytes_per_s.map_or(Pace::UNLIMITED, |rate| {
         Pace::of_line(Rate::from_bits_per_s(8 * rate).expect("it is more than nothing"))
@@ -123,7 +128,7 @@ impl Server {
         let ((logs, writer), log_path) =
             (Unthreaded::new(), plan.is_logged.then(|| site.folder.path("secret/log.json")));
         let current = current(&site, log_path.as_ref().map(|path| log(&logs, path)), plan.upstreams.as_ref());
-        let scheduler = Scheduler::new(policy.build(), pace(&plan)).with_guard(Guard::new(crate::GUARD_PERMILLE));
+        let scheduler = scheduler(&policy, &plan);
         let (storage, reloads) = (disk.storage(&plan, &mut random), Reloads::of(&plan));
         let (stop, woken) = (Arc::<Stop>::default(), Arc::clone(&wake));
         let places = Arc::new(Places::new(plan.places, &[Arc::clone(&wake)]));

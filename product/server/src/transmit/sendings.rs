@@ -43,6 +43,11 @@ impl Sendings {
         self.get_mut(id).map_or(0, Sending::tell)
     }
 
+    /// All that was sent of a response, head included; 0 of one that has departed.
+    pub fn sent_bytes(&self, id: JobId) -> u64 {
+        self.get(id).map_or(0, |sending| sending.sent_bytes)
+    }
+
     pub fn capacity(&self) -> usize {
         self.by_slot.capacity()
     }

@@ -131,7 +131,7 @@ impl<N: Net> Worker<N> {
         }
         receiving::end_slow_bodies(with, at);
         with.sender.transmitter.end_stalled(with.timers.now(), at);
-        with.service.book_spent(with.timers.now(), &with.conns[at], &mut with.sender.transmitter.sendings);
+        with.service.book_spent(with.timers.now(), &mut with.conns[at], &mut with.sender.transmitter.sendings);
         with.take_departures();
         with.conns.count(at);
     }

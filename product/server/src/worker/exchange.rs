@@ -163,16 +163,21 @@ impl Exchanges {
         .iter()
     }
 
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
+        match self {
+            Exchanges::Single(exchange) => std::slice::from_mut(exchange),
+            Exchanges::Several(streams) => &mut streams.open,
+        }
+        .iter_mut()
+    }
+
     /// Their clients could not be heard for so long.
     pub fn excuse(&mut self, paused: Nanos) {
-        let open = match self {
-            Exchanges::Single(exchange) => std::slice::from_mut(exchange),
-            Exchanges::Several(streams) => {
-                streams.deadline = later(streams.deadline, paused);
-                &mut streams.open
-            }
-        };
-        for exchange in open {
+        if let Exchanges::Several(streams) = self {
+            streams.deadline = later(streams.deadline, paused);
+        }
+        for exchange in self.iter_mut() {
             if let Task::Receiving(receiving) = &mut exchange.task {
                 receiving.excuse(paused);
             }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use sched::Ledger;
-use units::{Nanos, Rate};
+use units::Nanos;
 
 use super::failures::{Failures, Kind};
 use super::line::Line;
@@ -17,7 +16,7 @@ use crate::classes::Assigned;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
-use crate::transmit::Line as Uplink;
+use crate::transmit::Link;
 use crate::upstream::RoutesStatus;
 
 pub struct Journal {
@@ -91,18 +90,25 @@ impl Journal {
         Some(Box::new(line))
     }
 
-    /// A response is ready, to be sent at this rate.
-    pub(super) fn on_ready(&mut self, now: Nanos, line: &mut Line, rate: Rate) {
-        // What an upstream sends may have any size still.
-        if let Some(metrics) = self.metrics.as_mut().filter(|_| line.passed_on.is_none()) {
-            line.is_compared = metrics.on_ready(now, line.arrived_at, line.bytes(), rate);
-        }
-    }
-
     /// The sites in force are these from now on, in the order of their places.
     pub(super) fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         if let Some(metrics) = &mut self.metrics {
             metrics.replace_sites(names);
+        }
+    }
+
+    /// So many bytes of a response under way have been sent: what is not counted of them is.
+    pub(super) fn count_sent(&mut self, class: u16, line: &mut Line, sent_bytes: u64) {
+        let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
+        if more_bytes == 0 {
+            return;
+        }
+        line.counted_bytes += more_bytes;
+        if let Some(metrics) = &mut self.metrics {
+            metrics.on_sent(labels(class, line), more_bytes);
+        }
+        if let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) {
+            objectives.on_sent(class, more_bytes);
         }
     }
 
@@ -118,10 +124,10 @@ impl Journal {
         let (ended_at, cut) = ending.measured();
         let took = ended_at.unwrap_or_else(clock) - line.arrived_at;
         let (sent_bytes, is_whole) = (cut.unwrap_or(line.bytes()), cut.is_none());
+        let sent_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if let Some(metrics) = &mut self.metrics {
-            let (protocol, size, status) = (line.protocol(), size_class(line.bytes()), (line.status / 100) as u8);
-            let labels = Labels { site: line.site, class, protocol, size, status };
-            metrics.on_end(labels, &metrics::Ended { took, sent_bytes, is_whole, is_compared: line.is_compared });
+            let ended = metrics::Ended { took, sent_bytes, is_whole, is_compared: line.is_compared };
+            metrics.on_end(labels(class, line), &ended);
         }
         let Some(objectives) = self.objectives.as_mut().filter(|_| line.is_measured) else { return };
         let (body_bytes, is_right) = (line.body_bytes, line.status < ERROR_STATUS_MIN);
@@ -199,20 +205,28 @@ impl Journal {
     pub(super) fn answer_status(
         &mut self,
         now: Nanos,
-        line: Option<Uplink>,
-        ledger: &Ledger,
-        under_way: impl FnOnce() -> BTreeMap<u16, UnderWay>,
+        link: &mut Link,
+        under_way: impl FnOnce(&Link) -> BTreeMap<u16, UnderWay>,
     ) {
-        let (objectives, metrics) = (self.objectives.as_mut(), &mut self.metrics);
+        let (objectives, metrics) = (self.objectives.as_mut(), self.metrics.as_deref());
         self.status_channel.status.answer(|| {
-            let metrics = metrics.as_mut().map(|metrics| {
-                metrics.advance(now, ledger.rate());
-                (**metrics).clone()
-            });
-            let classes = objectives.map_or(vec![], |objectives| objectives.status(now, &under_way()));
-            Status { classes, line, metrics, wire_bytes: ledger.charged_bytes() }
+            let turns = link.scheduler_mut().turns(now);
+            let metrics = metrics.map(|metrics| metrics.with_turns(turns));
+            let classes = objectives.map_or(vec![], |objectives| objectives.status(now, &under_way(link)));
+            Status {
+                classes,
+                line: link.line(now),
+                metrics,
+                wire_bytes: link.scheduler().pacer().ledger().charged_bytes(),
+            }
         });
     }
+}
+
+/// Those that a response is counted by: of a size that its end alone will tell, that of what is known by now.
+fn labels(class: u16, line: &Line) -> Labels {
+    let size = size_class(line.bytes().max(line.counted_bytes));
+    Labels { site: line.site, class, protocol: line.protocol(), size, status: (line.status / 100) as u8 }
 }
 
 #[cfg(test)]
@@ -225,7 +239,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    use sched::Pace;
+    use sched::{Pace, Scheduler};
 
     use super::*;
     use crate::classes::ClassesConfig;
@@ -246,8 +260,13 @@ mod tests {
         (Journal::new(logs.handle(), Arc::clone(&status_channel), assigned), status_channel, threads)
     }
 
+    /// One without a pace.
+    fn link() -> Link {
+        Link::new(Scheduler::new(sched::policy::parse("fair").unwrap(), Pace::UNLIMITED), None)
+    }
+
     fn status(journal: &mut Journal, status_channel: &StatusChannel) -> Status {
-        let answer = || journal.answer_status(Nanos::from_secs(1), None, &Ledger::new(&Pace::UNLIMITED), BTreeMap::new);
+        let answer = || journal.answer_status(Nanos::from_secs(1), &mut link(), |_| BTreeMap::new());
         status_channel.status.ask(answer, Duration::from_secs(60)).unwrap()
     }
 

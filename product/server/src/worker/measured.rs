@@ -6,7 +6,7 @@ use sched::line::Status as LineStatus;
 use units::Nanos;
 
 use super::connections::Connections;
-use super::exchange::{Exchange, Task};
+use super::exchange::Task;
 use super::service::Service;
 use crate::objectives::{Found, UnderWay};
 use crate::transmit::{Line as Uplink, Link};
@@ -19,17 +19,9 @@ impl Service {
         }
     }
 
-    /// A response that is paced is compared with what it would have had in turns.
-    pub fn on_ready(&mut self, now: Nanos, exchange: &mut Exchange, link: &Link) {
-        if let (Some(rate), Some(line)) = (link.scheduler().pacer().ledger().rate(), exchange.line.as_mut()) {
-            self.journal.on_ready(now, line, rate);
-        }
-    }
-
     /// Answers the thread that asks for it.
-    pub fn answer_status(&mut self, now: Nanos, conns: &Connections, link: &Link) {
-        let ledger = link.scheduler().pacer().ledger();
-        self.journal.answer_status(now, link.line(now), ledger, || under_way(now, conns, link));
+    pub fn answer_status(&mut self, now: Nanos, conns: &Connections, link: &mut Link) {
+        self.journal.answer_status(now, link, |link| under_way(now, conns, link));
     }
 }
 

@@ -24,14 +24,12 @@ impl<N: Net> Responder<N> {
         }
         if !self.conns[id.at].is_multiplexed() {
             let (body, is_last) = self.sender.encode(&mut self.conns[id.at], reply, self.timers.date());
-            self.service.on_ready(self.timers.now(), self.conns.exchange(id), &self.sender.transmitter.link);
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
         let exchange = self.conns.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
-        self.service.on_ready(self.timers.now(), exchange, &self.sender.transmitter.link);
         self.sender.dispatch(self.timers.now(), &mut self.conns[id.at], id.stream, Outgoing::on_stream(head, body));
     }
 

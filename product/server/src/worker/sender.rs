@@ -16,6 +16,7 @@ use super::owner::slot_of;
 use super::timers::Timers;
 use super::{Order, Replies, Setup};
 use crate::config::Limits;
+use crate::metrics::size_class;
 use crate::net::{Net, Transport};
 use crate::transmit::{Dispatch, Outgoing, Transmitter};
 
@@ -71,6 +72,11 @@ impl<N: Net> Sender<N> {
         let job = self.transmitter.dispatch(now, at, Dispatch { outgoing, class, client, stream, precedence });
         let job = job.expect("a client has no more requests than its connection may have jobs");
         conn.hold(stream, job, now);
+        // What an upstream sends may have any size still.
+        if let Some(line) = conn.exchange(stream).line.as_mut().filter(|line| line.passed_on.is_none()) {
+            let (scheduler, size) = (self.transmitter.link.scheduler_mut(), size_class(line.bytes()));
+            line.is_compared = scheduler.compare(job, line.arrived_at, size);
+        }
     }
 
     /// Has a client send the body of a request on a stream, which may wait for leave to (RFC 9110 section 10.1.1).

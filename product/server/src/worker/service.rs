@@ -190,7 +190,7 @@ impl Service {
     }
 
     /// Books what was sent, also of responses under way: the largest take hours.
-    pub fn book_spent(&mut self, now: Nanos, conn: &Conn, sendings: &mut Sendings) {
+    pub fn book_spent(&mut self, now: Nanos, conn: &mut Conn, sendings: &mut Sendings) {
         let mut bytes = 0;
         for exchange in conn.exchanges.iter() {
             let Task::Sending(job) = exchange.task else { continue };
@@ -198,6 +198,11 @@ impl Service {
             match conn.client_of(exchange.number) {
                 client if client == conn.client => bytes += untold_bytes,
                 client => self.admission.book(now, client, untold_bytes),
+            }
+        }
+        for exchange in conn.exchanges.iter_mut() {
+            if let (Task::Sending(job), Some(line)) = (&exchange.task, &mut exchange.line) {
+                self.journal.count_sent(exchange.class, line, sendings.sent_bytes(*job));
             }
         }
         self.admission.book(now, conn.client, bytes);

