@@ -49,12 +49,67 @@ pub fn manual(args: &Manual) -> Result<(), Failure> {
     std::fs::write(args.folder.join("weir.toml.5"), config::manual()).map_err(failed)
 }
 
-/// The page of a command, and those of the commands below it.
+/// Writes the page of a command, and those of the commands below it.
 fn pages(command: &Command, name: &str, folder: &Path) -> std::io::Result<()> {
-    let mut page = vec![];
+    std::fs::write(folder.join(format!("{name}.1")), page(command, name)?)?;
+    below(command).try_for_each(|below| pages(below, &format!("{name}-{}", below.get_name()), folder))
+}
+
+fn below(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set())
+}
+
+/// The page of a command alone, in the language of man(7).
+fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
     let titled = command.clone().display_name(name.to_owned()).disable_help_subcommand(true);
+    // clap_mangen leaves out the text of a flag that `--help` hides and `--help-all` shows; a manual page has all of them.
+    let titled = titled.mut_args(|arg| arg.hide_short_help(false));
+    let mut page = vec![];
     clap_mangen::Man::new(titled).title(name.to_owned()).render(&mut page)?;
-    std::fs::write(folder.join(format!("{name}.1")), page)?;
-    let below = command.get_subcommands().filter(|below| below.get_name() != "help" && !below.is_hide_set());
-    below.into_iter().try_for_each(|below| pages(below, &format!("{name}-{}", below.get_name()), folder))
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This command and all below it, with their names as pages have them.
+    fn all<'c>(command: &'c Command, name: &str) -> Vec<(String, &'c Command)> {
+        let below = below(command).flat_map(|below| all(below, &format!("{name}-{}", below.get_name())));
+        std::iter::once((name.to_string(), command)).chain(below).collect()
+    }
+
+    /// The text of a page without marks of man(7).
+    fn plain(page: &[u8]) -> String {
+        String::from_utf8_lossy(page)
+            .replace("\\-", "-")
+            .replace("\\fB", "")
+            .replace("\\fI", "")
+            .replace("\\fR", "")
+            .replace("\\*(Aq", "'")
+    }
+
+    #[test]
+    fn every_flag_has_its_text_in_the_manual() {
+        let mut root = Cli::command();
+        root.build();
+        let mut flags = 0;
+        for (name, command) in all(&root, "weir") {
+            let page = plain(&page(command, &name).unwrap());
+            let entries: Vec<&str> = page.split("\n.TP\n").skip(1).collect();
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let first = help.lines().next().unwrap_or_default();
+                let flag = arg.get_long().map(|long| format!("--{long}"));
+                let is_its = |entry: &&&str| {
+                    let head = entry.lines().next().unwrap_or_default();
+                    flag.as_ref().is_none_or(|flag| head.split([' ', ',', '=']).any(|word| word == flag))
+                };
+                let entry = entries.iter().filter(is_its).find(|entry| entry.lines().nth(1) == Some(first));
+                assert!(entry.is_some() && !first.is_empty(), "{name} {:?}: `{first}`\n{page}", arg.get_id());
+                flags += 1;
+            }
+        }
+        assert!(flags > 100, "{flags} flags");
+    }
 }
