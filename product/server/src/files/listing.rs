@@ -1,7 +1,8 @@
 //! A folder as web pages, a thousand names on each, all in order.
 //!
 //! A name is whatever somebody managed to create, so it is escaped as text and percent-encoded as a link, every byte but
-//! letters, digits and `-._~`. One that is not UTF-8 is shown with U+FFFD for what is none, and its link is exact. Names that no request could
+//! letters, digits and `-._~`. One that is not UTF-8 is shown with U+FFFD for what is none, and its link is exact. Its direction stays its own
+//! (`bdi`). Names that no request could
 //! ask for are counted; those that are hidden, and symlinks that leave, are left out.
 
 use std::fmt::Write as _;
@@ -136,9 +137,9 @@ impl Row {
         let _ = match self.is_file {
             true => write!(
                 page,
-                "<tr><td><a href=\"{link}\">{text}</a></td><td data-b=\"{bytes}\" title=\"{bytes} bytes\">{size}</td>"
+                "<tr><td><bdi><a href=\"{link}\">{text}</a></bdi></td><td data-b=\"{bytes}\" title=\"{bytes} bytes\">{size}</td>"
             ),
-            false => write!(page, "<tr><td><a href=\"{link}/\">{text}/</a></td><td data-b=\"-1\">–</td>"),
+            false => write!(page, "<tr><td><bdi><a href=\"{link}/\">{text}/</a></bdi></td><td data-b=\"-1\">–</td>"),
         };
         let _ = writeln!(page, "<td>{}</td></tr>", self.modified);
     }

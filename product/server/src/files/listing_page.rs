@@ -104,7 +104,8 @@ fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     None
 }
 
-/// Text for HTML, in an element or in a quoted attribute.
+/// Text for HTML, in an element or in a quoted attribute. Characters that change the direction of the text around them are shown by their
+/// numbers, `<U+202E>`: `gpj.exe` could look like `exe.jpg`.
 pub(super) struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -116,11 +117,17 @@ impl fmt::Display for Escaped<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
+                c if is_direction(c) => write!(f, "&lt;U+{:04X}&gt;", u32::from(c))?,
                 _ => f.write_char(c)?,
             }
         }
         Ok(())
     }
+}
+
+/// Embeddings, overrides, isolates and marks of direction (Unicode Standard Annex 9, section 2).
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
 #[cfg(test)]
@@ -151,6 +158,18 @@ mod tests {
         assert_eq!(fault(b"\n{{listing}}\n{{listing}}"), (3, twice.into()));
         assert_eq!(fault(b"\n{{rows}}"), (2, format!("unknown mark {{{{rows}}}}; {EXPECTED}")));
         assert_eq!(fault(b"\n\n{{listing}}\xe9"), (3, "byte 0xe9; expected UTF-8".into()));
+    }
+
+    #[test]
+    fn a_direction_is_shown_and_not_followed() {
+        let page = ListingPage::read(b"<title>{{path}}</title>{{listing}}").unwrap();
+        let folder = "a\u{202e}b\u{2066}c\u{61c}d\u{200b}";
+        let expected = "<title>/a&lt;U+202E&gt;b&lt;U+2066&gt;c&lt;U+061C&gt;d\u{200b}</title>";
+        assert_eq!(page.write(folder.as_bytes(), ""), expected);
+        for c in ('\u{0}'..='\u{ffff}').filter(|c| is_direction(*c)) {
+            assert!(!Escaped(&c.to_string()).to_string().contains(c), "{:x}", u32::from(c));
+        }
+        assert_eq!(('\u{0}'..='\u{10ffff}').filter(|c| is_direction(*c)).count(), 12);
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn a_site_has_its_own_page_around_its_listings() {
     site.folder.put("d'/{{listing}}.txt", "");
     let page = listing(&mut site, "/d%27/");
     assert!(page.starts_with("<h1 title='/d&#39;'>/d&#39;</h1><nav><a href=\"../\">../</a></nav>\n<table>"), "{page}");
-    assert!(page.contains(">{{listing}}.txt</a></td>") && page.ends_with("<nav>1 name</nav>\n<p>mine"), "{page}");
+    assert!(page.contains(">{{listing}}.txt</a></bdi></td>") && page.ends_with("<nav>1 name</nav>\n<p>mine"), "{page}");
     assert!(!page.contains("<script>") && !page.contains("<style>"), "{page}");
     assert!(listing(&mut Site::new(listed()), "/").contains("<script>"), "that of the server has them");
 }
@@ -109,14 +109,14 @@ fn a_long_listing_has_pages_with_all_names_in_order() {
     let mut site = Site::new(listed());
     (0..LISTING_NAMES_MAX).for_each(|i| drop(site.folder.put(format!("f{i:04}"), "")));
     let page = listing(&mut site, "/");
-    assert!(page.matches("<td><a href").count() == LISTING_NAMES_MAX && !page.contains("?page="));
+    assert!(page.matches("<td><bdi><a href").count() == LISTING_NAMES_MAX && !page.contains("?page="));
     assert!(matches!(site.lookup("/?2"), Err(Missing::NotFound)));
     site.folder.put("E", "");
     site.folder.put("z/x", "");
     site.now += REVALIDATE_AFTER;
     let pages = ["/", "/?2"].map(|path| listing(&mut site, path));
     let names = pages.iter().flat_map(|page| {
-        page.lines().filter_map(|line| Some(line.split("<td><a href=\"").nth(1)?.split('"').next()?.to_owned()))
+        page.lines().filter_map(|line| Some(line.split("<td><bdi><a href=\"").nth(1)?.split('"').next()?.to_owned()))
     });
     let names: Vec<String> = names.collect();
     assert_eq!((names.len(), &names[0][..], &names[1][..], &names[2][..]), (1002, "z/", "E", "f0000"));
