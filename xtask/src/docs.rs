@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the pages of this workspace as a site, by mdBook.
+//! `cargo xtask docs`: the pages of this workspace as a site, by mdBook; and the pages of a package ([`packaged`]).
 //!
 //! Pages of `docs/` keep their places; what they link to elsewhere in the workspace comes along below `project/`, and links follow.
 
@@ -83,7 +83,7 @@ impl Site {
                 continue;
             }
             let text = String::from_utf8(bytes).map_err(|e| format!("{}: {e}", path.display()))?;
-            let (text, linked) = relinked(root, &path, &text)?;
+            let (text, linked) = relinked(root, &SITE, &path, &text)?;
             files.insert(path, text.into_bytes());
             wanted.extend(linked.into_iter().filter(|linked| !files.contains_key(linked)));
         }
@@ -112,6 +112,45 @@ impl Site {
     }
 }
 
+/// Where files stand, and which of them there are.
+struct Layout {
+    place: fn(&Path) -> PathBuf,
+    has: fn(&Path) -> bool,
+}
+
+/// The site has every file that a page links to.
+const SITE: Layout = Layout { place, has: |_| true };
+/// A package has the pages below `docs/` and a few of the workspace, in their places.
+const PACKAGE: Layout = Layout { place: Path::to_path_buf, has: is_packaged };
+const PACKAGED: [&str; 2] = ["README.md", "CHANGELOG.md"];
+
+fn is_packaged(path: &Path) -> bool {
+    path.starts_with("docs") || PACKAGED.iter().any(|page| path == Path::new(page))
+}
+
+/// The files of a package's documentation by their paths in the workspace. A link to a file that it lacks is left out, and its words stay.
+pub fn packaged(root: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
+    let mut paths: Vec<PathBuf> = PACKAGED.iter().map(PathBuf::from).collect();
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(root.join(&folder)).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for entry in entries.flatten() {
+            let path = folder.join(entry.file_name());
+            if root.join(&path).is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(root.join(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
+        if !is_page(&path) {
+            return Ok((path, bytes));
+        }
+        let text = String::from_utf8(bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+        let (text, _) = relinked(root, &PACKAGE, &path, &text)?;
+        Ok((path, text.into_bytes()))
+    };
+    paths.into_iter().map(read).collect()
+}
+
 fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "md")
 }
@@ -132,8 +171,9 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// The page with its links as they are in the site, and the files that they lead to. A link to a folder leads nowhere there: its words stay.
-fn relinked(root: &Path, page: &Path, text: &str) -> Result<(String, Vec<PathBuf>), String> {
+/// The page with its links as they are in this layout, and the files that they lead to. A link to a folder, or to a file that the layout
+/// lacks, leads nowhere there: its words stay.
+fn relinked(root: &Path, layout: &Layout, page: &Path, text: &str) -> Result<(String, Vec<PathBuf>), String> {
     let (mut out, mut linked, mut rest) = (String::new(), Vec::new(), text);
     while let Some(at) = rest.find("](") {
         let (before, behind) = rest.split_at(at);
@@ -144,12 +184,12 @@ fn relinked(root: &Path, page: &Path, text: &str) -> Result<(String, Vec<PathBuf
         out.push_str(before);
         if is_elsewhere {
             let _ = write!(out, "]({target})");
-        } else if root.join(&path).is_dir() {
+        } else if root.join(&path).is_dir() || (root.join(&path).is_file() && !(layout.has)(&path)) {
             let opening = out.rfind('[').unwrap_or(0);
             out.remove(opening);
         } else if root.join(&path).is_file() {
             let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
-            let _ = write!(out, "]({}{anchor})", between(&place(page), &place(&path)).display());
+            let _ = write!(out, "]({}{anchor})", between(&(layout.place)(page), &(layout.place)(&path)).display());
             linked.push(path);
         } else {
             return Err(format!("{}: link to {file}, which is not there", page.display()));
@@ -189,16 +229,39 @@ mod tests {
     fn links_follow_their_files() {
         let root = crate::root();
         let text = "[a](install.md#a-package) [b](../README.md) [c](../examples) `x](y z)` [d](https://a.org/) [e](notebook/line.md) [f](#here)";
-        let (said, linked) = relinked(&root, Path::new("docs/service.md"), text).unwrap();
+        let (said, linked) = relinked(&root, &SITE, Path::new("docs/service.md"), text).unwrap();
         let expected =
             "[a](install.md#a-package) [b](README.md) c `x](y z)` [d](https://a.org/) [e](notebook/line.md) [f](#here)";
         assert_eq!(said, expected);
         let paths = ["docs/install.md", "README.md", "docs/notebook/line.md"].map(PathBuf::from);
         assert_eq!(linked, paths);
         let (said, _) =
-            relinked(&root, Path::new("docs/notebook/line.md"), "[a](../../ARCHITECTURE.md) [b](../line.md)").unwrap();
+            relinked(&root, &SITE, Path::new("docs/notebook/line.md"), "[a](../../ARCHITECTURE.md) [b](../line.md)")
+                .unwrap();
         assert_eq!(said, "[a](../project/ARCHITECTURE.md) [b](../line.md)");
-        assert!(relinked(&root, Path::new("README.md"), "[a](none.md)").is_err());
+        assert!(relinked(&root, &SITE, Path::new("README.md"), "[a](none.md)").is_err());
+    }
+
+    /// Every link of a packaged page leads to a packaged file.
+    #[test]
+    fn a_package_has_what_its_pages_link_to() {
+        let files = packaged(&crate::root()).unwrap();
+        let mut links = 0;
+        for (page, bytes) in files.iter().filter(|(path, _)| is_page(path)) {
+            let text = String::from_utf8_lossy(bytes);
+            for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let file = target.split('#').next().unwrap_or_default();
+                if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
+                    continue;
+                }
+                let path = normal(&page.parent().unwrap_or(Path::new("")).join(file));
+                assert!(files.contains_key(&path), "{}: {target}", page.display());
+                links += 1;
+            }
+        }
+        assert!(links > 100 && files.contains_key(Path::new("docs/reference.md")), "{links}");
+        let readme = String::from_utf8_lossy(&files[Path::new("README.md")]);
+        assert!(readme.contains("(docs/configuration.md)") && !readme.contains("(CONTRIBUTING.md)"), "{readme}");
     }
 
     /// Every link of every page leads to a file.

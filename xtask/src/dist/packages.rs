@@ -44,9 +44,9 @@ pub fn deb(root: &Path, tree: &Stage, folder: &Path, release: &Release) -> Resul
         "Package: weir\nVersion: {}\nArchitecture: {processor}\nMaintainer: The Weir maintainers <weir@localhost>\n\
          Installed-Size: {size_kb}\nSection: httpd\nPriority: optional\nProvides: httpd\nSuggests: logrotate, ca-certificates\n\
          Description: web server and reverse proxy for slow uplinks\n \
-         Weir sends the responses that can finish soonest first, so that small pages do\n \
-         not wait behind downloads. It serves folders, stands before programs as a\n \
-         reverse proxy, and orders the responses of other servers of the same machine.\n",
+         Weir sends the response with the fewest bytes left first, so that small pages\n \
+         do not wait behind downloads. It serves folders, is a reverse proxy for\n \
+         applications, and orders the responses of other servers of the same machine.\n",
         release.version
     );
     tree.put("DEBIAN/control", control.as_bytes(), 0o644)?;

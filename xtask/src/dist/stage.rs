@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::{Release, run};
+use crate::docs;
 
 /// Where it comes from, below the project, and goes to, as a file of mode 0644.
 const FILES: &[(&str, &str)] = &[
@@ -15,8 +16,6 @@ const FILES: &[(&str, &str)] = &[
     ("packaging/systemd/weir.sysusers.conf", "usr/lib/sysusers.d/weir.conf"),
     ("packaging/weir.logrotate", "etc/logrotate.d/weir"),
     ("packaging/welcome/index.html", "usr/share/weir/welcome/index.html"),
-    ("README.md", "usr/share/doc/weir/README.md"),
-    ("CHANGELOG.md", "usr/share/doc/weir/CHANGELOG.md"),
     ("LICENSE-APACHE", "usr/share/doc/weir/LICENSE-APACHE"),
     ("LICENSE-MIT", "usr/share/doc/weir/LICENSE-MIT"),
     ("examples/small-site.toml", "usr/share/doc/weir/examples/small-site.toml"),
@@ -26,6 +25,8 @@ const FILES: &[(&str, &str)] = &[
 ];
 /// Read by the server's user alone: it may hold tokens.
 const CONFIGURATION: &str = "etc/weir/weir.toml";
+/// The pages, in the places that they have in the workspace, so that links between them hold.
+const DOCUMENTATION: &str = "usr/share/doc/weir";
 /// Shell, and where its completions go; zsh has two customs.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/weir"),
@@ -59,6 +60,9 @@ impl<'a> Stage<'a> {
         for (from, to) in FILES {
             let text = self.read(from)?;
             self.put(to, text.replace(PREFIXES[0], PREFIXES[1]).as_bytes(), 0o644)?;
+        }
+        for (page, bytes) in docs::packaged(self.project)? {
+            self.put(&Path::new(DOCUMENTATION).join(page).display().to_string(), &bytes, 0o644)?;
         }
         self.put(CONFIGURATION, self.read("packaging/weir.toml")?.as_bytes(), 0o640)?;
         for (shell, to) in COMPLETIONS {
