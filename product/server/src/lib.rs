@@ -29,6 +29,7 @@ mod shaping;
 mod simulation;
 mod sites;
 mod start;
+pub mod stderr;
 mod storage;
 mod sys;
 #[cfg(feature = "testing")]
@@ -59,7 +60,7 @@ pub use sites::{Certificate, Https, SecureError, SiteConfig};
 pub use start::{STATUS_WAIT_MAX, Server, StartError};
 pub use storage::SpoolConfig;
 pub use threads::ThreadError;
-pub use upstream::{RouteStatus, RoutesStatus};
+pub use upstream::{RouteStatus, RoutesStatus, UpstreamStatus};
 
 /// Whose bytes leave first, and how it is written, for help texts.
 pub use sched::line::{Bounds, Limit, Status as LineStatus};

@@ -46,6 +46,11 @@ impl Places {
         self.max.load(SeqCst)
     }
 
+    /// Connections that have a place.
+    pub fn taken(&self) -> usize {
+        self.taken.load(SeqCst)
+    }
+
     /// There are so many from now on. Those that are taken stay so, also where they are more.
     pub fn set_max(&self, max: usize) {
         self.max.store(max, SeqCst);

@@ -1,5 +1,7 @@
 //! Starting and stopping: sockets first, threads last, so that what cannot work is said before anything runs.
 
+mod asked;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +14,6 @@ use thiserror::Error;
 
 use crate::classes::ClassesChange;
 use crate::clients::Clients;
-use crate::clock;
 use crate::config::{Config, Listen};
 use crate::files::{Cache, Lookups};
 use crate::handler::Handler;
@@ -20,7 +21,7 @@ use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
 use crate::net::{Os, Transport};
-use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusChannel};
+use crate::objectives::StatusChannel;
 use crate::places::Places;
 use crate::reload::InForce;
 use crate::sandbox;
@@ -296,46 +297,6 @@ impl Server {
     /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
     pub fn keep_rate(&self) {
         self.keeping.keep(self.status_channels[0].found(), |line| self.tell(line));
-    }
-
-    /// What the first event loop knows, as with one order it is the only one; `None` where it does not answer in time.
-    pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
-        question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
-    }
-
-    /// What each class of a file has had, and what all event loops have counted; `None` where one of them does not answer in time.
-    pub fn status(&self) -> Option<Status> {
-        let mut status = self.ask(|channel| &channel.status)?;
-        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes).skip(1) {
-            let other = channel.status.ask(|| wake.set(), STATUS_WAIT_MAX)?;
-            if let (Some(metrics), Some(theirs)) = (&mut status.metrics, &other.metrics) {
-                metrics.add(theirs);
-            }
-        }
-        Some(status)
-    }
-
-    /// What is under way in all event loops; `None` where one of them does not answer in time.
-    pub fn responses(&self) -> Option<ResponsesStatus> {
-        let mut all = ResponsesStatus::default();
-        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
-            all.add(channel.responses.ask(|| wake.set(), STATUS_WAIT_MAX)?);
-        }
-        Some(all)
-    }
-
-    /// The clients that were sent most lately; `responses`: what is under way.
-    pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
-        let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
-        let busiest = self.clients.busiest_with(clock::now(), of).into_iter();
-        let status = busiest.map(|busy| ClientStatus {
-            prefix: self.clients.show(&busy),
-            connections: busy.connections,
-            responses: of(busy.client.index),
-            bytes_lately: busy.bytes,
-            refusals: busy.refusals,
-        });
-        status.collect()
     }
 
     /// Another process has the sockets: finishes what is being sent, however long that takes, then ends all threads.

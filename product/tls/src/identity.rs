@@ -124,6 +124,16 @@ impl Identity {
         &self.key
     }
 
+    /// The names that it is for, `*.` before a name for the names below it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The end of its validity.
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
     /// Whether clients take it for this host: a name, or `*.` and a name for the names below it.
     pub fn covers(&self, host: &str) -> bool {
         let host = host.trim_matches(['[', ']']);

@@ -192,8 +192,8 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
         escape_combined(out, request.method);
         out.push(b' ');
         escape_combined(out, request.target);
-        out.extend_from_slice(b" HTTP/");
-        version(out, request.version);
+        out.push(b' ');
+        protocol(out, request.version);
     }
     out.extend_from_slice(b"\" ");
     number(out, entry.status.into());
@@ -207,7 +207,9 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
-fn version(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
+/// Writes `HTTP/1.1`, as the metrics name it too ([`crate::metrics::protocol_name`]).
+fn protocol(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
+    out.extend_from_slice(b"HTTP/");
     number(out, major.into());
     out.push(b'.');
     number(out, minor.into());
@@ -253,8 +255,8 @@ fn json_request(out: &mut Vec<u8>, request: &Requested<'_>) {
     json_text(out, "method", request.method);
     json_text(out, "target", request.target);
     request.host.iter().for_each(|host| json_text(out, "host", host));
-    out.extend_from_slice(b",\"version\":\"");
-    version(out, request.version);
+    out.extend_from_slice(b",\"protocol\":\"");
+    protocol(out, request.version);
     out.push(b'"');
 }
 
@@ -468,7 +470,7 @@ mod tests {
         assert_eq!(
             line(Format::Json, &entry()),
             "{\"time\":\"2026-11-21T10:00:00.000Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/a%20b?q=1\",\"host\":\"a.test:80\",\
-             \"version\":\"1.1\",\"status\":200,\"size_bytes\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
+             \"protocol\":\"HTTP/1.1\",\"status\":200,\"size_bytes\":2048,\"head_bytes\":300,\"body_bytes\":1024,\
              \"arrival_unix_ns\":1795255199987654322,\"first_byte_ms\":1.000002,\"response_time_ms\":12.345678,\
              \"connection_reused\":false,\"outcome\":\"complete\",\"user_agent\":\"curl/8.5\"}\n"
         );

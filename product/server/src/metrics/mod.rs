@@ -23,8 +23,8 @@ pub struct Labels {
     /// A place among [`Metrics::sites`].
     pub site: u32,
     pub class: u16,
-    /// The major version of HTTP.
-    pub protocol: u8,
+    /// The version of HTTP, major and minor, of which there are four.
+    pub protocol: (u8, u8),
     /// A place among [`SIZES`].
     pub size: u8,
     /// The first figure of the status.
@@ -167,6 +167,11 @@ impl Metrics {
     }
 }
 
+/// A version of HTTP as logs, metrics and `weir status` name it: `HTTP/1.1`.
+pub fn protocol_name((major, minor): (u8, u8)) -> String {
+    format!("HTTP/{major}.{minor}")
+}
+
 /// The size class of a response of so many bytes, as a place among [`SIZES`].
 pub fn size_class(bytes: u64) -> u8 {
     SIZES.iter().position(|(most, _)| bytes <= *most).unwrap_or(SIZES.len() - 1) as u8
@@ -179,7 +184,7 @@ mod tests {
     use super::*;
 
     fn labels(site: u32, size: u8) -> Labels {
-        Labels { site, class: 0, protocol: 1, size, status: 2 }
+        Labels { site, class: 0, protocol: (1, 1), size, status: 2 }
     }
 
     fn ended(ms: u64, is_whole: bool, is_compared: bool) -> Ended {

@@ -18,8 +18,8 @@ pub struct ResponseStatus {
     pub site: String,
     /// Empty without classes of a file.
     pub class: String,
-    /// The major version of HTTP.
-    pub protocol: u8,
+    /// The version of HTTP, major and minor.
+    pub protocol: (u8, u8),
     pub client: IpAddr,
     /// Method and target, where a log will have them: whatever bytes the client sent.
     pub requested: Option<[Vec<u8>; 2]>,
@@ -95,7 +95,7 @@ mod tests {
             status.first.push(ResponseStatus {
                 site: String::new(),
                 class: String::new(),
-                protocol: 1,
+                protocol: (1, 1),
                 client: Ipv4Addr::LOCALHOST.into(),
                 requested: None,
                 size: None,

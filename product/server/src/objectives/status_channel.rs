@@ -1,4 +1,4 @@
-//! Where another thread asks the event loop for what it knows of the classes, and of the routes of proxies.
+//! The questions of another thread to an event loop: classes, routes of proxies, upstreams, responses under way.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use units::{Nanos, Rate};
 use super::{Counts, ResponsesStatus, UnderWay};
 use crate::metrics::Metrics;
 use crate::transmit::Line;
-use crate::upstream::RoutesStatus;
+use crate::upstream::{RoutesStatus, UpstreamStatus};
 
 /// What each class has had, by the order of their numbers, what is known of the line, and what was counted.
 #[derive(Debug, Clone)]
@@ -95,6 +95,7 @@ impl<T> Question<T> {
 pub struct StatusChannel {
     pub status: Question<Status>,
     pub routes: Question<RoutesStatus>,
+    pub upstreams: Question<Vec<UpstreamStatus>>,
     /// A question of its own: nobody looks through all responses for metrics.
     pub responses: Question<ResponsesStatus>,
     found: Mutex<Option<Found>>,

@@ -6,12 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use http::Request;
 use tls::{Acceptor, Connector, Roots as Authorities, RootsError, Tickets};
 
 use super::pages::listing_page;
-use super::{Development, SecureError, SiteConfig, Sites, secure};
+use super::{Development, SecureError, Secured, SiteConfig, Sites, secure};
 use crate::classes::{Assigned, ClassesChange, ClassesConfig};
 use crate::files::{Options, Root, Roots, SiteNumber};
 use crate::logging::{Log, LogConfig};
@@ -38,6 +39,8 @@ pub struct Served {
     pub acceptor: Option<Acceptor>,
     /// What an operator should know of the certificates, and of upstreams' names.
     pub remarks: Vec<String>,
+    /// By the place of the site, the end of its certificate; empty where no site has one.
+    not_after: Vec<Option<SystemTime>>,
 }
 
 /// Opens a log, or gives the one that is open.
@@ -78,8 +81,10 @@ impl Served {
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
         let has_checks = groups.iter().flatten().any(|group| group.health.is_some());
         let secured = secure(configs, &sites, tickets, keys, development)?;
-        let (acceptor, remarks) = secured.map(|secured| (secured.acceptor, secured.remarks)).unzip();
-        let mut remarks: Vec<String> = remarks.unwrap_or_default();
+        let (acceptor, mut remarks, not_after) = match secured {
+            Some(Secured { acceptor, remarks, not_after }) => (Some(acceptor), remarks, not_after),
+            None => (None, Vec::new(), Vec::new()),
+        };
         remarks.extend(groups.iter().flatten().flat_map(|group| group.addresses.remarks(names)));
         let own = |own: &LogConfig| (wanted.open_log)(own).map(Some);
         let server_log = wanted.access_log.map_or(Ok(None), own)?;
@@ -96,6 +101,7 @@ impl Served {
             server_log,
             acceptor,
             remarks,
+            not_after,
         })
     }
 
@@ -103,6 +109,11 @@ impl Served {
     pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
         Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
+    }
+
+    /// The names of sites with a certificate, and when it ends.
+    pub fn certificates(&self) -> impl Iterator<Item = (&str, SystemTime)> {
+        self.sites.names().zip(&self.not_after).filter_map(|(site, end)| Some((site, (*end)?)))
     }
 
     /// The upstreams of all sites.

@@ -23,7 +23,7 @@ use pages::Pages;
 pub use pages::{ListingPageError, PageError};
 pub use responsiveness::{Object, received};
 pub use secure::SecureError;
-use secure::{Development, secure};
+use secure::{Development, Secured, secure};
 
 /// A site as the operator wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]

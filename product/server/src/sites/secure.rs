@@ -28,6 +28,8 @@ pub type Development = OnceLock<Arc<Identity>>;
 pub struct Secured {
     pub acceptor: Acceptor,
     pub remarks: Vec<String>,
+    /// By the place of the site, the end of its certificate; `None` for a site that has the default's.
+    pub not_after: Vec<Option<SystemTime>>,
 }
 
 /// `None` where no site has a certificate.
@@ -59,15 +61,52 @@ pub fn secure(
         of_sites.push(Some(at));
     }
     let Some(default) = default(configs, &of_sites) else { return Ok(None) };
+    remarks.extend(borrow(configs, &identities, default, &mut of_sites));
+    let not_after = of_sites.iter().map(|at| at.map(|at| identities[at].not_after())).collect();
     let sites = Arc::clone(sites);
     let pick = move |host: Option<&str>| {
         let site = sites.of(host.map(str::as_bytes)).map(|site| sites.place(site));
         site.and_then(|site| of_sites[site]).unwrap_or(default)
     };
-    Ok(Some(Secured { acceptor: Acceptor::new(&identities, tickets, pick), remarks }))
+    Ok(Some(Secured { acceptor: Acceptor::new(&identities, tickets, pick), remarks, not_after }))
 }
 
-/// That of the default site, or else the first.
+/// Gives sites without a certificate one that is for their hosts, if another site has it. The others keep none and get the default, as in
+/// nginx: the remark says so, since their clients refuse it.
+fn borrow(
+    configs: &[SiteConfig],
+    identities: &[Arc<Identity>],
+    default: usize,
+    of_sites: &mut [Option<usize>],
+) -> Option<String> {
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
+    for at in std::iter::once(default).chain(0..identities.len()) {
+        identities[at].names().for_each(|name| _ = by_name.entry(name).or_insert(at));
+    }
+    let mut refused = Vec::new();
+    for (config, own) in configs.iter().zip(of_sites).filter(|(_, own)| own.is_none()) {
+        *own = config.hosts.iter().find_map(|host| covering(&by_name, host));
+        let identity = &identities[own.unwrap_or(default)];
+        refused.extend(config.hosts.iter().find(|host| !identity.covers(host)));
+    }
+    let (first, others) = refused.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        1 => " or for another site's host".to_string(),
+        count => format!(" or for the hosts of {count} other sites"),
+    };
+    Some(format!(
+        "no certificate is for {first}{others}: over HTTPS clients get that of another site and refuse it; expected cert and key in the site"
+    ))
+}
+
+/// The identity that covers a host, as [`Identity::covers`] says.
+fn covering(by_name: &HashMap<&str, usize>, host: &str) -> Option<usize> {
+    let of_parent = || by_name.get(&*format!("*.{}", host.split_once('.')?.1));
+    by_name.get(host).or_else(of_parent).copied()
+}
+
+/// The certificate of the default site, else the first.
 fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> {
     let of_default = configs.iter().position(|config| config.is_default).and_then(|site| of_sites[site]);
     of_default.or_else(|| of_sites.iter().flatten().next().copied())
@@ -122,6 +161,29 @@ impl Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn identity_for(names: &[&str]) -> Arc<Identity> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Arc::new(Identity::for_development(&names).unwrap())
+    }
+
+    fn site(hosts: &[&str]) -> SiteConfig {
+        let hosts = hosts.iter().map(ToString::to_string).collect();
+        SiteConfig { hosts, ..SiteConfig::alone(".".into(), Default::default()) }
+    }
+
+    #[test]
+    fn a_site_without_a_certificate_has_one_that_is_for_its_hosts() {
+        let identities = [&["a.test"][..], &["*.b.test", "c.test"]].map(identity_for);
+        let hosts: [&[&str]; 6] = [&["a.test"], &["x.b.test"], &["*.b.test"], &["c.test", "d.test"], &["e.test"], &[]];
+        let configs = hosts.map(site);
+        let mut of_sites = [Some(0), None, None, None, None, None];
+        let said = borrow(&configs, &identities, 0, &mut of_sites);
+        assert_eq!(of_sites, [Some(0), Some(1), Some(1), Some(1), None, None]);
+        let expected = "no certificate is for d.test or for another site's host: ";
+        assert!(said.as_ref().is_some_and(|said| said.starts_with(expected)), "{said:?}");
+        assert_eq!(borrow(&configs[..3], &identities, 0, &mut of_sites[..3]), None);
+    }
 
     #[test]
     fn a_certificate_for_development_outlasts_a_reload() {

@@ -29,7 +29,7 @@ mod tests;
 mod transfer;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use http::Request;
@@ -405,6 +405,31 @@ impl<N: Net> Upstreams<N> {
             transfer.excuse(paused);
         }
     }
+}
+
+/// An upstream of a site, for an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    pub name: String,
+    /// Its last health checks and connections did not fail.
+    pub is_healthy: bool,
+    /// Requests of all event loops, under way and waiting for a place.
+    pub requests: usize,
+}
+
+/// The upstreams of these groups, each once, in the order of their names.
+pub fn status<'g, N: Net>(
+    upstreams: &Upstreams<N>,
+    now: Nanos,
+    groups: impl Iterator<Item = &'g Arc<Group>>,
+) -> Vec<UpstreamStatus> {
+    let status = |endpoint: &Endpoint| {
+        let (is_unreachable, requests) = upstreams.peers.load(endpoint, now);
+        let is_healthy = !is_unreachable && !upstreams.checks.is_down(endpoint);
+        (endpoint.to_string(), UpstreamStatus { name: endpoint.to_string(), is_healthy, requests })
+    };
+    let by_name: BTreeMap<String, UpstreamStatus> = groups.flat_map(|group| &group.endpoints).map(status).collect();
+    by_name.into_values().collect()
 }
 
 /// Exchanges whose response has not begun, and since when they wait for that.

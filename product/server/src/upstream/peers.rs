@@ -112,6 +112,11 @@ impl Peers {
         own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
 
+    /// Whether a connection to this upstream failed a moment ago, and its requests: none for one that nothing was asked of.
+    pub fn load(&self, endpoint: &Endpoint, now: Nanos) -> (bool, usize) {
+        self.by_endpoint.get(endpoint).map_or((false, 0), |at| self.all[*at].load(now))
+    }
+
     pub fn at(&mut self, endpoint: &Endpoint) -> usize {
         if let Some(at) = self.by_endpoint.get(endpoint) {
             return *at;

@@ -18,9 +18,8 @@ use crate::http1::Event;
 use crate::net::{Net, Transport};
 use crate::transmit::{Body, Socket, Stream, Transmitter};
 
-/// Of a client that speaks TLS where HTTP is spoken.
-const SPEAKS_TLS: &str =
-    "it speaks TLS to a port without; expected https:// with the port of a listener that has tls = true";
+/// The reason in the error log for a client that speaks TLS where HTTP is spoken.
+const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
 
 impl<N: Net> Responder<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.

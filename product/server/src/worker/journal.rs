@@ -17,7 +17,7 @@ use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
 use crate::transmit::Link;
-use crate::upstream::RoutesStatus;
+use crate::upstream::{RoutesStatus, UpstreamStatus};
 
 pub struct Journal {
     log: AccessLog,
@@ -189,6 +189,11 @@ impl Journal {
     /// Answers the thread that asks for what is known of routes, if one does.
     pub(super) fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
+    }
+
+    /// Answers the thread that asks how upstreams are, if one does.
+    pub(super) fn answer_upstreams(&self, upstreams: impl FnOnce() -> Vec<UpstreamStatus>) {
+        self.status_channel.upstreams.answer(upstreams);
     }
 
     /// Answers the thread that asks for the responses under way, if one does.

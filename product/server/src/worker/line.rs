@@ -91,9 +91,10 @@ impl Line {
         }
     }
 
-    /// The major version of HTTP.
-    pub fn protocol(&self) -> u8 {
-        self.request.version.0
+    /// The version of HTTP, major and minor: 1.0, 1.1 (later ones of 1 too, which are served as it), 2.0 or 3.0.
+    pub fn protocol(&self) -> (u8, u8) {
+        let (major, minor) = self.request.version;
+        (major, minor.min(1))
     }
 
     /// Of the whole response.

@@ -78,7 +78,7 @@ use crate::poll::Ready;
 use crate::sys;
 use crate::threads::Beat;
 use crate::transmit::Transmitter;
-use crate::upstream::{LoopPlaces, connection_of};
+use crate::upstream::{self, LoopPlaces, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
@@ -346,6 +346,8 @@ impl<N: Net> Worker<N> {
             with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
         with.service.answer_status(now, &with.conns, link);
+        let upstreams = || upstream::status(&with.proxy.upstreams, now, with.service.replies.handler().groups());
+        with.service.journal.answer_upstreams(upstreams);
         with.service.journal.answer_responses(|| under_way::responses(with));
         if served.is_some() {
             with.service.replies.handler().acceptor().inspect(|acceptor| self.udp.renew(acceptor));

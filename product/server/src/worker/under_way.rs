@@ -7,6 +7,7 @@ use sched::Size;
 use units::Nanos;
 
 use super::exchange::Exchange;
+use super::line::Line;
 use super::responder::Responder;
 use crate::net::Net;
 use crate::objectives::{Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
@@ -88,7 +89,7 @@ fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseSta
     Some(ResponseStatus {
         site: line.map_or("", |line| service.journal.site_name(line)).into(),
         class: service.replies.handler().class_name(exchange.class).unwrap_or_default().into(),
-        protocol: conn.version(1).0,
+        protocol: line.map_or(conn.version(1), Line::protocol),
         client: conn.address_of(stream),
         requested: requested(exchange),
         size,

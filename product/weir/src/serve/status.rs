@@ -1,7 +1,7 @@
 //! The answers to `weir status` and `weir status --routes`: each an object of JSON.
 
 use serde_json::{Value, json};
-use server::metrics::{Count, Labels, Metrics, SIZES, Times};
+use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
 use server::transmit::Line;
 use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 use units::Nanos;
@@ -102,7 +102,7 @@ fn counted(metrics: &Metrics, classes: &[ClassStatus]) -> Vec<Value> {
         json!({
             "site": metrics.site_name(labels.site),
             "class": classes.get(usize::from(labels.class)).map_or("", |class| &class.name),
-            "protocol": labels.protocol,
+            "protocol": protocol_name(labels.protocol),
             "size": SIZES[usize::from(labels.size)].1,
             "status": labels.status,
             "responses": count.responses,

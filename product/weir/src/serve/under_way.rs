@@ -1,6 +1,7 @@
 //! Responses under way, and the clients that are sent most, as JSON.
 
 use serde_json::{Value, json};
+use server::metrics::protocol_name;
 use server::transmit::WaitsFor;
 use server::{ClientStatus, ResponseStatus, ResponsesStatus};
 use units::Nanos;
@@ -35,7 +36,7 @@ fn response(one: &ResponseStatus, asker: Asker) -> Value {
     let mut told = json!({
         "site": one.site,
         "class": one.class,
-        "protocol": one.protocol,
+        "protocol": protocol_name(one.protocol),
         "size_bytes": one.size,
         "sent_bytes": one.sent_bytes,
         "left_bytes": one.size.map(|size| size.saturating_sub(one.sent_bytes)),
@@ -93,7 +94,7 @@ mod tests {
         ResponseStatus {
             site: "a".into(),
             class: String::new(),
-            protocol: 2,
+            protocol: (2, 0),
             client: Ipv4Addr::new(198, 18, 0, 7).to_ipv6_mapped().into(),
             requested: Some([b"GET".to_vec(), b"/\x1b[2J\n\xff<b>".to_vec()]),
             size: Some(1000),

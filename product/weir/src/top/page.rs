@@ -104,7 +104,7 @@ fn response(told: &Value) -> Vec<String> {
         text("client"),
         text("site"),
         text("class"),
-        format!("HTTP/{}", told["protocol"]),
+        text("protocol"),
         text("request"),
     ]
 }
@@ -203,9 +203,9 @@ mod tests {
             "sizes": [{ "size": "10KB", "responses": 4, "took_s": 0.004, "compared": 4, "compared_s": 0.004, "turns": 2, "turns_s": 0.1 }],
             "responses": [row("a", 2, responses), row("a", 4, 3), row("b", 2, 1)],
             "under_way": { "count": 3, "waiting": { "turn": 1, "client": 1, "upstream": 1 }, "responses": [
-                { "site": "a", "class": "", "protocol": 1, "size_bytes": 1_234_567_890_u64, "sent_bytes": 34_567_890, "left_bytes": 1_200_000_000,
+                { "site": "a", "class": "", "protocol": "HTTP/1.1", "size_bytes": 1_234_567_890_u64, "sent_bytes": 34_567_890, "left_bytes": 1_200_000_000,
                   "silent_s": 12.25, "waits_for": "client", "client": "198.18.0.7", "request": "GET /film" },
-                { "site": "b", "class": "", "protocol": 2, "size_bytes": null, "sent_bytes": 7000, "left_bytes": null,
+                { "site": "b", "class": "", "protocol": "HTTP/2.0", "size_bytes": null, "sent_bytes": 7000, "left_bytes": null,
                   "silent_s": 4000.0, "waits_for": "upstream", "client": "198.18.0.8", "request": null },
             ] },
             "clients": [{ "client": "198.18.0.7", "connections": 2, "under_way": 1, "bytes_lately": 2_000_000, "refusals": 0 }],
@@ -235,8 +235,8 @@ mod tests {
             "",
             "responses under way: 3, waiting 1 for their turn, 1 for their clients, 1 for upstreams",
             "left             of       waits for     silent  client      site  protocol  request",
-            "1.20 GB          1.23 GB  its client    12 s    198.18.0.7  a     HTTP/1    GET /film",
-            "?, sent 7.00 KB  unknown  its upstream  67 min  198.18.0.8  b     HTTP/2",
+            "1.20 GB          1.23 GB  its client    12 s    198.18.0.7  a     HTTP/1.1  GET /film",
+            "?, sent 7.00 KB  unknown  its upstream  67 min  198.18.0.8  b     HTTP/2.0",
             "client      MB lately  under way  connections  refusals",
             "198.18.0.7  2.0        1          2            0",
             "",

@@ -89,7 +89,7 @@ fn json_lines_are_exact() {
             time.ends_with('Z') && time[10..].starts_with('T') && time[19..].starts_with('.'),
             "not a time: {time}"
         );
-        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","host":"a","version":"1.1","status":200,"size_bytes":5,"head_bytes":"#;
+        let expected = r#"","remote":"127.0.0.1","method":"GET","target":"/a?x=\"\\","host":"a","protocol":"HTTP/1.1","status":200,"size_bytes":5,"head_bytes":"#;
         let head = start.strip_prefix(expected).and_then(|rest| rest.strip_suffix(",\"body_bytes\":5,")).unwrap();
         assert!(head.parse::<usize>().unwrap() > 50, "{line}");
         // Where the order is over time clients share the link, and this one has had half of its response beyond its share. Until there is a
@@ -115,17 +115,17 @@ fn a_refused_request_is_logged_with_its_reason() {
     let cases = [
         (
             "GET /a?x HTTP/1.1\r\n\r\n",
-            r#""method":"GET","target":"/a?x","version":"1.1","status":400,"#,
+            r#""method":"GET","target":"/a?x","protocol":"HTTP/1.1","status":400,"#,
             "no host field",
         ),
         (
             "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n",
-            r#""method":"POST","target":"/b","version":"1.1","status":413,"#,
+            r#""method":"POST","target":"/b","protocol":"HTTP/1.1","status":413,"#,
             "the request body is too large",
         ),
         (
             "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nGET /d HTTP/1.1\r\n",
-            r#""method":"POST","target":"/c","version":"1.1","status":400,"#,
+            r#""method":"POST","target":"/c","protocol":"HTTP/1.1","status":400,"#,
             "malformed chunk size",
         ),
         ("GET /a\u{202e}b HTTP/2.0\r\n\r\n", r#""request":"GET /a\u202eb HTTP/2.0","status":"#, ""),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until};
+use crate::common::{Client, Response, Server, Site, get, run_to_end, wait_until, weir_under};
 
 /// Where its line at the start says that it is.
 pub fn admin_of(server: &Server) -> SocketAddr {
@@ -34,7 +34,7 @@ fn it_shows_what_was_served_and_how_it_was_compared() {
     let counted = |said: &str| {
         let labels = |size: &str, status: &str| {
             format!(
-                "weir_responses_total{{site=\"default\",class=\"\",protocol=\"HTTP/1\",size=\"{size}\",status=\"{status}\"}} 1"
+                "weir_responses_total{{site=\"default\",class=\"\",protocol=\"HTTP/1.1\",size=\"{size}\",status=\"{status}\"}} 1"
             )
         };
         [labels("10KB", "2xx"), labels("1MB", "2xx"), labels("10KB", "4xx")].iter().all(|line| said.contains(line))
@@ -56,6 +56,58 @@ fn it_shows_what_was_served_and_how_it_was_compared() {
     let top = run_to_end(&["top", "--pid", &pid]);
     let said = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(top.status.success() && said.contains("up to 1 MB") && said.contains("\ndefault  3"), "{said}");
+}
+
+/// The value of a metric, with its labels as they are written.
+fn value(metrics: &str, name: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {metrics}"))
+}
+
+#[test]
+fn it_tells_of_the_process_of_connections_and_of_certificates() {
+    let site = Site::of_sizes(&[1000]);
+    let server = Server::start(&site, &["--admin", "127.0.0.1:0", "--tls-dev", "--connections", "50"]);
+    let admin = admin_of(&server);
+    let metrics = || ask(admin, "/metrics", "localhost").text().to_string();
+    assert_eq!([value(&metrics(), "weir_connections"), value(&metrics(), "weir_connections_max")], [0.0, 50.0]);
+    let clients = [(); 3].map(|()| server.connect());
+    wait_until("three connections", || value(&metrics(), "weir_connections") == 3.0);
+    drop(clients);
+    wait_until("no connection", || value(&metrics(), "weir_connections") == 0.0);
+    let (now, metrics) = (std::time::SystemTime::now(), metrics());
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!(value(&metrics, "weir_certificate_not_after_timestamp_seconds{site=\"default\"}") > now, "{metrics}");
+    let started = value(&metrics, "process_start_time_seconds");
+    assert!(started <= now && started > now - 600.0, "{started} {now}");
+    // The sandbox hides nothing of the process from itself.
+    for (name, least) in [
+        ("process_open_fds", 10.0),
+        ("process_max_fds", 50.0),
+        ("process_resident_memory_bytes", 1e6),
+        ("process_virtual_memory_bytes", 1e6),
+        ("process_cpu_seconds_total", 1e-6),
+    ] {
+        assert!(value(&metrics, name) >= least, "{name}: {metrics}");
+    }
+}
+
+#[test]
+fn it_tells_how_upstreams_are() {
+    // Nobody listens there any more.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = weir_under(&[]);
+    command.args(["proxy", &gone.to_string(), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let server = Server::spawn(command);
+    let admin = admin_of(&server);
+    let name = |metric: &str| format!("{metric}{{upstream=\"{gone}\"}}");
+    let metrics = ask(admin, "/metrics", "localhost");
+    assert_eq!(value(metrics.text(), &name("weir_upstream_healthy")), 1.0, "nothing was asked of it yet");
+    assert_eq!(value(metrics.text(), &name("weir_upstream_requests")), 0.0);
+    wait_until("it to be found down", || {
+        assert_eq!(server.connect().get("/").status, 502);
+        value(ask(admin, "/metrics", "localhost").text(), &name("weir_upstream_healthy")) == 0.0
+    });
 }
 
 #[test]

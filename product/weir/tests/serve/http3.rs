@@ -247,7 +247,7 @@ fn a_client_that_moves_is_whom_its_handshake_was_with() {
         [
             r#""remote":"127.0.0.1""#,
             r#""target":"/size-10","host":""#,
-            r#","version":"3.0","status":200"#,
+            r#","protocol":"HTTP/3.0","status":200"#,
             r#""class":"home""#,
         ]
         .iter()

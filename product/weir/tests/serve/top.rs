@@ -58,7 +58,10 @@ fn a_download_is_listed_with_what_is_left_until_it_is_sent() {
         let row = row(&server, "the download", |row| row["sent_bytes"].as_u64() > Some(0));
         let size = row["size_bytes"].as_u64().unwrap();
         assert!(size > HUGE as u64 && size < HUGE as u64 + 1000, "its head too: {row}");
-        assert_eq!((&row["protocol"], &row["client"], &row["class"]), (&1.into(), &"127.0.0.1".into(), &"".into()));
+        assert_eq!(
+            (&row["protocol"], &row["client"], &row["class"]),
+            (&"HTTP/1.1".into(), &"127.0.0.1".into(), &"".into())
+        );
         let before = left(&server).unwrap();
         let first = client.body(HUGE / 2);
         wait_until("less to be left", || left(&server).is_some_and(|left| left < before));
@@ -117,7 +120,7 @@ fn a_stream_whose_window_is_shut_waits_for_its_client() {
     let row = row(&server, "its window to be shut", |row| row["waits_for"] == "client");
     // RFC 9113 section 6.9.2.
     assert!(row["sent_bytes"].as_u64().is_some_and(|sent| (65_535..70_000).contains(&sent)), "{row}");
-    assert_eq!(row["protocol"], 2);
+    assert_eq!(row["protocol"], "HTTP/2.0");
     drop(client);
     wait_until("its end", || told(&server)["under_way"]["count"] == 0);
 }
@@ -129,7 +132,7 @@ fn a_response_over_http3_is_told_of() {
     let mut client = Asking::to(&server);
     client.begin_large();
     let row = row(&server, "the response", |row| row["sent_bytes"].as_u64() > Some(0));
-    assert_eq!((&row["protocol"], &row["client"]), (&3.into(), &"127.0.0.1".into()));
+    assert_eq!((&row["protocol"], &row["client"]), (&"HTTP/3.0".into(), &"127.0.0.1".into()));
     assert!(row["size_bytes"].as_u64() > Some(LARGE as u64) && row["left_bytes"].as_u64() > Some(0), "{row}");
 }
 

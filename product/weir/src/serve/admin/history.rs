@@ -117,7 +117,7 @@ mod tests {
 
     fn end(metrics: &mut Metrics, ms: u64) {
         let ended = Ended { took: Nanos::from_millis(ms), sent_bytes: 500, is_whole: true, is_compared: true };
-        metrics.on_end(Labels { site: 0, class: 0, protocol: 1, size: 0, status: 2 }, &ended);
+        metrics.on_end(Labels { site: 0, class: 0, protocol: (1, 1), size: 0, status: 2 }, &ended);
     }
 
     #[test]

@@ -1,37 +1,68 @@
-//! What a server has counted, as OpenMetrics 1.0 writes it. Labels are sites, classes, protocols, sizes and statuses: never a path or a client.
+//! The figures of a server, as OpenMetrics 1.0 writes them. Labels are sites, classes, protocols, sizes, statuses and upstreams: never a
+//! path or a client.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use server::metrics::{Count, Labels, Metrics, SIZES, TIMES_MS, Times};
+use server::metrics::{Count, Labels, Metrics, SIZES, TIMES_MS, Times, protocol_name};
 use server::transmit::Line;
-use server::{LineStatus, Status};
-use units::{Nanos, Rate};
+use server::{LineStatus, Server, Status, UpstreamStatus};
+use units::Nanos;
+
+use super::process::Figures;
 
 /// The media type of [`text_of`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub fn text_of(status: Status) -> String {
-    let mut registry = Registry::with_prefix("weir");
-    let metrics = status.metrics.clone().unwrap_or_default();
-    registry.register_collector(Box::new(Told(status, metrics)));
+/// All that is written.
+#[derive(Debug)]
+pub struct Known {
+    pub status: Status,
+    /// Connections that are open, and how many there may be.
+    pub connections: [usize; 2],
+    /// The sites with a certificate, and when it ends.
+    pub certificates: Vec<(String, SystemTime)>,
+    pub upstreams: Vec<UpstreamStatus>,
+    pub process: Figures,
+}
+
+impl Known {
+    /// `None` where an event loop does not answer in time.
+    pub fn of(server: &Server, process: Figures) -> Option<Known> {
+        Some(Known {
+            status: server.status()?,
+            connections: [server.connections(), server.connections_max()],
+            certificates: server.certificates(),
+            upstreams: server.upstreams()?,
+            process,
+        })
+    }
+}
+
+pub fn text_of(mut known: Known) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(known.process));
+    let metrics = known.status.metrics.take().unwrap_or_default();
+    registry.sub_registry_with_prefix("weir").register_collector(Box::new(Told(known, metrics)));
     let mut out = String::new();
     text::encode(&mut out, &registry).expect("memory takes all");
     out
 }
 
 #[derive(Debug)]
-struct Told(Status, Metrics);
+struct Told(Known, Metrics);
 
 /// Label sets of one counter.
 type Labelled<'a> = [(&'static str, &'a str)];
 
 impl Collector for Told {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let Told(Status { line, wire_bytes, .. }, metrics) = self;
+        let Told(known, metrics) = self;
+        let Status { line, wire_bytes, .. } = &known.status;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         encoder.encode_descriptor("build", "The program", None, MetricType::Info)?.encode_info(&version)?;
         self.counts(&mut encoder, ("responses", "Responses that have ended", None), |count| count.responses)?;
@@ -50,8 +81,72 @@ impl Collector for Told {
         by_size(&mut encoder, metrics, ("turns_responses", turns, None), |times| times.turns as f64)?;
         let turns = ("turns", "Time that these would have taken", Some(Unit::Seconds));
         by_size(&mut encoder, metrics, turns, |times| seconds(times.turns_total))?;
-        line.as_ref().map_or(Ok(()), |line| uplink(&mut encoder, line))
+        line.as_ref().map_or(Ok(()), |line| uplink(&mut encoder, line))?;
+        connections(&mut encoder, known.connections)?;
+        certificates(&mut encoder, &known.certificates)?;
+        upstreams(&mut encoder, &known.upstreams)
     }
+}
+
+/// The names are those that Prometheus gives to all programs.
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let cpu = ("process_cpu", "Processor time used, of user and system", Some(Unit::Seconds));
+        described(&mut encoder, &cpu, MetricType::Counter)?.encode_counter::<NoLabelSet, _, u64>(&self.cpu_s, None)?;
+        let count = |number: Option<u64>| number.map(|number| number as f64);
+        for (name, help, unit, number) in [
+            ("process_resident_memory", "Memory that is resident", Some(Unit::Bytes), count(self.resident_bytes)),
+            ("process_virtual_memory", "Address space", Some(Unit::Bytes), count(self.virtual_bytes)),
+            ("process_open_fds", "File descriptors that are open", None, count(self.open_descriptors)),
+            ("process_max_fds", "File descriptors that may be open", None, count(self.descriptors_max)),
+            ("process_start_time", "Start of the process since 1970", Some(Unit::Seconds), Some(self.started_s)),
+        ] {
+            gauge(&mut encoder, &(name, help, unit), number)?;
+        }
+        Ok(())
+    }
+}
+
+/// A gauge without labels; without a number it is described alone.
+fn gauge(encoder: &mut DescriptorEncoder, about: &About, number: Option<f64>) -> fmt::Result {
+    let mut gauge = described(encoder, about, MetricType::Gauge)?;
+    number.map_or(Ok(()), |number| gauge.encode_gauge(&number))
+}
+
+fn connections(encoder: &mut DescriptorEncoder, [open, max]: [usize; 2]) -> fmt::Result {
+    gauge(encoder, &("connections", "Connections of clients that are open", None), Some(open as f64))?;
+    let about = ("connections_max", "Connections of clients that may be open at once", None);
+    gauge(encoder, &about, Some(max as f64))
+}
+
+fn certificates(encoder: &mut DescriptorEncoder, certificates: &[(String, SystemTime)]) -> fmt::Result {
+    let unit = Some(Unit::Seconds);
+    let about = ("certificate_not_after_timestamp", "End of the certificate of a site, since 1970", unit);
+    let mut family = described(encoder, &about, MetricType::Gauge)?;
+    for (site, end) in certificates {
+        let labels = [("site", site.as_str())];
+        // One that ended before 1970 has ended.
+        let end = end.duration_since(UNIX_EPOCH).unwrap_or_default();
+        family.encode_family(&labels)?.encode_gauge(&(end.as_secs() as f64))?;
+    }
+    Ok(())
+}
+
+fn upstreams(encoder: &mut DescriptorEncoder, upstreams: &[UpstreamStatus]) -> fmt::Result {
+    let healthy = "1 for an upstream that answers, 0 for one whose health checks or connections fail";
+    let requests = "Requests that an upstream has, and those that wait for it";
+    let [healthy, requests] = [("upstream_healthy", healthy), ("upstream_requests", requests)];
+    let value: [(_, fn(&UpstreamStatus) -> f64); 2] =
+        [(healthy, |upstream| f64::from(upstream.is_healthy)), (requests, |upstream| upstream.requests as f64)];
+    for ((name, help), value) in value {
+        let about = (name, help, None);
+        let mut family = described(encoder, &about, MetricType::Gauge)?;
+        for upstream in upstreams {
+            let labels = [("upstream", upstream.name.as_str())];
+            family.encode_family(&labels)?.encode_gauge(&value(upstream))?;
+        }
+    }
+    Ok(())
 }
 
 /// Name, help and unit of a metric.
@@ -60,12 +155,12 @@ type About = (&'static str, &'static str, Option<Unit>);
 impl Told {
     /// A counter for each set of labels.
     fn counts(&self, encoder: &mut DescriptorEncoder, about: About, value: fn(&Count) -> u64) -> fmt::Result {
-        let Told(Status { classes, .. }, metrics) = self;
+        let Told(Known { status: Status { classes, .. }, .. }, metrics) = self;
         let mut family = described(encoder, &about, MetricType::Counter)?;
         for (labels, count) in metrics.responses() {
             let Labels { site, class, protocol, size, status } = *labels;
             let class = classes.get(usize::from(class)).map_or("", |class| &class.name);
-            let (protocol, status) = (format!("HTTP/{protocol}"), format!("{status}xx"));
+            let (protocol, status) = (protocol_name(protocol), format!("{status}xx"));
             let labels: &Labelled = &[
                 ("site", metrics.site_name(site)),
                 ("class", class),
@@ -109,9 +204,7 @@ fn uplink(encoder: &mut DescriptorEncoder, line: &Line) -> fmt::Result {
     ];
     for (name, help, rate) in rates {
         let about = (name, help, Some(Unit::Other("bits_per_second".into())));
-        let bits = rate.map(Rate::bits_per_s);
-        let mut gauge = described(encoder, &about, MetricType::Gauge)?;
-        bits.map_or(Ok(()), |bits| gauge.encode_gauge(&(bits as f64)))?;
+        gauge(encoder, &about, rate.map(|rate| rate.bits_per_s() as f64))?;
     }
     Ok(())
 }
@@ -137,11 +230,23 @@ mod tests {
     fn said() -> String {
         let mut metrics = Metrics::default();
         metrics.replace_sites(["a\"b"].into_iter());
-        let labels = Labels { site: 0, class: 0, protocol: 2, size: 1, status: 2 };
+        let labels = Labels { site: 0, class: 0, protocol: (2, 0), size: 1, status: 2 };
         let ended = Ended { took: Nanos::from_millis(2), sent_bytes: 20_000, is_whole: true, is_compared: true };
         metrics.on_end(labels, &ended);
         let line = Some(Line::Read { interface: "eth0".into(), rate: Some("10mbit".parse().unwrap()) });
-        text_of(Status { classes: vec![], line, metrics: Some(metrics), wire_bytes: 7 })
+        let upstream = |name: &str, is_healthy, requests| UpstreamStatus { name: name.into(), is_healthy, requests };
+        text_of(Known {
+            status: Status { classes: vec![], line, metrics: Some(metrics), wire_bytes: 7 },
+            connections: [3, 100],
+            certificates: vec![("a.org".into(), UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000))],
+            upstreams: vec![upstream("127.0.0.1:3000", true, 2), upstream("unix:/run/app.sock", false, 0)],
+            process: Figures {
+                cpu_s: 1.5,
+                open_descriptors: Some(20),
+                started_s: 1_795_255_200.25,
+                ..Figures::default()
+            },
+        })
     }
 
     /// The dashboard, the rules and the documentation name nothing else.
@@ -155,10 +260,11 @@ mod tests {
             include_str!("../../../../../docs/reference.md"),
         ] {
             let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-            for name in words.filter(|word| word.starts_with("weir_")) {
-                // A histogram is documented by the name of all its parts.
-                let is_there = [format!("{name}{{"), format!("{name} "), format!("{name}_bucket{{")];
-                assert!(is_there.iter().any(|name| said.contains(name)), "{name}");
+            for name in words.filter(|word| word.starts_with("weir_") || word.starts_with("process_")) {
+                // A histogram is documented by the name of all its parts, and a gauge without a number by its type.
+                let parts = [format!("{name}{{"), format!("{name} "), format!("{name}_bucket{{")];
+                let is_there = parts.map(|part| format!("\n{part}")).into_iter().chain([format!("# TYPE {name} ")]);
+                assert!(is_there.into_iter().any(|name| said.contains(&name)), "{name}");
                 names += 1;
             }
         }
@@ -170,14 +276,26 @@ mod tests {
         let said = said();
         for line in [
             "# TYPE weir_responses counter",
-            "weir_responses_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2\",size=\"100KB\",status=\"2xx\"} 1",
-            "weir_response_bytes_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2\",size=\"100KB\",status=\"2xx\"} 20000",
+            "weir_responses_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size=\"100KB\",status=\"2xx\"} 1",
+            "weir_response_bytes_total{site=\"a\\\"b\",class=\"\",protocol=\"HTTP/2.0\",size=\"100KB\",status=\"2xx\"} 20000",
             "weir_response_seconds_bucket{le=\"0.003\",size=\"100KB\"} 1",
             "weir_response_seconds_count{size=\"100KB\"} 1",
             "weir_wire_bytes_total 7",
             "weir_turns_responses_total{size=\"100KB\"} 0.0",
             "weir_response_seconds_bucket{le=\"+Inf\",size=\"100KB\"} 1",
             "weir_uplink_pace_bits_per_second 10000000.0",
+            "# TYPE weir_connections gauge",
+            "weir_connections 3.0",
+            "weir_connections_max 100.0",
+            "weir_certificate_not_after_timestamp_seconds{site=\"a.org\"} 1800000000.0",
+            "weir_upstream_healthy{upstream=\"127.0.0.1:3000\"} 1.0",
+            "weir_upstream_requests{upstream=\"127.0.0.1:3000\"} 2.0",
+            "weir_upstream_healthy{upstream=\"unix:/run/app.sock\"} 0.0",
+            "# TYPE process_cpu_seconds counter",
+            "process_cpu_seconds_total 1.5",
+            "process_open_fds 20.0",
+            "process_start_time_seconds 1795255200.25",
+            "# TYPE process_resident_memory_bytes gauge",
         ] {
             assert!(said.lines().any(|known| known == line), "{line}\n{said}");
         }

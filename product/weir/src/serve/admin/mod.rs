@@ -4,6 +4,7 @@
 
 mod history;
 mod metrics;
+mod process;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -14,6 +15,8 @@ use cli::Failure;
 use server::Server;
 
 use self::history::{History, SAMPLE_EVERY};
+use self::metrics::Known;
+use self::process::Process;
 use super::status::{self, Asker};
 
 /// Answered in one go; others wait for the next.
@@ -35,6 +38,7 @@ const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; script-s
 pub struct Admin {
     listener: TcpListener,
     history: History,
+    process: Process,
     /// When the next sample is due.
     sample_at: Instant,
 }
@@ -58,7 +62,7 @@ impl Admin {
         let taken = taken.map(TcpListener::from).filter(|taken| taken.local_addr().is_ok_and(|own| own == address));
         let opened = taken.map_or_else(|| TcpListener::bind(address), Ok).and_then(|listener| {
             listener.set_nonblocking(true)?;
-            Ok(Admin { listener, history: History::default(), sample_at: Instant::now() })
+            Ok(Admin { listener, history: History::default(), process: Process::open(), sample_at: Instant::now() })
         });
         opened.map_err(|error| Failure::Failed(format!("cannot listen on {address} (--admin, server.admin): {error}")))
     }
@@ -115,6 +119,7 @@ impl Admin {
 
     fn answer_to(&self, request: &[u8], server: &Server) -> Answer {
         let text = |status, body: &str| Answer { status, media_type: TEXT, body: format!("{body}\n") };
+        let unready = || text("503 Service Unavailable", "an event loop does not answer");
         let json = |body| Answer { status: "200 OK", media_type: JSON, body };
         let Ok(Some(head)) = http::http1::parse_request(request, &http::Limits::default()) else {
             return text("400 Bad Request", "this is no request");
@@ -132,13 +137,12 @@ impl Admin {
             b"/healthz" => text("200 OK", "ok"),
             b"/status" => json(status::answer(server, Asker::Anyone)),
             b"/history" => json(self.history.json().to_string()),
-            b"/metrics" | b"/readyz" => match server.status() {
-                None => text("503 Service Unavailable", "an event loop does not answer"),
-                Some(_) if request.path == b"/readyz" => text("200 OK", "ready"),
-                Some(status) => {
-                    Answer { status: "200 OK", media_type: metrics::MEDIA_TYPE, body: metrics::text_of(status) }
-                }
-            },
+            b"/readyz" => server.status().map_or_else(unready, |_| text("200 OK", "ready")),
+            b"/metrics" => Known::of(server, self.process.figures()).map_or_else(unready, |known| Answer {
+                status: "200 OK",
+                media_type: metrics::MEDIA_TYPE,
+                body: metrics::text_of(known),
+            }),
             _ => text("404 Not Found", "see /, /metrics, /status, /history, /healthz and /readyz"),
         }
     }

@@ -1,0 +1,74 @@
+//! Questions to a running server about its event loops, sites and connections.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use super::{STATUS_WAIT_MAX, Server};
+use crate::clock;
+use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusChannel};
+use crate::upstream::UpstreamStatus;
+
+impl Server {
+    /// The answer of the first event loop, which with one order is the only one; `None` if it does not answer in time.
+    pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
+        question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
+    }
+
+    /// The classes of a file as the first event loop counts them, and the metrics of all; `None` if one of them does not answer in time.
+    pub fn status(&self) -> Option<Status> {
+        let mut status = self.ask(|channel| &channel.status)?;
+        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes).skip(1) {
+            let other = channel.status.ask(|| wake.set(), STATUS_WAIT_MAX)?;
+            if let (Some(metrics), Some(theirs)) = (&mut status.metrics, &other.metrics) {
+                metrics.add(theirs);
+            }
+        }
+        Some(status)
+    }
+
+    /// Connections that are open, those of HTTP/3 among them.
+    pub fn connections(&self) -> usize {
+        self.places.taken()
+    }
+
+    /// The sites with a certificate, and when it ends.
+    pub fn certificates(&self) -> Vec<(String, SystemTime)> {
+        self.current.served().certificates().map(|(site, end)| (site.to_string(), end)).collect()
+    }
+
+    /// The upstreams of all sites; one is healthy unless an event loop found otherwise. `None` if an event loop does not answer in time.
+    pub fn upstreams(&self) -> Option<Vec<UpstreamStatus>> {
+        let mut all: BTreeMap<String, UpstreamStatus> = BTreeMap::new();
+        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
+            for upstream in channel.upstreams.ask(|| wake.set(), STATUS_WAIT_MAX)? {
+                let known = all.entry(upstream.name.clone()).or_insert_with(|| upstream.clone());
+                known.is_healthy &= upstream.is_healthy;
+                known.requests = known.requests.max(upstream.requests);
+            }
+        }
+        Some(all.into_values().collect())
+    }
+
+    /// The responses under way in all event loops; `None` if one of them does not answer in time.
+    pub fn responses(&self) -> Option<ResponsesStatus> {
+        let mut all = ResponsesStatus::default();
+        for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
+            all.add(channel.responses.ask(|| wake.set(), STATUS_WAIT_MAX)?);
+        }
+        Some(all)
+    }
+
+    /// The clients that were sent most lately; `responses`: what is under way.
+    pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
+        let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
+        let busiest = self.clients.busiest_with(clock::now(), of).into_iter();
+        let status = busiest.map(|busy| ClientStatus {
+            prefix: self.clients.show(&busy),
+            connections: busy.connections,
+            responses: of(busy.client.index),
+            bytes_lately: busy.bytes,
+            refusals: busy.refusals,
+        });
+        status.collect()
+    }
+}
