@@ -1,4 +1,4 @@
-//! What a server said of its line while a run went on: the lines of its log that begin with `weir: uplink`, each with the second in which
+//! What a server said of its line while a run went on: the lines of its log with `weir: uplink`, each with the second in which
 //! it was there, as `uplink.csv` in the run's folder.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use crate::server::SERVER_LOG;
 
 pub(crate) const FILE: &str = "uplink.csv";
 const HEADING: &str = "at_s,text\n";
-/// What its log's lines begin with, and behind that those about the line: `uplink 9.42 Mbit/s: found`, `uplink: pace lowered`.
+/// The mark in each line of its log, behind the time that lines of standard error have, and behind it those about the line: `uplink 9.42 Mbit/s: found`, `uplink: pace lowered`.
 const PREFIX: &str = "weir: ";
 const MARKS: [&str; 2] = ["uplink ", "uplink: "];
 /// More lines than one in a tenth of a second of the longest run are no notices for an operator.
@@ -38,10 +38,10 @@ fn table(log: &str, lengths: &[(u64, u64)]) -> String {
     let (mut table, mut end) = (String::new(), 0);
     for line in log.split_inclusive('\n').take(LINES_MAX) {
         end += line.len() as u64;
-        let Some(words) = line.strip_prefix(PREFIX).filter(|words| MARKS.iter().any(|mark| words.starts_with(mark)))
-        else {
+        let (time, words) = line.split_once(PREFIX).unwrap_or((line, ""));
+        if !(time.is_empty() || time.ends_with("Z ")) || !MARKS.iter().any(|mark| words.starts_with(mark)) {
             continue;
-        };
+        }
         let since = lengths.partition_point(|(_, length)| *length < end);
         // What was said behind the last sample was said as the server ended.
         let Some((ns, _)) = lengths.get(since) else { continue };
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_time_at_which_the_log_was_so_long() {
-        let log = "weir: serving (--uplink auto)\nweir: uplink: found 9.7mbit, \"x\"\nuplink \nweir: uplink 5.00 Mbit/s: found\nweir: uplink: late\n";
+        let log = "weir: serving (--uplink auto)\nweir: uplink: found 9.7mbit, \"x\"\nuplink \n2026-11-27T01:02:03.456Z weir: uplink 5.00 Mbit/s: found\nweir: uplink: late\n";
         let ends: Vec<u64> = log.match_indices('\n').map(|(at, _)| at as u64 + 1).collect();
         let lengths = [(0, ends[0]), (100_000_000, ends[1] - 1), (200_000_000, ends[1]), (300_000_000, ends[3])];
         let want = "0.2,\"uplink: found 9.7mbit, \"\"x\"\"\"\n0.3,\"uplink 5.00 Mbit/s: found\"\n";

@@ -228,5 +228,6 @@ fn say_once(errno: Errno) {
         Errno::NOENT => "/proc is not mounted; mount it".to_string(),
         other => other.to_string(),
     };
-    SAID.call_once(|| eprintln!("weir: files: each use of a cached file looks at the disk again: {why}"));
+    let text = format!("files: each use of a cached file looks at the disk again: {why}");
+    SAID.call_once(|| eprint!("{}", crate::stderr::line(&text)));
 }

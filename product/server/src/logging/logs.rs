@@ -170,6 +170,6 @@ fn complain_at_once(text: &str) {
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut stderr = io::stderr();
     if poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0) {
-        let _ = stderr.write_all(format!("weir: {text}\n").as_bytes());
+        let _ = stderr.write_all(crate::stderr::line(text).as_bytes());
     }
 }

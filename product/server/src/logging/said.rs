@@ -16,7 +16,9 @@ impl io::Write for Said {
 }
 
 impl Said {
+    /// Without their times.
     pub fn lines(&self) -> Vec<String> {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(String::from).collect()
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| line[line.find("weir: ").unwrap()..].to_string()).collect()
     }
 }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::stderr;
+
 /// Where lines are written.
 #[derive(Debug)]
 pub struct Output {
@@ -26,7 +28,7 @@ pub struct Complaints(pub Box<dyn Write + Send>);
 
 impl Complaints {
     pub fn tell(&mut self, text: &str) {
-        let _ = self.0.write_all(format!("weir: {}\n", units::plain(text)).as_bytes());
+        let _ = self.0.write_all(stderr::line(text).as_bytes());
     }
 }
 

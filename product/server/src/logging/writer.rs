@@ -35,7 +35,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 enum Message {
     Lines(Vec<Batch>),
-    /// To be written to standard error behind `weir: `.
+    /// To be written to standard error, as [`crate::stderr`] has it.
     Error(String),
     /// Each log that is open is opened anew by its name.
     Reopen,

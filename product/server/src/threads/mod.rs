@@ -267,9 +267,8 @@ impl Shared {
                 hung = Some(ThreadError(format!("thread {name} did not respond for {seconds} s: hung or killed")));
             } else if u128::from(thread.looks_in_vain) == looks_max {
                 // Not through the log, whose thread may be the one that waits.
-                let line =
-                    format!("weir: thread {name} has waited {seconds} s for storage, and its connections with it\n");
-                let _ = io::stderr().write_all(line.as_bytes());
+                let text = format!("thread {name} has waited {seconds} s for storage, and its connections with it");
+                let _ = io::stderr().write_all(crate::stderr::line(&text).as_bytes());
             }
         }
         if let Some(error) = hung {

@@ -50,9 +50,13 @@ impl Line {
         };
         // Whether anybody reads this makes no difference to serving. Standard output is the log's alone, where a log goes there.
         let is_terminal = if self.is_stdout_a_log { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
-        let text = if is_terminal { said.lines() } else { said.line() };
         let mut out: Box<dyn Write> =
             if self.is_stdout_a_log { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
+        let text = match (is_terminal, self.is_stdout_a_log) {
+            (true, _) => said.lines(),
+            (false, true) => server::stderr::line(&said.line()),
+            (false, false) => format!("weir: {}\n", said.line()),
+        };
         let _ = out.write_all(text.as_bytes());
         said.status
     }
@@ -82,7 +86,7 @@ struct Said {
 impl Said {
     fn line(&self) -> String {
         let Said { status, order, limits } = self;
-        format!("weir: {status} ({order}; {limits})\n")
+        format!("{status} ({order}; {limits})")
     }
 
     /// One for each remark.
@@ -96,7 +100,7 @@ impl Said {
 /// Of the server's words for its shaping; with the cure where there is no order.
 fn order(why: &str) -> String {
     match why.strip_prefix("shaping off") {
-        Some(rest) => format!("order OFF{rest}; --uplink (uplink.rate) auto or a rate turns it on"),
+        Some(rest) => format!("order OFF{rest}; --uplink auto or a rate (uplink.rate) turns it on"),
         None => why.into(),
     }
 }
@@ -199,14 +203,13 @@ mod tests {
     fn one_line_or_several_say_the_same() {
         let said = Said {
             status: "serving www at http://127.0.0.1:8080/".into(),
-            order: order("shaping off, policy srpt within each turn: as requested"),
+            order: order("shaping off, as requested"),
             limits: "at most 9 connections; for this machine alone".into(),
         };
-        let order =
-            "order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on";
-        let line = format!("weir: {} ({order}; {})\n", said.status, said.limits);
+        let order = "order OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on";
+        let line = format!("{} ({order}; {})", said.status, said.limits);
         assert_eq!(said.line(), line);
-        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on\n  at most 9 connections\n  for this machine alone\n";
+        let lines = "Serving www at http://127.0.0.1:8080/\nOrder OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on\n  at most 9 connections\n  for this machine alone\n";
         assert_eq!(said.lines(), lines);
     }
 }

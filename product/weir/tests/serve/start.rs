@@ -1,7 +1,10 @@
 //! Starting: ready at once and with nothing configured, or one line that says what is wrong, where, and what would be
 //! right. Exit status 1 is for what failed, 2 for what was asked wrongly.
 
+use std::fs::File;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::process::Stdio;
 
 use crate::common::{Server, Site, run_to_end, run_to_end_under, wait_until, weir_under};
 
@@ -55,16 +58,16 @@ fn a_folder_that_is_refused_is_told_of() {
 fn it_says_which_shaping_and_why() {
     let site = Site::new();
     for (args, said) in [
-        (&["--uplink", "10mbit"][..], "(shaping paced at 98 % of 10mbit, policy srpt: rate of --uplink; at most "),
+        (
+            &["--uplink", "10mbit"][..],
+            "(shaping paced at 98 % of 10mbit, policy srpt: the rate is configured (--uplink, uplink.rate); at most ",
+        ),
         (&["--uplink", "10mbit", "--policy", "las"], "(shaping paced at 98 % of 10mbit, policy las: "),
         (
             &["--shaping", "off"],
-            "(order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on; at most ",
+            "(order OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on; at most ",
         ),
-        (
-            &["--uplink", "off"],
-            "(order OFF, policy srpt within each turn: as requested; --uplink (uplink.rate) auto or a rate turns it on; at most ",
-        ),
+        (&["--uplink", "off"], "(order OFF, as requested; --uplink auto or a rate (uplink.rate) turns it on; at most "),
         (
             &["--shaping", "paced"],
             "(shaping paced, policy srpt: the uplink's rate is searched (--uplink auto); at most ",
@@ -114,6 +117,31 @@ fn a_state_folder_that_cannot_be_had_is_one_line() {
     wait_until("it is told", || !server.stderr().is_empty());
     let said = server.stderr();
     assert!(said.len() == 1 && said[0].contains("rate is not kept in `/dev/null/weir`: Not a directory"), "{said:?}");
+}
+
+#[test]
+fn lines_have_their_time_unless_the_journal_adds_it() {
+    let site = Site::new();
+    for is_journal in [false, true] {
+        let path = site.outside(&format!("errors-{is_journal}"));
+        let file = File::create(&path).unwrap();
+        let about = file.metadata().unwrap();
+        // As systemd sets it; an earlier process of a service may have had another stream.
+        let inode = if is_journal { about.ino() } else { about.ino() + 1 };
+        let mut command = weir_under(&[]);
+        command.args(["serve", &site.served().display().to_string(), "--listen", "127.0.0.1:0", "--tls-dev"]);
+        command.env("JOURNAL_STREAM", format!("{}:{inode}", about.dev())).stdout(Stdio::null()).stderr(file);
+        let mut child = command.spawn().unwrap();
+        let said = || std::fs::read_to_string(&path).unwrap();
+        wait_until("a line", || said().contains("the certificate is self-signed"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for line in said().lines() {
+            let time = line.find("weir: ").map(|at| &line[..at]);
+            let is_time = time.is_some_and(|time| time.len() == 25 && time.starts_with("20") && time.ends_with("Z "));
+            assert!(if is_journal { time == Some("") } else { is_time }, "{line}");
+        }
+    }
 }
 
 #[test]

@@ -59,8 +59,8 @@ impl Server {
     /// As this command has it.
     pub fn spawn(mut command: Command) -> Server {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdout = gather(child.stdout.take().unwrap());
-        let stderr = gather(child.stderr.take().unwrap());
+        let stdout = gather(child.stdout.take().unwrap(), std::convert::identity);
+        let stderr = gather(child.stderr.take().unwrap(), untimed);
         let mut address = None;
         wait_until("the line that says the server is ready", || {
             assert!(child.try_wait().unwrap().is_none(), "the server ended: {:?}", stderr.lock().unwrap());
@@ -188,14 +188,27 @@ fn address_in(line: &str) -> SocketAddr {
         .unwrap_or_else(|| panic!("not a line that says it is ready: {line}"))
 }
 
+/// A line of the error log without its time.
+fn untimed(line: String) -> String {
+    let is_time = |time: &str| {
+        let digits = time.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+        digits.eq(b"0000-00-00T00:00:00.000Z".iter().copied())
+    };
+    match line.split_once(' ') {
+        Some((time, said)) if is_time(time) => said.to_string(),
+        // The reason why a command failed, and lines that only tests write.
+        _ => line,
+    }
+}
+
 /// Reads lines as they come, so that the program never waits for us.
-fn gather(pipe: impl Read + Send + 'static) -> Arc<Mutex<Vec<String>>> {
+fn gather(pipe: impl Read + Send + 'static, kept: fn(String) -> String) -> Arc<Mutex<Vec<String>>> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     std::thread::spawn({
         let lines = Arc::clone(&lines);
         move || {
             for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                lines.lock().unwrap().push(line);
+                lines.lock().unwrap().push(kept(line));
             }
         }
     });
