@@ -6,10 +6,11 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::place::{Lines, Place, Remark};
+use crate::keys::{Key, Kind};
+use crate::place::{Lines, Place, Remark, quoted};
 use crate::section::{Book, Section};
 use crate::settings::Settings;
-use crate::{Configuration, class, site};
+use crate::{Configuration, class, site, suggest};
 
 /// Ten thousand sites, each with a class and a few rules, take a half of it.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
@@ -100,5 +101,27 @@ fn syntax(text: &str, error: &toml::de::Error) -> Remark {
     let at_end = text.get(offset..).is_none_or(|rest| rest.trim().is_empty());
     let whole = if at_end { "; is the file whole?" } else { "" };
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
+    if message.starts_with("duplicate key") {
+        return Remark { at: Lines::new(text).place(offset), said: repeated(text, offset) };
+    }
     Remark { at: Lines::new(text).place(offset), said: format!("TOML: {message}{whole}") }
+}
+
+/// The mistake of a key or table that its table has already: most often a table of several in single brackets.
+fn repeated(text: &str, offset: usize) -> String {
+    let begin = text[..offset].rfind('\n').map_or(0, |end| end + 1);
+    let line = text[begin..].lines().next().unwrap_or_default().trim();
+    let Some(header) = line.strip_prefix('[') else {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        return format!("key {} a second time: expected once in its table", quoted(key));
+    };
+    let path = header.trim_start_matches('[').split(']').next().unwrap_or_default().trim();
+    let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
+    match Key::of(path).map(|key| key.kind) {
+        Some(Kind::Tables) => {
+            format!("table {} a second time: expected [[{path}]], in double brackets, each time", quoted(path))
+        }
+        Some(_) => format!("table {} a second time: expected once", quoted(path)),
+        None => suggest::unknown_key(table, name),
+    }
 }

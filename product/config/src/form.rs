@@ -108,21 +108,31 @@ impl FromText for SocketAddr {
     const FORM: Form = Form::Address;
 
     fn from_text(text: &str) -> Result<SocketAddr, Wrong> {
-        listen_address(text)
-            .ok_or_else(|| if is_unix_socket(text) { Wrong::Expected(NO_UNIX_SOCKET.into()) } else { Wrong::Form })
+        listen_address(text).ok_or_else(|| Wrong::Expected(listen_expected(text)))
     }
 }
 
-/// Behind `expected`, where the path of a Unix socket is given to listen at.
-pub const NO_UNIX_SOCKET: &str = "an address and a port, since Weir listens at no Unix socket; for a proxy or a tunnel in front, one of this machine alone: 127.0.0.1:8080";
+/// The form expected instead of the path of a Unix socket.
+const NO_UNIX_SOCKET: &str = "an address and a port, since Weir listens at no Unix socket; for a proxy or a tunnel in front, one of this machine alone: 127.0.0.1:8080";
 
-/// As programs write the path of a socket, or a name of the abstract space.
-pub fn is_unix_socket(text: &str) -> bool {
+/// The form expected instead of this text, which [`listen_address`] refuses.
+pub fn listen_expected(text: &str) -> String {
+    if is_unix_socket(text) {
+        return NO_UNIX_SOCKET.into();
+    }
+    match text.parse::<u16>() {
+        Ok(port) => format!(":{port} for all addresses, or 127.0.0.1:{port} for this machine alone"),
+        Err(_) => Form::Address.expected(),
+    }
+}
+
+/// Matches the path of a socket, or a name of the abstract space, as programs write them.
+fn is_unix_socket(text: &str) -> bool {
     ["unix:", "unix/", "/", "./", "@"].iter().any(|begins| text.starts_with(begins)) || text.ends_with(".sock")
 }
 
-/// An address to listen at: an IP address and a port, `localhost:8080`, or a port alone, `:8080` or `8080`, of all addresses, of IPv6 too where
-/// this machine has any.
+/// Reads an address to listen at: an IP address and a port, `localhost:8080`, or `:8080` for all addresses, of IPv6 too if this machine has
+/// it. A port without a colon is refused: it does not show whether other machines are served.
 pub fn listen_address(text: &str) -> Option<SocketAddr> {
     let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok()).flatten();
     if let Some(port) = text.strip_prefix("localhost:").and_then(port) {
@@ -135,8 +145,8 @@ pub fn listen_address(text: &str) -> Option<SocketAddr> {
             IpAddr::from(Ipv4Addr::UNSPECIFIED)
         }
     };
-    match port(text.strip_prefix(':').unwrap_or(text)) {
-        Some(port) => Some((all(), port).into()),
+    match text.strip_prefix(':') {
+        Some(rest) => port(rest).map(|port| (all(), port).into()),
         None => text.parse().ok(),
     }
 }

@@ -34,7 +34,7 @@ pub use changes::{Change, changes};
 pub use class::{Asked, Assignment, Class, Field, FieldLines, OTHERS, Objective, Rule, Token, Why};
 pub use document::{FILE_BYTES_MAX, FileError, open, read, read_file};
 pub use explain::{AskError, Explanation, Question, explain};
-pub use form::{LogFormat, NO_UNIX_SOCKET, Shaping, SlotSharing, is_unix_socket, listen_address};
+pub use form::{LogFormat, Shaping, SlotSharing, listen_address, listen_expected};
 pub use gone::{elsewhere, gone};
 pub use host::{Host, HostName};
 pub use network::Network;

@@ -41,7 +41,7 @@ A page around listings (`site.listing_page`) is HTML such as
 
 `{{listing}}`, once, becomes a `table` of names, sizes and times, between a `nav` with the way up and one with the number of names and further pages.
 `{{path}}` belongs in text or in a quoted attribute; it and the names are escaped.
-A file whose name begins with a dot is not served itself.
+A page whose name begins with a dot is not served itself.
 ";
 
 /// The page `docs/configuration.md`.

@@ -155,6 +155,27 @@ fn a_site_without_a_folder_has_a_proxy_of_every_path() {
 }
 
 #[test]
+fn a_key_or_table_a_second_time_is_named() {
+    let site = "[[site]]\nroot='a'\n";
+    for (text, said) in [
+        (
+            "[site]\nroot='a'\n[site]\nroot='b'\n",
+            "f:3:2: table `site` a second time: expected [[site]], in double brackets, each time",
+        ),
+        ("[sites]\nroot='a'\n[sites]\nroot='b'\n", "f:3:2: unknown key `sites`: did you mean `site`?"),
+        ("[[sites]]\nroot='a'\n[sites]\nroot='b'\n", "f:3:2: unknown key `sites`: did you mean `site`?"),
+        (
+            &format!("{site}[site.proxy]\nto=['1']\n[site.proxy]\nto=['2']\n"),
+            "f:5:7: table `site.proxy` a second time: expected [[site.proxy]], in double brackets, each time",
+        ),
+        (&format!("[uplink]\n{site}[uplink]\n"), "f:4:2: table `uplink` a second time: expected once"),
+        (&format!("{site}root = 'b'\n"), "f:3:1: key `root` a second time: expected once in its table"),
+    ] {
+        assert_eq!(mistakes(text), [said], "{text}");
+    }
+}
+
+#[test]
 fn sites() {
     for (text, said) in [
         ("", &["f:1:1: site missing: expected [[site]] with root = \"FOLDER\""][..]),
@@ -162,7 +183,9 @@ fn sites() {
         ("[[site]]\n", &["f:1:1: site.root missing: expected a folder, or a redirect or a proxy of every path"]),
         (
             "[[site]]\nroot='a'\n[[site]]\nroot='b'\nhosts=['b']",
-            &["f:1:1: site `default`: expected hosts or default = true"],
+            &[
+                "f:1:1: site without hosts: expected hosts = [\"example.org\"], or default = true for requests to all other hosts",
+            ],
         ),
         ("[[site]]\nroot='a'\nhosts=[]", &["f:3:7: site.hosts `[]`: expected one or more in the brackets"]),
         (
@@ -214,6 +237,19 @@ fn a_page_around_listings_is_of_a_folder_that_is_listed() {
 }
 
 /// Each of these texts, put behind a right site, has a mistake that says this.
+#[test]
+fn a_port_without_a_colon_does_not_show_whom_it_serves() {
+    let of = |address: &str| format!("[[listener]]\naddress = '{address}'\n[[site]]\nroot = 'a'\n");
+    let said = mistakes(&of("8080"));
+    let expected = "expected :8080 for all addresses, or 127.0.0.1:8080 for this machine alone";
+    assert_eq!(said, [format!("f:2:11: listener.address `8080`: {expected}")]);
+    for address in [":8080", "localhost:8080", "127.0.0.1:8080", "[::]:8080"] {
+        assert!(config::read(of(address).as_bytes()).is_ok(), "{address}");
+    }
+    let localhost = config::listen_address("localhost:8080");
+    assert_eq!(localhost, "127.0.0.1:8080".parse().ok(), "IPv4 alone, as the documentation says");
+}
+
 #[test]
 fn tls_of_listeners_and_sites() {
     let secure = "[[listener]]\naddress = \"[::]:443\"\ntls = true\n[[site]]\nroot = \"r\"\n";
@@ -443,12 +479,7 @@ control = 'public'
 
 #[test]
 fn wrong_toml_has_one_mistake_with_its_place() {
-    for (text, place) in [
-        ("[[site]\nroot = 'a'", "f:1:"),
-        ("[[site]]\nroot = \n", "f:2:"),
-        ("a = 1\na = 2\n", "f:2:1: "),
-        ("a = 'x", "f:1:"),
-    ] {
+    for (text, place) in [("[[site]\nroot = 'a'", "f:1:"), ("[[site]]\nroot = \n", "f:2:"), ("a = 'x", "f:1:")] {
         let all = mistakes(text);
         assert!(all.len() == 1 && all[0].starts_with(place) && all[0].contains(": TOML: "), "{all:?}");
     }

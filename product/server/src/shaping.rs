@@ -57,8 +57,14 @@ pub struct ShapingOptions {
 impl ShapingOptions {
     /// The order as an operator reads it.
     fn order(&self) -> String {
-        let classes = self.classes.as_ref().map(|table| format!(" in {} classes", table.classes.len()));
-        format!("{}{}", self.policy, classes.unwrap_or_default())
+        self.counted_classes().map_or(self.policy.to_string(), |classes| format!("{} in {classes}", self.policy))
+    }
+
+    /// `2 classes`: those of the file, as `weir check` counts them.
+    fn counted_classes(&self) -> Option<String> {
+        let classes = self.classes.as_ref()?.classes.iter();
+        let count = classes.filter(|class| class.name != ::config::OTHERS).count();
+        Some(format!("{count} {}", if count == 1 { "class" } else { "classes" }))
     }
 }
 
@@ -159,7 +165,10 @@ impl ShapingChoice {
             gauge: None,
             marker: None,
             control_priority: None,
-            why: format!("shaping off, policy {} within each turn: {reason}", options.order()),
+            why: match options.counted_classes() {
+                None => format!("shaping off, {reason}"),
+                Some(classes) => format!("shaping off, {reason}; slots and greatest rates of {classes} hold"),
+            },
         }
     }
 
@@ -319,7 +328,7 @@ fn remembered(line: &KeptLine) -> String {
 fn said(uplink: UplinkRate, policy: &str) -> String {
     match uplink {
         UplinkRate::Told(rate) => {
-            format!("shaping paced at 98 % of {rate}, policy {policy}: rate of --uplink")
+            format!("shaping paced at 98 % of {rate}, policy {policy}: the rate is configured (--uplink, uplink.rate)")
         }
         UplinkRate::Between(least, most) => {
             format!(

@@ -126,6 +126,24 @@ fn command(line: &str) -> Option<Vec<&str>> {
     }
 }
 
+/// The parser, `--help-all` and the page have the same policies.
+#[test]
+fn every_policy_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/policies.md")).unwrap();
+    let help = Cli::try_parse_from(["weir", "serve", "--help-all"]).err().unwrap().to_string();
+    let forms: Vec<&str> = server::POLICY_FORMS.split(", ").collect();
+    assert!(forms.len() > 9, "{forms:?}");
+    for form in forms {
+        let name = form.split('[').next().unwrap();
+        assert!(name.parse::<server::PolicySpec>().is_ok(), "{name}");
+        assert!(help.contains(form), "{form} is not in --help-all: {help}");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let is_row = |line: &str| line.split('`').any(|word| word.split(':').next() == Some(name));
+        assert!(rows.into_iter().any(is_row), "{name} has no row in docs/policies.md");
+    }
+}
+
 #[test]
 fn a_mistake_would_be_found() {
     let page = "a\n```toml\n[uplink]\nrat = \"1mbit\"\n```\n```\nsudo weir serve --no-such /srv | tee x\n```\n";

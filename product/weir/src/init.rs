@@ -27,6 +27,9 @@ pub struct Args {
     file: PathBuf,
 }
 
+/// The port of HTTPS, whose clients need a certificate.
+const HTTPS_PORT: u16 = 443;
+
 /// The answers, as they were typed.
 #[derive(Debug, Clone)]
 struct Answers {
@@ -34,21 +37,57 @@ struct Answers {
     source: String,
     hosts: String,
     listen: String,
+    /// The file of the certificate; without effect unless [`Answers::is_secure`].
+    cert: String,
+    /// The file of its private key.
+    key: String,
     rate: String,
 }
 
 struct Question {
     text: &'static str,
     field: fn(&mut Answers) -> &mut String,
+    is_asked: fn(&Answers) -> bool,
+    /// The answer is the name of a file that has to exist.
+    is_file: bool,
 }
 
-const QUESTIONS: [Question; 4] = [
-    Question { text: "Folder to serve, or the port of a program to stand before, as :3000", field: |a| &mut a.source },
-    Question { text: "Host names, with spaces between them, or any", field: |a| &mut a.hosts },
-    Question { text: "Address to listen on; :8080 is that port of all addresses", field: |a| &mut a.listen },
+const QUESTIONS: [Question; 6] = [
     Question {
-        text: "Rate at which your line sends, as 10mbit, or auto if you do not know it: it is found then",
+        text: "Folder to serve, or address of an application, for example :3000",
+        field: |a| &mut a.source,
+        is_asked: |_| true,
+        is_file: false,
+    },
+    Question {
+        text: "Host names, with spaces between them, or any",
+        field: |a| &mut a.hosts,
+        is_asked: |_| true,
+        is_file: false,
+    },
+    Question {
+        text: "Address to listen on, for example :8080 for port 8080 of all addresses",
+        field: |a| &mut a.listen,
+        is_asked: |_| true,
+        is_file: false,
+    },
+    Question {
+        text: "Certificate for HTTPS, a PEM file with its chain",
+        field: |a| &mut a.cert,
+        is_asked: Answers::is_secure,
+        is_file: true,
+    },
+    Question {
+        text: "Private key of the certificate, a PEM file",
+        field: |a| &mut a.key,
+        is_asked: Answers::is_secure,
+        is_file: true,
+    },
+    Question {
+        text: "Rate of your uplink, for example 10mbit, or auto: Weir finds the rate",
         field: |a| &mut a.rate,
+        is_asked: |_| true,
+        is_file: false,
     },
 ];
 
@@ -75,21 +114,27 @@ pub fn main(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks all of them, each until its answer is right or so often.
+/// Asks all questions that the answers before them call for, each until its answer is right, at most `tries` times.
 fn ask(from: &mut dyn BufRead, to: &mut dyn Write, tries: usize, file: &Path) -> Result<Answers, Failure> {
     let mut answers = Answers::default();
-    for Question { text, field } in QUESTIONS {
+    for Question { text, field, is_asked, is_file } in QUESTIONS {
+        if !is_asked(&answers) {
+            continue;
+        }
         let default = field(&mut answers).clone();
         for attempt in 1.. {
             write!(to, "{text} [{default}]: ")?;
             to.flush()?;
             let mut line = String::new();
             if from.read_line(&mut line)? == 0 {
-                return Err(Failure::Failed(format!("no answer to `{text}`: expected a line on standard input")));
+                return Err(Failure::Failed(format!(
+                    "standard input ended before an answer to `{text}`; expected a line for each question"
+                )));
             }
             let answer = line.trim();
             *field(&mut answers) = if answer.is_empty() { default.clone() } else { answer.into() };
-            let Err(wrong) = answers.check(file) else { break };
+            let checked = if is_file { there(field(&mut answers)) } else { Ok(()) };
+            let Err(wrong) = checked.and(answers.check(file)) else { break };
             if attempt >= tries {
                 return Err(Failure::Failed(wrong));
             }
@@ -103,7 +148,8 @@ impl Default for Answers {
     fn default() -> Answers {
         let (source, hosts, rate) = ("www".into(), "any".into(), "auto".into());
         let port = if rustix::process::geteuid().is_root() { 80 } else { 8080 };
-        Answers { source, hosts, listen: format!(":{port}"), rate }
+        let (cert, key) = ("fullchain.pem".into(), "privkey.pem".into());
+        Answers { source, hosts, listen: format!(":{port}"), cert, key, rate }
     }
 }
 
@@ -113,9 +159,14 @@ impl Answers {
         config::read(self.text().as_bytes()).map_err(|mistakes| mistakes[0].said.clone())?;
         let root = self.root();
         if !self.is_upstream() && !root.is_dir() {
-            return Err(format!("`{}`: expected a folder that exists, or a program as :3000", root.display()));
+            return Err(format!("`{}`: expected a folder that exists, or an application as :3000", root.display()));
         }
         self.keep_out(file)
+    }
+
+    /// Clients speak HTTPS at this address.
+    fn is_secure(&self) -> bool {
+        config::listen_address(&self.listen).is_some_and(|address| address.port() == HTTPS_PORT)
     }
 
     /// The configuration is nothing to serve.
@@ -152,8 +203,31 @@ impl Answers {
             false => format!("root = {}\n", quoted(&self.root().to_string_lossy())),
         };
         let (rate, listen) = (quoted(&self.rate), quoted(&self.listen));
-        format!("{HEAD}[uplink]\nrate = {rate}\n\n[[listener]]\naddress = {listen}\n\n[[site]]\n{hosts}{source}")
+        let (tls, certificate) = match self.is_secure() {
+            true => {
+                let [cert, key] = [&self.cert, &self.key].map(|file| quoted(&file_of(file).to_string_lossy()));
+                ("tls = true\n", format!("cert = {cert}\nkey = {key}\n"))
+            }
+            false => ("", String::new()),
+        };
+        // Tables of a site follow its own keys.
+        format!(
+            "{HEAD}[uplink]\nrate = {rate}\n\n[[listener]]\naddress = {listen}\n{tls}\n[[site]]\n{hosts}{certificate}{source}"
+        )
     }
+}
+
+/// An error for a file that does not exist. One that only root may read is left to `weir check`.
+fn there(name: &str) -> Result<(), String> {
+    match file_of(name).metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!("`{name}`: expected a PEM file that exists")),
+        _ => Ok(()),
+    }
+}
+
+/// The file as a configuration elsewhere names it.
+fn file_of(name: &str) -> PathBuf {
+    std::path::absolute(name).unwrap_or(name.into())
 }
 
 const HEAD: &str = "\
@@ -183,8 +257,13 @@ mod tests {
         for (lines, expected) in [
             (".\n\n\n\n", "[[site]]\nroot = \"HERE\"\n"),
             (
-                "src\na.org *.a.org\n8443\n10 mbit\n",
+                "src\na.org *.a.org\n:8443\n10 mbit\n",
                 "hosts = [\"a.org\", \"*.a.org\"]\ndefault = true\nroot = \"HERE/src\"\n",
+            ),
+            (
+                ".\na.org\n[::]:443\nCargo.toml\nsrc/main.rs\n\n",
+                "address = \"[::]:443\"\ntls = true\n\n[[site]]\nhosts = [\"a.org\"]\ndefault = true\n\
+                 cert = \"HERE/Cargo.toml\"\nkey = \"HERE/src/main.rs\"\nroot = \"HERE\"\n",
             ),
             (":3000\n\n\n2mbit..20mbit\n", "[[site.proxy]]\nto = [\":3000\"]\n"),
             ("https://b.org\n\n\n\n", "to = [\"https://b.org\"]\n"),
@@ -199,10 +278,10 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_asked_again_at_a_terminal_alone() {
-        let lines = "no\"where\n.\na b..c\na.org\nport\n80\nfast\n10mbit\n";
+        let lines = "no\"where\n.\na b..c\na.org\nport\n80\n:443\nnone.pem\nCargo.toml\nsrc/main.rs\nfast\n10mbit\n";
         let (answers, said) = asked(lines, TRIES_MAX);
         assert!(answers.is_ok_and(|answers| answers.text().contains("rate = \"10mbit\"")), "{said}");
-        for wrong in ["no\"where", "`b..c`", "`port`", "`fast`"] {
+        for wrong in ["no\"where", "`b..c`", "`port`", "`80`", "`none.pem`", "`fast`"] {
             assert_eq!(said.matches(wrong).count(), 1, "{wrong}: {said}");
         }
         for lines in [lines, "nowhere"] {
@@ -212,7 +291,7 @@ mod tests {
         }
         assert!(asked(&"nowhere\n".repeat(9), TRIES_MAX).0.is_err());
         let Err(Failure::Failed(ended)) = asked(".\n", TRIES_MAX).0 else { panic!("two answers are missing") };
-        assert!(ended.starts_with("no answer to `Host names"), "{ended}");
+        assert!(ended.starts_with("standard input ended before an answer to `Host names"), "{ended}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "weir",
     version,
-    about = "A web server for slow uplinks: small pages never wait behind downloads",
+    about = "A web server for slow uplinks: the response with the fewest bytes left goes first",
     after_help = "\
 Examples:
   weir serve /srv/www                             serve a folder
@@ -68,6 +68,10 @@ enum Command {
     /// Create, remove and watch priority bands on an interface
     Uplink(uplink::Args),
     /// Order the responses of a server that already runs
+    #[cfg_attr(
+        not(feature = "bpf"),
+        command(about = "Order the responses of a server that already runs (not in this build)")
+    )]
     Attach(attach::Args),
     /// Print the completions of a shell
     Completions(generate::Completions),

@@ -5,7 +5,9 @@ use cli::Failure;
 use units::Rate;
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: weir attach eth0 --rate 10mbit  (in a weir built with the feature bpf)")]
+#[command(after_help = "\
+This build of weir has no `attach`: build it with `--features bpf`, which needs libelf. Then:
+  weir attach eth0 --rate 10mbit")]
 pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _any: Vec<String>,

@@ -39,8 +39,8 @@ use limits::limits;
 
 const HTTPS: &str = "HTTPS";
 const DEVELOPMENT: &str = "--tls-dev: the certificate is self-signed and new at each start; for development only";
-const AS_ROOT: &str = "WARNING: it serves as root, so a mistake in it costs the whole machine, and files of any mode are served: \
-                       give it --user USER (server.user)";
+const AS_ROOT: &str = "WARNING: running as root: a fault of weir would have the rights of root, and files of any mode are served; \
+                       use --user USER (server.user)";
 const NO_KEYS: &str = "cannot start the process that reads certificates and keys as root";
 const NO_KEYS_CURE: &str = "mount /proc, or start weir as the user and let that user read them";
 const ORDER: &str = "Order and rate";
@@ -64,7 +64,8 @@ Examples:
   weir serve /srv/www --listen [::]:443 --cert fullchain.pem --key privkey.pem
 
 Policies:
-  {} (those of papers: docs/policies.md)
+  {}
+  (docs/policies.md: what each does)
 
 SIGTERM and ctrl-c finish the responses under way, then stop. SIGUSR2 writes the
 clients that were sent most lately to standard error.",
@@ -81,7 +82,7 @@ pub struct Args {
     /// List folders without index.html
     #[arg(long)]
     listing: bool,
-    /// Serve names that begin with a dot
+    /// Serve names that begin with a dot; /.well-known/ is served always
     #[arg(hide_short_help = true, long)]
     hidden: bool,
     /// Follow symlinks that leave the folder and lead into this one; repeatable
@@ -402,10 +403,7 @@ fn unstarted(error: StartError, account: Option<Account>) -> Failure {
 }
 
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    config::listen_address(text).ok_or_else(|| match config::is_unix_socket(text) {
-        true => format!("expected {}", config::NO_UNIX_SOCKET),
-        false => "expected an address and a port, for example 127.0.0.1:8080, or :8080 for all addresses".into(),
-    })
+    config::listen_address(text).ok_or_else(|| format!("expected {}", config::listen_expected(text)))
 }
 
 fn memory(text: &str) -> Result<u64, String> {

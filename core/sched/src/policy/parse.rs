@@ -7,8 +7,9 @@ use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
 /// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
-/// What an operator may write, for help texts. The others of [`NAMES`] are those of papers: docs/policies.md.
-pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...]";
+/// The forms of all [`NAMES`], for help texts.
+pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
+    srrt[:BANDS|:TIME,...], fsp";
 
 /// The policy of this spec. The error says what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
@@ -122,7 +123,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_spec() {
+    fn every_name_is_a_spec_and_has_a_form() {
+        let forms: Vec<&str> = FORMS.split(", ").map(|form| form.split('[').next().unwrap_or(form)).collect();
+        assert_eq!(forms, NAMES);
         for name in NAMES {
             let policy = parse(name).unwrap();
             assert!(policy.name().starts_with(name), "{} is not {name}", policy.name());

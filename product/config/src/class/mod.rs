@@ -77,8 +77,9 @@ impl Class {
         }
         let name = name?;
         if name.value.0 == OTHERS {
-            let said =
-                format!("class.name `{OTHERS}`: expected another, since it is the class of what nothing assigns");
+            let said = format!(
+                "class.name `{OTHERS}`: expected another name; this one is reserved for requests that no rule assigns"
+            );
             table.book.mistake(name.at, said);
         }
         Some(Class {

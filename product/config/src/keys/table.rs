@@ -313,7 +313,13 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "HTML file beneath the root around listings: `{{listing}}` is the table, `{{path}}` the folder's path. At most 64 KiB; read at the start and at SIGHUP.",
         r#""/.listing.html""#,
     ),
-    key("site.hidden", Kind::Flag, Is("false"), "Whether names that begin with a dot are served.", "true"),
+    key(
+        "site.hidden",
+        Kind::Flag,
+        Is("false"),
+        "Serves names that begin with a dot. `/.well-known/` (RFC 8615) is served always: certificates are renewed through it.",
+        "true",
+    ),
     key(
         "site.follow_symlinks_into",
         Kind::Texts(Form::Path),
@@ -345,7 +351,9 @@ pub static SERVER_AND_SITES: &[Key] = &[
     key(
         "site.cert",
         text(Form::Path),
-        Absent("that of the default site, or of the first with one"),
+        Absent(
+            "the certificate of another site that is for these hosts; else that of the default site, or of the first with one, which clients refuse",
+        ),
         "Certificate of its hosts as PEM, the chain behind it; read at the start and at SIGHUP.",
         r#""/etc/weir/fullchain.pem""#,
     ),

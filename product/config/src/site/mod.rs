@@ -93,7 +93,9 @@ fn site(table: Section<'_, '_>, alone: bool, process: Option<&Process>) -> Site 
     let named = table.text::<Name>("name").map(|name| name.value.0);
     let name = named.or_else(|| hosts.first().map(|host| host.value.to_string())).unwrap_or("default".into());
     if !is_default && !table.is_given("hosts") {
-        table.book.mistake(table.at, format!("site `{name}`: expected hosts or default = true"));
+        let said =
+            "site without hosts: expected hosts = [\"example.org\"], or default = true for requests to all other hosts";
+        table.book.mistake(table.at, said);
     }
     let files = (table.text::<PathBuf>("root"), table.texts::<FileName>("index"));
     let (listing, hidden) = (table.flag("listing"), table.flag("hidden"));

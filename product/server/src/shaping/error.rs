@@ -41,7 +41,7 @@ pub enum Misfit {
     TooManyBands { policy: PolicySpec, bands: u8, interface: String, bands_max: u8 },
     #[error("[[class]] tables have no bands; expected --shaping auto, paced or off")]
     Classes,
-    #[error("paced beside --uplink off; expected --uplink auto or a rate, or --shaping off")]
+    #[error("cannot be combined with --uplink off; expected --uplink auto or a rate, or --shaping off")]
     Off,
 }
 

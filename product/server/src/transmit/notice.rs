@@ -97,19 +97,19 @@ impl fmt::Display for Line {
                     f.write_str("; not paced: one core serves no more")?;
                 }
                 if *age >= OLD {
-                    f.write_str("; old: the line was not full since")?;
+                    f.write_str("; old: no congestion since to confirm it")?;
                 }
                 Ok(())
             }
             (None, Some(pace)) => {
-                let (from, why) = match *limit {
-                    Limit::Ceiling => ("as configured", ""),
-                    _ => ("as known from before", "not found yet: "),
+                let (begin, end) = match *limit {
+                    Limit::Ceiling => ("uplink: ", "as configured; the line has shown no lower rate"),
+                    _ => ("uplink rate not found yet: ", "as known from before; no congestion seen so far"),
                 };
-                write!(f, "uplink {why}pacing at {}, {from}; the line was not full yet", mbit(*pace))
+                write!(f, "{begin}pacing at {}, {end}", mbit(*pace))
             }
             (None, None) => {
-                f.write_str("uplink not found yet: the line was never full; order holds inside this server")
+                f.write_str("uplink rate not found yet: no congestion seen so far, so responses are not paced")
             }
         }
     }
@@ -120,7 +120,7 @@ fn said(limit: Limit) -> &'static str {
         Limit::Unknown => "",
         Limit::Line => ", limited by the line",
         Limit::Others => ", limited by others on the same line",
-        Limit::Ceiling => ", limited by --uplink",
+        Limit::Ceiling => ", limited by the configured rate",
     }
 }
 
@@ -158,8 +158,7 @@ mod tests {
         text.parse().ok()
     }
 
-    #[test]
-    fn what_is_known_of_the_line_is_a_sentence() {
+    fn sentences() -> Vec<(Line, &'static str)> {
         let none = LineStatus::default();
         let found = LineStatus {
             rate: rate("9.42mbit"),
@@ -169,32 +168,47 @@ mod tests {
             limit: Limit::Line,
             ..none
         };
-        for (line, said) in [
-            (Line::Found(none), "uplink not found yet: the line was never full; order holds inside this server"),
+        vec![
+            (Line::Found(none), "uplink rate not found yet: no congestion seen so far, so responses are not paced"),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), ..none }),
-                "uplink not found yet: pacing at 9.80 Mbit/s, as known from before; the line was not full yet",
+                "uplink rate not found yet: pacing at 9.80 Mbit/s, as known from before; no congestion seen so far",
             ),
             (
                 Line::Found(LineStatus { pace: rate("9.8mbit"), limit: Limit::Ceiling, ..none }),
-                "uplink pacing at 9.80 Mbit/s, as configured; the line was not full yet",
+                "uplink: pacing at 9.80 Mbit/s, as configured; the line has shown no lower rate",
             ),
             (Line::Found(found), "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the line"),
             (
                 Line::Found(LineStatus { limit: Limit::Ceiling, ..found }),
-                "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by --uplink",
+                "uplink 9.42 Mbit/s, found 12 s ago from 340 busy intervals, limited by the configured rate",
             ),
             (
                 Line::Found(LineStatus { age: Nanos::from_secs(3 * 3600 + 5), ..found }),
-                "uplink 9.42 Mbit/s, found 3 h ago from 340 busy intervals, limited by the line; old: the line was not full since",
+                "uplink 9.42 Mbit/s, found 3 h ago from 340 busy intervals, limited by the line; old: no congestion since to confirm it",
             ),
             (
                 Line::Found(LineStatus { rate: rate("11gbit"), pace: rate("10gbit"), busy_intervals: 0, ..found }),
                 "uplink 11.0 Gbit/s, found 12 s ago, limited by the line; not paced: one core serves no more",
             ),
             (Line::Read { interface: "eth0".into(), rate: rate("20mbit") }, "uplink 20.0 Mbit/s: the shaper of eth0"),
-        ] {
+        ]
+    }
+
+    #[test]
+    fn what_is_known_of_the_line_is_a_sentence() {
+        for (line, said) in sentences() {
             assert_eq!(line.to_string(), said);
+        }
+    }
+
+    #[test]
+    fn the_samples_of_the_page_are_printed() {
+        let page = include_str!("../../../../docs/line.md");
+        let samples: Vec<&str> = page.lines().filter(|line| line.starts_with("uplink")).collect();
+        assert!(samples.len() >= 4, "{samples:?}");
+        for sample in samples {
+            assert!(sentences().iter().any(|(_, said)| *said == sample), "docs/line.md: `{sample}`");
         }
     }
 

@@ -62,7 +62,8 @@ fn line(uplink: &Value) -> String {
     };
     let age = uplink["age_s"].as_f64().map_or("-".into(), |seconds| in_words(Nanos::from_secs(seconds as u64)));
     let limit = uplink["limit"].as_str().unwrap_or("-");
-    let (found, pace) = (rate("rate_bits_per_s", "not found yet"), rate("pace_bits_per_s", "none"));
+    let unfound = if limit == "ceiling" { "as configured" } else { "not found yet" };
+    let (found, pace) = (rate("rate_bits_per_s", unfound), rate("pace_bits_per_s", "none"));
     format!("rate {found:<13}  pace {pace:<11}  limit {limit:<7}  age {age}")
 }
 
@@ -84,6 +85,13 @@ mod tests {
         assert!(line(&old).ends_with("  age 3 h"), "{}", line(&old));
         let none = json!({ "rate_bits_per_s": null, "pace_bits_per_s": null, "limit": null, "age_s": null });
         assert_eq!(line(&none), "rate not found yet  pace none         limit -        age -");
+        let told = json!({ "rate_bits_per_s": null, "pace_bits_per_s": 9_800_000, "limit": "ceiling", "age_s": null });
+        assert_eq!(line(&told), "rate as configured  pace 9.80 Mbit/s  limit ceiling  age -");
+        // The samples of the page.
+        let page = include_str!("../../../../docs/line.md");
+        for sample in [line(&none), line(&found), line(&told)] {
+            assert!(page.lines().any(|shown| shown == sample), "docs/line.md lacks `{sample}`");
+        }
         assert_eq!(line(&Value::Null), "nothing is paced");
     }
 }

@@ -155,7 +155,11 @@ fn serving_as_root_is_one_loud_line() {
         return;
     }
     wait_until("a warning", || !server.warnings().is_empty());
-    assert!(server.warnings().len() == 1 && server.warnings()[0].contains("serves as root"), "{:?}", server.warnings());
+    assert!(
+        server.warnings().len() == 1 && server.warnings()[0].contains("running as root"),
+        "{:?}",
+        server.warnings()
+    );
     let user = Server::start(&site, &["--user", "nobody"]);
     assert_eq!(user.connect().get("/none").status, 404);
     user.signal(Signal::TERM);

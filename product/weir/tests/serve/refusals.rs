@@ -48,7 +48,7 @@ fn run_without(call: libc::c_long, rules: Vec<SeccompRule>, errno: i32, path: &[
     let output = without(call, rules, Errno(errno as u32), || run_to_end(&args));
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     // Said to root alone.
-    let said = said.split_inclusive('\n').filter(|line| !line.contains("serves as root")).collect();
+    let said = said.split_inclusive('\n').filter(|line| !line.contains("running as root")).collect();
     (output, said)
 }
 

@@ -119,7 +119,7 @@ fn a_server_that_searches_its_rate_says_so() {
     let server = Server::start(&site, &[]);
     assert!(ask(&server, SMALL).response().body == content(SMALL));
     let said = status(&server, &[]);
-    let expected = "uplink not found yet: the line was never full; order holds inside this server\n";
+    let expected = "uplink rate not found yet: no congestion seen so far, so responses are not paced\n";
     assert!(said.starts_with(expected), "{said}");
     let told: Value = serde_json::from_str(&status(&server, &["--json"])).unwrap();
     assert_eq!((&told["uplink"]["rate_bits_per_s"], &told["uplink"]["limit"]), (&Value::Null, &Value::Null));

@@ -46,7 +46,7 @@ fn tls_where_none_is_spoken_is_answered_with_an_alert() {
     let made = Made::new(&site, "own", &["localhost"]);
     on_every_path(&site, &[], |server| {
         assert_eq!(said_to(server, &made.trust().hello()), [0x15, 3, 1, 0, 2, 2, 40]);
-        said(server, "speaks TLS to a port without");
+        said(server, "the client speaks TLS and this listener does not");
         let mut client = server.connect();
         assert_eq!(client.get("/a.txt").text(), "hello");
     });
