@@ -235,7 +235,7 @@ fn wrong_in_frames(
     let is_odd = |name: &[u8]| connection.iter().any(|odd| odd.as_bytes() == name);
     match () {
         () if ends(method) || ends(path) => Some("a line that ends early"),
-        () if !path.starts_with(b"/") && !(path == b"*" && method == b"OPTIONS") => Some("a path that is none"),
+        () if !path.starts_with(b"/") && (path != b"*" || method != b"OPTIONS") => Some("a path that is none"),
         () if method == b"CONNECT" => Some("CONNECT with a path"),
         () if authority.is_some_and(|authority| authority.contains([' ', '/'])) => Some("an authority that is none"),
         () if fields.iter().any(|(name, value)| name.is_empty() || !name.iter().all(token) || ends(value)) => {
@@ -280,10 +280,14 @@ proptest! {
         let built = match built {
             Ok(built) if wrong.is_none() => built,
             // What is behind the field for which it is refused is not looked at.
-            Ok(built) => return Ok(prop_assert!(built.is_err(), "{wrong:?}")),
+            Ok(built) => {
+                prop_assert!(built.is_err(), "{wrong:?}");
+                return Ok(());
+            }
             Err(malformed) => {
                 let is_refused_as_text = !matches!(parse_request(&text, &LIMITS), Ok(Some(_)));
-                return Ok(prop_assert!(wrong.is_some() || is_refused_as_text, "{malformed}"));
+                prop_assert!(wrong.is_some() || is_refused_as_text, "{malformed}");
+                return Ok(());
             }
         };
         match (parse_request(&text, &LIMITS), built) {
@@ -456,7 +460,7 @@ fn crumbs_are_one_field_also_for_limits() {
     assert_eq!(request.view().values("cookie").collect::<Vec<_>>(), [expected.as_bytes()]);
     // What it takes is what HTTP/1.1 takes, to the byte.
     let text = format!("GET / HTTP/1.1\r\nhost: a\r\naccept: */*\r\ncookie: {expected}\r\n\r\n");
-    let limits = |head_bytes_max| Limits { head_bytes_max, fields_max: 3, ..Limits::default() };
+    let limits = |head_bytes_max| Limits { head_bytes_max, fields_max: 3 };
     assert!(crumbs(90, limits(text.len())).is_ok() && parse_request(text.as_bytes(), &limits(text.len())).is_ok());
     assert_eq!(crumbs(90, limits(text.len() - 1)).unwrap_err().reject.status.0, 431);
     let few = Limits { fields_max: 2, ..Limits::default() };

@@ -160,7 +160,7 @@ fn heads_of_old_programs_are_read() {
     let head = |lines: &str| {
         let bytes = with(&format!("{lines}Content-Length: 2\r\n"));
         let (head, consumed) = parsed(bytes.as_bytes(), Method::Get).unwrap().unwrap();
-        assert_eq!((consumed, head.framing), (bytes.len(), Framing::Length(2)), "{lines}");
+        assert_eq!((consumed, head.framing), (bytes.len(), Framing::Length(PeerLength::from(2))), "{lines}");
         let response = head.into_response(());
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let fields: Vec<_> = response.fields().map(|(name, value)| (text(name), text(value))).collect();
@@ -175,9 +175,10 @@ fn heads_of_old_programs_are_read() {
     ] {
         assert_eq!(head(lines).as_deref(), Some(value), "{lines:?}");
     }
-    for (line, framing) in
-        [("Content-Length : 5\r\n", Framing::Length(5)), ("Transfer-Encoding : chunked\r\n", Framing::Chunked)]
-    {
+    for (line, framing) in [
+        ("Content-Length : 5\r\n", Framing::Length(PeerLength::from(5))),
+        ("Transfer-Encoding : chunked\r\n", Framing::Chunked),
+    ] {
         assert_eq!(parsed(with(line).as_bytes(), Method::Get).unwrap().unwrap().0.framing, framing, "{line}");
     }
     for status in [599, 600, 999] {

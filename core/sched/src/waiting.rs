@@ -139,7 +139,7 @@ impl<T: Copy + Ord> Places<T> {
     }
 
     /// The next request that waited, which has a place from here on; `None` where no request may begin.
-    pub fn next(&mut self) -> Option<T> {
+    pub fn begin_next(&mut self) -> Option<T> {
         let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
         let under_way = self.under_way;
         let waiting =
@@ -221,7 +221,7 @@ mod tests {
         let (mut holder, mut order) = (holder, Vec::new());
         loop {
             places.end(holder);
-            let Some(next) = places.next() else { return order };
+            let Some(next) = places.begin_next() else { return order };
             holder = client_of(next);
             order.push(next);
         }
@@ -240,8 +240,12 @@ mod tests {
     #[test]
     fn clients_take_turns_however_many_requests_of_theirs_wait() {
         let mut places = busy();
-        (0..6).for_each(|name| drop(places.begin(of(1, name), NO_SHARE, name)));
-        (10..12).for_each(|name| drop(places.begin(of(2, name), NO_SHARE, name)));
+        (0..6).for_each(|name| {
+            places.begin(of(1, name), NO_SHARE, name);
+        });
+        (10..12).for_each(|name| {
+            places.begin(of(2, name), NO_SHARE, name);
+        });
         places.begin(of(3, 20), NO_SHARE, 20);
         assert_eq!(order(&mut places, u32::MAX, |name| 1 + name as u32 / 10), [0, 10, 20, 1, 11, 2, 3, 4, 5]);
     }
@@ -252,10 +256,12 @@ mod tests {
         let mut places = busy();
         let mut begin =
             |client, service, name: u64| places.begin(Turn { client, ..turn(0, service, name) }, NO_SHARE, name);
-        (1..4).for_each(|client| drop(begin(client, 10 - u64::from(client), u64::from(client))));
+        (1..4).for_each(|client| {
+            begin(client, 10 - u64::from(client), u64::from(client));
+        });
         begin(3, 1, 4);
         places.end(u32::MAX);
-        assert_eq!(places.next(), Some(4), "the shortest of a client whose turn is the shortest");
+        assert_eq!(places.begin_next(), Some(4), "the shortest of a client whose turn is the shortest");
         let short = Turn { client: 9, ..turn(0, 0, 9) };
         places.begin(short, NO_SHARE, 9);
         assert_eq!(order(&mut places, 3, |name| name as u32), [2, 1, 9, 3]);
@@ -291,24 +297,26 @@ mod tests {
         let bounds = Bounds::halves(2);
         assert_eq!(places.begin(of(1, 0), bounds, 0), Begun::Taken);
         assert_eq!(places.begin(of(1, 1), bounds, 1), Begun::Waits);
-        assert_eq!(places.next(), None, "its client has its share");
+        assert_eq!(places.begin_next(), None, "its client has its share");
         assert_eq!(places.begin(of(2, 2), bounds, 2), Begun::Taken);
         places.end(2);
-        assert_eq!(places.next(), None);
+        assert_eq!(places.begin_next(), None);
         places.end(1);
-        assert_eq!((places.next(), places.waiting(), places.under_way()), (Some(1), 0, 1));
+        assert_eq!((places.begin_next(), places.waiting(), places.under_way()), (Some(1), 0, 1));
     }
 
     #[test]
     fn those_who_leave_make_room_and_others_do_not_leave_with_them() {
         let mut places = busy();
-        (0..WAITING_MAX as u64).for_each(|name| drop(places.begin(of(1, name), NO_SHARE, name)));
+        (0..WAITING_MAX as u64).for_each(|name| {
+            places.begin(of(1, name), NO_SHARE, name);
+        });
         assert_eq!(places.begin(of(2, 0), NO_SHARE, 5000), Begun::Full);
         assert!(!places.leave(2, |name| *name == 7) && places.leave(1, |name| *name == 7));
         assert!(!places.leave(1, |name| *name == 7));
         assert_eq!(places.begin(of(2, 0), NO_SHARE, 5000), Begun::Waits);
         places.end(u32::MAX);
-        assert_eq!((places.next(), places.next()), (Some(0), None));
+        assert_eq!((places.begin_next(), places.begin_next()), (Some(0), None));
     }
 
     /// What an event loop does.
@@ -339,7 +347,7 @@ mod tests {
                 }
                 releases += 1;
                 places.end(holder);
-                let begun = places.next().expect("some wait");
+                let begun = places.begin_next().expect("some wait");
                 holder = client_of(begun);
                 if begun == before {
                     break;
@@ -360,7 +368,8 @@ mod tests {
             ], 1..400),
         ) {
             let (mut places, bounds) = (Places::default(), Bounds::halves(requests));
-            let (mut under_way, mut waiting): (Vec<(u64, u32)>, Vec<(u64, u32)>) = (Vec::new(), Vec::new());
+            let mut under_way: Vec<(u64, u32)> = Vec::new();
+            let mut waiting: Vec<(u64, u32)> = Vec::new();
             let mut releases: Vec<u32> = Vec::new();
             for (name, act) in (0_u64..).zip(acts) {
                 match act {
@@ -372,7 +381,7 @@ mod tests {
                     Act::EndOne if !under_way.is_empty() => {
                         let (_, client) = under_way.swap_remove(name as usize % under_way.len());
                         places.end(client);
-                        while let Some(next) = places.next() {
+                        while let Some(next) = places.begin_next() {
                             let at = waiting.iter().position(|(name, _)| *name == next).expect("it waits");
                             let begun = waiting.swap_remove(at);
                             releases.push(begun.1);

@@ -130,7 +130,7 @@ fn run(requests: &[Request], order: Order, workers: usize) -> Outcome {
             took.push((now - requests[ended].at).0 as f64 / 1e9);
             services.note(requests[ended].route, requests[ended].takes);
             places.end(0);
-            if let Some(begun) = places.next() {
+            if let Some(begun) = places.begin_next() {
                 longest = longest.max(now - requests[begun].at);
                 ends.push(Reverse((now + requests[begun].takes, begun)));
             }

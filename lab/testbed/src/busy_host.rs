@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Deserializer};
 
-use crate::{LabError, Program};
+use crate::{Experiment, LabError, Program};
 
 /// Of a mean: shorter than a packet of any link takes, longer than any host is busy at a stretch.
 const MEAN_MIN: Duration = Duration::from_micros(10);
@@ -64,8 +64,14 @@ pub(crate) struct BusyHost {
 }
 
 impl BusyHost {
+    /// Starts what the experiment says of its host, if anything.
+    pub fn of(experiment: &Experiment, server: &Program) -> Result<Option<BusyHost>, LabError> {
+        let late = experiment.host_late.as_ref();
+        late.map(|late| BusyHost::start(late, experiment.load.seed, server)).transpose()
+    }
+
     /// Of this server, which leads its process group. The same seed gives the same times.
-    pub fn start(late: &HostLate, seed: u64, server: &Program) -> Result<BusyHost, LabError> {
+    fn start(late: &HostLate, seed: u64, server: &Program) -> Result<BusyHost, LabError> {
         let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a child has an id");
         let is_over = Arc::new(AtomicBool::new(false));
         let (mean, until) = (late.mean, Arc::clone(&is_over));

@@ -101,8 +101,7 @@ pub(crate) fn one_run(
     let attached = link.as_ref().map(|link| link.attach(plan.experiment, spec, PORT, weir)).transpose()?.flatten();
     let disk = slow_disk(plan, spec, site)?;
     let mut serving = Serving::start(plan, spec, endpoint, (site, &folder), interrupt)?;
-    let host_late = plan.experiment.host_late.as_ref();
-    let busy = host_late.map(|late| BusyHost::start(late, plan.experiment.load.seed, &serving.server)).transpose()?;
+    let busy = BusyHost::of(plan.experiment, &serving.server)?;
     let mut twin = Twin::start(plan, spec, link.as_ref(), (site, &folder, PORT), interrupt)?;
     let mut download = start_download(disk.as_ref(), spec, endpoint, &folder)?;
     company.ticket.begin(interrupt)?;
@@ -111,11 +110,10 @@ pub(crate) fn one_run(
         Watched { serving: &mut serving, links: vec![], download: download.as_mut(), twin: twin.as_mut() };
     watched.links.extend(links.iter_mut().map(|(_, link)| link));
     let (measured, taken) = measure(plan, spec, endpoint, link.as_ref(), watched, &bar, interrupt)?;
-    drop(busy);
     company.ticket.end(interrupt)?;
     let mut environment = link.as_ref().map_or(Ok(BTreeMap::new()), Link::describe)?;
     environment.extend(serving.describe());
-    drop((download, disk, serving, twin));
+    drop((busy, download, disk, serving, twin));
     for (name, mut link) in links {
         link.check_running()?;
         environment.insert(name.into(), link.finish()?);

@@ -10,7 +10,7 @@ use crate::budget::{Budget, Flood};
 use crate::ffi::{Engine, Requests};
 use crate::framer::{End, Framer};
 use crate::streams::{PROTOCOL_ERROR, Streams, UPDATE_BY_NOTHING};
-use crate::walker::{Frame, WINDOW_UPDATE};
+use crate::walker::Frame;
 use crate::window::WINDOW_BYTES_MIN;
 
 /// What a client begins with (RFC 9113 section 3.4).

@@ -28,6 +28,7 @@ mod losses;
 mod measure;
 mod notice;
 mod rise;
+mod sender;
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +46,7 @@ use losses::{LOST_BYTES_MIN, Losses, Lost};
 use measure::Measure;
 pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
+use sender::Sender;
 
 /// Evidence is judged this often, or every [`INTERVAL_PACKETS`].
 const INTERVAL: Nanos = Nanos::from_millis(50);
@@ -88,8 +90,6 @@ const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
 /// Light losses that are back so soon are of the paths.
 const LOSSY_FOR: Nanos = Nanos::from_secs(60);
-/// An interval of which the sender lost more than one part in so many is no evidence: a plateau is 7 % of a pace.
-const LATE_PARTS: u64 = 20;
 /// Time in which we do not see that there is room counts this part.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
@@ -113,16 +113,6 @@ pub struct Estimator {
     others: Others,
     found: Found,
     sender: Sender,
-}
-
-/// The sender's own part in what is seen.
-#[derive(Debug, Default)]
-struct Sender {
-    /// This link time it hands down ahead: a queue of this length is its own doing.
-    ahead: Nanos,
-    /// The time that it has lost to the link by running late, in all, and that at the beginning of the interval.
-    lost: Nanos,
-    lost_before: Nanos,
 }
 
 /// The queue of others is left alone until then, and for how long the next time.
@@ -237,7 +227,7 @@ impl Estimator {
             return Some(self.end_drain(now, charged_bytes, then));
         }
         let delay = self.evidence.delay().map(|least| least.delay);
-        let is_late = self.is_late(now);
+        let is_late = self.sender.end_interval(now - self.history.began());
         let seen = history::Seen { delay, is_queued: self.evidence.is_queued(Nanos(self.threshold().0 / 2)), is_late };
         let interval = self.history.close(now, charged_bytes, self.pace, seen);
         let is_full = interval.used_permille >= BUSY_PERMILLE || self.evidence.is_queued(self.threshold());
@@ -254,12 +244,6 @@ impl Estimator {
         };
         self.evidence.clear();
         change
-    }
-
-    /// Whether the sender has lost so much of the interval by running late that the interval says nothing of the line.
-    fn is_late(&mut self, now: Nanos) -> bool {
-        let lost = self.sender.lost - std::mem::replace(&mut self.sender.lost_before, self.sender.lost);
-        lost.0.saturating_mul(LATE_PARTS) > (now - self.history.began()).0
     }
 
     /// While the queue was emptied the line was full: what arrived then is what it carries now.

@@ -12,7 +12,7 @@ use crate::{Event, FRAME_HEADER_BYTES, Priority, Settings, priority};
 
 /// What has come, by the end of the connection that this is.
 pub enum Side {
-    Server(Requests),
+    Server(Box<Requests>),
     Client(Responses),
 }
 

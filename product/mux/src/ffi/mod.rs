@@ -79,7 +79,7 @@ unsafe impl Send for Engine {}
 
 impl Engine {
     pub fn server(settings: &Settings) -> Engine {
-        let side = Side::Server(Requests::new(settings));
+        let side = Side::Server(Box::new(Requests::new(settings)));
         let mut engine = Engine::new(side, sys::nghttp2_session_server_new2);
         let entries = [
             (sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.streams_max),

@@ -100,7 +100,7 @@ mod tests {
         assert!(explain(b"x").is_none(), "it does not lead out");
         for number in 1..TOLD_MAX + 4 {
             let name = format!("films{number}");
-            std::os::unix::fs::symlink("../out/films/a", folder.path(&format!("root/{name}"))).unwrap();
+            std::os::unix::fs::symlink("../out/films/a", folder.path(format!("root/{name}"))).unwrap();
             assert_eq!(explain(name.as_bytes()).is_some(), number < TOLD_MAX, "{number}");
         }
         assert!(!links.is_unexplained(b"another"));

@@ -66,6 +66,7 @@ impl Phase {
 
 /// What was received.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 pub enum Event<'a> {
     /// Not yet: the body of a request is still to come, or to be looked at.
     Body,

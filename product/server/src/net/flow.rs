@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quic::Datagrams;
 use sched::TcpSent;
+use units::Nanos;
 
 use crate::transmit::{DatagramSink, Seen, Shared, Status};
 use crate::udp::{DatagramSocket, Left, Udp};

@@ -144,7 +144,8 @@ impl Plan {
             policy,
             uplink_bytes_per_s,
             call_ns_max: random.one_of(&[200, 2_000, 20_000]),
-            wake_ns_max: random.one_of(&[1, 10_000, 5_000_000]),
+            // The last is a busy host, later than a worker hands down ahead.
+            wake_ns_max: random.one_of(&[1, 10_000, 5_000_000, 30_000_000]),
             // As the server has it where it paces.
             unsent_bytes_max: if uplink_bytes_per_s.is_some() { 2 * 1460 + 1 } else { usize::MAX },
             has_socket_faults: random.once_in(2),

@@ -51,7 +51,6 @@ pub fn strikes(fault: Fault) -> bool {
     }
     TIMES.set(TIMES.get() + 1);
     use Fault::{CutBodyEnded, DownAsked, GoneUnnoticed, GreedyClient, HeldTail};
-    let is_always =
-        matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail);
+    let is_always = matches!(fault, CutBodyEnded | DownAsked | GreedyClient | GoneUnnoticed | HeldTail);
     is_always || TIMES.get().is_multiple_of(EVERY)
 }

@@ -428,7 +428,8 @@ pub fn status<'g, N: Net>(
         let is_healthy = !is_unreachable && !upstreams.checks.is_down(endpoint);
         (endpoint.to_string(), UpstreamStatus { name: endpoint.to_string(), is_healthy, requests })
     };
-    let by_name: BTreeMap<String, UpstreamStatus> = groups.flat_map(|group| &group.endpoints).map(status).collect();
+    let endpoints: Vec<Arc<[Endpoint]>> = groups.map(|group| group.endpoints()).collect();
+    let by_name: BTreeMap<String, UpstreamStatus> = endpoints.iter().flat_map(|all| all.iter()).map(status).collect();
     by_name.into_values().collect()
 }
 

@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(names.find(&app), Found { addresses: vec![address(1), address(2)], failure: None });
         assert_eq!(names.find(&none).failure.as_deref(), Some("failed to lookup address information"));
         assert_eq!(names.find(&empty).failure.as_deref(), Some("the name has no address"));
-        names.ask(&[slow.clone()], |_, _| true);
+        names.ask(std::slice::from_ref(&slow), |_, _| true);
         assert_eq!(names.find(&slow).failure.as_deref(), Some("the resolver has not answered yet"));
         let before = names.wait(u64::MAX, Duration::ZERO);
         answer.send(()).unwrap();
@@ -269,12 +269,12 @@ mod tests {
             _ => Ok(vec![address(2)]),
         }));
         let app = name("app");
-        names.introduce(&[app.clone()]);
-        names.introduce(&[app.clone()]);
-        assert!(names.renew(&[app.clone()]) > Duration::ZERO && times.load(SeqCst) == 1, "it is not due");
+        names.introduce(std::slice::from_ref(&app));
+        names.introduce(std::slice::from_ref(&app));
+        assert!(names.renew(std::slice::from_ref(&app)) > Duration::ZERO && times.load(SeqCst) == 1, "it is not due");
         let mut found = Vec::new();
         for answers in 1..3 {
-            names.ask(&[app.clone()], |_, _| true);
+            names.ask(std::slice::from_ref(&app), |_, _| true);
             names.wait(answers, Duration::from_secs(100));
             found.push(names.find(&app));
         }

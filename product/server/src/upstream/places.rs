@@ -133,7 +133,7 @@ impl LoopPlaces {
         let mut state = lock(&places.state);
         state.requests.end(client);
         // More than one where a reload has changed `requests`, or the client had its share.
-        while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.next() {
+        while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.begin_next() {
             let handed = Handed { owner, ticket, client, places: Arc::clone(places) };
             if event_loop == self.number {
                 own.push(handed);

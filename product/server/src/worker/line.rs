@@ -107,21 +107,6 @@ impl Line {
         self.charge = Some(Charge::new(account, self.request.text.len()));
     }
 
-    /// The major version of HTTP.
-    pub fn protocol(&self) -> u8 {
-        self.request.version.0
-    }
-
-    /// Of the whole response.
-    pub fn bytes(&self) -> u64 {
-        self.body_bytes.saturating_add(self.head_bytes.into())
-    }
-
-    /// Bytes of the request's text.
-    pub fn memory_bytes(&self) -> usize {
-        self.request.text.len()
-    }
-
     pub fn requested(&self) -> Requested<'_> {
         self.request.view()
     }

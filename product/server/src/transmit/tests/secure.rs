@@ -262,7 +262,8 @@ fn the_end_of_what_a_producer_has_pushed_leaves_at_once() {
     for rate in [None, Some("20mbit")] {
         let mut bench = Bench::new("srpt", rate);
         let ((mut client, session), socket) = (connected(), bench.socket('A', u64::MAX));
-        let body = Body::from(Pipe::new(http::Length::Unknown)).delimited(http::http1::Delimiter::LastChunk);
+        let body = Body::from(Pipe::new(http::Length::Unknown, &Default::default()))
+            .delimited(http::http1::Delimiter::LastChunk);
         let job = bench.dispatch_secure(&socket, session, Outgoing::new(content(100), body, End::Open));
         bench.drive();
         for message in ["one", "two", "three"] {

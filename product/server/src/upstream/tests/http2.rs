@@ -271,7 +271,8 @@ impl Bench {
         };
         let fields = Head::Fields(RequestHead::new(&parsed.request, &gateway, body, "http"));
         let transfer =
-            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account).unbuffered();
+            Transfer::new(owner, Arc::clone(&self.group), parsed.request.method, fields, body, &self.account)
+                .unbuffered();
         self.came.insert(owner, Came::default());
         let at = self.upstreams.begin(&self.net, self.now, transfer).expect("there is room");
         self.step(at);

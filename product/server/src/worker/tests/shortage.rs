@@ -86,9 +86,9 @@ fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
     let part = |bytes: usize| format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(bytes));
     let begin = |bench: &mut Bench, bytes: usize| {
         let mut client = bench.connect();
-        let before = bench.worker.responder.conns.held().bytes();
+        let before = bench.worker.responder.conns.account().bytes();
         client.send(&part(bytes));
-        while bench.worker.responder.conns.held().bytes() < before + bytes as u64 {
+        while bench.worker.responder.conns.account().bytes() < before + bytes as u64 {
             bench.turn();
         }
         client
@@ -96,13 +96,13 @@ fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
     let mut small = begin(&mut bench, 1_000);
     let _large: Vec<Client> = (0..3).map(|nth| begin(&mut bench, 30_000 + nth)).collect();
     bench.check_held();
-    let held_bytes = bench.worker.responder.conns.held().bytes();
+    let held_bytes = bench.worker.responder.conns.account().bytes();
     bench.has_room_for(held_bytes);
     while bench.worker.responder.conns.len() == 4 {
         bench.turn();
     }
     bench.check_held();
-    assert!(bench.worker.responder.conns.held().bytes() < held_bytes);
+    assert!(bench.worker.responder.conns.account().bytes() < held_bytes);
     small.send("\r\n\r\n");
     bench.turn_until(&mut small, 1);
 }

@@ -136,9 +136,9 @@ fn upstreams(encoder: &mut DescriptorEncoder, upstreams: &[UpstreamStatus]) -> f
     let healthy = "1 for an upstream that answers, 0 for one whose health checks or connections fail";
     let requests = "Requests that an upstream has, and those that wait for it";
     let [healthy, requests] = [("upstream_healthy", healthy), ("upstream_requests", requests)];
-    let value: [(_, fn(&UpstreamStatus) -> f64); 2] =
-        [(healthy, |upstream| f64::from(upstream.is_healthy)), (requests, |upstream| upstream.requests as f64)];
-    for ((name, help), value) in value {
+    let of: [fn(&UpstreamStatus) -> f64; 2] =
+        [|upstream| f64::from(upstream.is_healthy), |upstream| upstream.requests as f64];
+    for ((name, help), value) in [healthy, requests].into_iter().zip(of) {
         let about = (name, help, None);
         let mut family = described(encoder, &about, MetricType::Gauge)?;
         for upstream in upstreams {
