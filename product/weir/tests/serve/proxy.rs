@@ -600,7 +600,9 @@ fn a_request_that_turns_out_wrong_is_refused_once() {
     });
     on_every_path(&upstream, |server| {
         let (mut client, asked) = (server.connect(), upstream.asked().len());
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        // So much that the beginning goes on.
+        let chunk = format!("{:x}\r\n{}\r\n", 70_000, "x".repeat(70_000));
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"));
         wait_until("the upstream is asked", || upstream.asked().len() > asked);
         client.send("x\r\n");
         assert_eq!(client.response().status, 400);
