@@ -94,8 +94,12 @@ impl Server {
         let running = Running::start(&mut command(site, kind, weir, &config), &said)?;
         let (has_http3, places) = (matches!(kind, Kind::Weir | Kind::Caddy), behind.places.unwrap_or(0));
         let mut server = Server { running, ports, log, said, has_http3, weirlab: weirlab.to_owned(), places };
+        // It may listen at one port before another.
+        let listens = |server: &Server| {
+            [server.http1(), server.http2(), server.tls()].iter().all(|address| TcpStream::connect(address).is_ok())
+        };
         let answers = wait_for(START, || match server.running.status() {
-            None => TcpStream::connect(server.http1()).ok().map(|_| true),
+            None => listens(&server).then_some(true),
             Some(_) => Some(false),
         });
         match answers {
