@@ -100,6 +100,8 @@ fn get(stream: &mut TcpStream, path: &str) -> io::Result<()> {
         let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
         match head {
             Some(at) if answer.len() == at + 4 + SMALL.1 && answer.starts_with(b"HTTP/1.1 200 ") => return Ok(()),
+            // A refusal may leave the connection open.
+            Some(_) if !answer.starts_with(b"HTTP/1.1 200 ") => return Err(io::Error::other("refused")),
             _ if got == 0 || answer.len() > 4096 + SMALL.1 => return Err(io::Error::other("not the file")),
             _ => {}
         }
