@@ -8,16 +8,13 @@ use units::Nanos;
 pub const WINDOW_BYTES_MIN: usize = 65_535;
 /// And the greatest: it carries 320 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// As much may be grown to before the round trip is known.
-const WINDOW_BYTES_BLIND: usize = 2 * WINDOW_BYTES_MIN;
-/// A window grows and shrinks by this factor. Its reader has taken a window of each size before it grows again, so that an application whose kernel
-/// takes the first bytes for it is not taken for one that reads.
+/// A window grows and shrinks by this factor. Its reader has taken half a window of each size before it grows again.
 const STEP: usize = 8;
 /// No line is faster than so many bytes in a millisecond (1 Gbit/s): a window that carries them within a round trip is wide enough.
 const BYTES_PER_MS_MAX: u64 = 125_000;
-/// A client that sends a window in so many round trips waits for nothing else.
+/// A client that sends half a window in so many round trips waits for it.
 const USED_UP_ROUND_TRIPS: u64 = 2;
-/// A window that takes so many round trips is too wide.
+/// A window of which half takes so many round trips is too wide.
 const IDLE_ROUND_TRIPS: u64 = 4 * STEP as u64;
 
 /// The window of one stream.
@@ -54,17 +51,15 @@ impl Window {
         self.came_bytes += bytes;
     }
 
-    /// All that has come was read, and memory has room for so many bytes more. Says whether the window is another now.
+    /// All that has come was read, and memory has room for so many bytes more. Says whether the window is another now; it is not before the round trip is
+    /// known.
     pub fn on_read(&mut self, now: Nanos, round_trip: Option<Nanos>, room_bytes: usize) -> bool {
-        if self.came_bytes < self.bytes {
-            return false;
-        }
+        let Some(round_trip) = round_trip.filter(|_| self.came_bytes >= self.bytes / 2) else { return false };
         let (took, before) = (now - self.looked_at, self.bytes);
         (self.came_bytes, self.looked_at) = (0, now);
-        let within = |round_trips: u64| round_trip.is_none_or(|trip| took.0 <= trip.0.saturating_mul(round_trips));
+        let within = |round_trips: u64| took.0 <= round_trip.0.saturating_mul(round_trips);
         if within(USED_UP_ROUND_TRIPS) {
-            let bytes_max = round_trip.map_or(WINDOW_BYTES_BLIND, widest);
-            let wider = (self.bytes * STEP).min(bytes_max).min(self.bytes.saturating_add(room_bytes));
+            let wider = (self.bytes * STEP).min(widest(round_trip)).min(self.bytes.saturating_add(room_bytes));
             self.bytes = self.bytes.max(wider);
         } else if !within(IDLE_ROUND_TRIPS) {
             self.bytes = (self.bytes / STEP).max(WINDOW_BYTES_MIN);
@@ -76,7 +71,7 @@ impl Window {
 /// The widest window that is of use at such a round trip.
 fn widest(round_trip: Nanos) -> usize {
     let bytes = (round_trip.0 / 1000).saturating_mul(BYTES_PER_MS_MAX) / 1000;
-    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_BLIND, WINDOW_BYTES_MAX)
+    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
 }
 
 /// The round trip to a client: from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the time now.
@@ -128,9 +123,9 @@ mod tests {
 
     #[test]
     fn a_window_that_is_used_up_within_a_round_trip_grows_as_far_as_memory_has_room() {
-        assert_eq!(windows(usize::MAX), [127, 1023, 4096, 4096, 4096]);
+        assert_eq!(windows(usize::MAX), [63, 511, 4095, 4096, 4096]);
         assert_eq!(windows(0), [63; 5]);
-        assert_eq!(windows(100_000), [127, 225, 323, 420, 518]);
+        assert_eq!(windows(100_000), [63, 161, 259, 356, 454]);
     }
 
     #[test]
@@ -160,7 +155,7 @@ mod tests {
             window.on_bytes(window.bytes());
             window.on_read(Nanos::from_micros(nth), Some(Nanos::from_micros(100)), usize::MAX);
         }
-        assert_eq!(window.bytes(), WINDOW_BYTES_BLIND);
+        assert_eq!(window.bytes(), WINDOW_BYTES_MIN);
         assert_eq!(widest(Nanos::MAX), WINDOW_BYTES_MAX);
     }
 
