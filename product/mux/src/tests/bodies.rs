@@ -234,7 +234,7 @@ fn a_window_stays_small_where_nobody_reads_or_memory_is_short() {
     let trips = round_trips(&mut client, 1_000_000, |client| {
         client.read_all(1, &mut Vec::new());
     });
-    assert!((8..=10).contains(&trips), "{trips} round trips");
+    assert!((8..=16).contains(&trips), "{trips} round trips");
     assert!(whole.bytes() <= 136_000, "{} bytes", whole.bytes());
 }
 
@@ -253,7 +253,7 @@ fn the_window_of_a_connection_stays_shut_where_memory_is_short() {
     counted(WINDOW_BYTES).chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 3, part)).unwrap());
     assert_eq!(client.opened(0), 0);
     drop(taken);
-    whole.set_bytes_max(4 << 20);
+    whole.set_bytes_max(16 << 20);
     client.session.control(&mut client.out);
     assert!(client.opened(0) >= WINDOW_BYTES, "there is memory again");
 }

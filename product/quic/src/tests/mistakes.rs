@@ -248,21 +248,21 @@ fn heads_have_their_limits() {
 
 #[test]
 fn frames_that_are_not_whole_have_a_limit_together() {
-    let part = |client: &mut Client, bytes: usize| {
-        let stream = client.open();
-        client.send(id(stream), &[0x01, 0x80, 0x01, 0x00, 0x00]);
-        client.send(id(stream), &vec![0; bytes]);
-    };
     let each = 60_000;
     let count = KEPT_BYTES_MAX / each;
-    drop(goes_on(|client| {
-        client.hello();
-        (0..count).for_each(|_| part(client, each));
-    }));
-    ends(0x107, |client| {
-        client.hello();
-        (0..=count).for_each(|_| part(client, each));
-    });
+    for parts in [count, count + 1] {
+        let mut rig = after(|client| client.hello());
+        for _ in 0..parts {
+            let stream = rig.client.open();
+            rig.client.send(id(stream), &[0x01, 0x80, 0x01, 0x00, 0x00]);
+            rig.client.send(id(stream), &vec![0; each]);
+            // All of them are more than a window.
+            rig.run();
+        }
+        let is_over = parts > count;
+        assert_eq!(rig.client.close_code(), is_over.then_some(0x107));
+        assert_eq!(matches!(rig.broken, Some(Broken::Protocol(_))), is_over);
+    }
 }
 
 #[test]
