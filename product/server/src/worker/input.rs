@@ -46,6 +46,7 @@ impl<N: Net> Responder<N> {
             conn.note_part(has_part, self.timers.now() + self.setup.limits.head_timeout);
         }
         self.conns.count(at);
+        self.end_part(at);
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {

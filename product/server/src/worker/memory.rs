@@ -4,7 +4,10 @@
 use std::thread;
 
 use super::connections::Connections;
+use super::failures::Kind;
+use super::responder::Responder;
 use super::sender::Sender;
+use super::shortage::{PART_BYTES_MIN, is_full};
 use crate::net::Net;
 use crate::sys;
 
@@ -12,6 +15,26 @@ use crate::sys;
 const SLOTS_KEPT: usize = 1024;
 /// Tables are shrunk where less than one in so many is used.
 const VACANT_TO_USED: usize = 4;
+
+impl<N: Net> Responder<N> {
+    /// Ends a connection with a part of a request where all memory is used: at the end of the turn its thousand neighbours would each have sent
+    /// one as large.
+    pub(super) fn end_part(&mut self, at: usize) {
+        let is_full = is_full(self.conns.account());
+        if is_full && self.conns.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN) {
+            self.end_for_memory(at);
+        }
+    }
+
+    /// Ends a connection for the memory that it holds, with a line in the error log.
+    pub(super) fn end_for_memory(&mut self, at: usize) {
+        let conn = &self.conns[at];
+        let what = if conn.http1.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
+        let why = format!("{}: {what}, and holds {} KB", conn.peer(), conn.held.bytes() >> 10);
+        self.service.journal.fail(self.timers.now(), Kind::Memory, why);
+        self.abandon(at);
+    }
+}
 
 impl<N: Net> Sender<N> {
     /// Of these connections too.

@@ -83,7 +83,6 @@ use crate::wake::Wake;
 use acceptor::Acceptor;
 pub use admission::Admission;
 pub use change::{Change, Changes, LinkChange, MemoryShare, NewSettings};
-use failures::Kind;
 pub use journal::Journal;
 use proxy::Proxy;
 pub use replies::Replies;
@@ -311,12 +310,7 @@ impl<N: Net> Worker<N> {
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
             if let Some(at) = with.service.admission.shortage.next(now, &with.conns, &with.sender.transmitter) {
-                let (peer, bytes) = (with.conns[at].peer(), with.conns[at].held.bytes());
-                let has_part = with.conns[at].http1.part_bytes() > 0;
-                let what = if has_part { "its request is not whole" } else { "it does not read" };
-                let why = format_args!("{peer}: {what}, and holds {} KB", bytes >> 10);
-                with.service.journal.fail(now, Kind::Memory, why);
-                with.abandon(at);
+                with.end_for_memory(at);
             } else if !give_up_idle(with, IDLE_FOR) {
                 return;
             }

@@ -42,7 +42,7 @@ pub(super) struct Stalled {
 }
 
 /// A head that is not whole is no reason to end its connection where less has come of it, as with nearly all clients.
-const PART_BYTES_MIN: usize = 4 << 10;
+pub(super) const PART_BYTES_MIN: usize = 4 << 10;
 
 impl Shortage {
     /// The slot of the costliest stalled connection.
@@ -54,12 +54,10 @@ impl Shortage {
     ) -> Option<usize> {
         let memory = conns.account();
         // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
-        let is_full = is_full(memory);
-        let looks = if is_full { 0 } else { STALLED_LOOKS };
+        let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at| {
             let is_slow = transmitter.connections[at].is_slow(looks, transmitter.link.scheduler());
-            let part_bytes = conns.get(at).map_or(0, |conn| conn.http1.part_bytes());
-            is_slow || (is_full && part_bytes >= PART_BYTES_MIN)
+            is_slow || conns.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN)
         };
         let stalled = || conns.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
         while let Some(owner) = self.next_found(now, excess_bytes(memory), stalled) {
