@@ -99,7 +99,12 @@ impl Site {
         let line = |path: &Path| format!("- [{}]({})\n", title(&self.files[path]), place(path).display());
         let is_first = |path: &Path| FIRST.iter().any(|first| Path::new(first) == path);
         let others = |folder: &'static str| {
-            let is_there = move |path: &&Path| place(path).parent() == Some(Path::new(folder));
+            // Pages of other folders of the workspace, as of `traces`, are of the project too; results have a part of their own.
+            let is_project = move |path: &Path| folder == "project" && !path.starts_with("results");
+            let is_there = move |path: &&Path| {
+                let place = place(path);
+                place.parent() == Some(Path::new(folder)) || (is_project(path) && place.starts_with(folder))
+            };
             self.pages().filter(is_there).filter(|path| !is_first(path)).map(line)
         };
         let mut summary = "# Summary\n\n".to_string();
