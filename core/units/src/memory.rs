@@ -39,7 +39,7 @@ impl Account {
         Account::new(bytes_max, None)
     }
 
-    /// Opens the account of a part of this whole.
+    /// Opens the account of a part of this whole, which may be a part itself.
     pub fn part(&self) -> Account {
         Account::new(u64::MAX, Some(self.clone()))
     }
@@ -77,7 +77,7 @@ impl Account {
     /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers hold nothing has room as long as there is any, so
     /// that it goes on however many others there are.
     pub fn room(&self) -> usize {
-        let counts = self.0.whole.as_ref().map_or(&self.0, |whole| &whole.0);
+        let counts = &self.whole().0;
         let left_bytes = counts.bytes_max.load(Relaxed).saturating_sub(counts.bytes.load(Relaxed));
         let room_bytes = match self.0.whole {
             Some(_) => {
@@ -89,14 +89,25 @@ impl Account {
         if room_bytes < ROOM_BYTES_MIN { 0 } else { usize::try_from(room_bytes).unwrap_or(usize::MAX) }
     }
 
+    /// The account that counts everything.
+    pub fn whole(&self) -> &Account {
+        let mut account = self;
+        while let Some(whole) = &account.0.whole {
+            account = whole;
+        }
+        account
+    }
+
     fn change(&self, before: usize, after: usize) {
-        for counts in [Some(&self.0), self.0.whole.as_ref().map(|whole| &whole.0)].into_iter().flatten() {
+        let mut account = Some(self);
+        while let Some(Account(counts)) = account {
             if after >= before {
                 counts.bytes.fetch_add((after - before) as u64, Relaxed);
             } else {
                 counts.bytes.fetch_sub((before - after) as u64, Relaxed);
                 counts.released_bytes.fetch_add((before - after) as u64, Relaxed);
             }
+            account = counts.whole.as_ref();
         }
     }
 }
@@ -305,5 +316,12 @@ mod tests {
         let _held = Charge::new(&whole.part(), 20);
         assert_eq!((whole.room(), whole.part().room(), whole.bytes_max()), (0, 0, 10));
         assert!(Account::default().room() > 1 << 40);
+        let whole = Account::of_at_most(1 << 20);
+        let (part, other) = (whole.part(), Charge::new(&whole.part(), 100));
+        let [first, second] = [(); 2].map(|()| part.part());
+        let _held = Charge::new(&first, 30 << 10);
+        assert_eq!([&whole, &part, &first].map(Account::bytes), [(30 << 10) + 100, 30 << 10, 30 << 10]);
+        assert!(first.room() == 0 && second.room() > 15 << 10, "what the one holds is not the other's");
+        drop(other);
     }
 }

@@ -185,7 +185,7 @@ impl Multiplexed {
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
         if self.carried[at].stream.is_none() && may_open && open < self.session.streams_max() as usize {
             // Its response may fill its window before anybody takes it.
-            if transfer.account().room() < BODY_BYTES_MAX {
+            if transfer.account().whole().room() < BODY_BYTES_MAX {
                 transfer.need_memory();
                 return None;
             }

@@ -45,6 +45,8 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Held {
     charge: Charge,
+    /// Counts what upstreams have sent and the client has not taken: that is bounded by itself, so that no upload keeps responses waiting.
+    responses: Account,
     /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
     streams: u32,
 }
@@ -53,11 +55,15 @@ impl Held {
     /// Of a new connection of HTTP/1.1 without TLS.
     pub fn new(account: &Account) -> Held {
         account.set_fixed_bytes(TABLES_BYTES);
-        Held { charge: Charge::new(account, TABLES_BYTES), streams: 0 }
+        Held { charge: Charge::new(account, TABLES_BYTES), responses: account.part(), streams: 0 }
     }
 
     pub fn account(&self) -> &Account {
         self.charge.account()
+    }
+
+    pub fn responses(&self) -> &Account {
+        &self.responses
     }
 
     /// Bytes of all that the connection holds.

@@ -18,7 +18,7 @@ impl<N: Net> Proxy<N> {
         (folder, path): (SiteNumber, Vec<u8>),
     ) -> Step {
         let now = with.timers.now();
-        let account = with.conns[id.at].held.account();
+        let account = with.conns[id.at].held.responses();
         let step = pipe_of(head.framing, account).map(|mut pipe| self.upstreams.read_body(now, transfer, &mut pipe));
         let left = if matches!(step, None | Some(Step::Done)) { Step::Done } else { Step::Unwanted };
         let exchange = with.conns.exchange(id);

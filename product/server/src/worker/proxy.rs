@@ -269,7 +269,7 @@ impl<N: Net> Proxy<N> {
         if let Some(file) = self.upstreams.named_file(transfer, &head) {
             return self.begin_named(with, (transfer, id), head, file);
         }
-        let mut pipe = pipe_of(head.framing, with.conns[id.at].held.account());
+        let mut pipe = pipe_of(head.framing, with.conns[id.at].held.responses());
         let step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
             None => Step::Done,

@@ -40,7 +40,7 @@ impl<N: Net> Proxy<N> {
             // Its client may have left.
             let Some(at) = self.upstreams.of(owner) else { continue };
             let Some(transfer) = self.upstreams.get(at) else { continue };
-            if transfer.account().room() == 0 {
+            if with.conns.exchange_id(owner).is_some_and(|id| with.conns[id.at].held.responses().room() == 0) {
                 self.starved.waiting.push(client, owner);
                 continue;
             }

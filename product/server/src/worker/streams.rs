@@ -122,7 +122,10 @@ impl<N: Net> Responder<N> {
         let with = EndContext { now, limits: &self.setup.limits, replies: &self.service.replies };
         match how(&mut self.sender, &mut self.conns[at], &with) {
             Ending::Stays => {}
-            Ending::Drains => self.conns.queue(at),
+            Ending::Drains => {
+                self.conns.count(at);
+                self.conns.queue(at);
+            }
             Ending::Refused { reject, shown } => {
                 self.refuse(at.into(), reject, &shown, false);
                 self.flush(at);
