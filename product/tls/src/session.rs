@@ -109,10 +109,7 @@ impl Session {
     pub fn open(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         self.has_received |= !wire.is_empty();
         self.records.pass(wire);
-        if self.is_closed {
-            return Ok(());
-        }
-        let opened = self.open_all(wire, plain);
+        let opened = if self.is_closed { Ok(()) } else { self.open_all(wire, plain) };
         self.is_broken |= opened.is_err();
         self.count();
         opened
