@@ -8,7 +8,15 @@ use crate::{Reached, Target};
 pub const TARGET: Target = Target {
     name: "qpack",
     run,
-    reaches: &["a head", "a section", "a section refused", "a text in code", "a text refused", "a malformed head"],
+    reaches: &[
+        "a head",
+        "a section",
+        "a section refused",
+        "a text in code",
+        "a text refused",
+        "a malformed head",
+        "a head refused",
+    ],
     seeds,
     mutants: 20_000,
 };

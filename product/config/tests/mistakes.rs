@@ -518,7 +518,7 @@ fn encodings() {
     assert_eq!(
         mistakes(&format!("\u{FEFF}{right}'ü' = 1")),
         [
-            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, listing_page, hidden, access_log, log_format, class, cert, key, http, hsts, responsiveness, header, cache, error_page, redirect, proxy"
+            "f:3:1: unknown key `site.ü`: expected name, hosts, default, root, index, listing, listing_page, hidden, follow_symlinks_into, access_log, log_format, class, cert, key, http, hsts, responsiveness, header, cache, error_page, redirect, proxy"
         ]
     );
     let said = |bytes: &[u8]| read(bytes).unwrap_err().iter().map(|mistake| mistake.line("f")).collect::<Vec<_>>();

@@ -392,8 +392,9 @@ fn weir_reload_names_what_it_does_not_find() {
     let folders = [Folder::new("server1"), Folder::new("server2")];
     let [(one, ..), (other, ..)] = folders.each_ref().map(run_aloud);
     let folder = &folders[0];
-    let (status, _, err) = said(&weir(&folder.0, &["reload"]));
-    assert!(status == Some(1) && err.contains(" servers run; choose one:\n"), "{err}");
+    let elsewhere = Folder::new("no-server");
+    let (status, _, err) = said(&weir(&elsewhere.0, &["reload"]));
+    assert!(status == Some(2) && err.contains("no server of this user was started from this folder"), "{err}");
     for running in [one, other] {
         let pid = running.0.id();
         assert!(err.contains(&format!("\n  weir reload --pid {pid}   # ")) && err.contains("/weir.toml"), "{err}");

@@ -324,7 +324,7 @@ pub static SERVER_AND_SITES: &[Key] = &[
         "site.follow_symlinks_into",
         Kind::Texts(Form::Path),
         Absent("none: a symlink that leaves the root is 404"),
-        "Folders that symlinks may lead into, besides the root itself. Anybody who may make symlinks in the root can publish all that is in them. A symlink that leaves the root for another folder is 404, and the error log names it.",
+        "Folders that symlinks may lead into, besides the root. Any other symlink out of the root is 404, and the error log names it.",
         r#"["/media/films"]"#,
     ),
     key(

@@ -221,7 +221,13 @@ mod tests {
             assert!(scheduler.compare(job, ms(1), size_class(bytes)));
         }
         let metrics = Metrics::default();
-        let at = |scheduler: &mut Scheduler, at| {
+        let at = |scheduler: &mut Scheduler, until: u64| {
+            for now in (1..=until).map(ms) {
+                while let Some(grant) = scheduler.poll_grant(now) {
+                    let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
+                }
+            }
+            let at = until;
             metrics.with_turns(scheduler.turns(ms(at))).times().map(|times| times.turns)
         };
         assert_eq!([at(&mut scheduler, 10), at(&mut scheduler, 40)], [[1, 0, 0, 0], [1, 1, 0, 0]]);

@@ -103,7 +103,8 @@ impl<N: Net> Sender<N> {
                 Task::Receiving(receiving) => receiving.memory_bytes(),
                 Task::None | Task::Sending(_) => 0,
             };
-            request_bytes + proxy.upstreams.alive_bytes(exchange.owner)
+            let line_bytes = exchange.line.as_ref().map_or(0, |line| line.memory_bytes());
+            request_bytes + line_bytes + proxy.upstreams.alive_bytes(exchange.owner)
         });
         let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
         bytes + self.transmitter.alive_bytes(slot_of(conn.owner))

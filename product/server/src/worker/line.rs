@@ -91,6 +91,12 @@ impl Line {
         }
     }
 
+    /// Bytes of memory of the request's text.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self.request.text.len()
+    }
+
     /// The version of HTTP, major and minor: 1.0, 1.1 (later ones of 1 too, which are served as it), 2.0 or 3.0.
     pub fn protocol(&self) -> (u8, u8) {
         let (major, minor) = self.request.version;

@@ -181,7 +181,7 @@ fn a_symlink_that_leaves_the_root_is_told() {
     folder.write("weir.toml", &format!("{text}follow_symlinks_into = ['none']\n"));
     let (status, out, _) = said(&weir(&folder.0, &["check"]));
     assert!(
-        status == Some(1) && out.starts_with("weir.toml:5:25: cannot serve `none`: No such file or directory"),
+        status == Some(1) && out.starts_with("weir.toml:5:24: cannot serve `none`: No such file or directory"),
         "{out}"
     );
 }
