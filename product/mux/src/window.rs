@@ -8,14 +8,14 @@ use units::Nanos;
 pub const WINDOW_BYTES_MIN: usize = 65_535;
 /// And the greatest: it carries 320 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// A window grows and shrinks by this factor. Its reader has taken half a window of each size before it grows again.
-const STEP: usize = 8;
+/// A window grows and shrinks by this factor: from the least to the greatest at once, since each step is a round trip that an upload waits.
+const STEP: usize = 64;
 /// No line is faster than so many bytes in a millisecond (1 Gbit/s): a window that carries them within a round trip is wide enough.
 const BYTES_PER_MS_MAX: u64 = 125_000;
 /// A client that sends half a window in so many round trips waits for it.
 const USED_UP_ROUND_TRIPS: u64 = 2;
 /// A window of which half takes so many round trips is too wide.
-const IDLE_ROUND_TRIPS: u64 = 4 * STEP as u64;
+const IDLE_ROUND_TRIPS: u64 = 32;
 
 /// The window of one stream.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_window_that_is_used_up_within_a_round_trip_grows_as_far_as_memory_has_room() {
-        assert_eq!(windows(usize::MAX), [63, 511, 4095, 4096, 4096]);
+        assert_eq!(windows(usize::MAX), [63, 4095, 4096, 4096, 4096]);
         assert_eq!(windows(0), [63; 5]);
         assert_eq!(windows(100_000), [63, 161, 259, 356, 454]);
     }
