@@ -72,7 +72,12 @@ impl Fall {
 
     /// The pace is cut by what was seen.
     pub fn on_cut(&mut self) {
-        self.alone = if let [seen] = &self.seen[..] { Some(seen.client) } else { None };
+        self.alone = match &self.seen[..] {
+            // A cut right behind another: nothing new was seen.
+            [] => self.alone,
+            [seen] => Some(seen.client),
+            _ => None,
+        };
     }
 
     /// Whether the last cut was by what one client alone met, and another is seen now: once for each cut.
