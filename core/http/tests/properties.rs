@@ -466,3 +466,19 @@ fn crumbs_are_one_field_also_for_limits() {
     let few = Limits { fields_max: 2, ..Limits::default() };
     assert_eq!(crumbs(1, few).unwrap_err().reject.status.0, 431, "a cookie is a field too");
 }
+
+/// A crumb is memory as another field is, and between requests there is none, also behind one that was refused.
+#[test]
+fn crumbs_are_counted_as_memory() {
+    for last in [("accept", "*/*"), ("expect", "a"), ("connection", "close")] {
+        let mut builder = RequestBuilder::new(Limits::default(), false);
+        builder.begin();
+        GET.iter().for_each(|(name, value)| builder.push(name.as_bytes(), value.as_bytes()));
+        let before = builder.memory_bytes();
+        (0..40).for_each(|_| builder.push(b"cookie", &[b'c'; 100]));
+        assert!(builder.memory_bytes() >= before + 4000);
+        builder.push(last.0.as_bytes(), last.1.as_bytes());
+        let _ = builder.finish();
+        assert_eq!(builder.memory_bytes(), 0, "{last:?}");
+    }
+}

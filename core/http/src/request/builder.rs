@@ -72,7 +72,7 @@ pub(crate) const OF_CONNECTION: [&str; 5] =
 impl RequestBuilder {
     /// Bytes of memory that the fields received so far take.
     pub fn memory_bytes(&self) -> usize {
-        self.list.capacity()
+        self.list.capacity() + self.cookie.as_ref().map_or(0, Vec::capacity)
     }
 
     /// A builder of one request after another. `has_tunnels`: the client was told that CONNECT may have a protocol.
@@ -270,6 +270,7 @@ impl RequestBuilder {
         // Between requests no memory is kept.
         let built = self.check_whole().map(|()| self.build().map(Box::new));
         let list = std::mem::take(&mut self.list);
+        self.cookie = None;
         let (method, target) = (self.method(), self.target());
         built.map(|built| {
             built.map_err(|reject| {
