@@ -233,15 +233,15 @@ fn a_change_of_protocol_before_the_request_is_whole_is_refused() {
 fn a_client_that_shuts_its_side_leaves_the_queue_and_its_upstream() {
     let gated = Gated::start();
     let server = proxy(&gated.upstream, "requests = 2");
-    let gone: Vec<Client> = (0..10)
-        .map(|_| {
-            let mut client = server.connect();
-            client.send(get("/never"));
-            client
-        })
-        .collect();
+    let mut first = server.connect();
+    first.send(get("/never"));
     wait_until("its place", || gated.count("/never") == 1);
+    let mut gone: Vec<Client> = (0..9).map(|_| server.connect()).collect();
+    gone.iter_mut().for_each(|client| client.send(get("/never")));
+    // Those that wait first: one that is still there would have the place of the other.
     gone.iter().for_each(Client::finish);
+    assert_eq!(logged(&server, 9), vec![(499, "aborted".to_string()); 9]);
+    first.finish();
     wait_until("its request is cancelled", || gated.cut.load(Ordering::SeqCst) == 1);
     assert_eq!(logged(&server, 10), vec![(499, "aborted".to_string()); 10]);
     assert_eq!(gated.count("/never"), 1, "those that waited are not asked");
