@@ -62,7 +62,7 @@ impl Links {
         let last = if told.len() == TOLD_MAX { "; no more are told of until the next reload" } else { "" };
         Some(
             format!(
-                "`{}` is a symlink to `{}`, out of the root `{}`, and is not followed: name `{}` in \
+                "`{}`: it is a symlink to `{}`, out of the root `{}`, and is not followed; name `{}` in \
                  site.follow_symlinks_into (--follow-symlinks-into) to serve it{last}",
                 place.display(),
                 target.display(),
@@ -95,7 +95,7 @@ mod tests {
         let said = explain(b"films/a").unwrap();
         let target = folder.path("out/films").canonicalize().unwrap();
         let cure = format!("name `{}` in site.follow_symlinks_into", target.display());
-        assert!(said.contains("root/films` is a symlink to ") && said.contains(&cure), "{said}");
+        assert!(said.contains("root/films`: it is a symlink to ") && said.contains(&cure), "{said}");
         assert!(explain(b"films/b").is_none() && !links.is_unexplained(b"films/b") && links.is_unexplained(b"films2"));
         assert!(explain(b"x").is_none(), "it does not lead out");
         for number in 1..TOLD_MAX + 4 {

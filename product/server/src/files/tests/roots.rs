@@ -206,7 +206,7 @@ fn a_symlink_that_is_not_followed_is_told_of() {
         let Err(Missing::Outside(Some(line))) = site.lookup("/films/a") else { panic!("it leaves the root") };
         let media = site.folder.path("media/films").canonicalize().unwrap();
         assert!(
-            line.contains("site/films` is a symlink to `") && line.contains(&media.display().to_string()),
+            line.contains("site/films`: it is a symlink to `") && line.contains(&media.display().to_string()),
             "{line}"
         );
         assert!(matches!(site.lookup("/films/other"), Err(Missing::Outside(None))), "once");
