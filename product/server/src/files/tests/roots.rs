@@ -218,6 +218,6 @@ fn a_symlink_that_is_not_followed_is_told_of() {
         symlink("../secret/a", site.folder.path("site/index.html")).unwrap();
         site.cache.on_change();
         let Err(Missing::Outside(Some(line))) = site.lookup("/") else { panic!("its index file leaves the root") };
-        assert!(line.contains("site/index.html` is a symlink"), "{line}");
+        assert!(line.contains("site/index.html`: it is a symlink"), "{line}");
     }
 }
