@@ -34,16 +34,15 @@ fn a_folder_in_the_place_of_the_root_is_served() {
         assert_eq!(get("/large").body.len(), LARGE);
         fs::remove_dir_all(&old).unwrap();
     }
+    let said = |what: &str| server.stderr().iter().any(|line| line.contains(what));
+    wait_until("a line about the other folder", || {
+        said(&format!("site root `{}` is another folder now", root.display()))
+    });
     fs::remove_dir_all(&root).unwrap();
-    wait_until("404", || get("/").status == 404);
+    // The files are gone before the server next looks at the folder, which only requests make it do.
+    wait_until("404 and a line about it", || get("/").status == 404 && said("is gone: its files are missing"));
     make(root.clone(), "four");
     wait_until("the folder that was made anew", || get("/").text() == "four");
-    wait_until("lines about it", || {
-        let said = server.stderr();
-        let other = format!("site root `{}` is another folder now", root.display());
-        said.iter().any(|line| line.ends_with(&other))
-            && said.iter().any(|line| line.contains("is gone: its files are missing"))
-    });
 }
 
 /// A disk is mounted over the root while it is served, and can be unmounted once nobody asks for its files.
