@@ -19,6 +19,11 @@ pub fn paused(elapsed: Nanos, timeout: Option<Nanos>) -> Nanos {
     if late >= PAUSE_MIN { late } else { Nanos::ZERO }
 }
 
+/// An instant moved by a pause.
+pub fn later(at: Nanos, paused: Nanos) -> Nanos {
+    Nanos(at.0.saturating_add(paused.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

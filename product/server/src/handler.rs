@@ -9,10 +9,10 @@ use std::sync::Arc;
 use http::{EntityFields, Method, Reject, Request, Response, Status, Verdict, multipart};
 use units::Nanos;
 
+use crate::body::{Body, Piece};
 use crate::files::{Cache, CacheAnswer, Entry, Found, LISTING_MIME, Lookup, Missing, SiteNumber};
 use crate::logging::Log;
 use crate::sites::{self, Object, Served, Sites};
-use crate::transmit::{Body, Piece};
 use crate::upstream::Group;
 
 /// A response, and what the connection and the log have to know of it.
@@ -133,7 +133,7 @@ impl Handler {
         let Some(number) = to.site else { return Ok(misdirected()) };
         #[cfg(test)]
         if request.path == b"/pipe" {
-            let body = crate::transmit::Pipe::new(http::Length::Unknown, &Default::default()).into();
+            let body = crate::body::Pipe::new(http::Length::Unknown, &Default::default()).into();
             return Ok(Response::new(Status::OK, body).of_length(http::Length::Unknown).into());
         }
         if let Some(reply) = self.unclear(number, request, client) {

@@ -1,18 +1,20 @@
 //! The server: files, connections, limits, logs, and the write path that sends what the scheduler grants.
 //!
 //! The life of a request: a worker accepts the connection and reads the head ([`worker`](self)), `http` parses it, `handler` finds the
-//! file and builds head and body, [`transmit`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
+//! file and builds head and body, [`send`] sends them as the scheduler grants, in the worker's own turn. With paced shaping there is one
 //! worker, so that one order holds for all connections.
 
+mod body;
 mod check;
 mod classes;
 mod clients;
 mod clock;
 mod config;
+mod connection;
 pub mod files;
 mod handler;
-mod http1;
 mod kept;
+mod limits;
 mod listen;
 pub mod logging;
 mod memory;
@@ -23,6 +25,7 @@ mod places;
 mod poll;
 mod reload;
 mod sandbox;
+pub mod send;
 pub mod service;
 mod shaping;
 #[cfg(test)]
@@ -35,7 +38,6 @@ mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod threads;
-pub mod transmit;
 mod turns;
 mod udp;
 mod upload;
@@ -46,9 +48,10 @@ mod worker;
 pub use check::{Checked, Fault, IN_USE, Part, check};
 pub use classes::ClassesConfig;
 pub use clients::{ClientPrefix, ClientPrefixError, ClientWeight, ClientWeightError, ClientWeights, TrustedProxies};
-pub use config::{Config, Limits, Listen, Reporting, WORKERS_MAX};
+pub use config::{Config, Listen, Reporting, WORKERS_MAX};
 pub use handler::alternative;
 pub use kept::{Keeper, KeptLine, unkept};
+pub use limits::{Limits, Patience};
 pub use memory::{MEMORY_BYTES_MIN, MemoryLimit, Origin as MemoryOrigin};
 pub use objectives::{
     ClassStatus, ClientStatus, Counts, ObjectiveStatus, Question, RESPONSES_MAX, ResponseStatus, ResponsesStatus,

@@ -1,6 +1,10 @@
 //! The world that a worker runs in: a clock, readiness, and sockets. Production has the kernel's ([`Os`]); a simulation has its own.
 
+#[cfg(test)]
+mod far_end;
 mod flow;
+mod secure;
+mod socket;
 mod transport;
 
 use std::fmt::Debug;
@@ -14,12 +18,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 use units::Nanos;
 
+#[cfg(test)]
+pub use far_end::FarEnd;
 pub use flow::Flow;
+pub use secure::Down;
+pub use socket::{DatagramSink, Seen, Shared, Sink, Socket, Status, Stream, has_room};
 pub use transport::{TcpSocket, Transport};
 
 use crate::clock;
 use crate::poll::{Poll, Ready};
-use crate::transmit::Stream;
 use crate::udp::{DatagramSocket, Udp};
 use crate::upstream::{Endpoint, EndpointAddress, TlsEndpoint};
 use crate::wake::Wake;

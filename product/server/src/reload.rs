@@ -10,17 +10,19 @@ use sched::Settings;
 use sched::policy::{ClientShare, PolicySpec};
 
 use crate::classes::ClassesConfig;
-use crate::config::{Config, Limits};
+use crate::clients::ClientRate;
+use crate::config::Config;
 use crate::files::CacheLimits;
+use crate::limits::Limits;
 use crate::logging::LogConfig;
 use crate::memory::MemoryLimit;
 use crate::sandbox;
+use crate::send::{LineSettings, LinkSettings};
 use crate::service::NamedSocket;
 use crate::shaping::ShapingChoice;
 use crate::sites::{SiteConfig, Wanted};
 use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
 use crate::storage::BUFFERED_BYTES_MAX;
-use crate::transmit::{ClientRate, LineSettings, LinkSettings};
 use crate::worker::{Change, LinkChange, MemoryShare, NewSettings};
 
 /// What a running server takes in place of what it has.

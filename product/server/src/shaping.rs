@@ -22,7 +22,7 @@ pub use error::{Misfit, ShapingError};
 use queue::ShaperQueue;
 
 use crate::kept::KeptLine;
-use crate::transmit::{Gauge, Marker, in_words, is_fast, mbit};
+use crate::send::{Gauge, Marker, in_words, is_fast, mbit};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

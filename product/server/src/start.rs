@@ -20,17 +20,17 @@ use crate::handler::Handler;
 use crate::kept::Keeping;
 use crate::listen::{Listener, Listening, listen_all, local_addresses, named_sockets};
 use crate::logging::{Log, LogConfig, Logs};
-use crate::net::{Os, Transport};
+use crate::net::Os;
 use crate::objectives::StatusChannel;
 use crate::places::Places;
 use crate::reload::InForce;
 use crate::sandbox;
+use crate::send::{Limit, Link, Reads, Transmitter};
 use crate::service::PrivilegeError;
 use crate::shaping::ShapingChoice;
 use crate::sites::{Current, ListingPageError, PageError, SecureError, Served, Wanted, follow_names};
 use crate::storage::{BUFFERED_BYTES_MAX, Disk, Pool};
 use crate::threads::{ThreadError, ThreadId, Threads};
-use crate::transmit::{Limit, Link, Reads, Transmitter};
 use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
 use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Stop, Worker};
@@ -403,7 +403,7 @@ pub(crate) fn order(shaping: &ShapingChoice) -> Order {
 }
 
 /// A worker's write path. The gauge is for the one that paces.
-fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter<Transport> {
+fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter {
     let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
     let scheduler = match config.reporting.has_metrics {
         true => shaping.scheduler().with_turns(),

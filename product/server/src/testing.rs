@@ -1,3 +1,3 @@
 //! For tests of other crates: a connection of HTTP/1.1 without its socket.
 
-pub use crate::http1::{Event, Http1, Late};
+pub use crate::connection::http1::{Event, Http1, Late};

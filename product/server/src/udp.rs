@@ -12,8 +12,8 @@ use quic::{Batch, Datagrams};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::net::{Shared, has_room};
 use crate::sys;
-use crate::transmit::{Shared, has_room};
 
 /// What the kernel keeps of datagrams that were not read yet, or have not left, as far as it allows it: acknowledgements come in bursts.
 const BUFFER_BYTES: usize = 4 << 20;

@@ -28,9 +28,14 @@ pub use prefix::{ClientPrefix, ClientPrefixError};
 use refusals::{Kind, Refusals};
 use table::Table;
 
-use crate::transmit::ClientRate;
 pub use trusted::TrustedProxies;
 pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
+
+/// What each client may be sent.
+pub trait ClientRate: Send + Sync {
+    /// So many bytes were sent to it, which may be none; gives when it may be sent more, if that is not now.
+    fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos>;
+}
 
 /// What one client may have.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use quic::Datagrams;
 use sched::TcpSent;
 use units::Nanos;
 
-use crate::transmit::{DatagramSink, Seen, Shared, Status};
+use crate::net::{DatagramSink, Seen, Shared, Status};
 use crate::udp::{DatagramSocket, Left, Udp};
 
 /// One connection on a socket of many.

@@ -12,7 +12,7 @@ use units::Nanos;
 use uplink::TcpInfo;
 
 use super::{Flow, Net, Os};
-use crate::transmit::{Shared, Sink, Socket, Status, Stream, has_room};
+use crate::net::{Shared, Sink, Socket, Status, Stream, has_room};
 
 #[derive(Debug)]
 pub enum Transport<N: Net = Os> {
@@ -25,7 +25,7 @@ pub enum Transport<N: Net = Os> {
 pub struct TcpSocket(OwnedFd);
 
 impl<N: Net> Transport<N> {
-    /// Its datagrams are QUIC's.
+    /// Returns whether the connection sends QUIC datagrams.
     pub fn is_quic(&self) -> bool {
         !matches!(self, Transport::Tcp(_))
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use units::Nanos;
 
-use crate::transmit::WaitsFor;
+use crate::send::WaitsFor;
 
 /// Responses that are told of one by one; others are counted.
 pub const RESPONSES_MAX: usize = 20;

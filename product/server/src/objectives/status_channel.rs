@@ -9,7 +9,7 @@ use units::{Nanos, Rate};
 
 use super::{Counts, ResponsesStatus, UnderWay};
 use crate::metrics::Metrics;
-use crate::transmit::Line;
+use crate::send::Line;
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 
 /// What each class has had, by the order of their numbers, what is known of the line, and what was counted.

@@ -11,7 +11,7 @@ use uplink::tree::{self, CONTROL_BAND, Tree};
 
 use super::error::Misfit;
 use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
-use crate::transmit::{Bands, Marker};
+use crate::send::{Bands, Marker};
 
 /// The policies that a few bands can keep, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";

@@ -6,7 +6,7 @@ use units::Rate;
 use uplink::{Interface, Shaper};
 
 use super::is_bottleneck;
-use crate::transmit::{Queue, Queued};
+use crate::send::{Queue, Queued};
 
 pub struct ShaperQueue {
     interface: String,

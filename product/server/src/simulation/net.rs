@@ -17,8 +17,8 @@ use units::Nanos;
 use super::wire::SEGMENT_BYTES;
 use super::world::World;
 use crate::net::{Net, Source};
+use crate::net::{Sink, Status, Stream};
 use crate::poll::Ready;
-use crate::transmit::{Sink, Status, Stream};
 use crate::upstream::Endpoint;
 
 /// When the simulation begins, since 1970.

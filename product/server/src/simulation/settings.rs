@@ -8,9 +8,9 @@ use units::Rate;
 
 use super::plan::Plan;
 use super::server::order;
-use crate::config::Limits;
 use crate::files::CacheLimits;
-use crate::transmit::{LineSettings, LinkSettings};
+use crate::limits::Limits;
+use crate::send::{LineSettings, LinkSettings};
 use crate::wake::Wake;
 use crate::worker::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 

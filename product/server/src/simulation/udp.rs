@@ -11,7 +11,7 @@ use quic::Datagrams;
 
 use super::datagrams::SERVER;
 use super::world::World;
-use crate::transmit::Shared;
+use crate::net::Shared;
 use crate::udp::{Came, DatagramSocket, Left, Pieces};
 
 /// As the kernel gives.

@@ -12,7 +12,7 @@ use units::Nanos;
 
 use super::random::Random;
 use super::tail::Tail;
-use crate::transmit::Status;
+use crate::net::Status;
 
 pub const SEGMENT_BYTES: u32 = 1448;
 /// The server notices an end within: its event loop may be late, and have others to look at.

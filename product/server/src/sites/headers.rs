@@ -7,8 +7,8 @@ use http::{Readings, Reject, Request, Response, Status};
 
 use super::pages::Page;
 use super::{Sites, help, name_of};
+use crate::body::{Body, Piece};
 use crate::files::SiteNumber;
-use crate::transmit::{Body, Piece};
 
 const HTTPS_PORT: u16 = 443;
 

@@ -5,8 +5,8 @@ use config::MEASURED_PATHS;
 use http::{Method, Readings, Request, Response, Status};
 
 use super::Sites;
+use crate::body::{Body, Piece};
 use crate::files::SiteNumber;
-use crate::transmit::{Body, Piece};
 
 /// 8 GB at least, by the draft: no client is to come to its end.
 const LARGE_BYTES: u64 = 8 << 30;

@@ -11,7 +11,7 @@ use super::Fault;
 use super::on_stream::{self, OnStream};
 use super::transfer::Transfer;
 use super::wire::{Received, Wire};
-use crate::transmit::Stream;
+use crate::net::Stream;
 
 /// Frames that wait for room in the socket: beyond that none are made of requests and their bodies.
 pub const FRAMES_BYTES_MAX: usize = 64 << 10;

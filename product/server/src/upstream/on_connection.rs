@@ -8,7 +8,7 @@ use units::Nanos;
 use super::transfer::{Step, Transfer};
 use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
-use crate::transmit::Stream;
+use crate::net::Stream;
 
 /// Of a head so much is read at once where memory is short.
 const HEAD_PART_BYTES: usize = 4 << 10;

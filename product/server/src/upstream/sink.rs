@@ -4,7 +4,7 @@ use http::http1::upstream::Framing;
 use http::{Length, Trailers};
 use units::memory::Account;
 
-use crate::transmit::{PIPE_BYTES_MAX, Pipe};
+use crate::body::{PIPE_BYTES_MAX, Pipe};
 
 /// Takes a response's body as far as there is room.
 pub trait BodySink {

@@ -17,7 +17,8 @@ use units::memory::Account;
 use super::on_connection::OnConnection;
 use super::wire::Readiness;
 use super::*;
-use crate::transmit::{FarEnd, Pipe};
+use crate::body::Pipe;
+use crate::net::FarEnd;
 use crate::upload::UploadLimits;
 
 /// What an upstream sends, in pieces, and what it was sent.

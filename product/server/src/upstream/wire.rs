@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tls::ClientSession;
 
 use super::Fault;
-use crate::transmit::{Down, Stream};
+use crate::net::{Down, Stream};
 
 /// Bytes of records read from a socket at once.
 const RECORDS_BYTES: usize = 16 << 10;
@@ -222,7 +222,7 @@ mod tests {
     use tls::{Acceptor, Identity, Session, Tickets};
 
     use super::*;
-    use crate::transmit::FarEnd;
+    use crate::net::FarEnd;
 
     /// An upstream that speaks TLS, at the other end of a socket that takes and gives so many bytes at a time, and blocks each second time.
     struct Secure {

@@ -13,9 +13,9 @@ use super::acceptor::Acceptor;
 use super::admission::NoPlace;
 use super::responder::Responder;
 use super::room::give_up_idle;
-use super::secure::HANDSHAKE_TIMEOUT;
+use crate::connection::{HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
 use crate::net::{Net, Source, Transport};
-use crate::transmit::{Socket, Stream};
+use crate::net::{Socket, Stream};
 
 /// Connections accepted in one turn, so that a flood of them cannot starve those already here.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
@@ -23,8 +23,6 @@ const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Segments are counted as Ethernet's even where the interface's are larger (loopback's are 64 KiB): a grant is
 /// at least one segment, and the bottleneck is somewhere else.
 const SEGMENT_BYTES_MAX: u32 = 1460;
-/// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
-pub(super) const SEGMENT_BYTES_MIN: u32 = 88;
 
 impl<N: Net> Acceptor<N> {
     /// Lets clients in and reads what they have sent.
@@ -42,16 +40,18 @@ impl<N: Net> Acceptor<N> {
             // The request is often here already, and the whole conversation may be over before the kernel need be asked
             // to watch the connection.
             if with.timers.is_turn_over(with.net.now()) {
-                with.conns.queue(at);
+                with.connections.queue(at);
             } else {
                 with.read(at);
             }
-            let socket = with.conns.get(at).and_then(|_| with.sender.transmitter.connections[at].socket.tcp());
-            if socket.is_some_and(|socket| with.net.add(Source::Tcp(socket), with.conns[at].owner, flags).is_err()) {
+            let socket = with.connections.get(at).and_then(|_| with.connections[at].socket.tcp());
+            if socket
+                .is_some_and(|socket| with.net.add(Source::Tcp(socket), with.connections[at].owner, flags).is_err())
+            {
                 // Out of memory or over the user's limit of watches; without events the connection is of no use.
                 with.abandon(at);
             }
-            if with.sender.is_due(|| with.net.now()) {
+            if with.sender.is_due(&with.connections, || with.net.now()) {
                 with.transmit();
             }
         }
@@ -74,7 +74,7 @@ impl<N: Net> Acceptor<N> {
                             if self.on_shortage() {
                                 with.service.journal.error(format_args!(
                                     "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
-                                    with.conns.len(),
+                                    with.connections.len(),
                                     with.setup.number
                                 ));
                             }
@@ -101,11 +101,11 @@ impl<N: Net> Acceptor<N> {
         let framing = if counts_segments { framing(&socket, peer) } else { Framing::ETHERNET };
         let listener = self.last();
         let (session, http3_port) = (with.service.replies.session(listener.is_secure), listener.http3_port);
-        let name = with.conns.vacant();
+        let name = with.connections.vacant();
         let at = with.open(name, Transport::Tcp(socket), client, peer, framing, session);
-        let conn = &mut with.conns[at];
-        (conn.input.is_readable, conn.http3_port) = (true, http3_port);
-        if let Some(origins) = conn.origins.as_mut().filter(|_| has_proxy_header) {
+        let conn = &mut with.connections[at];
+        (conn.input.is_readable, conn.peer.http3_port) = (true, http3_port);
+        if let Some(origins) = conn.peer.origins.as_mut().filter(|_| has_proxy_header) {
             origins.header = Some(Vec::new());
         }
         if conn.channel.is_handshaking || has_proxy_header {
@@ -160,7 +160,7 @@ impl<N: Net> Acceptor<N> {
         if with.service.admission.is_place_wanted() {
             give_up_idle(with, Nanos::ZERO);
         }
-        if with.conns.take_ended() || !self.is_short() {
+        if with.connections.take_ended() || !self.is_short() {
             // Should it fail, the next sweep tries again and says so.
             let _ = self.accept_again(with);
         }

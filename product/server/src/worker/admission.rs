@@ -8,11 +8,12 @@ use units::Nanos;
 use units::memory::Account;
 
 use super::client::KnownClients;
-use super::connections::Connections;
 use super::idle::Idle;
 use super::shortage::{self, Shortage};
 use crate::clients::{Busy, Client, ClientWeights, Clients, Column, Refusal, TrustedProxies};
-use crate::config::Limits;
+use crate::connection::Connections;
+use crate::limits::Limits;
+use crate::net::Socket;
 use crate::places::Places;
 
 pub struct Admission {
@@ -125,8 +126,8 @@ impl Admission {
     }
 
     /// The idle connection that gives way next, and its deadline when it was found idle.
-    pub(super) fn next_idle(&mut self, now: Nanos, conns: &Connections) -> Option<(u64, Nanos)> {
-        if self.holds_places { None } else { self.idle.next(now, conns) }
+    pub(super) fn next_idle(&mut self, now: Nanos, connections: &Connections<impl Socket>) -> Option<(u64, Nanos)> {
+        if self.holds_places { None } else { self.idle.next(now, connections) }
     }
 
     /// When a place may be found for a client that waits for one.

@@ -7,10 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Order, Worker};
-use crate::config::Limits;
+use crate::clients::ClientRate;
 use crate::files::CacheLimits;
+use crate::limits::Limits;
 use crate::net::Net;
-use crate::transmit::{ClientRate, LinkSettings, ReaderSettings};
+use crate::send::{LinkSettings, ReaderSettings};
 
 /// What a worker is told.
 pub enum Change {

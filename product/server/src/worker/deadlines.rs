@@ -24,7 +24,7 @@ impl<N: Net> Worker<N> {
         }
         let Some(begin) = self.responder.timers.take_sweep() else { return };
         // Places taken meanwhile behind the last one are for the next sweep.
-        for at in begin..self.responder.conns.capacity() {
+        for at in begin..self.responder.connections.capacity() {
             if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN)
                 && at > begin
                 && self.responder.timers.is_turn_over(self.responder.net.now())
@@ -41,7 +41,7 @@ impl<N: Net> Worker<N> {
     fn look_around(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
-        with.sender.transmitter.link.check(now, &with.sender.transmitter.connections);
+        with.sender.transmitter.link.check(now, &with.connections);
         with.with_upstreams(Proxy::look_after);
         with.service.leave_found_rate(now, &with.sender.transmitter.link);
         while let Some(notice) = with.service.admission.notice(now) {
@@ -52,9 +52,9 @@ impl<N: Net> Worker<N> {
             with.service.journal.error(line);
         }
         with.service.replies.look_after_files(now).iter().for_each(|line| with.service.journal.error(line));
-        if with.sender.has_memory_to_give(&with.conns) && with.timers.begin_giving_back() {
+        if with.sender.has_memory_to_give(&with.connections) && with.timers.begin_giving_back() {
             with.buffers.departures.shrink_to_fit();
-            with.sender.give_back_memory(&mut with.conns);
+            with.sender.give_back_memory(&mut with.connections);
         }
         if let Err(error) = self.acceptor.accept_again(with) {
             let number = with.setup.number;
@@ -75,14 +75,14 @@ impl<N: Net> Worker<N> {
             self.acceptor.pause(&with.net);
             with.service.admission.wait_no_more();
             self.acceptor.refuse(&with.net);
-            for at in with.conns.slots(|conn| !conn.http1.answering.is_on()) {
-                match with.conns[at].is_multiplexed() {
+            for at in with.connections.slots(|conn| !conn.http1.answering.is_on()) {
+                match with.connections[at].is_multiplexed() {
                     true => with.end(at, Sender::leave_streams),
                     false => with.close(at),
                 }
             }
             // Those being answered learn that nothing is read behind the response.
-            self.responder.conns.stop();
+            self.responder.connections.stop();
             let (left, workers) = (self.left(), self.responder.service.admission.workers());
             let line = self.responder.setup.stop.tell_begun(left, workers, timeout);
             line.filter(|_| !is_handed_over).inspect(|line| self.responder.service.journal.error(line));
@@ -90,12 +90,14 @@ impl<N: Net> Worker<N> {
         let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
         if self.responder.timers.is_time_up() {
             // What is still being sent is cut, so that its line says how far it came.
-            for at in self.responder.conns.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged())) {
+            for at in
+                self.responder.connections.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged()))
+            {
                 self.responder.abandon(at);
             }
             self.responder.transmit();
         }
-        let is_over = self.responder.conns.is_empty() || self.responder.timers.is_time_up();
+        let is_over = self.responder.connections.is_empty() || self.responder.timers.is_time_up();
         if is_over {
             self.tell_end(cut);
         }
@@ -113,7 +115,7 @@ impl<N: Net> Worker<N> {
     /// Responses that are under way, and what is left of them.
     fn left(&self) -> Left {
         let with = &self.responder;
-        let responses = with.conns.iter().map(|(_, conn)| match conn.is_multiplexed() {
+        let responses = with.connections.iter().map(|(_, conn)| match conn.is_multiplexed() {
             true => conn.exchanges.iter().count(),
             false => usize::from(conn.http1.answering.is_on()),
         });
@@ -123,16 +125,16 @@ impl<N: Net> Worker<N> {
     /// The look of a sweep at one connection, if there is one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
-        if with.conns.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
+        if with.connections.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {
             with.end(at, Sender::end_late);
         }
-        if !with.conns.contains(at) {
+        if !with.connections.contains(at) {
             return;
         }
         receiving::end_slow_bodies(with, at);
-        with.sender.transmitter.end_stalled(with.timers.now(), at);
-        with.service.book_spent(with.timers.now(), &mut with.conns[at], &mut with.sender.transmitter.sendings);
+        with.sender.transmitter.end_stalled(&mut with.connections, with.timers.now(), at);
+        with.service.book_spent(with.timers.now(), &mut with.connections[at], &mut with.sender.transmitter.sendings);
         with.take_departures();
-        with.conns.count(at);
+        with.connections.count(at);
     }
 }

@@ -6,12 +6,10 @@
 use tls::Session;
 
 use super::Order;
-use super::conn::Conn;
 use super::ending::{EndContext, Ending};
-use super::owner::slot_of;
-use super::secure::HANDSHAKE_TIMEOUT;
 use super::sender::Sender;
-use crate::net::Net;
+use crate::connection::{Connections, HANDSHAKE_TIMEOUT};
+use crate::net::Socket;
 
 /// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
@@ -24,17 +22,25 @@ pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
-impl<N: Net> Sender<N> {
+impl Sender {
     /// A flight has departed, or failed: the handshake goes on.
-    pub fn end_flight(&mut self, conn: &mut Conn, has_failed: bool, with: &EndContext) -> Ending {
-        conn.channel.is_in_flight = false;
+    pub fn end_flight(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        at: usize,
+        has_failed: bool,
+        with: &EndContext,
+    ) -> Ending {
+        let connection = &mut connections[at];
+        connection.channel.is_in_flight = false;
         if has_failed {
             return Ending::Closes { is_late: false };
         }
-        conn.http1.wait_until(with.now + HANDSHAKE_TIMEOUT);
-        self.send_sealed(with.now, conn, with.replies);
-        let session = self.transmitter.connections[slot_of(conn.owner)].session.as_deref_mut();
-        if session.is_some_and(|session| session.is_broken()) && !conn.channel.is_in_flight {
+        connection.http1.wait_until(with.now + HANDSHAKE_TIMEOUT);
+        self.send_sealed(with.now, connections, at, with.replies);
+        let connection = &mut connections[at];
+        let is_broken = connection.session.as_deref_mut().is_some_and(|session| session.is_broken());
+        if is_broken && !connection.channel.is_in_flight {
             return Ending::Closes { is_late: false };
         }
         Ending::Stays

@@ -7,9 +7,9 @@ use http::http1::Head;
 use http::{BodyLength, Method, Request, websocket};
 use sched::routes::ServiceRoute;
 
-use super::exchange::ExchangeId;
 use super::messages::{encode, gateway, is_grpc, upload_limits};
 use super::proxy::ProxyContext;
+use crate::connection::ExchangeId;
 use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upstream::{Announced, Group, Transfer};
@@ -23,29 +23,29 @@ pub(super) fn transfer_of<N: Net>(
     site: Option<SiteNumber>,
 ) -> Transfer {
     let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
-    let gateway = gateway(&with.conns[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
+    let gateway = gateway(&with.connections[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
     let is_upgrading = gateway.upgrade.is_some();
     // What follows a CONNECT is no body.
     let (method, body) = if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
     let encoded = encode(&group, request, &gateway, body);
-    let owner = with.conns.exchange(id).owner;
-    let class = with.service.replies.class_of(&with.conns[id.at], id.stream, site, request);
+    let owner = with.connections.exchange(id).owner;
+    let class = with.service.replies.class_of(&with.connections[id.at], id.stream, site, request);
     let priority = with.service.replies.handler().priority(class);
     let route = ServiceRoute::of(&group.route(request));
     let tells_client = group.tells_client;
     let accept = key.map(|key| websocket::accept(&key));
-    let is_uploading = accept.is_none() && with.conns[id.at].is_multiplexed() && body != BodyLength::None;
-    let account = with.conns[id.at].held.account();
-    let client = with.conns[id.at].client_of(id.stream);
+    let is_uploading = accept.is_none() && with.connections[id.at].is_multiplexed() && body != BodyLength::None;
+    let account = with.connections[id.at].held.account();
+    let client = with.connections[id.at].client_of(id.stream);
     let is_buffered = group.buffers_requests && !is_grpc(&group, request);
     let transfer = Transfer::new(owner, group, method, encoded, body, account).queued(client, priority, route);
     let logs_in = is_connection_login(request.values("authorization"));
-    let mut transfer = transfer.upgrading(is_upgrading, accept).on(with.conns[id.at].owner, logs_in);
+    let mut transfer = transfer.upgrading(is_upgrading, accept).on(with.connections[id.at].owner, logs_in);
     if !is_buffered {
         transfer = transfer.unbuffered();
     }
     if tells_client {
-        transfer.announced = Announced::Client(with.conns[id.at].client_address(id.stream));
+        transfer.announced = Announced::Client(with.connections[id.at].client_address(id.stream));
     }
     if is_uploading {
         let limits = upload_limits(with.limits, &transfer.group, request);

@@ -5,12 +5,17 @@ use units::Nanos;
 
 use super::Order;
 use super::budget::BYTES_PER_TURN_MAX;
-use super::conn::Conn;
-use super::owner::slot_of;
 use super::sender::Sender;
+use crate::body::Body;
+use crate::connection::{Connection, Connections, Outgoing};
 use crate::handler::Reply;
-use crate::net::Net;
-use crate::transmit::{Body, Direct, Dispatch, Outgoing, Sink, Socket};
+use crate::net::{Sink, Socket};
+use crate::send::{Direct, Dispatch};
+use crate::storage::Storage;
+
+/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
+/// pipelined responses share a system call.
+const COPIED_BYTES_MAX: u64 = 2 << 10;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
@@ -49,61 +54,63 @@ impl Gathered {
     }
 }
 
-impl<N: Net> Sender<N> {
-    /// Gathers the head of a reply, and its body where that is small; gives the body that is left, and whether the connection ends behind it.
-    pub fn encode(&mut self, conn: &mut Conn, reply: Reply, date: &HttpDate) -> (Body, bool) {
-        self.put_off.remove(&conn.owner).into_iter().for_each(|bytes| self.gathered.push(&bytes));
-        conn.encode(reply, date, self.transmitter.reads.storage(), &mut self.gathered.out)
+impl Sender {
+    /// Gathers the head of a reply, and its body if that is small. Returns the body that is left, and whether the connection ends behind it.
+    pub fn encode(&mut self, connection: &mut Connection<impl Socket>, reply: Reply, date: &HttpDate) -> (Body, bool) {
+        self.put_off.remove(&connection.owner).into_iter().for_each(|bytes| self.gathered.push(&bytes));
+        encode(connection, reply, date, self.transmitter.reads.storage(), &mut self.gathered.out)
     }
 
-    /// Sends what is gathered, and this body behind it: as a job, or at once. Nothing comes back of a job, and of what waits for more to be
+    /// Sends what is gathered, and this body behind it: as a job, or at once. Returns `None` for a job, and for what waits for more to be
     /// gathered. `is_alone`: nothing else becomes ready in this turn.
     pub fn send_encoded(
         &mut self,
         now: Nanos,
-        conn: &mut Conn,
+        connections: &mut Connections<impl Socket>,
+        at: usize,
         (body, is_last): (Body, bool),
         is_alone: bool,
     ) -> Option<SentNow> {
-        let at = slot_of(conn.owner);
+        let connection = &mut connections[at];
         let is_alone = is_alone && self.is_direct();
-        let is_allowed = self.transmitter.limit.allows(conn.client_of(0), now);
+        let is_allowed = self.transmitter.limit.allows(connection.client_of(0), now);
         // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
         // Under TLS each call says whether more follows.
         let is_unpaced = matches!(self.order, Order::Arrival | Order::Turn);
-        if is_unpaced && body.len() >= CORK_BYTES_MIN && !conn.channel.is_tls() && body.pipe().is_none() {
-            self.transmitter.connections[at].socket.tcp().inspect(|socket| socket.cork(true));
-            conn.channel.is_corked = true;
+        if is_unpaced && body.len() >= CORK_BYTES_MIN && !connection.channel.is_tls() && body.pipe().is_none() {
+            connection.socket.tcp().inspect(|socket| socket.cork(true));
+            connection.channel.is_corked = true;
         }
         if self.order != Order::Arrival && !is_alone || !is_allowed {
-            // A copy, so that no response allocates but for what it has, and waits with no more.
-            let outgoing = Outgoing::new(self.gathered.out.clone(), body, conn.end());
+            // A copy, so that a response allocates only what it has, and waits with no more.
+            let outgoing = Outgoing::new(self.gathered.out.clone(), body, connection.end());
             self.gathered.out.clear();
-            self.dispatch(now, conn, 0, outgoing);
+            self.dispatch(now, connections, at, 0, outgoing);
             return None;
         }
-        let gathers = body.is_empty() && !is_last && conn.exchange(0).line.is_none();
+        let gathers = body.is_empty() && !is_last && connection.exchange(0).line.is_none();
         if !gathers || self.gathered.out.len() >= GATHER_BYTES_MAX {
-            return Some(self.send_now(now, conn, body));
+            return Some(self.send_now(now, connections, at, body));
         }
-        conn.http1.answering.on_gathered();
+        connection.http1.answering.on_gathered();
         None
     }
 
     /// Sends what was gathered for a connection, if it is still there.
-    pub fn flush(&mut self, now: Nanos, conn: Option<&mut Conn>) -> Option<SentNow> {
-        let Some(conn) = conn else {
+    pub fn flush(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize) -> Option<SentNow> {
+        if !connections.contains(at) {
             self.gathered.out.clear();
             return None;
-        };
-        (!self.gathered.is_empty()).then(|| self.send_now(now, conn, Body::default()))
+        }
+        (!self.gathered.is_empty()).then(|| self.send_now(now, connections, at, Body::default()))
     }
 
-    /// The shortest way: straight into the socket. What it does not take at once becomes a job.
-    fn send_now(&mut self, now: Nanos, conn: &mut Conn, body: Body) -> SentNow {
-        let outgoing = Outgoing::new(std::mem::take(&mut self.gathered.out), body, conn.end());
-        let dispatch = Dispatch::single(outgoing, conn.exchange(0).class).of(conn.client_of(0));
-        let (bytes, outcome) = self.transmitter.send_now(now, slot_of(conn.owner), dispatch, BYTES_PER_TURN_MAX);
+    /// Writes straight into the socket, the shortest way. What the socket does not take at once becomes a job.
+    fn send_now(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, body: Body) -> SentNow {
+        let connection = &mut connections[at];
+        let outgoing = Outgoing::new(std::mem::take(&mut self.gathered.out), body, connection.end());
+        let dispatch = Dispatch::single(outgoing, connection.exchange(0).class).of(connection.client_of(0));
+        let (bytes, outcome) = self.transmitter.send_now(connections, now, at, dispatch, BYTES_PER_TURN_MAX);
         match outcome {
             Direct::Sent(buffer) => {
                 self.gathered.reuse(buffer);
@@ -112,4 +119,25 @@ impl<N: Net> Sender<N> {
             outcome => SentNow { bytes, outcome },
         }
     }
+}
+
+/// Appends the head of a reply over HTTP/1.1, and its body if that is small. Returns the body that is left, and whether the connection ends
+/// behind it.
+fn encode(
+    connection: &mut Connection<impl Socket>,
+    reply: Reply,
+    date: &HttpDate,
+    storage: &mut dyn Storage,
+    out: &mut Vec<u8>,
+) -> (Body, bool) {
+    let began = out.len();
+    let delimiter = connection.http1.encode(&reply.response, reply.is_last, date, out);
+    let status = reply.response.status;
+    let mut body = delimiter.map_or_else(Body::default, |delimiter| reply.response.body.delimited(delimiter));
+    connection.exchange(0).note_encoded(status, out.len() - began, body.len());
+    if body.len() <= COPIED_BYTES_MAX && body.is_in_memory() {
+        let copied = body.read(storage, out, COPIED_BYTES_MAX);
+        debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
+    }
+    (body, connection.http1.answering.closes())
 }

@@ -11,11 +11,11 @@ use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
 use super::acceptor::Acceptor;
-use super::exchange::Exchanges;
 use super::responder::Responder;
-use super::secure::HANDSHAKE_TIMEOUT;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
+use crate::connection::Exchanges;
+use crate::connection::HANDSHAKE_TIMEOUT;
 use crate::listen::Listener;
 use crate::net::{Flow, Net, Transport};
 use crate::udp::{Came, DatagramSocket};
@@ -47,7 +47,7 @@ impl<N: Net> UdpEndpoints<N> {
     /// Takes in what has come, for its part of the turn.
     pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
-            with.sender.transmitter.on_datagram_room(with.timers.now());
+            with.sender.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
         }
         let Some(mut sockets) = self.take() else { return };
         let Sockets { all, pieces, answers } = &mut *sockets;
@@ -71,8 +71,7 @@ impl<N: Net> UdpEndpoints<N> {
 
     /// At the end of a turn: waits for room where there was none.
     pub fn look_after(&mut self, with: &Responder<N>) {
-        let transmitter = &with.sender.transmitter;
-        self.wait_for_room(&with.net, |number| transmitter.connections.is_full_at(number));
+        self.wait_for_room(&with.net, |number| with.connections.is_full_at(number));
     }
 }
 
@@ -81,9 +80,9 @@ impl<N: Net> UdpEndpoint<N> {
         match self.quic.receive(with.timers.now(), came.from, came.to, came.ecn, came.bytes, answers) {
             Arrival::New(attempt) => self.welcome(attempt, answers, acceptor, with),
             Arrival::For(key, incoming) => {
-                if let Some(at) = with.conns.slot(key.0).filter(|at| with.conns[*at].is_multiplexed()) {
-                    with.sender.transmitter.receive_datagram(with.timers.now(), at, incoming);
-                    with.conns.wake(at);
+                if let Some(at) = with.connections.slot(key.0).filter(|at| with.connections[*at].is_multiplexed()) {
+                    with.sender.transmitter.receive_datagram(&mut with.connections, with.timers.now(), at, incoming);
+                    with.connections.wake(at);
                 }
             }
             Arrival::Answered | Arrival::Ignored => {}
@@ -114,14 +113,14 @@ impl<N: Net> UdpEndpoint<N> {
         let Some(client) = client else { return self.quic.refuse(attempt, answers) };
         with.budget.on_quic_handshake();
         // Its datagrams come under the name of its connection.
-        let name = with.conns.vacant();
+        let name = with.connections.vacant();
         let Some(session) = self.quic.accept(now, attempt, Key(name.1), answers) else {
             return with.service.admission.leave(now, client);
         };
         let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
         let at = with.open(name, socket, client, peer, framing(peer), None);
-        with.sender.transmitter.begin_framed(with.timers.now(), at, session.into());
-        with.conns[at].exchanges = Exchanges::several(with.timers.now() + HANDSHAKE_TIMEOUT);
-        with.conns.wake(at);
+        with.sender.transmitter.begin_framed(&mut with.connections, with.timers.now(), at, session.into());
+        with.connections[at].exchanges = Exchanges::several(with.timers.now() + HANDSHAKE_TIMEOUT);
+        with.connections.wake(at);
     }
 }

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use super::connections::Connections;
+use crate::connection::Connections;
 
 /// Idle connections that are found in one look at all, for as many newcomers.
 const IDLE_FOUND_MAX: usize = 1024;
@@ -21,9 +21,9 @@ type Found = (bool, bool, Nanos, u64);
 
 impl Idle {
     /// The next to go, and its deadline when it was found idle.
-    pub fn next(&mut self, now: Nanos, conns: &Connections) -> Option<(u64, Nanos)> {
+    pub fn next<S>(&mut self, now: Nanos, connections: &Connections<S>) -> Option<(u64, Nanos)> {
         if self.found.is_empty() && now >= self.next_look_at() {
-            *self = Idle { found: longest_idle(conns), looked_at: now };
+            *self = Idle { found: longest_idle(connections), looked_at: now };
         }
         self.found.pop().map(|(.., deadline, owner)| (owner, deadline))
     }
@@ -35,8 +35,8 @@ impl Idle {
 
 /// The first to go is the last in the list: those that were told of the end, then those that had an answer, then those
 /// that never asked for anything, and in each the longest idle.
-fn longest_idle(conns: &Connections) -> Vec<Found> {
-    let idle = conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
+fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
+    let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =
         idle.map(|conn| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
     if idle.len() > IDLE_FOUND_MAX {
@@ -52,25 +52,29 @@ fn longest_idle(conns: &Connections) -> Vec<Found> {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use super::*;
-    use crate::config::Limits;
-    use crate::worker::conn::Conn;
+    use units::wire::Framing;
 
-    fn add(conns: &mut Connections, seconds: u64) -> usize {
-        let (_, owner) = conns.vacant();
+    use super::*;
+    use crate::connection::{ChannelKind, Connection, Opening};
+    use crate::limits::Limits;
+
+    fn add(connections: &mut Connections<()>, seconds: u64) -> usize {
+        let (_, owner) = connections.vacant();
         let peer = (Ipv4Addr::LOCALHOST, 80).into();
-        conns.insert(Conn::new(Nanos::from_secs(seconds), &Limits::default(), owner, 1, peer, &Default::default()))
+        let (kind, framing, account) = (ChannelKind::Tcp, Framing::ETHERNET, Default::default());
+        let opening = Opening { owner, socket: (), kind, client: 1, peer, framing, session: None, account };
+        connections.insert(Connection::new(Nanos::from_secs(seconds), opening, &Limits::default()))
     }
 
     #[test]
     fn those_that_had_an_answer_go_first_and_then_the_longest_idle() {
-        let mut conns = Connections::default();
-        let [new, old, answered, busy] = [9, 5, 8, 1].map(|seconds| add(&mut conns, seconds));
-        conns[answered].has_answered = true;
-        conns[busy].input.is_readable = true;
+        let mut connections = Connections::default();
+        let [new, old, answered, busy] = [9, 5, 8, 1].map(|seconds| add(&mut connections, seconds));
+        connections[answered].has_answered = true;
+        connections[busy].input.is_readable = true;
         let mut idle = Idle::default();
         let now = Nanos::from_secs(10);
-        let mut next = |now| idle.next(now, &conns).map(|(owner, _)| conns.slot(owner).unwrap());
+        let mut next = |now| idle.next(now, &connections).map(|(owner, _)| connections.slot(owner).unwrap());
         assert_eq!([(); 4].map(|()| next(now)), [Some(answered), Some(old), Some(new), None]);
         assert_eq!(next(now + LOOK_EVERY), Some(answered), "all are looked at again");
     }

@@ -5,18 +5,16 @@ use http::{Reject, Request, Shown};
 use rustix::io::Errno;
 use tls::REFUSAL;
 
-use super::conn::Conn;
-use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
-use super::line::Line;
 use super::proxy_header::Refused;
 use super::receiving;
 use super::responder::Responder;
 use super::streams::is_preface;
+use crate::body::Body;
+use crate::connection::http1::Event;
+use crate::connection::{Connection, ExchangeId, Line, Task};
 use crate::handler::{self, Later};
-use crate::http1::Event;
-use crate::net::{Net, Transport};
-use crate::transmit::{Body, Socket, Stream, Transmitter};
+use crate::net::{Net, Socket, Stream};
 
 /// The reason in the error log for a client that speaks TLS where HTTP is spoken.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
@@ -25,37 +23,37 @@ impl<N: Net> Responder<N> {
     /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();
-        if self.conns[at].input.is_cut {
+        if self.connections[at].input.is_cut {
             self.take(at, &[]);
         }
         let mut scratch = std::mem::take(&mut self.buffers.scratch);
-        while let Some(conn) = self.conns.get(at) {
+        while let Some(conn) = self.connections.get(at) {
             if !conn.is_reading() || !conn.input.is_left() {
                 break;
             }
             let must_wait = conn.channel.is_handshaking && !self.budget.has_handshake_left();
             if conn.input.is_cut || must_wait || self.budget.is_read_enough() {
-                self.conns.queue(at);
+                self.connections.queue(at);
                 break;
             }
             self.receive(at, &mut scratch);
         }
         self.buffers.scratch = scratch;
-        if let Some(conn) = self.conns.get_mut(at) {
-            let has_part = has_part(&mut self.sender.transmitter, conn, at);
+        if let Some(conn) = self.connections.get_mut(at) {
+            let has_part = has_part(conn);
             conn.note_part(has_part, self.timers.now() + self.setup.limits.head_timeout);
         }
-        self.conns.count(at);
+        self.connections.count(at);
         self.end_part(at);
     }
 
     fn receive(&mut self, at: usize, scratch: &mut [u8]) {
         self.budget.on_receive();
-        if self.sender.has_ended(&self.conns[at]) {
+        if self.connections[at].has_peer_ended() {
             return self.end_input(at);
         }
-        let conn = &mut self.conns[at];
-        let Some(socket) = self.sender.transmitter.connections[at].socket.tcp() else {
+        let conn = &mut self.connections[at];
+        let Some(socket) = conn.socket.tcp() else {
             // What comes is read for all of them at once.
             conn.input.is_readable = false;
             return;
@@ -72,15 +70,14 @@ impl<N: Net> Responder<N> {
                     Ok(None) => return,
                     Err(Refused) => return self.close(at),
                 };
-                self.sender.transmitter.connections[at].client = conn.client;
                 if conn.channel.is_tls() {
                     return self.receive_sealed(at, fresh);
                 }
                 self.take(at, fresh);
-                let Some(conn) = self.conns.get_mut(at) else { return };
+                let Some(conn) = self.connections.get_mut(at) else { return };
                 if conn.input.on_received(bytes, conn.http1.has_part()) {
                     // Not vital: without it the kernel does after 40 ms.
-                    self.sender.transmitter.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
+                    self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
                 }
             }
             Err(Errno::AGAIN) => conn.input.is_readable = false,
@@ -91,7 +88,7 @@ impl<N: Net> Responder<N> {
 
     /// The client sends no more. In a tunnel the upstream is told so and may go on: `docker exec -i` has its answer then.
     fn end_input(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
+        let conn = &mut self.connections[at];
         if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.owner) {
             return self.close(at);
         }
@@ -101,22 +98,28 @@ impl<N: Net> Responder<N> {
 
     /// Answers the requests in what was kept and what has come; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
-        if self.conns[at].is_multiplexed() {
+        if self.connections[at].is_multiplexed() {
             return self.take_frames(at, fresh);
         }
-        let conn = &mut self.conns[at];
+        let conn = &mut self.connections[at];
         conn.input.is_cut = false;
         let may_be_http2 = !conn.channel.is_tls() && !conn.has_answered && conn.http1.is_unasked();
         let mut received = conn.http1.receive(fresh);
         match is_preface(received.rest()) {
             Some(true) if may_be_http2 => {
-                self.sender.begin_http2(self.timers.now(), conn, &self.setup.limits, &self.service.replies);
+                self.sender.begin_http2(
+                    self.timers.now(),
+                    &mut self.connections,
+                    at,
+                    &self.setup.limits,
+                    &self.service.replies,
+                );
                 return self.take_frames(at, received.rest());
             }
             None if may_be_http2 => return conn.http1.keep(received),
             _ => {}
         }
-        while let Some(conn) = self.conns.get_mut(at) {
+        while let Some(conn) = self.connections.get_mut(at) {
             if self.budget.is_spent() && !received.is_empty() && conn.http1.is_reading() {
                 conn.input.is_cut = true;
                 break;
@@ -136,7 +139,7 @@ impl<N: Net> Responder<N> {
                 None => break,
             }
         }
-        let Some(conn) = self.conns.get_mut(at) else { return self.flush(at) };
+        let Some(conn) = self.connections.get_mut(at) else { return self.flush(at) };
         conn.http1.keep(received);
         self.flush(at);
     }
@@ -145,9 +148,9 @@ impl<N: Net> Responder<N> {
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let scheduler = self.sender.transmitter.link.scheduler_mut();
-        self.service.identify(self.timers.now(), &mut self.conns[id.at], id.stream, request, scheduler);
+        self.service.identify(self.timers.now(), &mut self.connections[id.at], id.stream, request, scheduler);
         let minor_version = head.map_or(0, |head| head.minor_version);
-        let (now, conn) = (self.timers.now(), &self.conns[id.at]);
+        let (now, conn) = (self.timers.now(), &self.connections[id.at]);
         let to = self.service.replies.to(conn, request);
         let reply = match self.service.reply(now, conn, id.stream, to, request) {
             Ok(reply) => reply,
@@ -161,14 +164,14 @@ impl<N: Net> Responder<N> {
                 None => return,
             },
             Err(Later::Lookup(lookup)) => {
-                let conn = &mut self.conns[id.at];
+                let conn = &mut self.connections[id.at];
                 match self.service.look_up(conn, id.stream, lookup, request) {
                     Ok(()) => return self.service.note(now, conn, id.stream, to.site, request, minor_version),
                     Err(missing) => self.service.replies.reply_with(to, request, Err(missing)),
                 }
             }
         };
-        let conn = &mut self.conns[id.at];
+        let conn = &mut self.connections[id.at];
         self.service.note(now, conn, id.stream, to.site, request, minor_version);
         conn.exchange(id.stream).class = self.service.replies.class_of(conn, id.stream, to.site, request);
         self.send(id, reply);
@@ -178,7 +181,7 @@ impl<N: Net> Responder<N> {
     /// never.
     pub(super) fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
-        let Some(conn) = self.conns.get_mut(at) else { return true };
+        let Some(conn) = self.connections.get_mut(at) else { return true };
         if conn.is_sending() {
             self.service.admission.on_postponed(conn.client_of(0));
             conn.http1.postpone(head);
@@ -192,18 +195,18 @@ impl<N: Net> Responder<N> {
         self.budget.on_request();
         // Its body, which comes behind it, is at fault, or too slow.
         self.with_upstreams(|proxy, with| proxy.leave(with, id));
-        let task = &mut self.conns.exchange(id).task;
+        let task = &mut self.connections.exchange(id).task;
         if matches!(task, Task::Receiving(_)) {
             *task = Task::None;
         }
         if let Some(log) = self.service.replies.handler().log(None) {
-            let version = self.conns[id.at].version(shown.minor_version);
+            let version = self.connections[id.at].version(shown.minor_version);
             let mut line = Line::refused(shown, version, reject.reason, log.clone(), self.timers.now());
-            line.count_in(self.conns[id.at].held.account());
-            self.conns.exchange(id).line = Some(Box::new(line));
+            line.count_in(self.connections[id.at].held.account());
+            self.connections.exchange(id).line = Some(Box::new(line));
         }
-        self.conns.exchange(id).class = self.service.replies.default_class();
-        let conn = &mut self.conns[id.at];
+        self.connections.exchange(id).class = self.service.replies.default_class();
+        let conn = &mut self.connections[id.at];
         if !conn.is_multiplexed() {
             // What it sends besides is read, and thrown away.
             conn.input.is_readable = true;
@@ -221,10 +224,10 @@ impl<N: Net> Responder<N> {
 }
 
 /// Of a record or of frames a part has come, which may be one of a request. In a handshake no request is due.
-fn has_part<N: Net>(transmitter: &mut Transmitter<Transport<N>>, conn: &Conn, at: usize) -> bool {
-    if conn.channel.is_handshaking {
+fn has_part(connection: &mut Connection<impl Socket>) -> bool {
+    if connection.channel.is_handshaking {
         return false;
     }
-    let is_in_record = transmitter.connections[at].session.as_ref().is_some_and(|session| session.has_part());
-    is_in_record || (conn.is_multiplexed() && transmitter.connections[at].engine().has_part())
+    let is_in_record = connection.session.as_ref().is_some_and(|session| session.has_part());
+    is_in_record || (connection.is_multiplexed() && connection.engine().has_part())
 }

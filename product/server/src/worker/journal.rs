@@ -10,13 +10,13 @@ use http::Request;
 use units::Nanos;
 
 use super::failures::{Failures, Kind};
-use super::line::Line;
 use super::response_end::{ERROR_STATUS_MIN, ResponseEnd};
 use crate::classes::Assigned;
+use crate::connection::Line;
 use crate::logging::{AccessLog, Entry, Log, Outcome};
 use crate::metrics::{self, Labels, Metrics, size_class};
 use crate::objectives::{Book, Ended, Found, ResponsesStatus, Status, StatusChannel, UnderWay};
-use crate::transmit::Link;
+use crate::send::Link;
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 
 pub struct Journal {

@@ -3,19 +3,17 @@
 use units::Nanos;
 
 use super::Worker;
-use super::conn::Conn;
-use super::exchange::Task;
-use super::owner::slot_of;
 use super::proxy::Proxy;
 use super::responder::Responder;
 use super::sender::Sender;
-use crate::config::Limits;
-use crate::net::Net;
-use crate::transmit::Notice;
+use crate::connection::{Connections, Task};
+use crate::limits::Limits;
+use crate::net::{Net, Transport};
+use crate::send::Notice;
 
 impl<N: Net> Worker<N> {
     pub fn is_empty(&self) -> bool {
-        self.responder.conns.is_empty()
+        self.responder.connections.is_empty()
     }
 
     /// In words; empty where it is nothing.
@@ -23,10 +21,10 @@ impl<N: Net> Worker<N> {
         let clients: u32 =
             self.responder.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
         let counts = [
-            ("connections", self.responder.conns.len()),
+            ("connections", self.responder.connections.len()),
             ("connections in the accounts of clients", clients as usize),
-            ("open streams", self.responder.conns.streams()),
-            ("bytes of memory", self.responder.conns.account().bytes() as usize),
+            ("open streams", self.responder.connections.streams()),
+            ("bytes of memory", self.responder.connections.account().bytes() as usize),
             ("jobs", self.responder.sender.transmitter.link.scheduler().jobs().len()),
             ("answers", self.responder.service.replies.found()),
             ("transfers", self.responder.proxy.upstreams().transfers()),
@@ -40,28 +38,29 @@ impl<N: Net> Worker<N> {
 
     /// Bytes that connections hold, by the account.
     pub fn held_bytes(&self) -> u64 {
-        self.responder.conns.account().bytes()
+        self.responder.connections.account().bytes()
     }
 
     /// Holds the account against what is alive, which is found by another way: where they are not the same, in words.
     pub fn check_memory(&mut self) -> Result<(), String> {
         let is_written = !self.responder.sender.transmitter.reads.is_idle();
-        let Responder { conns, sender, proxy, .. } = &mut self.responder;
+        let Responder { connections, sender, proxy, .. } = &mut self.responder;
         let mut sum = 0;
-        for (at, conn) in conns.iter() {
-            let (alive, counted) = (sender.alive_bytes(conn, proxy) as u64, conn.held.bytes());
+        for at in connections.numbers() {
+            let alive = sender.alive_bytes(connections, at, proxy) as u64;
+            let connection = &connections[at];
+            let counted = connection.held.bytes();
             // What is being written to a disk is alive until that has ended, wherever its response is.
             if alive > counted || alive < counted && !is_written {
-                let connection = &sender.transmitter.connections[at];
                 let is_slow = connection.is_slow(0, sender.transmitter.link.scheduler());
-                let (version, idle) = (conn.version(1), conn.is_idle());
+                let (version, idle) = (connection.version(1), connection.is_idle());
                 return Err(format!(
                     "{alive} bytes of a connection are alive and {counted} counted: {version:?}, idle {idle}, slow {is_slow}"
                 ));
             }
             sum += counted;
         }
-        let whole = conns.account().bytes();
+        let whole = connections.account().bytes();
         match whole == sum || is_written && whole > sum {
             true => Ok(()),
             false => Err(format!("the account has {whole} bytes, connections {sum}")),
@@ -92,9 +91,15 @@ impl<N: Net> Worker<N> {
     }
 }
 
-impl<N: Net> Sender<N> {
+impl Sender {
     /// Bytes that are alive for a connection.
-    fn alive_bytes(&mut self, conn: &Conn, proxy: &Proxy<N>) -> usize {
+    fn alive_bytes<N: Net>(
+        &mut self,
+        connections: &mut Connections<Transport<N>>,
+        at: usize,
+        proxy: &Proxy<N>,
+    ) -> usize {
+        let conn = &connections[at];
         let put_off_bytes = self.put_off.get(&conn.owner).map_or(0, |bytes| bytes.capacity());
         let of_exchanges = conn.exchanges.iter().map(|exchange| {
             let request_bytes = match &exchange.task {
@@ -107,6 +112,6 @@ impl<N: Net> Sender<N> {
             request_bytes + line_bytes + proxy.upstreams.alive_bytes(exchange.owner)
         });
         let bytes = conn.own_bytes() + put_off_bytes + of_exchanges.sum::<usize>();
-        bytes + self.transmitter.alive_bytes(slot_of(conn.owner))
+        bytes + self.transmitter.alive_bytes(connections, at)
     }
 }

@@ -1,14 +1,20 @@
 //! Lookups by other threads: a request for what is not in memory waits for a thread that may wait for a disk.
 
-use super::conn::Conn;
-use super::exchange::Task;
 use super::service::Service;
+use crate::connection::Connection;
+use crate::connection::Task;
 use crate::files::{Found, Missing};
 use crate::handler::Reply;
+use crate::net::Socket;
 
 impl Service {
     /// The reply to a request whose lookup has ended.
-    pub fn reply_found(&mut self, conn: &mut Conn, stream: u32, found: Result<Found, Missing>) -> Reply {
+    pub fn reply_found(
+        &mut self,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        found: Result<Found, Missing>,
+    ) -> Reply {
         let task = std::mem::take(&mut conn.exchange(stream).task);
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
         let request = pending.request.view();

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use sched::line::Status as LineStatus;
 use units::Nanos;
 
-use super::connections::Connections;
-use super::exchange::Task;
 use super::service::Service;
+use crate::connection::Connections;
+use crate::connection::Task;
+use crate::net::Socket;
 use crate::objectives::{Found, UnderWay};
-use crate::transmit::{Line as Uplink, Link};
+use crate::send::{Line as Uplink, Link};
 
 impl Service {
     /// For who keeps it over a restart.
@@ -20,15 +21,15 @@ impl Service {
     }
 
     /// Answers the thread that asks for it.
-    pub fn answer_status(&mut self, now: Nanos, conns: &Connections, link: &mut Link) {
-        self.journal.answer_status(now, link, |link| under_way(now, conns, link));
+    pub fn answer_status(&mut self, now: Nanos, connections: &Connections<impl Socket>, link: &mut Link) {
+        self.journal.answer_status(now, link, |link| under_way(now, connections, link));
     }
 }
 
 /// By class: those that wait for a disk run too.
-fn under_way(now: Nanos, conns: &Connections, link: &Link) -> BTreeMap<u16, UnderWay> {
+fn under_way(now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> BTreeMap<u16, UnderWay> {
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
-    for exchange in conns.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
+    for exchange in connections.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
         let Task::Sending(job) = exchange.task else { continue };
         if let Some(job) = link.scheduler().jobs().get(job) {
             classes.entry(exchange.class).or_default().add(job.is_asleep(), now - job.arrived_at);

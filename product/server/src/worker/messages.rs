@@ -5,24 +5,25 @@ use http::http1::Head;
 use http::http1::upstream::{Framing, UpstreamHead};
 use http::{BodyLength, Length, Request, Response};
 
-use super::conn::Conn;
-use crate::config::Limits;
+use crate::body::{Body, Pipe, Trailing};
+use crate::connection::Connection;
+use crate::limits::Limits;
 use crate::logging::SizeFrom;
-use crate::transmit::{Body, Pipe, Trailing};
+use crate::net::Socket;
 use crate::upload::UploadLimits;
 use crate::upstream::{self, Group, Step};
 
 /// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1, and the key that of CONNECT.
 pub(super) fn gateway<'r>(
-    conn: &Conn,
+    conn: &Connection<impl Socket>,
     group: &'r Group,
     request: &'r Request,
     (head, websocket_key): (Option<&Head>, Option<&'r [u8]>),
 ) -> Gateway<'r> {
     let is_upgradable = websocket_key.is_some() || head.is_some_and(|head| head.minor_version > 0);
     Gateway {
-        client: conn.address,
-        client_port: Some(conn.port),
+        client: conn.peer.address,
+        client_port: Some(conn.peer.port),
         is_secure: conn.channel.is_secure(),
         is_trusted: conn.is_trusted(),
         host: group.host.as_deref().map(str::as_bytes),

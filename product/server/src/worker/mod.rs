@@ -15,24 +15,19 @@ mod admission;
 mod budget;
 mod change;
 mod client;
-mod conn;
-mod connections;
 mod deadlines;
 mod ending;
-mod exchange;
 mod failures;
 mod flight;
 mod forwarding;
 mod gathered;
 mod health;
-mod held;
 mod http3;
 mod idle;
 mod input;
 mod journal;
 #[cfg(test)]
 mod left_over;
-mod line;
 mod lookup;
 mod measured;
 mod memory;
@@ -40,8 +35,6 @@ mod messages;
 mod named;
 mod origin;
 mod output;
-mod owner;
-mod passed_on;
 mod proxy;
 mod proxy_header;
 mod receiving;
@@ -71,13 +64,13 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use units::Nanos;
 
-use crate::config::Limits;
+use crate::limits::Limits;
 use crate::listen::Listener;
-use crate::net::{Net, Os, Source, Transport};
+use crate::net::{Net, Os, Source};
 use crate::poll::Ready;
+use crate::send::Transmitter;
 use crate::sys;
 use crate::threads::Beat;
-use crate::transmit::Transmitter;
 use crate::upstream::{self, LoopPlaces, connection_of};
 use crate::wake::Wake;
 use acceptor::Acceptor;
@@ -148,7 +141,7 @@ pub struct Parts<N: Net = Os> {
     pub admission: Admission,
     pub replies: Replies,
     pub journal: Journal,
-    pub transmitter: Transmitter<Transport<N>>,
+    pub transmitter: Transmitter,
 }
 
 /// The event loop, over owners that know nothing of each other.
@@ -265,10 +258,10 @@ impl<N: Net> Worker<N> {
     /// Every connection on the list has its turn once, or waits for the next.
     fn read_queued(&mut self) {
         let with = &mut self.responder;
-        for _ in 0..with.conns.queued() {
-            if let Some(at) = with.conns.unqueue() {
+        for _ in 0..with.connections.queued() {
+            if let Some(at) = with.connections.unqueue() {
                 with.read(at);
-                if with.sender.is_due(|| with.net.now()) {
+                if with.sender.is_due(&with.connections, || with.net.now()) {
                     with.transmit();
                 }
                 // Of one that was closed there may be many.
@@ -287,12 +280,12 @@ impl<N: Net> Worker<N> {
         while let Some((owner, found)) = with.service.replies.next_found() {
             with.budget.to_come = others + with.service.replies.found();
             // Nobody is there if the client has left meanwhile.
-            if let Some(id) = with.conns.exchange_id(owner) {
-                let reply = with.service.reply_found(&mut with.conns[id.at], id.stream, found);
+            if let Some(id) = with.connections.exchange_id(owner) {
+                let reply = with.service.reply_found(&mut with.connections[id.at], id.stream, found);
                 with.send(id, reply);
                 with.flush(id.at);
-                with.conns.count(id.at);
-                with.conns.go_on(id.at);
+                with.connections.count(id.at);
+                with.connections.go_on(id.at);
             }
             if with.timers.is_turn_over(with.net.now()) {
                 break;
@@ -304,12 +297,14 @@ impl<N: Net> Worker<N> {
     /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
-        if with.proxy.may_be_fed(with.conns.account()) {
+        if with.proxy.may_be_fed(with.connections.account()) {
             with.with_upstreams(Proxy::feed);
         }
         while with.service.admission.is_memory_short() && !with.timers.is_turn_over(with.net.now()) {
             let now = with.timers.now();
-            if let Some(at) = with.service.admission.shortage.next(now, &with.conns, &with.sender.transmitter) {
+            if let Some(at) =
+                with.service.admission.shortage.next(now, &with.connections, &with.sender.transmitter.link)
+            {
                 with.end_for_memory(at);
             } else if !give_up_idle(with, IDLE_FOR) {
                 return;
@@ -339,7 +334,7 @@ impl<N: Net> Worker<N> {
             with.service.log_busiest(now, link.scheduler());
             with.service.journal.answer_routes(|| with.proxy.upstreams.learned.status());
         }
-        with.service.answer_status(now, &with.conns, link);
+        with.service.answer_status(now, &with.connections, link);
         let upstreams = || upstream::status(&with.proxy.upstreams, now, with.service.replies.handler().groups());
         with.service.journal.answer_upstreams(upstreams);
         with.service.journal.answer_responses(|| under_way::responses(with));
@@ -352,23 +347,23 @@ impl<N: Net> Worker<N> {
     /// When something is due, at once where something is ready.
     fn timeout(&self) -> Option<Nanos> {
         let with = &self.responder;
-        if with.conns.queued() > 0
+        if with.connections.queued() > 0
             || with.service.replies.found() > 0
             || with.net.left() > 0
             || with.timers.is_sweeping()
-            || with.proxy.may_be_fed(with.conns.account())
+            || with.proxy.may_be_fed(with.connections.account())
         {
             return Some(Nanos::ZERO);
         }
-        let grant_at = with.sender.transmitter.poll_timeout();
+        let grant_at = with.sender.transmitter.poll_timeout(&with.connections);
         let is_waiting = !self.acceptor.is_accepting()
-            || !with.conns.is_empty()
+            || !with.connections.is_empty()
             || with.timers.is_stopping()
             || with.service.replies.handler().has_checks()
             || with.service.replies.are_files_due()
             || with.proxy.upstreams.has_connections()
-            || with.sender.has_memory_to_give(&with.conns);
-        let memory_at = with.service.admission.shortage.look_at(with.conns.account());
+            || with.sender.has_memory_to_give(&with.connections);
+        let memory_at = with.service.admission.shortage.look_at(with.connections.account());
         let sweep_at = is_waiting.then_some(with.timers.sweep_due());
         let times = [sweep_at, with.service.journal.wake_at(), grant_at, with.service.admission.room_at(), memory_at];
         let wake_at = times.into_iter().flatten().min();

@@ -2,8 +2,8 @@
 
 use http::http1::upstream::UpstreamHead;
 
-use super::exchange::{ExchangeId, Task};
 use super::proxy::{Proxy, ProxyContext};
+use crate::connection::{ExchangeId, Task};
 use crate::files::{CacheAnswer, SiteNumber};
 use crate::net::Net;
 use crate::upstream::{Step, pipe_of};
@@ -18,10 +18,10 @@ impl<N: Net> Proxy<N> {
         (folder, path): (SiteNumber, Vec<u8>),
     ) -> Step {
         let now = with.timers.now();
-        let account = with.conns[id.at].held.responses();
+        let account = with.connections[id.at].held.responses();
         let step = pipe_of(head.framing, account).map(|mut pipe| self.upstreams.read_body(now, transfer, &mut pipe));
         let left = if matches!(step, None | Some(Step::Done)) { Step::Done } else { Step::Unwanted };
-        let exchange = with.conns.exchange(id);
+        let exchange = with.connections.exchange(id);
         let owner = exchange.owner;
         let Task::PassedOn(request) = std::mem::take(&mut exchange.task) else {
             unreachable!("a transfer without a response has its request")
@@ -30,10 +30,10 @@ impl<N: Net> Proxy<N> {
         let found = match with.service.replies.look_for_named(folder, &path, now) {
             CacheAnswer::Ready(found) => found,
             CacheAnswer::Offload(lookup) => {
-                let client = with.conns[id.at].client_of(id.stream);
+                let client = with.connections[id.at].client_of(id.stream);
                 match with.service.replies.begin_lookup(lookup, owner, client) {
                     Ok(key) => {
-                        with.conns.exchange(id).wait_for(key, request, Some(said));
+                        with.connections.exchange(id).wait_for(key, request, Some(said));
                         return left;
                     }
                     Err(missing) => Err(missing),

@@ -2,15 +2,18 @@
 
 use units::Nanos;
 
-use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::gathered::SentNow;
 use super::proxy::Proxy;
 use super::responder::Responder;
 use super::response_end::ResponseEnd;
+use crate::body::{Body, Failure};
+use crate::connection::{Departure, Outgoing};
+use crate::connection::{ExchangeId, Task};
 use crate::handler::Reply;
 use crate::net::Net;
-use crate::transmit::{Body, Departure, Direct, Failure, Outgoing, Sink, Socket};
+use crate::net::{Sink, Socket};
+use crate::send::Direct;
 
 /// Of a client that takes too long over what answers it.
 const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min (limits.send_rate_min)";
@@ -22,42 +25,48 @@ impl<N: Net> Responder<N> {
             // Our side's trouble; a client may ask for it as often as it likes.
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
-        if !self.conns[id.at].is_multiplexed() {
-            let (body, is_last) = self.sender.encode(&mut self.conns[id.at], reply, self.timers.date());
+        if !self.connections[id.at].is_multiplexed() {
+            let (body, is_last) = self.sender.encode(&mut self.connections[id.at], reply, self.timers.date());
             return self.send_encoded(id.at, body, is_last);
         }
         let (head, body) = reply.response.into_head(self.timers.date());
-        let exchange = self.conns.exchange(id);
+        let exchange = self.connections.exchange(id);
         let body = if exchange.has_body { body } else { Body::default() };
         exchange.note_encoded(head.status(), head.bytes() as usize, body.len());
-        self.sender.dispatch(self.timers.now(), &mut self.conns[id.at], id.stream, Outgoing::on_stream(head, body));
+        self.sender.dispatch(
+            self.timers.now(),
+            &mut self.connections,
+            id.at,
+            id.stream,
+            Outgoing::on_stream(head, body),
+        );
     }
 
     /// Sends what is encoded, and this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
-        let is_alone = self.budget.to_come == 0 && self.conns.queued() == 0;
-        let sent = self.sender.send_encoded(self.timers.now(), &mut self.conns[at], (body, is_last), is_alone);
+        let is_alone = self.budget.to_come == 0 && self.connections.queued() == 0;
+        let sent = self.sender.send_encoded(self.timers.now(), &mut self.connections, at, (body, is_last), is_alone);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
     /// Sends what was gathered for this connection.
     pub(super) fn flush(&mut self, at: usize) {
-        let sent = self.sender.flush(self.timers.now(), self.conns.get_mut(at));
+        let sent = self.sender.flush(self.timers.now(), &mut self.connections, at);
         sent.into_iter().for_each(|sent| self.on_sent_now(at, sent));
     }
 
     fn on_sent_now(&mut self, at: usize, SentNow { bytes, outcome }: SentNow) {
         self.budget.on_sent(bytes);
-        self.service.admission.spend(self.conns[at].client_of(0), bytes);
+        self.service.admission.spend(self.connections[at].client_of(0), bytes);
         match outcome {
             Direct::Sent(_) => self.on_end(at.into(), ResponseEnd::now(), bytes, None),
             Direct::Begun(job) => {
-                self.conns[at].note_first_byte(bytes, || self.net.now());
-                self.conns[at].hold(0, job, self.timers.now());
+                self.connections[at].note_first_byte(bytes, || self.net.now());
+                self.connections[at].hold(0, job, self.timers.now());
             }
             Direct::Failed(failure) => {
-                self.conns[at].note_first_byte(bytes, || self.net.now());
+                self.connections[at].note_first_byte(bytes, || self.net.now());
                 self.on_end(at.into(), ResponseEnd::now(), bytes, Some(failure));
             }
         }
@@ -65,11 +74,11 @@ impl<N: Net> Responder<N> {
 
     /// Runs the transmitter: once a turn, and where a grant is due.
     pub(super) fn transmit(&mut self) {
-        if self.sender.transmitter.is_idle(self.timers.now()) {
-            self.conns.wake_all(self.sender.transmitter.connections.woken());
+        if self.sender.transmitter.is_idle(&self.connections, self.timers.now()) {
+            self.connections.wake_due();
             return;
         }
-        self.sender.transmitter.run(&|| self.net.now());
+        self.sender.transmitter.run(&mut self.connections, &|| self.net.now());
         for notice in self.sender.transmitter.link.notices() {
             self.service.journal.error(notice);
         }
@@ -79,7 +88,7 @@ impl<N: Net> Responder<N> {
         }
         self.take_departures();
         self.with_upstreams(Proxy::refill);
-        self.conns.wake_all(self.sender.transmitter.connections.woken());
+        self.connections.wake_due();
     }
 
     /// Responses have ended.
@@ -93,32 +102,32 @@ impl<N: Net> Responder<N> {
     }
 
     fn on_departure(&mut self, departure: Departure) {
-        let at = self.conns.slot(departure.owner).expect("a connection outlives its response");
-        self.service.admission.spend(self.conns[at].client_of(departure.stream), departure.untold_bytes);
-        let (is_multiplexed, failure) = (self.conns[at].is_multiplexed(), &departure.failure);
-        if self.conns[at].channel.is_in_flight {
+        let at = self.connections.slot(departure.owner).expect("a connection outlives its response");
+        self.service.admission.spend(self.connections[at].client_of(departure.stream), departure.untold_bytes);
+        let (is_multiplexed, failure) = (self.connections[at].is_multiplexed(), &departure.failure);
+        if self.connections[at].channel.is_in_flight {
             // No response has ended: neither the log nor the objectives have anything to say of it.
             if let Some(Failure::Stalled) = failure {
-                self.service.fail(self.timers.now(), &self.conns[at], Kind::Tls, SLOW_HANDSHAKE);
+                self.service.fail(self.timers.now(), &self.connections[at], Kind::Tls, SLOW_HANDSHAKE);
             }
-            self.end(at, |sender, conn, with| sender.end_flight(conn, failure.is_some(), with));
-            return self.conns.go_on(at);
+            self.end(at, |sender, connections, at, with| sender.end_flight(connections, at, failure.is_some(), with));
+            return self.connections.go_on(at);
         }
         let id = ExchangeId { at, stream: departure.stream };
         self.with_upstreams(|proxy, with| proxy.leave(with, id));
-        let exchange = self.conns.exchange(id);
+        let exchange = self.connections.exchange(id);
         debug_assert!(exchange.is_sending(), "a response departs once");
         if !is_multiplexed {
             exchange.task = Task::None;
         }
         self.on_end(id, ResponseEnd::of(&departure), departure.sent_bytes, departure.failure);
-        self.conns.go_on(at);
+        self.connections.go_on(at);
     }
 
     /// A response has ended, of which so much was sent, and where it was the last of its connection the end behind it: the kernel has that, or
     /// it failed.
     fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
-        let (now, conn) = (self.timers.now(), &mut self.conns[id.at]);
+        let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
         let ending = match &failure {
             Some(failure) => ending.cut(sent_bytes, self.service.report(&self.timers, conn, failure, sent_bytes)),
             None => ending,
@@ -126,12 +135,12 @@ impl<N: Net> Responder<N> {
         self.service.log(&self.net, now, conn, id.stream, ending, &self.sender.transmitter.link);
         if conn.is_multiplexed() {
             if failure.is_some() {
-                self.sender.transmitter.connections.with_engine(id.at, |engine| engine.cancel(id.stream));
+                self.connections.with_engine(id.at, |engine| engine.cancel(id.stream));
             }
             if let Some(Failure::Stalled) = failure {
                 self.abandon(id.at);
             }
-            if let Some(conn) = self.conns.get_mut(id.at) {
+            if let Some(conn) = self.connections.get_mut(id.at) {
                 conn.has_answered = true;
                 self.end_stream(id);
             }
@@ -144,8 +153,8 @@ impl<N: Net> Responder<N> {
         conn.has_answered = true;
         conn.http1.on_sent(now, &self.setup.limits);
         if !conn.http1.answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
-            self.sender.transmitter.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
+            self.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
         }
-        self.conns.count(id.at);
+        self.connections.count(id.at);
     }
 }

@@ -12,24 +12,25 @@ use rustix::event::epoll::EventFlags;
 use sched::JobId;
 use units::Nanos;
 
-use super::connections::Connections;
-use super::exchange::{ExchangeId, KeptRequest, Task};
 use super::failures::Kind;
 use super::forwarding::transfer_of;
-use super::line::Line;
 use super::messages::{responding, size_from};
-use super::passed_on::PassedOnLine;
 use super::replies::Replies;
 use super::responder::Responder;
-use super::sender::Sender;
+use super::sender::{Sender, want_body};
 use super::service::Service;
 use super::spool;
 use super::starved::Starved;
 use super::timers::Timers;
-use crate::config::Limits;
+use crate::body::Trailing;
+use crate::connection::Connections;
+use crate::connection::Line;
+use crate::connection::PassedOnLine;
+use crate::connection::{ExchangeId, KeptRequest, Task};
 use crate::handler::{Reply, To};
-use crate::net::Net;
-use crate::transmit::{Producer, Socket, Trailing};
+use crate::limits::Limits;
+use crate::net::{Net, Socket, Transport};
+use crate::send::Producer;
 use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Transfer, Upstreams, pipe_of};
 
 /// Of a request body so much is taken from its stream at once.
@@ -70,16 +71,16 @@ pub(super) struct ProxyContext<'w, N: Net> {
     pub net: &'w N,
     pub timers: &'w Timers,
     pub limits: &'w Limits,
-    pub conns: &'w mut Connections,
+    pub connections: &'w mut Connections<Transport<N>>,
     pub service: &'w mut Service,
-    pub sender: &'w mut Sender<N>,
+    pub sender: &'w mut Sender,
 }
 
 impl<'w, N: Net> ProxyContext<'w, N> {
     /// All that is not the proxy.
     pub fn of(responder: &'w mut Responder<N>) -> (&'w mut Proxy<N>, ProxyContext<'w, N>) {
-        let Responder { net, timers, setup, conns, service, sender, proxy, .. } = responder;
-        (proxy, ProxyContext { net, timers, limits: &setup.limits, conns, service, sender })
+        let Responder { net, timers, setup, connections, service, sender, proxy, .. } = responder;
+        (proxy, ProxyContext { net, timers, limits: &setup.limits, connections, service, sender })
     }
 }
 
@@ -114,7 +115,7 @@ impl<N: Net> Proxy<N> {
         request: &Request,
         head: Option<&Head>,
     ) -> Result<usize, Box<Reply>> {
-        let to = with.service.replies.to(&with.conns[id.at], request);
+        let to = with.service.replies.to(&with.connections[id.at], request);
         if request.method == Method::Connect && group.is_http2() {
             // Only the upgrade of HTTP/1.1 is known (RFC 9110 section 15.6.2).
             return Err(Box::new(with.service.replies.handler().unanswered(to, request, Status::NOT_IMPLEMENTED)));
@@ -122,9 +123,9 @@ impl<N: Net> Proxy<N> {
         let transfer = transfer_of(with, id, group, (request, head), to.site);
         match self.upstreams.begin(with.net, with.timers.now(), transfer) {
             Ok(transfer) => {
-                with.sender.want_body(with.timers, &with.conns[id.at], id.stream, request);
-                with.conns.exchange(id).task =
-                    Task::PassedOn(Box::new(KeptRequest::new(request, with.conns[id.at].held.account())));
+                want_body(with.timers, with.connections, id.at, id.stream, request);
+                with.connections.exchange(id).task =
+                    Task::PassedOn(Box::new(KeptRequest::new(request, with.connections[id.at].held.account())));
                 Ok(transfer)
             }
             Err((fault, name)) => {
@@ -136,14 +137,14 @@ impl<N: Net> Proxy<N> {
 
     /// More of a request's body. What an upstream does not take in time waits with the client.
     pub fn pass_on(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, bytes: &[u8], is_last: bool) {
-        let owner = with.conns.exchange(id).owner;
+        let owner = with.connections.exchange(id).owner;
         let Some(at) = self.upstreams.of(owner) else { return };
         if let Some(transfer) = self.upstreams.get(at) {
             transfer.push_request(bytes, is_last);
         }
         self.go_on_with(with, at);
         let now = with.timers.now();
-        if let Some(conn) = with.conns.get_mut(id.at)
+        if let Some(conn) = with.connections.get_mut(id.at)
             && self.upstreams.get(at).is_some_and(|transfer| transfer.room() == 0)
         {
             conn.http1.passing().into_iter().for_each(|passing| passing.hold(now));
@@ -167,11 +168,7 @@ impl<N: Net> Proxy<N> {
         let (mut bytes, mut read) = (Vec::new(), BodyRead::More);
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
             bytes.clear();
-            read = with.sender.transmitter.connections[id.at].engine().read_body(
-                id.stream,
-                &mut bytes,
-                REQUEST_PART_BYTES,
-            );
+            read = with.connections[id.at].engine().read_body(id.stream, &mut bytes, REQUEST_PART_BYTES);
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }
@@ -180,7 +177,7 @@ impl<N: Net> Proxy<N> {
                 break;
             }
         }
-        with.sender.transmitter.connections.say(id.at);
+        with.connections.say(id.at);
         read == BodyRead::More
     }
 
@@ -194,14 +191,14 @@ impl<N: Net> Proxy<N> {
     /// A client whose request's body had to wait may go on.
     fn go_on_reading(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.is_wanting()) else { return };
-        let Some(id) = with.conns.exchange_id(transfer.owner) else { return };
+        let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
         let now = with.timers.now();
-        if with.conns[id.at].is_multiplexed() {
+        if with.connections[id.at].is_multiplexed() {
             return self.pass_on_stream(with, id);
         }
-        let passing = with.conns[id.at].http1.passing();
+        let passing = with.connections[id.at].http1.passing();
         if passing.is_some_and(|passing| passing.go_on(now, with.limits)) {
-            with.conns.wake(id.at);
+            with.connections.wake(id.at);
         }
     }
 
@@ -222,10 +219,10 @@ impl<N: Net> Proxy<N> {
     fn take_step(&mut self, with: &mut ProxyContext<N>, transfer: usize, mut step: Step) {
         while let Step::Interim(head) = step {
             let owner = self.upstreams.get(transfer).map(|transfer| transfer.owner);
-            if let Some(id) = owner.and_then(|owner| with.conns.exchange_id(owner)) {
-                let conn = &with.conns[id.at];
-                let sent_bytes = with.sender.send_interim(with.timers, conn, id.stream, head.into_response(()));
-                with.service.admission.spend(conn.client_of(id.stream), sent_bytes);
+            if let Some(id) = owner.and_then(|owner| with.connections.exchange_id(owner)) {
+                let response = head.into_response(());
+                let sent_bytes = with.sender.send_interim(with.timers, with.connections, id.at, id.stream, response);
+                with.service.admission.spend(with.connections[id.at].client_of(id.stream), sent_bytes);
             }
             step = self.upstreams.step(with.net, with.timers.now(), transfer);
         }
@@ -257,7 +254,7 @@ impl<N: Net> Proxy<N> {
     fn pass_body(&mut self, with: &mut ProxyContext<N>, transfer: usize) -> Step {
         let now = with.timers.now();
         let Some(job) = self.upstreams.get(transfer).and_then(|transfer| transfer.job) else { return Step::Wait };
-        let mut sink = (Producer::of(&mut with.sender.transmitter, job), now);
+        let mut sink = (Producer::of(&mut with.sender.transmitter, with.connections, job), now);
         self.upstreams.read_body(now, transfer, &mut sink)
     }
 
@@ -265,11 +262,11 @@ impl<N: Net> Proxy<N> {
     fn begin_response(&mut self, with: &mut ProxyContext<N>, transfer: usize, head: UpstreamHead) -> Step {
         let now = with.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
-        let Some(id) = with.conns.exchange_id(owner) else { return Step::Unwanted };
+        let Some(id) = with.connections.exchange_id(owner) else { return Step::Unwanted };
         if let Some(file) = self.upstreams.named_file(transfer, &head) {
             return self.begin_named(with, (transfer, id), head, file);
         }
-        let mut pipe = pipe_of(head.framing, with.conns[id.at].held.responses());
+        let mut pipe = pipe_of(head.framing, with.connections[id.at].held.responses());
         let step = match &mut pipe {
             Some(pipe) => self.upstreams.read_body(now, transfer, pipe),
             None => Step::Done,
@@ -279,14 +276,14 @@ impl<N: Net> Proxy<N> {
         {
             return step;
         }
-        let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else {
+        let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else {
             unreachable!("a transfer without a response has its request")
         };
         self.upstreams.on_head(transfer, &request.view(), &head);
         let size_from = size_from(head.framing, &step);
         let prediction = self.upstreams.prediction(transfer, matches!(step, Step::Done));
         self.note_line(with, transfer, |line| line.answered(now, size_from, prediction));
-        let is_multiplexed = with.conns[id.at].is_multiplexed();
+        let is_multiplexed = with.connections[id.at].is_multiplexed();
         let trailing = match is_multiplexed {
             true => Trailing::InFrames,
             false if takes_trailers(&request.view()) => Trailing::InChunks,
@@ -309,10 +306,10 @@ impl<N: Net> Proxy<N> {
         reply: impl FnOnce(&mut Replies, To, &Request) -> Reply,
     ) {
         let request = request.view();
-        let to = with.service.replies.to(&with.conns[id.at], &request);
+        let to = with.service.replies.to(&with.connections[id.at], &request);
         let reply = reply(&mut with.service.replies, to, &request);
-        let class = with.service.replies.class_of(&with.conns[id.at], id.stream, to.site, &request);
-        let exchange = with.conns.exchange(id);
+        let class = with.service.replies.class_of(&with.connections[id.at], id.stream, to.site, &request);
+        let exchange = with.connections.exchange(id);
         exchange.class = class;
         self.replies.push_back(ProxyReply { owner: exchange.owner, reply: Box::new(reply), rest });
     }
@@ -320,16 +317,16 @@ impl<N: Net> Proxy<N> {
     /// A reply that the loop was given is sent, or a job.
     pub fn on_sent(&mut self, with: &mut ProxyContext<N>, owner: u64, mut step: Step) {
         let Some(transfer) = self.upstreams.of(owner) else { return };
-        let job = job_of(with.conns, owner);
+        let job = job_of(with.connections, owner);
         if let Some(begun) = self.upstreams.get(transfer) {
             begun.job = job;
         }
         if let Some(job) = job {
             let curve = self.upstreams.curve(transfer);
-            if let Some(line) = line_of(with.conns, owner).and_then(|line| line.passed_on.as_mut()) {
+            if let Some(line) = line_of(with.connections, owner).and_then(|line| line.passed_on.as_mut()) {
                 line.guess_size(curve.is_some());
             }
-            Producer::of(&mut with.sender.transmitter, job).expect(curve);
+            Producer::of(&mut with.sender.transmitter, with.connections, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
             // It went as a whole, or its client has left.
@@ -344,7 +341,7 @@ impl<N: Net> Proxy<N> {
         let prediction = self.upstreams.prediction(transfer, is_whole);
         let Some(ending) = self.upstreams.get(transfer) else { return };
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
-        if let Some(line) = line_of(with.conns, owner) {
+        if let Some(line) = line_of(with.connections, owner) {
             line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(prediction.quantile));
             // Its head may not have told.
             line.body_bytes = line.body_bytes.max(body_bytes);
@@ -367,10 +364,10 @@ impl<N: Net> Proxy<N> {
         self.end_transfer(with, transfer, false);
         let now = with.timers.now();
         if let Some(job) = job {
-            return Producer::of(&mut with.sender.transmitter, job).fail(now, "its upstream failed");
+            return Producer::of(&mut with.sender.transmitter, with.connections, job).fail(now, "its upstream failed");
         }
-        let Some(id) = with.conns.exchange_id(owner) else { return };
-        let Task::PassedOn(request) = std::mem::take(&mut with.conns.exchange(id).task) else { return };
+        let Some(id) = with.connections.exchange_id(owner) else { return };
+        let Task::PassedOn(request) = std::mem::take(&mut with.connections.exchange(id).task) else { return };
         self.push_reply(with, id, &request, None, |replies, to, request| {
             replies.handler().unanswered(to, request, fault.status())
         });
@@ -386,7 +383,7 @@ impl<N: Net> Proxy<N> {
         let Some(noted) = self.upstreams.get(transfer) else { return };
         let (owner, attempt, queued_at) = (noted.owner, noted.attempt, noted.queued.turn.since);
         let was_chosen = noted.peer != usize::MAX;
-        let Some(line) = line_of(with.conns, owner).filter(|line| line.log.is_some()) else { return };
+        let Some(line) = line_of(with.connections, owner).filter(|line| line.log.is_some()) else { return };
         if line.passed_on.is_none() && was_chosen {
             let noted = complete(PassedOnLine::new(self.upstreams.name(transfer), queued_at, attempt));
             line.passed_on = Some(Box::new(noted));
@@ -395,7 +392,7 @@ impl<N: Net> Proxy<N> {
 
     /// What brings the response of an exchange that is still there.
     fn transfer_on(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) -> Option<usize> {
-        let owner = with.conns[id.at].exchanges.on(id.stream)?.owner;
+        let owner = with.connections[id.at].exchanges.on(id.stream)?.owner;
         self.upstreams.of(owner)
     }
 
@@ -403,7 +400,7 @@ impl<N: Net> Proxy<N> {
     pub fn leave(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) {
         if let Some(transfer) = self.transfer_on(with, id) {
             self.note_line(with, transfer, |line| line);
-            let task = &mut with.conns.exchange(id).task;
+            let task = &mut with.connections.exchange(id).task;
             if matches!(task, Task::PassedOn(_)) {
                 *task = Task::None;
             }
@@ -429,8 +426,8 @@ impl<N: Net> Proxy<N> {
         spool::note_failure(with);
         let mut jobs: VecDeque<JobId> = with.sender.transmitter.reads.refills().collect();
         while let Some(job) = jobs.pop_front() {
-            let reader = Producer::of(&mut with.sender.transmitter, job).reader();
-            let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: with.conns.slot(owner)?, stream }));
+            let reader = Producer::of(&mut with.sender.transmitter, with.connections, job).reader();
+            let id = reader.and_then(|(owner, stream)| Some(ExchangeId { at: with.connections.slot(owner)?, stream }));
             if let Some(transfer) = id.and_then(|id| self.transfer_on(with, id)) {
                 self.go_on_with(with, transfer);
             }
@@ -476,15 +473,15 @@ fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
 }
 
 /// What the log will say of an exchange.
-pub(super) fn line_of(conns: &mut Connections, owner: u64) -> Option<&mut Line> {
-    let id = conns.exchange_id(owner)?;
-    conns.exchange(id).line.as_deref_mut()
+pub(super) fn line_of(connections: &mut Connections<impl Socket>, owner: u64) -> Option<&mut Line> {
+    let id = connections.exchange_id(owner)?;
+    connections.exchange(id).line.as_deref_mut()
 }
 
 /// The response of an exchange, where it is being sent.
-fn job_of(conns: &mut Connections, owner: u64) -> Option<JobId> {
-    let id = conns.exchange_id(owner)?;
-    match conns.exchange(id).task {
+fn job_of(connections: &mut Connections<impl Socket>, owner: u64) -> Option<JobId> {
+    let id = connections.exchange_id(owner)?;
+    match connections.exchange(id).task {
         Task::Sending(job) => Some(job),
         _ => None,
     }

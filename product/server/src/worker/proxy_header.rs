@@ -7,11 +7,12 @@ use http::proxy_header::parse_proxy_header;
 use sched::Scheduler;
 use units::Nanos;
 
-use super::conn::Conn;
 use super::failures::Kind;
-use super::secure::HANDSHAKE_TIMEOUT;
 use super::service::{Service, introduce};
-use crate::config::Limits;
+use crate::connection::Connection;
+use crate::connection::HANDSHAKE_TIMEOUT;
+use crate::limits::Limits;
+use crate::net::Socket;
 
 /// The connection is to be closed.
 #[derive(Debug)]
@@ -29,12 +30,12 @@ impl Service {
     pub fn behind_header<'b>(
         &mut self,
         now: Nanos,
-        conn: &mut Conn,
+        conn: &mut Connection<impl Socket>,
         fresh: &'b [u8],
         scheduler: &mut Scheduler,
         limits: &Limits,
     ) -> Result<Option<&'b [u8]>, Refused> {
-        let Some(header) = conn.origins.as_mut().and_then(|origins| origins.header.as_mut()) else {
+        let Some(header) = conn.peer.origins.as_mut().and_then(|origins| origins.header.as_mut()) else {
             return Ok(Some(fresh));
         };
         header.extend_from_slice(fresh);
@@ -56,14 +57,14 @@ impl Service {
     fn adopt(
         &mut self,
         now: Nanos,
-        conn: &mut Conn,
+        conn: &mut Connection<impl Socket>,
         client: Option<SocketAddr>,
         scheduler: &mut Scheduler,
         limits: &Limits,
     ) -> Result<(), Refused> {
         let timeout = if conn.channel.is_handshaking { HANDSHAKE_TIMEOUT } else { limits.head_timeout };
         conn.http1.wait_until(now + timeout);
-        conn.origins.iter_mut().for_each(|origins| origins.header = None);
+        conn.peer.origins.iter_mut().for_each(|origins| origins.header = None);
         let Some(peer) = client else { return Ok(()) };
         match self.admission.change(now, conn.client, peer.ip()) {
             Ok(admitted) => {

@@ -4,57 +4,18 @@
 use http::http1::Head;
 use http::{BodyLength, Request};
 use mux::BodyRead;
-use units::Nanos;
-use units::memory::Account;
 
-use super::exchange::{ExchangeId, KeptRequest, Task};
 use super::responder::Responder;
-use super::timers::later;
+use super::sender::want_body;
 use super::upstreams::must_wait_for_leave;
+use crate::connection::http1::TOO_SLOW;
+use crate::connection::{ExchangeId, Receiving, Task};
 use crate::handler::{self, Reply, To};
-use crate::http1::TOO_SLOW;
 use crate::net::Net;
 use crate::sites::received;
-use crate::upload::{Upload, UploadLimits};
 
 /// So much of a body is taken from its stream at once.
 const PART_BYTES: usize = 16 << 10;
-
-/// A request whose body is coming.
-pub struct Receiving {
-    request: KeptRequest,
-    /// Of the body.
-    bytes: u64,
-    upload: Upload,
-    /// When its client has taken too long, on a stream: over HTTP/1.1 the connection has one.
-    deadline: Nanos,
-}
-
-impl Receiving {
-    fn begin(request: &Request, account: &Account, now: Nanos, limits: UploadLimits) -> Receiving {
-        let (upload, request) = (Upload::new(now), KeptRequest::new(request, account));
-        Receiving { request, bytes: 0, deadline: upload.deadline(now, limits), upload }
-    }
-
-    /// Bytes of memory of its request.
-    #[cfg(test)]
-    pub fn memory_bytes(&self) -> usize {
-        self.request.memory_bytes()
-    }
-
-    /// More has come.
-    fn take(&mut self, bytes: usize, now: Nanos, limits: UploadLimits) {
-        self.bytes += bytes as u64;
-        self.upload.on_bytes(bytes);
-        self.deadline = self.upload.deadline(now, limits);
-    }
-
-    /// The client could not be heard for so long.
-    pub fn excuse(&mut self, paused: Nanos) {
-        self.upload.excuse(paused);
-        self.deadline = later(self.deadline, paused);
-    }
-}
 
 /// Takes the body of a request; the reply at once where there is none.
 pub(super) fn receive_body<N: Net>(
@@ -71,8 +32,8 @@ pub(super) fn receive_body<N: Net>(
         return None;
     }
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
-    let conn = &mut with.conns[id.at];
-    with.sender.want_body(&with.timers, conn, id.stream, request);
+    want_body(&with.timers, &mut with.connections, id.at, id.stream, request);
+    let conn = &mut with.connections[id.at];
     with.service.note(now, conn, id.stream, to.site, request, head.map_or(0, |head| head.minor_version));
     let receiving = Receiving::begin(request, conn.held.account(), now, limits);
     conn.exchange(id.stream).task = Task::Receiving(Box::new(receiving));
@@ -82,7 +43,7 @@ pub(super) fn receive_body<N: Net>(
 /// More of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
-    let Task::Receiving(receiving) = &mut with.conns[at].exchange(0).task else {
+    let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
         return with.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), bytes, is_last));
     };
     receiving.take(bytes.len(), now, limits);
@@ -94,22 +55,24 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 /// The same on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
-    let Some(exchange) = with.conns[id.at].exchanges.on(id.stream) else { return };
-    let Task::Receiving(receiving) = &mut exchange.task else {
+    let Some(exchange) = with.connections[id.at].exchanges.on(id.stream) else { return };
+    if !matches!(exchange.task, Task::Receiving(_)) {
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
-    };
+    }
     let mut part = Vec::with_capacity(PART_BYTES);
-    let engine = with.sender.transmitter.connections[id.at].engine();
     // Its window bounds what is here.
     let read = loop {
         part.clear();
-        let read = engine.read_body(id.stream, &mut part, PART_BYTES);
-        receiving.take(part.len(), now, limits);
+        let connection = &mut with.connections[id.at];
+        let read = connection.engine().read_body(id.stream, &mut part, PART_BYTES);
+        if let Task::Receiving(receiving) = &mut connection.exchange(id.stream).task {
+            receiving.take(part.len(), now, limits);
+        }
         if read != BodyRead::More {
             break read;
         }
     };
-    with.sender.transmitter.connections.say(id.at);
+    with.connections.say(id.at);
     // One that is cut off is told of by the end of its stream.
     if read == BodyRead::End {
         reply_received(with, id);
@@ -118,7 +81,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
 
 /// The body is whole.
 fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
-    let conn = &mut with.conns[id.at];
+    let conn = &mut with.connections[id.at];
     let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
     let request = receiving.request.view();
     // The sites in force may be others than when it began.
@@ -132,12 +95,12 @@ fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
 pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
     let now = with.timers.now();
     let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
-    while let Some(conn) = with.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
+    while let Some(conn) = with.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
         let late = conn.exchanges.iter().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
         let Some(stream) = late else { return };
         let exchange = conn.exchange(stream);
         (exchange.task, exchange.class) = (Task::None, with.service.replies.default_class());
-        with.sender.transmitter.connections.with_engine(at, |engine| engine.leave_body(stream));
+        with.connections.with_engine(at, |engine| engine.leave_body(stream));
         with.send(ExchangeId { at, stream }, handler::reject(TOO_SLOW));
     }
 }

@@ -9,9 +9,10 @@ use http::{Request, Response};
 use tls::Session;
 use units::Nanos;
 
-use super::conn::{Conn, Security};
+use crate::connection::{Connection, Security};
 use crate::files::{Answer, CacheAnswer, CacheLimits, Found, Key, Lookup, Lookups, Missing, SLOW_AFTER, SiteNumber};
 use crate::handler::{Handler, Later, Reply, To};
+use crate::net::Socket;
 use crate::sites::{Current, Served};
 
 pub struct Replies {
@@ -45,10 +46,10 @@ impl Replies {
     }
 
     /// What a request on this connection is for.
-    pub(super) fn to(&self, conn: &Conn, request: &Request) -> To {
+    pub(super) fn to(&self, conn: &Connection<impl Socket>, request: &Request) -> To {
         let site = self.handler.site(request);
         // Of our ports the clients of a proxy know nothing.
-        let http3_port = conn.http3_port.filter(|_| !conn.is_trusted());
+        let http3_port = conn.peer.http3_port.filter(|_| !conn.is_trusted());
         To { site, is_secure: conn.is_secure(request), http3_port }
     }
 
@@ -61,7 +62,13 @@ impl Replies {
     }
 
     /// The class of a request on this stream, which is for this site.
-    pub(super) fn class_of(&self, conn: &Conn, stream: u32, site: Option<SiteNumber>, request: &Request) -> u16 {
+    pub(super) fn class_of(
+        &self,
+        conn: &Connection<impl Socket>,
+        stream: u32,
+        site: Option<SiteNumber>,
+        request: &Request,
+    ) -> u16 {
         self.handler.class_of(site, request, conn.address_of(stream)).unwrap_or(0)
     }
 

@@ -8,17 +8,17 @@ use units::Nanos;
 use units::wire::Framing;
 
 use super::budget::Budget;
-use super::conn::{Channel, ChannelKind, Conn};
-use super::connections::Connections;
 use super::proxy::Proxy;
 use super::sender::Sender;
 use super::service::Service;
 use super::timers::Timers;
 use super::{READ_BYTES, Setup};
+use crate::body::Failure;
+use crate::connection::{ChannelKind, Connection, Connections, Departure, Opening};
 use crate::net::{Net, Transport};
+use crate::send::Transmitter;
 #[cfg(test)]
 use crate::simulation::planted;
-use crate::transmit::{Departure, Failure, Opening, Transmitter};
 
 /// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
 pub(super) struct Responder<N: Net> {
@@ -26,9 +26,9 @@ pub(super) struct Responder<N: Net> {
     pub net: N,
     pub timers: Timers,
     pub budget: Budget,
-    pub conns: Connections,
+    pub connections: Connections<Transport<N>>,
     pub service: Service,
-    pub sender: Sender<N>,
+    pub sender: Sender,
     pub proxy: Proxy<N>,
     pub buffers: Buffers,
 }
@@ -50,12 +50,12 @@ impl Buffers {
 }
 
 impl<N: Net> Responder<N> {
-    pub fn new(net: N, setup: Setup, service: Service, transmitter: Transmitter<Transport<N>>) -> Responder<N> {
+    pub fn new(net: N, setup: Setup, service: Service, transmitter: Transmitter) -> Responder<N> {
         Responder {
             timers: Timers::new(net.now()),
             net,
             budget: Budget::default(),
-            conns: Connections::counted_in(service.admission.memory().clone()),
+            connections: Connections::counted_in(service.admission.memory().clone()),
             service,
             sender: Sender::new(transmitter, &setup),
             proxy: Proxy::new(setup.upstream_places.clone(), setup.limits.request.into()),
@@ -74,23 +74,22 @@ impl<N: Net> Responder<N> {
         framing: Framing,
         session: Option<Box<Session>>,
     ) -> usize {
+        let (now, account) = (self.timers.now(), self.connections.account().part());
         let kind = match session {
             Some(_) => ChannelKind::Tls,
             None if socket.is_quic() => ChannelKind::Quic,
             None => ChannelKind::Tcp,
         };
-        let (now, account) = (self.timers.now(), self.conns.account().part());
-        let conn = Conn::new(now, &self.setup.limits, owner, client, peer, &account);
-        let opening = Opening { owner, socket, client, framing, session, account };
-        self.sender.transmitter.connections.open(now, at, opening);
-        self.conns.insert(Conn { channel: Channel::new(kind), ..conn });
+        let opening = Opening { owner, socket, kind, client, peer, framing, session, account };
+        let inserted = self.connections.insert(Connection::new(now, opening, &self.setup.limits));
+        debug_assert_eq!(inserted, at, "the slot was vacant");
         at
     }
 
     /// The kernel has something to tell of a connection.
     pub fn on_connection(&mut self, owner: u64, flags: EventFlags) {
-        let Some(at) = self.conns.slot(owner) else { return };
-        let conn = &mut self.conns[at];
+        let Some(at) = self.connections.slot(owner) else { return };
+        let conn = &mut self.connections[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         // Many responses may end with one of several: that is work for its turn.
         if is_broken && !conn.is_multiplexed() {
@@ -104,19 +103,19 @@ impl<N: Net> Responder<N> {
         if self.has_left(at) {
             return self.abort(at);
         }
-        let conn = &mut self.conns[at];
+        let _conn = &mut self.connections[at];
         if flags.contains(EventFlags::OUT) {
-            self.sender.transmitter.on_writable(self.timers.now(), at);
+            self.sender.transmitter.on_writable(&mut self.connections, self.timers.now(), at);
             if !is_multiplexed && !is_answering {
-                self.sender.send_sealed(self.timers.now(), conn, &self.service.replies);
+                self.sender.send_sealed(self.timers.now(), &mut self.connections, at, &self.service.replies);
             }
             // Its last frames may have left.
-            if self.conns[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {
-                self.conns.wake(at);
+            if self.connections[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {
+                self.connections.wake(at);
             }
         }
         if is_readable && is_reading {
-            self.conns.queue(at);
+            self.connections.queue(at);
         }
     }
 
@@ -127,45 +126,44 @@ impl<N: Net> Responder<N> {
         if planted::strikes(planted::Fault::GoneUnnoticed) {
             return false;
         }
-        let conn = &self.conns[at];
+        let conn = &self.connections[at];
         conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.owner)
     }
 
     /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled there.
     pub(super) fn abort(&mut self, at: usize) {
-        if self.conns[at].is_sending() {
-            return self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Aborted);
+        if self.connections[at].is_sending() {
+            return self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
         }
         self.close(at);
     }
 
     /// Ends the connection.
     pub fn close(&mut self, at: usize) {
-        if self.conns[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
+        if self.connections[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
-        self.sender.end(self.timers.now(), &mut self.conns[at], &self.service.replies);
-        let owner = self.conns[at].owner;
+        self.sender.end(self.timers.now(), &mut self.connections, at, &self.service.replies);
+        let owner = self.connections[at].owner;
         self.with_upstreams(|proxy, with| {
             proxy.leave(with, at.into());
             proxy.upstreams.forget_client(with.net, owner);
         });
-        self.service.leave(&self.net, &self.timers, &mut self.conns[at], 0, &self.sender.transmitter.link);
-        let untold_bytes = self.sender.transmitter.close(self.timers.now(), at);
-        let conn = &self.conns[at];
+        self.service.leave(&self.net, &self.timers, &mut self.connections[at], 0, &self.sender.transmitter.link);
+        let untold_bytes = self.sender.transmitter.close(&mut self.connections, self.timers.now(), at);
+        let conn = &self.connections[at];
         let (client, of_response) = (conn.client, conn.client_of(0));
         self.service.admission.spend(of_response, untold_bytes);
-        self.service.forget_origin(self.timers.now(), &mut self.conns[at], 0);
+        self.service.forget_origin(self.timers.now(), &mut self.connections[at], 0);
         self.service.admission.leave(self.timers.now(), client);
-        self.conns.remove(at);
+        self.connections.remove(at);
     }
 
     /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
     pub fn read_clock(&mut self, timeout: Option<Nanos>) {
         let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {
-            self.conns.excuse(paused);
-            self.sender.transmitter.connections.excuse(paused);
+            self.connections.excuse(paused);
             self.proxy.upstreams.excuse(paused);
         }
     }

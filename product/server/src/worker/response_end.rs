@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use units::Nanos;
 
-use super::line::Line;
+use crate::body::Failure;
+use crate::connection::Departure;
+use crate::connection::Line;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
-use crate::transmit::{Departure, Failure};
 
 /// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
 pub(super) const ERROR_STATUS_MIN: u16 = 400;

@@ -9,19 +9,21 @@ use sched::Scheduler;
 use units::Nanos;
 
 use super::admission::Admitted;
-use super::conn::Conn;
-use super::exchange::{KeptRequest, Task};
 use super::failures::Kind;
 use super::journal::Context;
-use super::line::Line;
 use super::response_end::{ResponseEnd, UNANSWERED_STATUS, outcome_of};
 use super::timers::Timers;
 use super::{Admission, Journal, Replies};
+use crate::body::Failure;
+use crate::connection::Connection;
+use crate::connection::Line;
+use crate::connection::{KeptRequest, Task};
 use crate::files::{Lookup, Missing, SiteNumber};
 use crate::handler::{Later, Reply, To};
 use crate::logging::Outcome;
 use crate::net::Net;
-use crate::transmit::{Failure, Link, Sendings};
+use crate::net::Socket;
+use crate::send::{Link, Sendings};
 
 /// It sends nothing, and knows connections only as they are given.
 pub(super) struct Service {
@@ -49,7 +51,14 @@ impl Service {
 
     /// The reply to a request, which may be one too many of its client. What has to be found by another thread comes back, for
     /// [`Service::look_up`].
-    pub fn reply(&mut self, now: Nanos, conn: &Conn, stream: u32, to: To, request: &Request) -> Result<Reply, Later> {
+    pub fn reply(
+        &mut self,
+        now: Nanos,
+        conn: &Connection<impl Socket>,
+        stream: u32,
+        to: To,
+        request: &Request,
+    ) -> Result<Reply, Later> {
         if let Err(refusal) = self.admission.on_request(now, conn.client_of(stream)) {
             refusal.notice.inspect(|notice| self.journal.error(notice));
             return Ok(self.replies.handler().too_many(to, request, refusal.retry_after_s));
@@ -60,7 +69,7 @@ impl Service {
     /// Has what a request wants found; its exchange waits for that.
     pub fn look_up(
         &mut self,
-        conn: &mut Conn,
+        conn: &mut Connection<impl Socket>,
         stream: u32,
         lookup: Box<Lookup>,
         request: &Request,
@@ -76,7 +85,7 @@ impl Service {
     pub fn note(
         &self,
         now: Nanos,
-        conn: &mut Conn,
+        conn: &mut Connection<impl Socket>,
         stream: u32,
         site: Option<SiteNumber>,
         request: &Request,
@@ -92,7 +101,14 @@ impl Service {
 
     /// The client of an exchange does not wait any more. A request that was not answered has a line all the same, also one whose body has
     /// not come, or whose turn on its connection has not.
-    pub fn leave(&mut self, net: &impl Net, timers: &Timers, conn: &mut Conn, stream: u32, link: &Link) {
+    pub fn leave(
+        &mut self,
+        net: &impl Net,
+        timers: &Timers,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        link: &Link,
+    ) {
         let exchange = conn.exchange(stream);
         let (owner, has_line) = (exchange.owner, exchange.line.is_some());
         if let Task::LookingUp(pending) = std::mem::take(&mut exchange.task) {
@@ -114,7 +130,15 @@ impl Service {
     }
 
     /// Logs a response, once.
-    pub fn log(&mut self, net: &impl Net, now: Nanos, conn: &mut Conn, stream: u32, ending: ResponseEnd, link: &Link) {
+    pub fn log(
+        &mut self,
+        net: &impl Net,
+        now: Nanos,
+        conn: &mut Connection<impl Socket>,
+        stream: u32,
+        ending: ResponseEnd,
+        link: &Link,
+    ) {
         let exchange = conn.exchange(stream);
         let (class, Some(line)) = (exchange.class, exchange.line.take()) else { return };
         self.journal.count(now, class, &line, &ending, || net.now());
@@ -124,7 +148,7 @@ impl Service {
     fn write_line(
         &mut self,
         net: &impl Net,
-        conn: &mut Conn,
+        conn: &mut Connection<impl Socket>,
         stream: u32,
         line: &Line,
         ending: ResponseEnd,
@@ -144,7 +168,13 @@ impl Service {
 
     /// A response failed after so many bytes; gives how it is to be logged. A file that ended too early is our side's trouble and worth a line;
     /// a client that left is not.
-    pub fn report(&mut self, timers: &Timers, conn: &Conn, failure: &Failure, sent_bytes: u64) -> Outcome {
+    pub fn report(
+        &mut self,
+        timers: &Timers,
+        conn: &Connection<impl Socket>,
+        failure: &Failure,
+        sent_bytes: u64,
+    ) -> Outcome {
         let (now, peer) = (timers.now(), conn.peer());
         match failure {
             Failure::Truncated { path } => {
@@ -176,12 +206,12 @@ impl Service {
     }
 
     /// A client failed.
-    pub fn fail(&mut self, now: Nanos, conn: &Conn, kind: Kind, why: impl Display) {
+    pub fn fail(&mut self, now: Nanos, conn: &Connection<impl Socket>, kind: Kind, why: impl Display) {
         self.journal.fail(now, kind, format_args!("{}: {why}", conn.peer()));
     }
 
     /// The end of a client that may be in its handshake for too long, or of a proxy that has not told whose it is.
-    pub fn note_late_handshake(&mut self, now: Nanos, conn: &Conn) {
+    pub fn note_late_handshake(&mut self, now: Nanos, conn: &Connection<impl Socket>) {
         if conn.awaits_header() {
             self.fail(now, conn, Kind::ProxyHeader, "no header within 10 s");
         } else if conn.channel.is_handshaking {
@@ -190,7 +220,7 @@ impl Service {
     }
 
     /// Books what was sent, also of responses under way: the largest take hours.
-    pub fn book_spent(&mut self, now: Nanos, conn: &mut Conn, sendings: &mut Sendings) {
+    pub fn book_spent(&mut self, now: Nanos, conn: &mut Connection<impl Socket>, sendings: &mut Sendings) {
         let mut bytes = 0;
         for exchange in conn.exchanges.iter() {
             let Task::Sending(job) = exchange.task else { continue };

@@ -8,10 +8,10 @@ use std::collections::{BinaryHeap, HashMap};
 use units::Nanos;
 use units::memory::Account;
 
-use super::conn::Conn;
-use super::connections::Connections;
-use crate::net::{Net, Transport};
-use crate::transmit::Transmitter;
+use crate::connection::Connection;
+use crate::connection::Connections;
+use crate::net::Socket;
+use crate::send::Link;
 
 /// All are looked at no more often than this, however many there are and however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -46,23 +46,19 @@ pub(super) const PART_BYTES_MIN: usize = 4 << 10;
 
 impl Shortage {
     /// The slot of the costliest stalled connection.
-    pub fn next<N: Net>(
-        &mut self,
-        now: Nanos,
-        conns: &Connections,
-        transmitter: &Transmitter<Transport<N>>,
-    ) -> Option<usize> {
-        let memory = conns.account();
+    pub fn next(&mut self, now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> Option<usize> {
+        let memory = connections.account();
         // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at| {
-            let is_slow = transmitter.connections[at].is_slow(looks, transmitter.link.scheduler());
-            is_slow || conns.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN)
+            let is_slow = connections[at].is_slow(looks, link.scheduler());
+            is_slow || connections.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN)
         };
-        let stalled = || conns.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
+        let stalled =
+            || connections.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();
         while let Some(owner) = self.next_found(now, excess_bytes(memory), stalled) {
             // It may have read since.
-            if let Some(at) = conns.slot(owner).filter(|at| is_stalled(*at)) {
+            if let Some(at) = connections.slot(owner).filter(|at| is_stalled(*at)) {
                 return Some(at);
             }
         }
@@ -126,8 +122,8 @@ fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
     found
 }
 
-impl From<&Conn> for Stalled {
-    fn from(conn: &Conn) -> Stalled {
+impl<S> From<&Connection<S>> for Stalled {
+    fn from(conn: &Connection<S>) -> Stalled {
         Stalled { client: conn.client, bytes: conn.held.bytes(), owner: conn.owner }
     }
 }

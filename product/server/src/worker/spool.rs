@@ -3,7 +3,7 @@
 use super::failures::Kind;
 use super::proxy::{Proxy, ProxyContext, line_of};
 use crate::net::Net;
-use crate::transmit::Producer;
+use crate::send::Producer;
 
 impl<N: Net> Proxy<N> {
     /// A transfer has come to wait: where half of its upstream's places are held so, some go on into files.
@@ -13,7 +13,7 @@ impl<N: Net> Proxy<N> {
         }
         for at in self.upstreams.held_with(transfer) {
             let Some((job, room)) = self.upstreams.spooling(at) else { continue };
-            let mut producer = Producer::of(&mut with.sender.transmitter, job);
+            let mut producer = Producer::of(&mut with.sender.transmitter, with.connections, job);
             let bytes = producer.queued_bytes();
             if !producer.spool(&room) {
                 continue;
@@ -28,7 +28,7 @@ impl<N: Net> Proxy<N> {
 
     fn note_spooled(&mut self, with: &mut ProxyContext<N>, transfer: usize, bytes: u64) {
         let owner = self.upstreams.get(transfer).map(|transfer| transfer.owner);
-        let line = owner.and_then(|owner| line_of(with.conns, owner)).and_then(|line| line.passed_on.as_mut());
+        let line = owner.and_then(|owner| line_of(with.connections, owner)).and_then(|line| line.passed_on.as_mut());
         line.into_iter().for_each(|line| line.spooled_bytes += bytes);
     }
 

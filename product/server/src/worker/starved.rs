@@ -21,9 +21,9 @@ impl<N: Net> Proxy<N> {
         let Some(waiting) = self.upstreams.get(transfer).filter(|transfer| transfer.begins_to_starve()) else { return };
         let owner = waiting.owner;
         // The sum of those that wait is bounded by the places of upstreams.
-        if let Some(id) = with.conns.exchange_id(owner) {
+        if let Some(id) = with.connections.exchange_id(owner) {
             waiting.starve();
-            self.starved.waiting.push(with.conns[id.at].client_of(id.stream), owner);
+            self.starved.waiting.push(with.connections[id.at].client_of(id.stream), owner);
         }
     }
 
@@ -34,13 +34,17 @@ impl<N: Net> Proxy<N> {
 
     /// Goes on with transfers that have waited for memory, as far as there is some.
     pub(super) fn feed(&mut self, with: &mut ProxyContext<N>) {
-        self.starved.released_bytes = with.conns.account().released_bytes();
+        self.starved.released_bytes = with.connections.account().released_bytes();
         for _ in 0..self.starved.waiting.len() {
             let Some((client, owner)) = self.starved.waiting.pop_unless(|_| false) else { return };
             // Its client may have left.
             let Some(at) = self.upstreams.of(owner) else { continue };
             let Some(transfer) = self.upstreams.get(at) else { continue };
-            if with.conns.exchange_id(owner).is_some_and(|id| with.conns[id.at].held.responses().room() == 0) {
+            if with
+                .connections
+                .exchange_id(owner)
+                .is_some_and(|id| with.connections[id.at].held.responses().room() == 0)
+            {
                 self.starved.waiting.push(client, owner);
                 continue;
             }

@@ -5,15 +5,14 @@
 use http::Method;
 use mux::{Event, PREFACE};
 
-use super::conn::Conn;
 use super::ending::{EndContext, Ending};
-use super::exchange::{ExchangeId, Task};
 use super::failures::Kind;
 use super::receiving;
 use super::responder::Responder;
 use super::sender::Sender;
-use crate::net::Net;
-use crate::transmit::Failure;
+use crate::body::Failure;
+use crate::connection::{Connections, ExchangeId, Task};
+use crate::net::{Net, Transport};
 
 /// As much of the preface as no request of HTTP/1 begins with.
 const PREFACE_BYTES_MIN: usize = 16;
@@ -27,57 +26,58 @@ pub fn is_preface(bytes: &[u8]) -> Option<bool> {
 impl<N: Net> Responder<N> {
     /// Takes what has come, or goes on with what came before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
-        self.conns[at].input.is_cut = false;
-        let taken = self.sender.take_in(self.timers.now(), &mut self.conns[at], bytes, &self.setup.limits);
+        self.connections[at].input.is_cut = false;
+        let taken = self.sender.take_in(self.timers.now(), &mut self.connections, at, bytes, &self.setup.limits);
         self.take_events(at);
         if let Err(broken) = &taken
-            && self.conns.contains(at)
+            && self.connections.contains(at)
         {
-            let conn = &self.conns[at];
+            let conn = &self.connections[at];
             let kind = if conn.channel.is_quic() { Kind::Http3 } else { Kind::Http2 };
             self.service.fail(self.timers.now(), conn, kind, broken);
         }
-        let Some(conn) = self.conns.get(at).filter(|conn| conn.is_multiplexed()) else { return };
+        let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) else { return };
         if taken.is_err() {
             self.end(at, Sender::end_broken);
-        } else if self.sender.is_over(conn) {
+        } else if conn.is_over() {
             self.end(at, Sender::end_streams);
         }
     }
 
     /// Those of a turn: a connection that asks for more waits for the next.
     fn take_events(&mut self, at: usize) {
-        while let Some(conn) = self.conns.get_mut(at).filter(|conn| conn.is_multiplexed()) {
+        while let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
             if self.budget.is_spent() {
                 conn.input.is_cut = true;
                 return;
             }
-            match self.sender.transmitter.connections[at].engine().event() {
+            match self.connections[at].engine().event() {
                 None => return,
-                Some(Event::Request { stream, request }) => match self.service.admission.why_full(self.conns.streams())
-                {
-                    Some(why) => {
-                        // It has to come again.
-                        self.service.fail(self.timers.now(), &self.conns[at], Kind::Crowded, why);
-                        return self.abandon(at);
-                    }
-                    None => {
-                        let id = self.conns.begin_stream(at, stream);
-                        self.conns.count(at);
-                        match request {
-                            Ok(request) => {
-                                let request = request.view();
-                                self.conns.exchange(id).has_body = request.method != Method::Head;
-                                self.answer(id, &request, None);
+                Some(Event::Request { stream, request }) => {
+                    match self.service.admission.why_full(self.connections.streams()) {
+                        Some(why) => {
+                            // It has to come again.
+                            self.service.fail(self.timers.now(), &self.connections[at], Kind::Crowded, why);
+                            return self.abandon(at);
+                        }
+                        None => {
+                            let id = self.connections.begin_stream(at, stream);
+                            self.connections.count(at);
+                            match request {
+                                Ok(request) => {
+                                    let request = request.view();
+                                    self.connections.exchange(id).has_body = request.method != Method::Head;
+                                    self.answer(id, &request, None);
+                                }
+                                Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
                             }
-                            Err(refused) => self.refuse(id, refused.reject, &refused.shown, false),
                         }
                     }
-                },
+                }
                 Some(Event::Body { stream }) => {
                     receiving::take_stream_data(self, ExchangeId { at, stream });
                 }
-                Some(Event::Priority { stream }) => self.sender.prefer(&mut self.conns[at], stream),
+                Some(Event::Priority { stream }) => self.sender.prefer(&mut self.connections[at], stream),
                 Some(Event::Closed { stream }) => self.leave_stream(ExchangeId { at, stream }),
             }
         }
@@ -85,15 +85,17 @@ impl<N: Net> Responder<N> {
 
     /// The stream is closed. Its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
-        let Some(exchange) = self.conns[id.at].exchanges.on(id.stream) else { return };
+        let Some(exchange) = self.connections[id.at].exchanges.on(id.stream) else { return };
         match exchange.task {
-            Task::Sending(job) => self.sender.transmitter.abort(self.timers.now(), job, Failure::Disconnected),
+            Task::Sending(job) => {
+                self.sender.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
+            }
             Task::LookingUp(_) | Task::PassedOn(_) | Task::Receiving(_) | Task::None => {
                 self.with_upstreams(|proxy, with| proxy.leave(with, id));
                 self.service.leave(
                     &self.net,
                     &self.timers,
-                    &mut self.conns[id.at],
+                    &mut self.connections[id.at],
                     id.stream,
                     &self.sender.transmitter.link,
                 );
@@ -104,27 +106,31 @@ impl<N: Net> Responder<N> {
 
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
         // One that sends no more asks for no more.
-        let has_ended = self.sender.has_ended(&self.conns[id.at]);
-        self.service.forget_origin(self.timers.now(), &mut self.conns[id.at], id.stream);
+        let has_ended = self.connections[id.at].has_peer_ended();
+        self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
-        if let Some(streams) = self.conns[id.at].exchanges.streams_mut() {
+        if let Some(streams) = self.connections[id.at].exchanges.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end(id.at, Sender::end_streams);
             }
-            self.conns.count(id.at);
+            self.connections.count(id.at);
         }
     }
 
     /// Ends a connection, as far as it is to end now.
-    pub(super) fn end(&mut self, at: usize, how: impl FnOnce(&mut Sender<N>, &mut Conn, &EndContext) -> Ending) {
+    pub(super) fn end(
+        &mut self,
+        at: usize,
+        how: impl FnOnce(&mut Sender, &mut Connections<Transport<N>>, usize, &EndContext) -> Ending,
+    ) {
         let now = self.timers.now();
         let with = EndContext { now, limits: &self.setup.limits, replies: &self.service.replies };
-        match how(&mut self.sender, &mut self.conns[at], &with) {
+        match how(&mut self.sender, &mut self.connections, at, &with) {
             Ending::Stays => {}
             Ending::Drains => {
-                self.conns.count(at);
-                self.conns.queue(at);
+                self.connections.count(at);
+                self.connections.queue(at);
             }
             Ending::Refused { reject, shown } => {
                 self.refuse(at.into(), reject, &shown, false);
@@ -132,7 +138,7 @@ impl<N: Net> Responder<N> {
             }
             Ending::Closes { is_late } => {
                 if is_late {
-                    self.service.note_late_handshake(now, &self.conns[at]);
+                    self.service.note_late_handshake(now, &self.connections[at]);
                 }
                 self.close(at);
             }
@@ -142,10 +148,13 @@ impl<N: Net> Responder<N> {
 
     /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
     pub(super) fn abandon(&mut self, at: usize) {
-        let conn = &mut self.conns[at];
+        let conn = &mut self.connections[at];
         let Some(streams) = conn.exchanges.streams_mut() else {
             if conn.is_sending() {
-                return self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
+                return self
+                    .sender
+                    .transmitter
+                    .end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
             }
             return self.close(at);
         };
@@ -158,7 +167,7 @@ impl<N: Net> Responder<N> {
         let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
         let is_empty = conn.exchanges.iter().next().is_none();
-        self.sender.transmitter.end_all(self.timers.now(), at, || Failure::Disconnected);
+        self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {
             self.close(at);

@@ -14,10 +14,10 @@ use crate::files::{Cache, CacheLimits, Lookups, Options, Root};
 use crate::handler::Handler;
 use crate::logging::{Format, Log, LogConfig, Logs};
 use crate::places::Places;
+use crate::send::{Limit, Link};
 use crate::sites::{Current, SiteConfig, Wanted};
 use crate::storage::Pool;
 use crate::threads::Threads;
-use crate::transmit::{Limit, Link};
 use crate::upstream::UpstreamPlaces;
 
 const FILE: &[u8] = b"hello";
@@ -204,7 +204,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
             bench.turn();
         }
         assert_eq!(flood.responses(), REQUESTS, "{policy}");
-        assert!(bench.worker.responder.conns.queued() == 0);
+        assert!(bench.worker.responder.connections.queued() == 0);
     }
 }
 
@@ -250,7 +250,7 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     socket.connect(&bench.address.into()).unwrap();
     let mut first = Client { stream: socket.into(), received: Vec::new() };
     first.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    while bench.worker.responder.conns.iter().all(|(_, conn)| !conn.has_answered)
+    while bench.worker.responder.connections.iter().all(|(_, conn)| !conn.has_answered)
         || !bench.worker.responder.sender.transmitter.link.scheduler().jobs().is_empty()
     {
         bench.turn();
@@ -276,10 +276,10 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     let mut bench = Bench::with("pause-turn", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
     let mut asking = bench.connect();
     asking.send("GET /a");
-    while bench.worker.responder.conns.is_empty() {
+    while bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    let deadline = |bench: &Bench| bench.worker.responder.conns.iter().next().unwrap().1.http1.deadline();
+    let deadline = |bench: &Bench| bench.worker.responder.connections.iter().next().unwrap().1.http1.deadline();
     let (before, pause) = (deadline(&bench), Nanos::from_secs(70));
     let mut client = bench.connect();
     client.send(HEAD);
@@ -289,7 +289,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
         bench.worker.responder.timers.set(bench.worker.responder.timers.now() - pause);
         bench.worker.turn();
     }
-    assert!(bench.worker.responder.conns.len() == 2 && deadline(&bench) - before >= pause);
+    assert!(bench.worker.responder.connections.len() == 2 && deadline(&bench) - before >= pause);
 }
 
 /// What no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's FIN, which the
@@ -298,16 +298,16 @@ fn a_pause_in_a_turn_moves_every_deadline() {
 fn what_a_connection_sent_is_booked_when_it_ends() {
     let mut bench = Bench::with("booked", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
     let client = bench.connect();
-    while bench.worker.responder.conns.is_empty() {
+    while bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    let at = bench.worker.responder.conns.iter().next().unwrap().0;
-    let framing = bench.worker.responder.sender.transmitter.connections[at].delivery.framing();
+    let at = bench.worker.responder.connections.iter().next().unwrap().0;
+    let framing = bench.worker.responder.connections[at].delivery.framing();
     let charged =
         |bench: &Bench| bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes();
     assert_eq!(charged(&bench), 0);
     drop(client);
-    while !bench.worker.responder.conns.is_empty() {
+    while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
     let booked = [1, 2].map(|segments| framing.syn_ack_bytes + segments * framing.header_bytes);
@@ -337,7 +337,7 @@ fn a_paced_worker_sends_while_it_reads() {
         assert_eq!(client.responses(), 20);
     }
     assert!(
-        bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO)
+        bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
             && bench.worker.responder.sender.transmitter.link.scheduler().pacer().ledger().charged_bytes() > 0
     );
 }
@@ -356,10 +356,10 @@ fn a_reset_frees_the_job() {
     // With bytes unread, the close is a reset.
     drop(leaves);
     stays.send(HEAD);
-    while stays.responses() == 0 || bench.worker.responder.conns.len() > 1 {
+    while stays.responses() == 0 || bench.worker.responder.connections.len() > 1 {
         bench.turn();
     }
-    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
 /// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
@@ -390,7 +390,7 @@ fn what_a_client_was_sent_is_booked() {
         bench.worker.sweep();
         booked(&bench, 2);
         drop(clients);
-        while !bench.worker.responder.conns.is_empty() {
+        while !bench.worker.responder.connections.is_empty() {
             bench.turn();
         }
         booked(&bench, 0);
@@ -424,8 +424,8 @@ fn a_client_beyond_its_rate_waits_on_every_path() {
         }
         (0..10).for_each(|_| bench.turn());
         // Some four minutes.
-        let wait =
-            bench.worker.responder.sender.transmitter.poll_timeout().unwrap() - bench.worker.responder.timers.now();
+        let wait = bench.worker.responder.sender.transmitter.poll_timeout(&bench.worker.responder.connections).unwrap()
+            - bench.worker.responder.timers.now();
         assert!(wait > Nanos::from_secs(120) && second.responses() == 0, "{policy}: {wait:?}");
     }
 }
@@ -451,7 +451,7 @@ fn a_client_is_refused_what_is_too_much() {
         }
     };
     assert!(matches!(read, Ok(0)), "{read:?}");
-    assert_eq!(bench.worker.responder.conns.len(), 1);
+    assert_eq!(bench.worker.responder.connections.len(), 1);
     let admission = &bench.worker.responder.service.admission;
     assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
@@ -459,6 +459,6 @@ fn a_client_is_refused_what_is_too_much() {
 /// Beside its socket in the kernel and its account of memory: its places in two tables, and no buffer.
 #[test]
 fn an_idle_connection_takes_few_bytes() {
-    let bytes = [size_of::<conn::Conn>(), crate::transmit::CONNECTION_BYTES];
+    let bytes = [crate::connection::CONNECTION_BYTES];
     assert!(bytes.iter().sum::<usize>() <= 368, "{bytes:?}");
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::HttpDate;
 use units::Nanos;
 
-use crate::clock;
+use crate::clock::{self, later};
 
 /// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
 pub(super) const TURN_FOR: Nanos = Nanos::from_millis(5);
@@ -134,11 +134,6 @@ impl Timers {
     pub fn is_time_up(&self) -> bool {
         self.stop_at.is_some_and(|at| self.now >= at)
     }
-}
-
-/// An instant moved by a pause.
-pub(super) fn later(at: Nanos, paused: Nanos) -> Nanos {
-    Nanos(at.0.saturating_add(paused.0))
 }
 
 #[cfg(test)]

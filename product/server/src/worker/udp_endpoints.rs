@@ -10,7 +10,7 @@ use tls::Acceptor;
 use units::wire::Framing;
 
 use super::DATAGRAMS;
-use crate::config::Limits;
+use crate::limits::Limits;
 use crate::listen::Listener;
 use crate::net::{Net, Source};
 use crate::udp::{DatagramSocket, Left, Pieces};

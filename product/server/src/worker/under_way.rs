@@ -6,12 +6,12 @@ use std::collections::BinaryHeap;
 use sched::Size;
 use units::Nanos;
 
-use super::exchange::Exchange;
-use super::line::Line;
 use super::responder::Responder;
+use crate::connection::Exchange;
+use crate::connection::Line;
 use crate::net::Net;
 use crate::objectives::{Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
-use crate::transmit::{UnderWay, WaitsFor, under_way};
+use crate::send::{UnderWay, WaitsFor, under_way};
 use crate::upstream::unanswered;
 
 /// Responses of each kind that are looked at in one turn: some 3 ms. Others are not told of.
@@ -57,15 +57,15 @@ impl First {
 pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
     let now = with.timers.now();
     let (mut status, mut first) = (ResponsesStatus::default(), First::default());
-    for job in under_way(&with.sender.transmitter, now, LOOKS_MAX) {
+    for job in under_way(&with.sender.transmitter, &with.connections, now, LOOKS_MAX) {
         status.count(job.waits_for, job.client);
         first.offer(job.owner, job.waits_for, job.silent_for, Some(job));
     }
     let of_files = with.service.replies.askers().take(LOOKS_MAX).map(|asker| (asker, WaitsFor::File));
     let of_upstreams = unanswered(&with.proxy.upstreams).take(LOOKS_MAX).map(|asker| (asker, WaitsFor::Upstream));
     for ((owner, since), waits_for) in of_files.chain(of_upstreams) {
-        if let Some(id) = with.conns.exchange_id(owner) {
-            status.count(waits_for, with.conns[id.at].client_of(id.stream));
+        if let Some(id) = with.connections.exchange_id(owner) {
+            status.count(waits_for, with.connections[id.at].client_of(id.stream));
             first.offer(owner, waits_for, now - since, None);
         }
     }
@@ -76,10 +76,10 @@ pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
 /// `None`: its connection is gone.
 fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseStatus> {
     let (at, stream) = match &candidate.job {
-        Some(job) => (with.conns.slot(job.owner)?, job.stream),
-        None => with.conns.exchange_id(candidate.owner).map(|id| (id.at, id.stream))?,
+        Some(job) => (with.connections.slot(job.owner)?, job.stream),
+        None => with.connections.exchange_id(candidate.owner).map(|id| (id.at, id.stream))?,
     };
-    let conn = &with.conns[at];
+    let conn = &with.connections[at];
     let exchange = conn.exchanges.iter().find(|exchange| exchange.number == stream)?;
     let (line, service) = (exchange.line.as_deref(), &with.service);
     let size = candidate.job.and_then(|job| match job.size {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use http::http1::Head;
 use http::{BodyLength, Request};
 
-use super::exchange::ExchangeId;
 use super::proxy::{Proxy, ProxyContext, ProxyReply};
 use super::responder::Responder;
+use crate::connection::ExchangeId;
 use crate::handler::{Reply, To};
 use crate::net::Net;
 use crate::upstream::Group;
@@ -26,11 +26,11 @@ impl<N: Net> Responder<N> {
     fn send_replies(&mut self) {
         while let Some(ProxyReply { owner, reply, rest }) = self.proxy.next_reply() {
             // Its client may have left while others were sent.
-            if let Some(id) = self.conns.exchange_id(owner) {
+            if let Some(id) = self.connections.exchange_id(owner) {
                 assert!(self.sender.gathered.is_empty(), "what was gathered for one connection is not another's");
                 self.send(id, *reply);
                 self.flush(id.at);
-                self.conns.go_on(id.at);
+                self.connections.go_on(id.at);
             }
             if let Some(step) = rest {
                 let (proxy, mut with) = ProxyContext::of(self);
@@ -54,7 +54,7 @@ impl<N: Net> Responder<N> {
         match begun {
             Ok(transfer) => {
                 let minor_version = head.map_or(0, |head| head.minor_version);
-                let conn = &mut self.conns[id.at];
+                let conn = &mut self.connections[id.at];
                 self.service.note(self.timers.now(), conn, id.stream, to.site, request, minor_version);
                 if self.has_left(id.at) {
                     self.abort(id.at);

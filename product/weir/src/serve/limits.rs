@@ -1,6 +1,6 @@
 //! What clients may have, by the flags.
 
-use server::transmit::Patience;
+use server::Patience;
 use server::{ClientWeights, Limits, MemoryLimit, SpoolConfig, TrustedProxies};
 
 use super::Flags;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use server::metrics::{Count, Labels, Metrics, SIZES, Times, protocol_name};
-use server::transmit::Line;
+use server::send::Line;
 use server::{ClassStatus, Counts, Limit, LineStatus, ObjectiveStatus, RouteStatus, STATUS_WAIT_MAX, Server};
 use units::Nanos;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use server::metrics::protocol_name;
-use server::transmit::WaitsFor;
+use server::send::WaitsFor;
 use server::{ClientStatus, ResponseStatus, ResponsesStatus};
 use units::Nanos;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cli::Failure;
 use serde_json::Value;
-use server::transmit::{in_words, mbit};
+use server::send::{in_words, mbit};
 use units::{Nanos, Rate};
 
 use super::print;

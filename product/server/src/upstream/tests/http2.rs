@@ -14,9 +14,9 @@ use mux::{BodyRead, Event, Session, Settings, Source as BodySource, Supply};
 use rustix::event::epoll::EventFlags;
 
 use super::*;
+use crate::body::PIPE_BYTES_MAX;
 use crate::net::{Net, Source};
 use crate::poll::Ready;
-use crate::transmit::PIPE_BYTES_MAX;
 use crate::udp::Udp;
 use crate::wake::Wake;
 

@@ -5,9 +5,9 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection};
 
 use super::*;
+use crate::connection::HANDSHAKE_TIMEOUT;
 use crate::sites::{Certificate, Https};
 use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
-use crate::worker::secure::HANDSHAKE_TIMEOUT;
 
 impl Bench {
     /// Its clients speak TLS.
@@ -40,7 +40,7 @@ impl Bench {
 
     /// Whether this turn leaves a flight under way.
     fn is_in_flight(&self) -> bool {
-        self.worker.responder.conns.iter().any(|(_, conn)| conn.channel.is_in_flight)
+        self.worker.responder.connections.iter().any(|(_, conn)| conn.channel.is_in_flight)
     }
 
     fn turn_until_in_flight(&mut self) {
@@ -104,13 +104,8 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
 
 /// Connections that have said something in their handshakes.
 fn begun(worker: &mut Worker) -> usize {
-    let transmitter = &mut worker.responder.sender.transmitter;
-    worker
-        .responder
-        .conns
-        .iter()
-        .filter(|(at, _)| !transmitter.connections[*at].session.as_ref().unwrap().is_untouched())
-        .count()
+    let connections = worker.responder.connections.iter();
+    connections.filter(|(_, connection)| !connection.session.as_ref().unwrap().is_untouched()).count()
 }
 
 /// A flood of handshakes is spread over turns; others have theirs between.
@@ -121,7 +116,7 @@ fn a_turn_has_few_handshakes() {
     let mut clients: Vec<Client> = (0..HANDSHAKES_PER_TURN_MAX + 4).map(|_| bench.connect()).collect();
     // The beginning of a client's first flight.
     clients.iter_mut().for_each(|client| client.stream.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap());
-    while bench.worker.responder.conns.len() < clients.len() {
+    while bench.worker.responder.connections.len() < clients.len() {
         let before = begun(&mut bench.worker);
         bench.turn();
         assert!(begun(&mut bench.worker) - before <= HANDSHAKES_PER_TURN_MAX);
@@ -151,7 +146,7 @@ fn a_long_flight_is_a_job_and_no_response() {
                 assert!(!client.talk(), "the connection ended");
             }
             assert_eq!(was_in_flight, has_flight, "{name}");
-            while !bench.worker.responder.conns.is_empty() {
+            while !bench.worker.responder.connections.is_empty() {
                 let _ = client.stream.shutdown(std::net::Shutdown::Both);
                 bench.turn();
             }
@@ -161,7 +156,7 @@ fn a_long_flight_is_a_job_and_no_response() {
             }
             assert_eq!(lines(), expected);
         }
-        assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+        assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
     }
 }
 
@@ -207,14 +202,15 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
             "reset" => {
                 socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
                 drop(client);
-                while !bench.worker.responder.conns.is_empty() {
+                while !bench.worker.responder.connections.is_empty() {
                     bench.turn();
                 }
             }
             _ => assert!(bench.worker.is_stopped(), "nothing is answered"),
         }
         assert!(
-            bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO) && bench.worker.responder.conns.is_empty(),
+            bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+                && bench.worker.responder.connections.is_empty(),
             "{end}"
         );
     }
@@ -239,7 +235,10 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
         }
     }
     assert!(wire.len() > 3_000, "the flight came whole: {} bytes", wire.len());
-    assert!(bench.worker.responder.conns.is_empty() && bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(
+        bench.worker.responder.connections.is_empty()
+            && bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+    );
 }
 
 /// A client has 10 s, and its flight a minute where it waits for others.
@@ -250,9 +249,9 @@ fn a_flight_that_waits_for_its_turn_is_not_late() {
     bench.turn_until_in_flight();
     for (wait, conns) in [(HANDSHAKE_TIMEOUT + Nanos::from_secs(1), 1), (Nanos::from_secs(50), 0)] {
         bench.worker.responder.timers.set(bench.worker.responder.timers.now() + wait);
-        let late: Vec<usize> = bench.worker.responder.conns.iter().map(|(at, _)| at).collect();
+        let late: Vec<usize> = bench.worker.responder.connections.iter().map(|(at, _)| at).collect();
         late.into_iter().for_each(|at| bench.worker.look_at(at));
-        assert_eq!(bench.worker.responder.conns.len(), conns);
+        assert_eq!(bench.worker.responder.connections.len(), conns);
     }
-    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }

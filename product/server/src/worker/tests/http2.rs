@@ -129,7 +129,7 @@ fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     bench.turn_until_came(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
     assert_eq!(client.body(1).unwrap(), b"");
     assert!(String::from_utf8_lossy(&client.body(3).unwrap()).starts_with("405 "));
-    assert_eq!(bench.worker.responder.conns.len(), 1, "the connection stays");
+    assert_eq!(bench.worker.responder.connections.len(), 1, "the connection stays");
 }
 
 /// More than a turn's share of requests at once: all are answered, in several turns.
@@ -142,7 +142,7 @@ fn a_flood_of_requests_is_answered_in_turns() {
     bench.turn_until_came(&mut client, |client| numbers.iter().all(|number| client.body(*number).is_some()));
     assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
     bench.turn();
-    let streams = bench.worker.responder.conns.iter().next().unwrap().1.exchanges.streams().unwrap();
+    let streams = bench.worker.responder.connections.iter().next().unwrap().1.exchanges.streams().unwrap();
     assert!(streams.is_idle() && streams.room() <= 4);
 }
 
@@ -181,8 +181,14 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
         assert!(rows[0].outcome == Outcome::Reset && rows[0].body_bytes < LARGE as u64, "{rows:?}");
         (0..3).for_each(|_| logged.bench.turn());
         assert!(
-            logged.bench.worker.responder.conns.is_empty()
-                && logged.bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO)
+            logged.bench.worker.responder.connections.is_empty()
+                && logged
+                    .bench
+                    .worker
+                    .responder
+                    .sender
+                    .transmitter
+                    .is_idle(&logged.bench.worker.responder.connections, Nanos::ZERO)
         );
     }
 }
@@ -195,9 +201,9 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     let mut client = bench.connect_http2();
     client.send(&request(1, "/huge", &[]));
     let is_full = |bench: &mut Bench| {
-        let at = bench.worker.responder.conns.slots(|_| true)[0];
-        let transmitter = &mut bench.worker.responder.sender.transmitter;
-        transmitter.frames_bytes(at) > 0
+        let at = bench.worker.responder.connections.slots(|_| true)[0];
+        let Responder { sender, connections, .. } = &mut bench.worker.responder;
+        sender.transmitter.frames_bytes(connections, at) > 0
     };
     let mut has_filled = (0..100_000).map(|_| {
         bench.turn();
@@ -205,11 +211,11 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     });
     assert!(has_filled.any(|is_full| is_full));
     // The kernel would make the buffer larger with the next packet that comes.
-    let at = bench.worker.responder.conns.slots(|_| true)[0];
-    let Transport::Tcp(socket) = &bench.worker.responder.sender.transmitter.connections[at].socket else { panic!() };
+    let at = bench.worker.responder.connections.slots(|_| true)[0];
+    let Transport::Tcp(socket) = &bench.worker.responder.connections[at].socket else { panic!() };
     SockRef::from(socket).set_send_buffer_size(1).unwrap();
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
-    let at = bench.worker.responder.conns.slots(|_| true)[0];
+    let at = bench.worker.responder.connections.slots(|_| true)[0];
     bench.worker.responder.end(at, Sender::leave_streams);
     (0..10).for_each(|_| bench.turn());
     assert!(is_full(&mut bench), "the client has not read");
@@ -242,7 +248,7 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut next = bench.connect_http2();
     next.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut next, |client| client.has_ended);
-    assert!(!next.has(HEADERS) && bench.worker.responder.conns.streams() == 3);
+    assert!(!next.has(HEADERS) && bench.worker.responder.connections.streams() == 3);
     stalled.stream.shutdown(std::net::Shutdown::Both).unwrap();
     bench.turn_until_came(&mut stalled, |client| client.has_ended);
     (0..3).for_each(|_| bench.turn());
@@ -250,10 +256,10 @@ fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     later.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut later, |client| client.body(1).is_some());
     drop(later);
-    while !bench.worker.responder.conns.is_empty() {
+    while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    assert_eq!(bench.worker.responder.conns.streams(), 0);
+    assert_eq!(bench.worker.responder.connections.streams(), 0);
 }
 
 #[test]
@@ -284,11 +290,11 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
     socket.connect(&bench.address.into()).unwrap();
     let mut client = Framed { stream: socket.into(), received: Vec::new(), came: Vec::new(), has_ended: false };
     client.send(&[hello(), request(1, "/large", &[])].concat());
-    while bench.worker.responder.conns.iter().all(|(_, conn)| !conn.has_answered) {
+    while bench.worker.responder.connections.iter().all(|(_, conn)| !conn.has_answered) {
         bench.turn();
     }
     assert!(!bench.worker.is_stopped());
-    while !bench.worker.responder.conns.iter().any(|(_, conn)| conn.http1.is_lingering()) {
+    while !bench.worker.responder.connections.iter().any(|(_, conn)| conn.http1.is_lingering()) {
         bench.turn();
     }
     client.stream.set_nonblocking(true).unwrap();
@@ -298,8 +304,8 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
 /// As two seconds later.
 fn end_lingering(bench: &mut Bench) {
     let now = bench.worker.responder.timers.now();
-    for at in bench.worker.responder.conns.slots(|conn| conn.http1.is_lingering()) {
-        bench.worker.responder.conns[at].http1.wait_until(now);
+    for at in bench.worker.responder.connections.slots(|conn| conn.http1.is_lingering()) {
+        bench.worker.responder.connections[at].http1.wait_until(now);
     }
     bench.worker.responder.timers.hasten_sweep();
     bench.turn();
@@ -344,7 +350,7 @@ fn an_idle_connection_is_let_go_with_a_word() {
     client.send(&request(1, "/a", &[]));
     bench.turn_until_came(&mut client, |client| client.body(1).is_some());
     bench.turn();
-    let deadline = bench.worker.responder.conns.iter().next().unwrap().1.deadline();
+    let deadline = bench.worker.responder.connections.iter().next().unwrap().1.deadline();
     assert!(
         deadline > bench.worker.responder.timers.now()
             && deadline <= bench.worker.responder.timers.now() + bench.worker.responder.setup.limits.idle_timeout
@@ -355,7 +361,7 @@ fn an_idle_connection_is_let_go_with_a_word() {
     assert!(client.has(GOAWAY));
     drop(client);
     (0..3).for_each(|_| bench.turn());
-    assert!(bench.worker.responder.conns.is_empty());
+    assert!(bench.worker.responder.connections.is_empty());
 }
 
 #[test]
@@ -368,7 +374,7 @@ fn a_connection_that_gives_way_hears_so() {
     while !give_up_idle(&mut bench.worker.responder, Nanos::ZERO) {
         bench.turn();
     }
-    assert!(bench.worker.responder.conns.is_empty());
+    assert!(bench.worker.responder.connections.is_empty());
     bench.turn_until_came(&mut client, |client| client.has_ended);
     assert!(client.has(GOAWAY));
 }
@@ -437,12 +443,12 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
     client.tls.writer().write_all(&wide()).unwrap();
     client.tls.send_close_notify();
     client.flush();
-    while !bench.worker.responder.conns.is_empty() {
+    while !bench.worker.responder.connections.is_empty() {
         let _ = client.stream.read(&mut [0; 65_536]);
         bench.turn();
     }
     bench.turn();
-    assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+    assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
 /// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
@@ -464,12 +470,14 @@ fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
                 bench.turn();
             }
             client.stream.write_all(garbage).unwrap();
-            while !bench.worker.responder.conns.is_empty() {
+            while !bench.worker.responder.connections.is_empty() {
                 bytes += client.stream.read(&mut [0; 1 << 16]).unwrap_or(0);
                 bench.turn();
             }
             bench.turn();
-            assert!(bench.worker.responder.sender.transmitter.is_idle(Nanos::ZERO));
+            assert!(
+                bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO)
+            );
             assert_eq!(bytes > 2 * WINDOW_BYTES, protocol == "http/1.1", "{protocol}: {bytes}");
             Asking::new(&mut bench);
         }

@@ -139,7 +139,7 @@ fn a_request_whose_client_left_before_its_body_came() {
         let mut logged = Logged::new("body", policy, |root| root);
         let mut client = logged.bench.connect();
         client.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
-        while logged.bench.worker.responder.conns.is_empty() {
+        while logged.bench.worker.responder.connections.is_empty() {
             logged.bench.turn();
         }
         (0..10).for_each(|_| logged.bench.turn());
@@ -177,7 +177,7 @@ fn without_a_log_nothing_is_kept() {
     assert!(
         worker
             .responder
-            .conns
+            .connections
             .iter()
             .flat_map(|(_, conn)| conn.exchanges.iter())
             .all(|exchange| exchange.line.is_none())

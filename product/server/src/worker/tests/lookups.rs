@@ -1,10 +1,10 @@
 //! Requests for what is not in memory, on a disk that hangs.
 
 use super::*;
+use crate::connection::Line;
 use crate::files::fake_disk::FakeDisk;
 use crate::logging::{Format, LogConfig};
 use crate::storage::{Jam, Lane, THREADS_PER_DEVICE_MAX};
-use crate::worker::line::Line;
 
 const COLD: &str = "GET /cold HTTP/1.1\r\nHost: a\r\n\r\n";
 const WARM: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -102,12 +102,12 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         let (mut bench, disk) = bench("leaves", policy);
         let mut clients: Vec<Client> = (0..3).map(|_| bench.connect()).collect();
         clients.iter_mut().for_each(|client| client.send(COLD));
-        while disk.asked() == 0 || bench.worker.responder.conns.len() < 3 {
+        while disk.asked() == 0 || bench.worker.responder.connections.len() < 3 {
             bench.turn();
         }
         // A reset, and an end that still wants its response.
         reset(clients.remove(0));
-        while bench.worker.responder.conns.len() == 3 {
+        while bench.worker.responder.connections.len() == 3 {
             bench.turn();
         }
         clients[0].stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -125,7 +125,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         }
         assert_eq!(newcomer.responses(), 1);
         drop((clients, newcomer));
-        while !bench.worker.responder.conns.is_empty() {
+        while !bench.worker.responder.connections.is_empty() {
             bench.turn();
         }
         assert!(bench.worker.responder.service.replies.found() == 0);
@@ -137,9 +137,9 @@ fn a_client_that_leaves_takes_nothing_with_it() {
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
     let client = begin(&mut bench, &disk, COLD);
-    let owner = bench.worker.responder.conns.iter().next().unwrap().1.owner;
+    let owner = bench.worker.responder.connections.iter().next().unwrap().1.owner;
     reset(client);
-    while !bench.worker.responder.conns.is_empty() {
+    while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
     bench.worker.responder.service.replies.add_found((owner, Err(crate::files::Missing::NotFound)));
@@ -177,9 +177,9 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     bench.worker.sweep();
     assert!(!bench.worker.is_stopped());
     bench.worker.sweep();
-    assert_eq!(bench.worker.responder.conns.len(), 1);
+    assert_eq!(bench.worker.responder.connections.len(), 1);
     disk.set_hanging(false);
-    while bench.worker.responder.conns.iter().any(|(_, conn)| conn.http1.answering.is_on()) {
+    while bench.worker.responder.connections.iter().any(|(_, conn)| conn.http1.answering.is_on()) {
         bench.worker.responder.net.wait(Some(Nanos::from_millis(10))).unwrap();
         bench.worker.turn();
     }
@@ -196,14 +196,14 @@ fn who_leaves_before_the_answer_is_logged() {
     let config = LogConfig { path: Some(path.clone()), format: Format::Combined };
     let log = bench._logs.open(&config).unwrap();
     let client = begin(&mut bench, &disk, COLD);
-    let (at, _) = bench.worker.responder.conns.iter().next().unwrap();
+    let (at, _) = bench.worker.responder.connections.iter().next().unwrap();
     let line =
         Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.responder.timers.now());
-    bench.worker.responder.conns[at].exchange(0).line = Some(Box::new(line));
+    bench.worker.responder.connections[at].exchange(0).line = Some(Box::new(line));
     // One who only sends no more still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
     drop(client);
-    while !bench.worker.responder.conns.is_empty() {
+    while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
     disk.set_hanging(false);

@@ -38,9 +38,10 @@ impl Bench {
     fn held_by_each(&mut self, mut connect: impl FnMut(&mut Bench) -> isize) -> usize {
         connect(self);
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
-        let conns = self.worker.responder.conns.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
+        let connections =
+            self.worker.responder.connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
         let streams: Vec<usize> =
-            conns.map(|conn| conn.exchanges.iter().filter(|exchange| exchange.is_sending()).count()).collect();
+            connections.map(|conn| conn.exchanges.iter().filter(|exchange| exchange.is_sending()).count()).collect();
         assert_eq!(streams, [STREAMS as usize; CONNECTIONS + 1]);
         usize::try_from(held).unwrap() / CONNECTIONS
     }
@@ -100,9 +101,9 @@ fn interim_responses_that_wait_are_counted() {
     let mut client = bench.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     bench.turn_until(&mut client, 1);
-    let Responder { conns, sender, .. } = &mut bench.worker.responder;
-    let (at, owner, before) = conns.iter().map(|(at, conn)| (at, conn.owner, conn.held.bytes())).next().unwrap();
-    let account = conns[at].held.account().clone();
+    let Responder { connections, sender, .. } = &mut bench.worker.responder;
+    let (at, owner, before) = connections.iter().map(|(at, conn)| (at, conn.owner, conn.held.bytes())).next().unwrap();
+    let account = connections[at].held.account().clone();
     sender.put_off.insert(owner, Counted::of(&account, Vec::with_capacity(10_000)));
     let waits = account.bytes() - before;
     assert!((10_000..11_000).contains(&waits), "{waits} bytes");

@@ -39,8 +39,8 @@ impl Bench {
 
     /// Connections of TCP and of QUIC.
     fn connections(&self) -> (usize, usize) {
-        let quic = self.worker.responder.conns.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
-        (self.worker.responder.conns.len() - quic, quic)
+        let quic = self.worker.responder.connections.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
+        (self.worker.responder.connections.len() - quic, quic)
     }
 }
 

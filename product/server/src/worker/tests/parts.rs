@@ -12,11 +12,12 @@ impl Bench {
     fn check_part(&mut self, send_rest: impl FnOnce()) {
         (0..20).for_each(|_| self.turn());
         let limits = &self.worker.responder.setup.limits;
-        let (_, conn) = self.worker.responder.conns.iter().next().unwrap();
+        let (_, conn) = self.worker.responder.connections.iter().next().unwrap();
         assert!(!conn.is_idle() && conn.deadline() <= self.worker.responder.timers.now() + limits.head_timeout);
         assert!(!give_up_idle(&mut self.worker.responder, Nanos::ZERO), "half a request is here");
-        let answered =
-            |bench: &Bench| bench.worker.responder.conns.iter().all(|(_, conn)| conn.has_answered && conn.is_idle());
+        let answered = |bench: &Bench| {
+            bench.worker.responder.connections.iter().all(|(_, conn)| conn.has_answered && conn.is_idle())
+        };
         send_rest();
         while !answered(self) {
             self.turn();
@@ -24,7 +25,7 @@ impl Bench {
         while !give_up_idle(&mut self.worker.responder, Nanos::ZERO) {
             self.turn();
         }
-        assert!(self.worker.responder.conns.is_empty());
+        assert!(self.worker.responder.connections.is_empty());
     }
 }
 
@@ -61,7 +62,7 @@ fn a_part_has_its_time() {
     let mut stream = TcpStream::connect(bench.address).unwrap();
     stream.write_all(&[hello(), wide(), request(1, "/a", &[])].concat()).unwrap();
     let is_answered =
-        |bench: &Bench| bench.worker.responder.conns.iter().any(|(_, conn)| conn.has_answered && conn.is_idle());
+        |bench: &Bench| bench.worker.responder.connections.iter().any(|(_, conn)| conn.has_answered && conn.is_idle());
     while !is_answered(&bench) {
         bench.turn();
     }
@@ -71,10 +72,10 @@ fn a_part_has_its_time() {
         bench.turn();
     }
     let head_timeout = bench.worker.responder.setup.limits.head_timeout;
-    let (_, conn) = bench.worker.responder.conns.iter().next().unwrap();
+    let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
     assert!(conn.deadline() <= bench.worker.responder.timers.now() + head_timeout);
     bench.worker.responder.timers.set(conn.deadline());
     bench.worker.sweep();
-    let (_, conn) = bench.worker.responder.conns.iter().next().unwrap();
+    let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
     assert!(conn.http1.is_lingering());
 }

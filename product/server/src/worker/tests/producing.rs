@@ -4,7 +4,8 @@ use mux::testing::{DATA, RST_STREAM, request};
 use sched::JobId;
 
 use super::*;
-use crate::transmit::Producer;
+use crate::net::Transport;
+use crate::send::Producer;
 
 const TURNS_MAX: usize = 100_000;
 
@@ -12,7 +13,8 @@ impl Bench {
     /// Turns until the response to `/pipe` is being sent.
     fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
-            if let Some(job) = self.worker.responder.sender.transmitter.produced() {
+            let Responder { sender, connections, .. } = &mut self.worker.responder;
+            if let Some(job) = sender.transmitter.produced(connections) {
                 return job;
             }
             self.turn();
@@ -20,19 +22,24 @@ impl Bench {
         panic!("nobody asks for it");
     }
 
+    fn producer(&mut self, job: JobId) -> Producer<'_, Transport> {
+        let Responder { sender, connections, .. } = &mut self.worker.responder;
+        Producer::of(&mut sender.transmitter, connections, job)
+    }
+
     fn push(&mut self, job: JobId, bytes: &[u8]) -> Option<usize> {
         let now = self.worker.responder.timers.now();
-        Producer::of(&mut self.worker.responder.sender.transmitter, job).push(now, bytes)
+        self.producer(job).push(now, bytes)
     }
 
     fn finish(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
-        Producer::of(&mut self.worker.responder.sender.transmitter, job).finish(now, None);
+        self.producer(job).finish(now, None);
     }
 
     fn fail(&mut self, job: JobId) {
         let now = self.worker.responder.timers.now();
-        Producer::of(&mut self.worker.responder.sender.transmitter, job).fail(now, "it broke");
+        self.producer(job).fail(now, "it broke");
     }
 
     /// Turns until so much has come, and gives how the client's connection stands.
@@ -102,7 +109,7 @@ fn a_body_that_fails_has_no_orderly_end() {
         assert_eq!(ended.err().map(|error| error.kind()), error, "HTTP/1.{version}");
         assert!(client.received().ends_with(end), "and no last chunk");
     }
-    assert!(bench.worker.responder.conns.is_empty());
+    assert!(bench.worker.responder.connections.is_empty());
 }
 
 #[test]
@@ -117,7 +124,7 @@ fn a_head_says_the_same_and_a_reader_that_leaves_is_told_of() {
     drop(leaver);
     for _ in 0..TURNS_MAX {
         if bench.push(job, b"x").is_none() {
-            assert_eq!(bench.worker.responder.conns.len(), 1, "its connection is gone");
+            assert_eq!(bench.worker.responder.connections.len(), 1, "its connection is gone");
             return;
         }
         bench.turn();

@@ -14,9 +14,9 @@ impl Bench {
         let requests = (0..streams).flat_map(|at| request(2 * at + 1, "/a", &[]));
         let said: Vec<u8> = mux::PREFACE.iter().copied().chain(shut).chain(requests).collect();
         let mut client = self.connect();
-        let before = self.worker.responder.conns.streams();
+        let before = self.worker.responder.connections.streams();
         client.stream.write_all(&said).unwrap();
-        while self.worker.responder.conns.streams() < before + streams as usize {
+        while self.worker.responder.connections.streams() < before + streams as usize {
             self.turn();
         }
         client
@@ -50,30 +50,34 @@ fn near_the_budget_the_costliest_stalled_connection_ends_and_no_other() {
     let _small = bench.stall(2);
     let _large = bench.stall(STREAMS);
     bench.check_held();
-    let held_bytes = bench.worker.responder.conns.account().bytes();
+    let held_bytes = bench.worker.responder.connections.account().bytes();
     // Near, and for nobody else.
     bench.has_room_for(held_bytes * 10 / 9 - (1 << 10));
     let mut newcomer = bench.connect();
     newcomer.send(HEAD);
     bench.sweeps(1);
-    assert_eq!((bench.worker.responder.conns.streams(), newcomer.responses()), (2 + STREAMS as usize, 0), "not yet");
+    assert_eq!(
+        (bench.worker.responder.connections.streams(), newcomer.responses()),
+        (2 + STREAMS as usize, 0),
+        "not yet"
+    );
     bench.sweeps(STALLED_LOOKS);
-    while bench.worker.responder.conns.streams() > 2 {
+    while bench.worker.responder.connections.streams() > 2 {
         bench.turn();
     }
     bench.check_held();
     honest.send(&HEAD[9..]);
     bench.turn_until(&mut honest, 2);
     bench.turn_until(&mut newcomer, 1);
-    assert_eq!(bench.worker.responder.conns.streams(), 2, "the costliest was enough");
+    assert_eq!(bench.worker.responder.connections.streams(), 2, "the costliest was enough");
 }
 
 #[test]
 fn when_all_is_used_those_that_do_not_read_end_at_once() {
     let mut bench = Bench::new("shortage-full", "srpt");
     let _stalled = bench.stall(STREAMS);
-    bench.has_room_for(bench.worker.responder.conns.account().bytes());
-    while bench.worker.responder.conns.streams() > 0 {
+    bench.has_room_for(bench.worker.responder.connections.account().bytes());
+    while bench.worker.responder.connections.streams() > 0 {
         bench.turn();
     }
     bench.check_held();
@@ -86,9 +90,9 @@ fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
     let part = |bytes: usize| format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(bytes));
     let begin = |bench: &mut Bench, bytes: usize| {
         let mut client = bench.connect();
-        let before = bench.worker.responder.conns.account().bytes();
+        let before = bench.worker.responder.connections.account().bytes();
         client.send(&part(bytes));
-        while bench.worker.responder.conns.account().bytes() < before + bytes as u64 {
+        while bench.worker.responder.connections.account().bytes() < before + bytes as u64 {
             bench.turn();
         }
         client
@@ -96,13 +100,13 @@ fn when_all_is_used_heads_that_are_not_whole_end_the_largest_first() {
     let mut small = begin(&mut bench, 1_000);
     let _large: Vec<Client> = (0..3).map(|nth| begin(&mut bench, 30_000 + nth)).collect();
     bench.check_held();
-    let held_bytes = bench.worker.responder.conns.account().bytes();
+    let held_bytes = bench.worker.responder.connections.account().bytes();
     bench.has_room_for(held_bytes);
-    while bench.worker.responder.conns.len() == 4 {
+    while bench.worker.responder.connections.len() == 4 {
         bench.turn();
     }
     bench.check_held();
-    assert!(bench.worker.responder.conns.account().bytes() < held_bytes);
+    assert!(bench.worker.responder.connections.account().bytes() < held_bytes);
     small.send("\r\n\r\n");
     bench.turn_until(&mut small, 1);
 }

@@ -106,7 +106,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use server::metrics::{Ended, Labels, Metrics};
-    use server::transmit::Line;
+    use server::send::Line;
 
     use super::*;
 

@@ -1,0 +1,62 @@
+use std::io::{self, ErrorKind};
+
+use sched::Overrun;
+
+use crate::files::Entry;
+
+/// Why sending stopped.
+#[derive(Debug)]
+pub enum Failure {
+    /// The socket takes no more for now.
+    Blocked,
+    /// The next byte is not in memory: [`Outgoing::absent`].
+    Absent,
+    /// The next byte has not come from its producer.
+    Pending,
+    /// Its producer failed, for this reason.
+    Source(&'static str),
+    /// The file became shorter than the length already promised.
+    Truncated { path: Box<str> },
+    /// The file could not be read.
+    Unreadable { path: Box<str>, error: io::Error },
+    /// The client's window is shut.
+    Shut,
+    /// The connection is gone.
+    Disconnected,
+    /// The client has gone while the response was being made.
+    Aborted,
+    /// The reader took too little for too long.
+    Stalled,
+    /// It was longer than its size, which is a fault of ours: what its client has is not to be trusted.
+    Overrun(Overrun),
+}
+
+impl Failure {
+    pub fn unreadable(entry: &Entry, error: io::Error) -> Failure {
+        Failure::Unreadable { path: entry.path.clone(), error }
+    }
+
+    pub fn truncated(entry: &Entry) -> Failure {
+        Failure::Truncated { path: entry.path.clone() }
+    }
+
+    pub fn of_socket(error: io::Error) -> Failure {
+        if error.kind() == ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
+    }
+
+    /// Errors of the disk come out of `sendfile` too: all that a connection cannot have.
+    pub fn of_send_file(entry: &Entry, error: io::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::WouldBlock => Failure::Blocked,
+            ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::TimedOut
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown => Failure::Disconnected,
+            _ => Failure::unreadable(entry, error),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The body of a response, wherever its bytes are: held in memory, in a file, read aside from one, or yet to come.
+
+mod failure;
+mod pipe;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use http::Trailers;
+use http::http1::Delimiter;
+use units::memory::Counted;
+
+use crate::files::{Content, Entry};
+use crate::storage::{Buffer, Look, Storage};
+pub use failure::Failure;
+pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
+
+/// What a body of zeros gives at a time.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Its pieces in their order, each only as far as it is left. One of one piece, as nearly all are, allocates nothing.
+#[derive(Debug, Default)]
+pub struct Body {
+    front: Option<Piece>,
+    /// Only of one with more; without it 8 bytes and not 32, a hundred times for a client that reads nothing.
+    #[allow(clippy::box_collection)]
+    rest: Option<Box<VecDeque<Piece>>>,
+    /// Fields behind it, once they have come, for frames.
+    pub trailers: Option<Box<Trailers>>,
+}
+
+#[derive(Debug)]
+pub enum Piece {
+    /// A few, made for this response.
+    Bytes(Vec<u8>),
+    /// Of a file, read aside. Boxed, since it is the largest, and what a client lets wait is to be small.
+    Read(Box<Buffer>),
+    /// Part of a file: of the body held in memory, which all responses share, or of the open file, read as it is sent.
+    File { entry: Arc<Entry>, range: Range<u64> },
+    /// A page made in memory, shared like a file's body.
+    Page { page: Arc<Vec<u8>>, at: usize },
+    /// Bytes of the pipe that are being written to a file.
+    Written { bytes: Arc<Counted>, at: usize },
+    /// So many zeros, made as they are sent.
+    Zeros(u64),
+    /// What a producer pushes: the last piece.
+    Pipe(Box<Pipe>),
+}
+
+impl Piece {
+    pub fn len(&self) -> u64 {
+        match self {
+            Piece::File { range, .. } => range.end - range.start,
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Read(buffer) => buffer.left().len() as u64,
+            Piece::Page { page, at } => (page.len() - at) as u64,
+            Piece::Written { bytes, at } => (bytes.len() - at) as u64,
+            Piece::Zeros(left) => *left,
+            Piece::Pipe(pipe) => pipe.left_bytes(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && !self.is_awaited()
+    }
+
+    fn is_awaited(&self) -> bool {
+        matches!(self, Piece::Pipe(pipe) if pipe.is_awaited())
+    }
+
+    /// What is in memory, of a pipe what has come, of zeros the next; None for an open file.
+    pub fn in_memory(&self) -> Option<&[u8]> {
+        match self {
+            Piece::Bytes(bytes) => Some(bytes),
+            Piece::Read(buffer) => Some(buffer.left()),
+            Piece::Page { page, at } => Some(&page[*at..]),
+            Piece::Written { bytes, at } => Some(&bytes[*at..]),
+            Piece::Zeros(left) => Some(&ZEROS[..ZEROS.len().min(usize::try_from(*left).unwrap_or(usize::MAX))]),
+            Piece::Pipe(pipe) => Some(pipe.queued()),
+            Piece::File { entry, range } => match &entry.content {
+                Content::Held(body) => Some(&body[range.start as usize..range.end as usize]),
+                Content::Open(_) => None,
+            },
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        match self {
+            Piece::File { range, .. } => range.start += bytes,
+            Piece::Bytes(left) => drop(left.drain(..bytes as usize)),
+            Piece::Read(buffer) => buffer.advance(bytes as usize),
+            Piece::Page { at, .. } | Piece::Written { at, .. } => *at += bytes as usize,
+            Piece::Zeros(left) => *left -= bytes,
+            Piece::Pipe(pipe) => pipe.advance(bytes as usize),
+        }
+    }
+}
+
+/// What can be had of a body without waiting.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Available<'a> {
+    /// The next bytes.
+    Memory(&'a [u8]),
+    /// So many bytes of a file, for `sendfile`.
+    File(u64),
+}
+
+impl From<Piece> for Body {
+    fn from(piece: Piece) -> Body {
+        let mut body = Body::default();
+        body.push(piece);
+        body
+    }
+}
+
+impl From<Pipe> for Body {
+    fn from(mut pipe: Pipe) -> Body {
+        let trailers = pipe.take_trailers();
+        Body { trailers, ..Piece::Pipe(Box::new(pipe)).into() }
+    }
+}
+
+impl FromIterator<Piece> for Body {
+    fn from_iter<I: IntoIterator<Item = Piece>>(pieces: I) -> Body {
+        let mut body = Body::default();
+        pieces.into_iter().for_each(|piece| body.push(piece));
+        body
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Piece::Bytes(bytes).into()
+    }
+}
+
+impl Body {
+    pub fn push(&mut self, piece: Piece) {
+        match &self.front {
+            _ if piece.is_empty() => {}
+            None => self.front = Some(piece),
+            Some(_) => self.rest.get_or_insert_default().push_back(piece),
+        }
+    }
+
+    /// The same before the pipe, which stays the last piece.
+    pub fn put_before_pipe(&mut self, piece: Piece) {
+        let pipe = match &mut self.rest {
+            Some(rest) if !rest.is_empty() => rest.pop_back(),
+            _ => self.front.take(),
+        };
+        self.push(piece);
+        pipe.into_iter().for_each(|pipe| self.push(pipe));
+    }
+
+    /// Has other pieces in the places of some; parts of a file that follow each other become one.
+    pub fn replace(&mut self, with: impl Fn(Piece) -> Piece) {
+        let rest = self.rest.take().into_iter().flat_map(|rest| *rest);
+        for piece in self.front.take().into_iter().chain(rest).map(with) {
+            let last = self.rest.as_mut().and_then(|rest| rest.back_mut()).or(self.front.as_mut());
+            match (last, piece) {
+                (Some(Piece::File { entry, range }), Piece::File { entry: next, range: more })
+                    if Arc::ptr_eq(entry, &next) && range.end == more.start =>
+                {
+                    range.end = more.end;
+                }
+                (_, piece) => self.push(piece),
+            }
+        }
+    }
+
+    /// Bytes that are left of it, as far as that is known.
+    pub fn len(&self) -> u64 {
+        self.pieces().map(Piece::len).fold(0, u64::saturating_add)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.front.is_none()
+    }
+
+    /// None of it has to be read, or to come.
+    pub fn is_in_memory(&self) -> bool {
+        self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
+    }
+
+    /// What its producer pushes to.
+    pub fn pipe(&self) -> Option<&Pipe> {
+        let rest = self.rest.as_ref().and_then(|rest| rest.back());
+        match rest.or(self.front.as_ref()) {
+            Some(Piece::Pipe(pipe)) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    pub fn pipe_mut(&mut self) -> Option<&mut Pipe> {
+        let rest = self.rest.as_mut().and_then(|rest| rest.back_mut());
+        match rest.or(self.front.as_mut()) {
+            Some(Piece::Pipe(pipe)) => Some(pipe),
+            _ => None,
+        }
+    }
+
+    /// Its pipe is finished, and is no piece any more where nothing is queued.
+    pub fn on_finished(&mut self) {
+        self.trailers = self.pipe_mut().and_then(Pipe::take_trailers);
+        self.advance(0);
+    }
+
+    /// Nothing is left or comes, nor fields behind it.
+    pub fn is_nothing(&self) -> bool {
+        self.is_empty() && self.trailers.is_none()
+    }
+
+    /// The same as HTTP/1.1 writes it: what a length ends, and a file always, is as it is.
+    pub fn delimited(mut self, delimiter: Delimiter) -> Body {
+        if let Some(pipe) = self.pipe_mut() {
+            pipe.delimit(delimiter);
+        }
+        self
+    }
+
+    /// How much of it comes is told by its end alone.
+    pub fn is_open_ended(&self) -> bool {
+        self.pipe().is_some_and(Pipe::is_open_ended)
+    }
+
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+    }
+
+    /// At most `bytes_max` of the next bytes; none of them where a file has ended too early. Fails where they have to be read aside
+    /// ([`Body::absent`]), or have not come.
+    pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
+        let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
+        let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
+        match (piece, piece.in_memory()) {
+            (_, Some([])) => Err(Failure::Pending),
+            (_, Some(bytes)) => Ok(Available::Memory(&bytes[..clip(bytes.len() as u64)])),
+            (Piece::File { entry, range }, None) => look(storage, entry, range, bytes_max),
+            (_, None) => unreachable!("only a file is not in memory"),
+        }
+    }
+
+    /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; none where nothing is left. What fails after some
+    /// bytes came fails again in the next call.
+    pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+        let mut read = 0;
+        while read < bytes_max && !self.is_empty() {
+            match self.peek(storage, into, bytes_max - read) {
+                Ok(bytes) => {
+                    self.advance(bytes);
+                    read += bytes;
+                }
+                Err(failure) if read == 0 => return Err(failure),
+                Err(_) => break,
+            }
+        }
+        Ok(read)
+    }
+
+    /// The same of the piece that comes next, of a body that is not empty; it is all left.
+    pub fn peek(&self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
+        let before = into.len();
+        match self.available(storage, bytes_max)? {
+            Available::Memory(bytes) => into.extend_from_slice(bytes),
+            Available::File(count) => {
+                into.resize(before + count as usize, 0);
+                let got = self.read_file(&mut into[before..]);
+                into.truncate(before + *got.as_ref().unwrap_or(&0));
+                got?;
+            }
+        }
+        let bytes = (into.len() - before) as u64;
+        if bytes == 0 {
+            return Err(self.truncated());
+        }
+        Ok(bytes)
+    }
+
+    fn read_file(&self, into: &mut [u8]) -> Result<usize, Failure> {
+        let (entry, range) = self.absent();
+        let Content::Open(file) = &entry.content else { unreachable!("a held body is read from memory") };
+        file.read_at(into, range.start).map_err(|error| Failure::unreadable(entry, error))
+    }
+
+    /// So many bytes are gone.
+    pub fn advance(&mut self, bytes: u64) {
+        let mut left = bytes;
+        while let Some(piece) = &mut self.front {
+            let of_piece = left.min(piece.len());
+            piece.advance(of_piece);
+            left -= of_piece;
+            if !piece.is_empty() {
+                return;
+            }
+            self.front = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        }
+    }
+
+    /// Bytes of memory that were made for this body alone, and are no pipe's nor a disk's: those count their own.
+    pub fn made_bytes(&self) -> usize {
+        let of = |piece: &Piece| if let Piece::Bytes(bytes) = piece { bytes.capacity() } else { 0 };
+        self.pieces().map(of).sum()
+    }
+
+    /// Bytes of memory of its pipe, of what is written and of what was read.
+    #[cfg(test)]
+    pub fn alive_bytes(&self) -> usize {
+        let of = |piece: &Piece| match piece {
+            Piece::Pipe(pipe) => pipe.alive_bytes(),
+            Piece::Written { bytes, .. } => bytes.capacity(),
+            Piece::Read(buffer) => buffer.alive_bytes(),
+            _ => 0,
+        };
+        self.pieces().map(of).sum()
+    }
+
+    /// The part of a file that comes next.
+    pub fn absent(&self) -> (&Arc<Entry>, Range<u64>) {
+        match &self.front {
+            Some(Piece::File { entry, range }) => (entry, range.clone()),
+            _ => unreachable!("only a file is read aside"),
+        }
+    }
+
+    /// A read of the part that comes next has ended.
+    pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
+        if buffer.left().is_empty() {
+            return Err(self.truncated());
+        }
+        let Some(Piece::File { range, .. }) = &mut self.front else {
+            unreachable!("a response waits for one read at a time")
+        };
+        range.start += buffer.left().len() as u64;
+        let file = self.front.replace(Piece::Read(Box::new(buffer))).filter(|file| !file.is_empty());
+        if let Some(file) = file {
+            self.rest.get_or_insert_default().push_front(file);
+        }
+        Ok(())
+    }
+
+    fn truncated(&self) -> Failure {
+        Failure::truncated(self.absent().0)
+    }
+
+    pub fn shrink(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            rest.shrink_to_fit();
+        }
+    }
+}
+
+/// Asks for the first bytes of part of a file.
+pub fn look<'a>(
+    storage: &'a mut dyn Storage,
+    entry: &Arc<Entry>,
+    range: &Range<u64>,
+    bytes_max: u64,
+) -> Result<Available<'a>, Failure> {
+    match storage.look(entry, range.start, (range.end - range.start).min(bytes_max)) {
+        Ok(Look::Copied(bytes)) => Ok(Available::Memory(bytes)),
+        Ok(Look::Resident(count)) => Ok(Available::File(count)),
+        Ok(Look::Absent) => Err(Failure::Absent),
+        Err(error) => Err(Failure::unreadable(entry, error)),
+    }
+}

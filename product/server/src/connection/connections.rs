@@ -1,0 +1,369 @@
+//! The connections of a worker, by slot: their names, which of them have something to read, and which have something to send that no response
+//! takes along.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use slab::Slab;
+use units::Nanos;
+use units::memory::Account;
+
+#[cfg(test)]
+use super::Opening;
+use super::owner::{Owners, slot_of};
+use super::quic::Shared;
+use super::{Connection, Engine, Exchange, ExchangeId, Framed};
+#[cfg(test)]
+use crate::limits::Limits;
+use crate::net::Socket;
+use crate::turns::Turns;
+
+pub struct Connections<S> {
+    slots: Slab<Connection<S>>,
+    owners: Owners,
+    /// Owners of connections with something to read, each once.
+    queue: Turns<u64>,
+    /// Counts the memory of all of them.
+    account: Account,
+    /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
+    streams: usize,
+    /// A connection has ended since [`Connections::take_ended`] was last called.
+    has_ended: bool,
+    /// Connections that have frames or datagrams of their own to send; some may have been closed since.
+    unsaid: VecDeque<usize>,
+    /// Memory for frames, which only a connection that sends has.
+    spare: Vec<u8>,
+    pub datagrams: Shared,
+}
+
+impl<S> Default for Connections<S> {
+    fn default() -> Connections<S> {
+        Connections::counted_in(Account::default())
+    }
+}
+
+impl<S> Index<usize> for Connections<S> {
+    type Output = Connection<S>;
+
+    fn index(&self, at: usize) -> &Connection<S> {
+        &self.slots[at]
+    }
+}
+
+impl<S> IndexMut<usize> for Connections<S> {
+    fn index_mut(&mut self, at: usize) -> &mut Connection<S> {
+        &mut self.slots[at]
+    }
+}
+
+impl<S> Connections<S> {
+    /// Creates an empty table; `account` counts the memory of its connections.
+    pub fn counted_in(account: Account) -> Connections<S> {
+        Connections {
+            slots: Slab::new(),
+            owners: Owners::default(),
+            queue: Turns::default(),
+            account,
+            streams: 0,
+            has_ended: false,
+            unsaid: VecDeque::new(),
+            spare: Vec::new(),
+            datagrams: Shared::default(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Slots, whether used or not.
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
+    /// Gives back the memory behind the last connection.
+    pub fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+        self.unsaid.shrink_to_fit();
+    }
+
+    pub fn get(&self, at: usize) -> Option<&Connection<S>> {
+        self.slots.get(at)
+    }
+
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut Connection<S>> {
+        self.slots.get_mut(at)
+    }
+
+    pub fn contains(&self, at: usize) -> bool {
+        self.slots.contains(at)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Connection<S>)> {
+        self.slots.iter()
+    }
+
+    /// The slot of the next connection, and a name for it.
+    pub fn vacant(&mut self) -> (usize, u64) {
+        let at = self.slots.vacant_key();
+        (at, self.owners.next(at))
+    }
+
+    /// Into the slot of [`Connections::vacant`].
+    pub fn insert(&mut self, connection: Connection<S>) -> usize {
+        let at = self.slots.insert(connection);
+        self.count(at);
+        at
+    }
+
+    /// Closes the socket of a connection and frees its slot.
+    pub fn remove(&mut self, at: usize) {
+        let connection = self.slots.remove(at);
+        self.streams -= connection.held.streams();
+        self.has_ended = true;
+    }
+
+    /// Whether any has ended since this was asked before.
+    pub fn take_ended(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended)
+    }
+
+    /// Counts the memory of all of them.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Open streams of HTTP/2 and HTTP/3.
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
+    /// Counts anew what no buffer of this connection counts, if it is still there.
+    pub fn count(&mut self, at: usize) {
+        if let Some(conn) = self.slots.get_mut(at) {
+            self.streams -= conn.held.streams();
+            conn.count();
+            self.streams += conn.held.streams();
+        }
+    }
+
+    /// A stream of the connection in this slot.
+    pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
+        let owner = self.owners.next(at);
+        self.slots[at].exchanges.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
+        ExchangeId { at, stream }
+    }
+
+    /// The slot of a connection that is still there.
+    pub fn slot(&self, owner: u64) -> Option<usize> {
+        let at = slot_of(owner);
+        self.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
+    }
+
+    pub fn exchange(&mut self, id: ExchangeId) -> &mut Exchange {
+        self.slots[id.at].exchange(id.stream)
+    }
+
+    /// The exchange of this name, if it is still there.
+    pub fn exchange_id(&self, owner: u64) -> Option<ExchangeId> {
+        let at = slot_of(owner);
+        let exchange = self.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
+        Some(ExchangeId { at, stream: exchange.number })
+    }
+
+    /// Has a connection read in its turn.
+    pub fn queue(&mut self, at: usize) {
+        let conn = &mut self.slots[at];
+        if !std::mem::replace(&mut conn.input.is_queued, true) {
+            self.queue.push(conn.client, conn.owner);
+        }
+    }
+
+    /// Something has happened to a connection that its turn is to see.
+    pub fn wake(&mut self, at: usize) {
+        self.slots[at].input.is_cut = true;
+        self.queue(at);
+    }
+
+    /// What came in while a response was being sent is for the connection's next turn.
+    pub fn go_on(&mut self, at: usize) {
+        let Some(conn) = self.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
+        conn.input.is_cut = conn.http1.has_kept();
+        if conn.input.is_left() {
+            self.queue(at);
+        }
+    }
+
+    /// How many are to be read; some of them may be gone.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next to be read; `None` where it is gone.
+    pub fn unqueue(&mut self) -> Option<usize> {
+        let owner = self.queue.pop()?;
+        let at = self.slot(owner)?;
+        self.slots[at].input.is_queued = false;
+        Some(at)
+    }
+
+    /// Every deadline is so much later.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.slots.iter_mut().for_each(|(_, conn)| conn.excuse(paused));
+    }
+
+    /// Nothing is read behind the responses under way.
+    pub fn stop(&mut self) {
+        self.slots.iter_mut().for_each(|(_, conn)| conn.http1.answering.close());
+    }
+
+    /// Slots of the connections of which this is true.
+    pub fn slots(&self, is_meant: impl Fn(&Connection<S>) -> bool) -> Vec<usize> {
+        self.iter().filter(|(_, conn)| is_meant(conn)).map(|(at, _)| at).collect()
+    }
+}
+
+impl<S: Socket> Connections<S> {
+    /// Something is done with the frames of a connection, which has something to say of that.
+    pub fn with_engine<R>(&mut self, at: usize, act: impl FnOnce(&mut Engine) -> R) -> R {
+        let result = act(self[at].engine());
+        self.say(at);
+        result
+    }
+
+    /// What it has to say for itself leaves in this turn.
+    pub fn say(&mut self, at: usize) {
+        if self[at].framed().begin_unsaid() {
+            self.unsaid.push_back(at);
+        }
+    }
+
+    /// The next that has something to say, made. `None`: it was closed meanwhile, and its place may be another's.
+    pub fn next_unsaid(&mut self) -> Option<usize> {
+        let at = self.unsaid.pop_front()?;
+        let is_unsaid = self.get_mut(at)?.load.framed_mut()?.end_unsaid();
+        is_unsaid.then(|| self.begin_frames(at).control())?;
+        Some(at)
+    }
+
+    /// When one of them has to be looked after, by its own account.
+    pub fn timeout(&self) -> Option<Nanos> {
+        if self.unsaid.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
+    }
+
+    /// How many have something to say, or had when they were closed.
+    pub fn unsaid(&self) -> usize {
+        self.unsaid.len()
+    }
+
+    /// With memory for frames, which idle connections have none of.
+    pub fn begin_frames(&mut self, at: usize) -> &mut Framed {
+        let framed = self.slots[at].framed();
+        framed.borrow(&mut self.spare);
+        framed
+    }
+
+    /// All frames have left.
+    pub fn end_frames(&mut self, at: usize) {
+        if let Some(framed) = self.slots.get_mut(at).and_then(|connection| connection.load.framed_mut()) {
+            framed.give_back(&mut self.spare);
+        }
+    }
+
+    /// Wakes the connections whose QUIC timer has fired since this was last called.
+    pub fn wake_due(&mut self) {
+        for owner in std::mem::take(&mut self.datagrams.woken) {
+            if let Some(at) = self.slot(owner) {
+                self.wake(at);
+            }
+        }
+    }
+
+    /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
+    pub fn is_full_at(&self, number: u64) -> bool {
+        self.datagrams.full().any(|at| self[at].number_below() == number)
+    }
+
+    /// One of HTTP/3, and what all of those have.
+    pub fn with_datagrams(&mut self, at: usize) -> (&mut Connection<S>, &mut Shared) {
+        (&mut self.slots[at], &mut self.datagrams)
+    }
+}
+
+#[cfg(test)]
+impl<S> Connections<S> {
+    /// Opens a connection in this slot, which must be the next vacant one.
+    pub fn open(&mut self, now: Nanos, at: usize, opening: Opening<S>) {
+        let inserted = self.insert(Connection::new(now, opening, &Limits::default()));
+        assert_eq!(inserted, at, "the slot is not the next vacant one");
+    }
+
+    pub fn numbers(&self) -> Vec<usize> {
+        self.slots.iter().map(|(at, _)| at).collect()
+    }
+
+    pub fn spare_bytes(&self) -> usize {
+        self.spare.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use units::wire::Framing;
+
+    use super::*;
+    use crate::connection::ChannelKind;
+
+    fn add(connections: &mut Connections<()>, client: u32) -> usize {
+        let (_, owner) = connections.vacant();
+        let peer = (Ipv4Addr::LOCALHOST, 80).into();
+        let (framing, account) = (Framing::ETHERNET, Account::default());
+        let opening =
+            Opening { owner, socket: (), kind: ChannelKind::Tcp, client, peer, framing, session: None, account };
+        connections.insert(Connection::new(Nanos::ZERO, opening, &Limits::default()))
+    }
+
+    #[test]
+    fn a_connection_is_queued_once_and_clients_take_turns() {
+        let mut connections = Connections::default();
+        let [first, second, other] = [7, 7, 3].map(|client| add(&mut connections, client));
+        [first, first, second, other].into_iter().for_each(|at| connections.queue(at));
+        assert_eq!(connections.queued(), 3);
+        assert_eq!([(); 3].map(|()| connections.unqueue()), [first, other, second].map(Some));
+        connections.queue(first);
+        assert_eq!((connections.unqueue(), connections.queued()), (Some(first), 0));
+    }
+
+    #[test]
+    fn what_was_meant_for_a_connection_that_is_gone_reaches_no_other() {
+        let mut connections = Connections::default();
+        let at = add(&mut connections, 1);
+        let owner = connections[at].owner;
+        connections.queue(at);
+        assert_eq!((connections.slot(owner), connections.exchange_id(owner)), (Some(at), Some(at.into())));
+        assert!(!connections.take_ended());
+        connections.remove(at);
+        assert!(connections.take_ended() && !connections.take_ended());
+        assert_eq!(add(&mut connections, 1), at, "the slot is used again");
+        assert_eq!(
+            (connections.slot(owner), connections.exchange_id(owner), connections.unqueue()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_pause_moves_deadlines() {
+        let mut connections = Connections::default();
+        let at = add(&mut connections, 1);
+        let (before, pause) = (connections[at].deadline(), Nanos::from_secs(5));
+        connections.excuse(pause);
+        assert_eq!(connections[at].deadline(), before + pause);
+        assert_eq!(connections.slots(|conn| conn.client == 1), [at]);
+    }
+}

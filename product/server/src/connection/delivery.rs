@@ -1,0 +1,178 @@
+//! What was handed down on a connection, and what TCP says became of it. The kernel is asked by the caller: a question is a system call.
+
+use sched::line::{Look, Looks, Seen};
+use sched::{Account, Correction, TcpSent};
+use units::Nanos;
+use units::wire::Framing;
+
+use crate::net::Status;
+
+pub struct Delivery {
+    /// Payload handed down, of all responses.
+    sent_bytes: u64,
+    /// The same when that was last asked, but for multiples of 4 GiB.
+    told_bytes: u32,
+    /// The socket did not take all at once since the connection was last known to be acknowledged.
+    pub was_full: bool,
+    /// The policy's band in which packets are now; `None` while they have what the listening socket gave them.
+    pub band: Option<u8>,
+    /// Its place among those with unacknowledged bytes.
+    pub listed: Listed,
+    /// What the link was charged.
+    account: Account,
+    looks: Looks,
+}
+
+impl Delivery {
+    /// Nothing was handed down yet, and TCP was not asked.
+    pub fn new(framing: Framing) -> Delivery {
+        let (account, looks) = (Account::new(framing), Looks::default());
+        Delivery {
+            sent_bytes: 0,
+            told_bytes: 0,
+            was_full: false,
+            band: None,
+            listed: Listed::default(),
+            account,
+            looks,
+        }
+    }
+
+    /// How the connection cuts its payload.
+    pub fn framing(&self) -> Framing {
+        self.account.framing()
+    }
+
+    /// Payload handed down so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// TCP was asked before what it has sent.
+    pub fn is_known(&self) -> bool {
+        self.account.is_settled()
+    }
+
+    /// So much payload was handed down, and the link was charged for it in segments of this connection: so many wire bytes.
+    pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
+        let wire_bytes = self.framing().wire_bytes(payload_bytes);
+        self.sent_bytes += payload_bytes;
+        self.account.on_charged(wire_bytes);
+        wire_bytes
+    }
+
+    /// Payload handed down since this was last asked, less than 4 GiB.
+    pub fn newly_sent_bytes(&mut self) -> u64 {
+        let sent_bytes = self.sent_bytes as u32;
+        sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
+    }
+
+    /// Sets the account against what TCP has sent; and what that says of the line.
+    pub fn settle(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
+        (self.account.settle(self.sent(status)), self.look(now, status))
+    }
+
+    /// Behind [`Delivery::settle`], where nobody may look again: the wire bytes of what TCP still keeps, and of the acknowledgement of the
+    /// client's FIN if the connection ends here.
+    pub fn foresee(&mut self, status: &Status, ends_connection: bool) -> u64 {
+        self.account.foresee(status.unsent_bytes, ends_connection.into())
+    }
+
+    /// As [`Delivery::settle`] when the connection ends, with what its end will send.
+    pub fn close(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
+        // A connection that has ended keeps nothing: a reset throws away what was not sent.
+        let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
+        let correction = self.account.close(self.sent(status), payload_bytes, status.closing_segments.into());
+        (correction, self.look(now, status))
+    }
+
+    /// What is new since the last look: over all responses each acknowledged byte is told once. What is foreseen stays charged.
+    pub fn look(&mut self, now: Nanos, status: &Status) -> Look {
+        let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
+        // A kernel that does not count what it sent tells at least of what has arrived.
+        let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
+        let rtt = status.path.rtt;
+        let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes, shut_for };
+        self.looks.look(now, &seen, self.account.framing())
+    }
+
+    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    fn sent(&self, status: &Status) -> TcpSent {
+        status.sent.unwrap_or_else(|| {
+            let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
+            let segments = payload_bytes.div_ceil(self.framing().segment_bytes) as u32;
+            TcpSent { payload_bytes, segments }
+        })
+    }
+}
+
+/// A connection's place in the list, if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed(u32);
+
+impl Default for Listed {
+    fn default() -> Listed {
+        Listed::NOWHERE
+    }
+}
+
+impl Listed {
+    pub const NOWHERE: Listed = Listed(u32::MAX);
+
+    /// The place with this index.
+    pub fn place(index: usize) -> Listed {
+        Listed(index as u32)
+    }
+
+    pub fn at(self) -> Option<usize> {
+        (self != Listed::NOWHERE).then_some(self.0 as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u64 = 1_448;
+    const HEADER: u64 = 66;
+
+    fn delivery() -> Delivery {
+        Delivery::new(Framing::ETHERNET)
+    }
+
+    /// Then what was taken and does not wait unsent has left.
+    #[test]
+    fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
+        let mut delivery = delivery();
+        let settle = |delivery: &mut Delivery, unsent_bytes| {
+            delivery.settle(Nanos::ZERO, &Status { unsent_bytes, ..Status::default() }).0
+        };
+        let _ = settle(&mut delivery, 0);
+        delivery.on_sent(3 * SEGMENT);
+        assert_eq!(settle(&mut delivery, SEGMENT).refund_bytes, SEGMENT + HEADER);
+        assert_eq!(settle(&mut delivery, 0).charge_bytes, SEGMENT + HEADER);
+    }
+
+    /// The last bytes are charged once, whether they were foreseen or looked for; a reset throws away what was not sent.
+    #[test]
+    fn what_tcp_keeps_is_charged_once() {
+        let sent = |bytes: u64, unsent_bytes, closing_segments| Status {
+            sent: Some(TcpSent { payload_bytes: bytes, segments: bytes.div_ceil(SEGMENT) as u32 }),
+            unsent_bytes,
+            closing_segments,
+            ..Status::default()
+        };
+        let kept = || {
+            let mut delivery = delivery();
+            let _ = delivery.settle(Nanos::ZERO, &sent(0, 0, 0));
+            assert_eq!(delivery.on_sent(3 * SEGMENT), 3 * (SEGMENT + HEADER));
+            delivery
+        };
+        let mut foreseen = kept();
+        let (correction, _) = foreseen.settle(Nanos::ZERO, &sent(2 * SEGMENT, SEGMENT, 0));
+        assert_eq!(correction.refund_bytes, SEGMENT + HEADER);
+        assert_eq!(foreseen.foresee(&sent(2 * SEGMENT, SEGMENT, 0), true), SEGMENT + 2 * HEADER);
+        let refunds = [0, 1].map(|closing| kept().close(Nanos::ZERO, &sent(2 * SEGMENT, SEGMENT, closing)).0.balance());
+        assert_eq!(refunds, [(SEGMENT + HEADER) as i64, -(HEADER as i64)]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Connections of HTTP/2 and HTTP/3: what is granted becomes frames of the response that was granted, records of those where the client speaks TLS, and
+//! leaves at once. Room that is left in a granted segment goes to the connection's next response. What is HTTP/3's alone is in `http3.rs`.
+//!
+//! Below the decision waits at most what one grant has made and the socket did not take: it goes first when there is room again, and
+//! nothing else is made on that connection before.
+
+use std::io::{self, IoSlice};
+use std::mem::take;
+
+use mux::{Broken, Flood};
+use sched::grow::reserve_one;
+use sched::{ConnectionId, JobId, Scheduler, Why};
+use tls::{RECORD_BYTES_MAX, Session};
+use units::Nanos;
+use units::memory::{Account, Counted};
+
+use super::engine::Engine;
+use super::room::{RECORDS_AT_ONCE_MAX, ROOM_BYTES_MIN};
+use super::{Connection, Departure};
+use crate::body::Failure;
+use crate::net::{Down, Sink, Socket};
+
+/// Frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in a second or two.
+const UNREAD_BYTES_MAX: usize = 256 << 10;
+/// What such a connection has besides.
+pub struct Framed {
+    pub engine: Engine,
+    pub id: ConnectionId,
+    /// Frames that were made and not handed down, nor sealed.
+    pub out: Counted,
+    /// Responses whose last bytes are among those.
+    pub departing: Vec<Departure>,
+    /// Responses whose windows are shut.
+    shut: Vec<JobId>,
+    /// Responses on it.
+    pub jobs: usize,
+    /// Of what was made, what no response is charged for.
+    pub control_bytes: u64,
+    /// It is on the list of those that have something to say for themselves.
+    is_unsaid: bool,
+}
+
+impl Framed {
+    /// Without responses; its memory is counted in this account.
+    pub fn new(mut engine: Engine, id: ConnectionId, account: &Account) -> Framed {
+        engine.count_in(account);
+        let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
+        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+    }
+
+    /// Takes what has come over HTTP/2, and makes answers.
+    pub fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
+        let begin = self.out.len();
+        let session = self.engine.http2().expect("datagrams are received as such");
+        let taken = session.receive(now, bytes, &mut self.out.edit());
+        self.control_bytes += (self.out.len() - begin) as u64;
+        let is_unread = self.out.len() > UNREAD_BYTES_MAX;
+        taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
+    }
+
+    /// It has something to say for itself. Whether it had not before.
+    pub fn begin_unsaid(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_unsaid, true)
+    }
+
+    /// That is said now. Whether it had something to say.
+    pub fn end_unsaid(&mut self) -> bool {
+        take(&mut self.is_unsaid)
+    }
+
+    /// Windows may be open again.
+    pub fn open_windows(&mut self, now: Nanos, stream_of: impl Fn(JobId) -> Option<u32>, scheduler: &mut Scheduler) {
+        if self.shut.is_empty() || self.engine.window() == 0 {
+            return;
+        }
+        let (open, shut): (Vec<JobId>, Vec<JobId>) = take(&mut self.shut)
+            .into_iter()
+            .partition(|job| stream_of(*job).is_none_or(|stream| self.engine.stream_window(stream) != Some(0)));
+        self.shut = shut;
+        #[cfg(test)]
+        if crate::simulation::planted::strikes(crate::simulation::planted::Fault::StarvedStream) {
+            return;
+        }
+        open.into_iter().for_each(|job| scheduler.on_wait_over(now, job, Why::Stream));
+    }
+
+    /// The window of a response's stream, or the connection's, is shut.
+    pub fn on_shut(&mut self, id: JobId, scheduler: &mut Scheduler) {
+        reserve_one(&mut self.shut);
+        self.shut.push(id);
+        scheduler.on_wait(id, Why::Stream);
+    }
+
+    /// Responses whose last bytes were made and have not left are cut.
+    pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
+        self.departing.drain(..).map(move |departure| Departure { failure: Some(failure()), ..departure })
+    }
+
+    /// Another response is on it.
+    pub fn on_dispatch(&mut self) {
+        self.jobs += 1;
+    }
+
+    /// Payload for frames in so much, beside their records; of datagrams full ones, as long as they may be now.
+    pub fn room_bytes(&self, bytes_max: u64, segment_bytes: u64, overhead_bytes: u64) -> u64 {
+        if let Some(datagram_bytes) = self.engine.datagram_bytes() {
+            return bytes_max.div_ceil(segment_bytes) * datagram_bytes;
+        }
+        let is_short = bytes_max < overhead_bytes + ROOM_BYTES_MIN;
+        let room_bytes = if is_short { bytes_max + segment_bytes } else { bytes_max };
+        room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
+    }
+
+    /// One has ended. Where its last bytes are made it departs when they are handed down.
+    pub fn depart(&mut self, departure: Departure) -> Option<Departure> {
+        self.jobs -= 1;
+        self.shut.retain(|job| *job != departure.job);
+        if departure.failure.is_some() {
+            return Some(departure);
+        }
+        self.departing.push(departure);
+        None
+    }
+
+    /// Bytes of frames and of the engine that are alive.
+    #[cfg(test)]
+    pub fn alive_bytes(&mut self) -> usize {
+        self.out.capacity() + self.engine.alive_bytes()
+    }
+
+    /// All that it could send waits for its reader; beside that, so many responses wait for their producers.
+    pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
+        !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
+    }
+
+    /// Some are not all made, or have not left.
+    pub fn has_responses(&self) -> bool {
+        self.jobs > 0 || !self.departing.is_empty()
+    }
+
+    /// Appends what it has to say for itself.
+    pub fn control(&mut self) {
+        let begin = self.out.len();
+        let Some(session) = self.engine.http2() else { return };
+        session.control(&mut self.out.edit());
+        self.control_bytes += (self.out.len() - begin) as u64;
+    }
+
+    /// Memory for frames, which idle connections have none of.
+    pub fn borrow(&mut self, spare: &mut Vec<u8>) {
+        if self.out.capacity() == 0 && self.engine.http2().is_some() {
+            *self.out.edit() = take(spare);
+        }
+    }
+
+    pub fn give_back(&mut self, spare: &mut Vec<u8>) {
+        if self.out.is_empty() {
+            let out = self.out.take();
+            if spare.capacity() < out.capacity() {
+                *spare = out;
+            }
+        }
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    pub fn has_unsent(&self) -> bool {
+        let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
+        self.load.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
+    }
+
+    /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
+    pub fn hand_down(&mut self) -> io::Result<()> {
+        let (Some(socket), Some(framed)) = (self.socket.tcp(), self.load.framed_mut()) else { return Ok(()) };
+        let mut taken = 0;
+        let result = match self.session.as_deref_mut() {
+            None => hand_down_plain(socket, &framed.out, &mut taken),
+            Some(session) => hand_down_sealed(socket, session, &framed.out, &mut taken),
+        };
+        framed.out.edit().drain(..taken);
+        result
+    }
+}
+
+fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    while *taken < out.len() {
+        *taken += socket.send(&out[*taken..], false)?;
+    }
+    Ok(())
+}
+
+/// Seals a few records at a time, and no more before they are gone. Drops all that can no longer be sealed.
+fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
+    if !session.can_seal() {
+        *taken = out.len();
+    }
+    loop {
+        if !session.has_unsent() {
+            for record in out[*taken..].chunks(RECORD_BYTES_MAX).take(RECORDS_AT_ONCE_MAX) {
+                session.seal(&[IoSlice::new(record)]);
+                *taken += record.len();
+            }
+        }
+        let more = *taken < out.len();
+        if let Some(error) = session.hand_down(&mut Down { socket, more }).error {
+            return Err(error);
+        }
+        if !more {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The memory of a connection that no buffer of its own counts: tables, and what libraries hold, which is taken for what was measured (resident
+//! memory of a thousand such connections, docs/notebook/attacks.md), and requests of HTTP/1.1 that are incomplete or wait.
+
+use units::memory::{Account, Charge};
+
+use super::Connection;
+
+/// Its places in the tables of connections, of what is below them and of their names, a third of them free.
+const TABLES_BYTES: usize = 1 << 10;
+/// The session of a client that speaks TLS.
+const TLS_BYTES: usize = 9 << 10;
+/// The engine of a connection without streams.
+const HTTP2_BYTES: usize = 13 << 10;
+const HTTP3_BYTES: usize = 28 << 10;
+/// A stream with its request, its response and its job.
+const HTTP1_STREAM_BYTES: usize = 1 << 10;
+const HTTP2_STREAM_BYTES: usize = 1 << 10;
+const HTTP3_STREAM_BYTES: usize = 2 << 10;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    Http1,
+    Http1OverTls,
+    Http2,
+    Http2OverTls,
+    Http3,
+}
+
+impl Protocol {
+    /// Bytes of a connection that speaks it and has so many requests and responses under way.
+    fn bytes(self, streams: usize) -> usize {
+        let (fixed_bytes, stream_bytes) = match self {
+            Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
+            Protocol::Http1OverTls => (TLS_BYTES, HTTP1_STREAM_BYTES),
+            Protocol::Http2 => (HTTP2_BYTES, HTTP2_STREAM_BYTES),
+            Protocol::Http2OverTls => (TLS_BYTES + HTTP2_BYTES, HTTP2_STREAM_BYTES),
+            Protocol::Http3 => (HTTP3_BYTES, HTTP3_STREAM_BYTES),
+        };
+        TABLES_BYTES + fixed_bytes + streams * stream_bytes
+    }
+}
+
+/// The account of a connection's memory, and its own part of that.
+#[derive(Debug)]
+pub struct Held {
+    charge: Charge,
+    /// Counts what upstreams have sent and the client has not taken: that is bounded by itself, so that no upload keeps responses waiting.
+    responses: Account,
+    /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
+    streams: u32,
+}
+
+impl Held {
+    /// Of a new connection of HTTP/1.1 without TLS.
+    pub fn new(account: &Account) -> Held {
+        account.set_fixed_bytes(TABLES_BYTES);
+        Held { charge: Charge::new(account, TABLES_BYTES), responses: account.part(), streams: 0 }
+    }
+
+    pub fn account(&self) -> &Account {
+        self.charge.account()
+    }
+
+    pub fn responses(&self) -> &Account {
+        &self.responses
+    }
+
+    /// Bytes of all that the connection holds.
+    pub fn bytes(&self) -> u64 {
+        self.account().bytes()
+    }
+
+    pub fn streams(&self) -> usize {
+        self.streams as usize
+    }
+}
+
+impl<S> Connection<S> {
+    /// Counts anew what no buffer counts: it speaks another protocol, a request has come, or one has ended.
+    pub fn count(&mut self) {
+        let bytes = self.own_bytes();
+        self.held.charge.set(bytes);
+        self.held.account().set_fixed_bytes(bytes);
+        // They are STREAMS_MAX at most.
+        self.held.streams = self.exchanges.streams().map_or(0, |streams| streams.count() as u32);
+    }
+
+    /// Bytes of its own part.
+    pub fn own_bytes(&self) -> usize {
+        let protocol = match (self.is_multiplexed(), self.channel.is_tls()) {
+            _ if self.channel.is_quic() => Protocol::Http3,
+            (false, false) => Protocol::Http1,
+            (false, true) => Protocol::Http1OverTls,
+            (true, false) => Protocol::Http2,
+            (true, true) => Protocol::Http2OverTls,
+        };
+        let streams = match self.exchanges.streams() {
+            Some(streams) => streams.count(),
+            None => self.http1.answering.is_on().into(),
+        };
+        protocol.bytes(streams) + self.http1.kept_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stalled_connection_costs_as_measured() {
+        let of = |protocol: Protocol, streams| protocol.bytes(streams) >> 10;
+        assert_eq!([of(Protocol::Http1, 0), of(Protocol::Http2, 100), of(Protocol::Http3, 100)], [1, 114, 229]);
+    }
+}

@@ -1,0 +1,430 @@
+//! A connection of HTTP/1.1: requests in their order, each answered before the next is looked at.
+//!
+//! ```text
+//! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
+//! ```
+
+use http::http1::{self, Delimiter, Head, OwnedHead, Search};
+use http::{BodyLength, HttpDate, Reject, Request, Response, Shown, Status};
+use units::Nanos;
+
+use super::answering::{Answering, Form};
+use super::passing::Passing;
+use super::received::{Kept, Received};
+use super::request_body::RequestBody;
+use crate::limits::Limits;
+
+/// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
+/// SECONDS_TO_LINGER is the same.
+const LINGER_FOR: Nanos = Nanos::from_secs(2);
+
+/// The answer to one that is slower than may be.
+pub const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+
+/// An idle one holds no buffers.
+pub struct Http1 {
+    phase: Phase,
+    pub answering: Answering,
+    kept: Option<Box<Kept>>,
+    deadline: Nanos,
+}
+
+enum Phase {
+    /// Waiting for a request, or for the rest of its head.
+    Head,
+    /// Reading a request body that nobody wants.
+    Body(Box<RequestBody>),
+    /// What comes is passed on.
+    Passing(Box<Passing>),
+    /// A whole request waits until an earlier response is sent.
+    Waiting(Box<OwnedHead>),
+    /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
+    /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
+    /// (RFC 9112 section 9.6).
+    Lingering {
+        /// What it had acknowledged at the last look.
+        acked_bytes: u64,
+    },
+}
+
+impl Phase {
+    /// What comes belongs to the request that was taken last.
+    fn is_passing(&self) -> bool {
+        matches!(self, Phase::Passing(passing) if !passing.is_waiting())
+    }
+
+    /// Of the request that is incomplete or waits.
+    fn head_bytes(&self) -> usize {
+        match self {
+            Phase::Body(body) => body.head.view().bytes,
+            Phase::Passing(passing) => passing.request().map_or(0, |body| body.head.view().bytes),
+            Phase::Waiting(head) => head.view().bytes,
+            Phase::Head | Phase::Lingering { .. } => 0,
+        }
+    }
+}
+
+/// What was received.
+#[derive(Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
+pub enum Event<'a> {
+    /// Not yet: the body of a request is still to come, or to be looked at.
+    Body,
+    /// A request, to which a response is owed. Its body may still be to come, where it is passed on.
+    Request { head: Head<'a> },
+    /// More of a request body that is passed on.
+    Data { bytes: &'a [u8], is_last: bool },
+    /// No request, or one whose body is at fault, and a response is owed to that; no more is read. They may be TLS instead.
+    Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
+}
+
+/// What becomes of a connection past its deadline.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Late {
+    /// A request was begun, and its sender is owed a response (RFC 9110 section 15.5.9).
+    Refused {
+        reject: Reject,
+        shown: Shown<'static>,
+    },
+    Close,
+}
+
+impl Http1 {
+    pub fn new(now: Nanos, limits: &Limits) -> Http1 {
+        Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now + limits.head_timeout }
+    }
+
+    /// Nothing is expected before this instant.
+    pub fn wait_until(&mut self, deadline: Nanos) {
+        self.deadline = deadline;
+    }
+
+    /// No whole request has come since the last answer.
+    pub fn is_unasked(&self) -> bool {
+        matches!(self.phase, Phase::Head) && !self.answering.is_on() && !self.answering.closes()
+    }
+
+    /// What came is no HTTP of this connection: a response is owed to that, and nothing more is read.
+    pub fn give_up(&mut self) {
+        self.owe(Form::OF_REFUSAL);
+    }
+
+    /// Puts received bytes behind those that were kept. With none, those are looked at again.
+    pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
+        Received::new(self.kept.take(), fresh)
+    }
+
+    /// What is next in received bytes; `None` where more has to come, or a response to go, first. A request whose body is wanted comes before
+    /// it, others when theirs has come.
+    pub fn next<'r>(
+        &mut self,
+        now: Nanos,
+        limits: &Limits,
+        received: &'r mut Received,
+        is_wanted: impl Fn(&Request) -> bool,
+    ) -> Option<Event<'r>> {
+        if !self.is_reading() {
+            return None;
+        }
+        if let Phase::Passing(_) = self.phase {
+            return self.next_passed(now, limits, received);
+        }
+        if self.answering.closes() {
+            // Nobody wants any of them.
+            received.used = received.bytes.len();
+            return None;
+        }
+        match &mut self.phase {
+            Phase::Head | Phase::Body(_) | Phase::Lingering { .. } if received.is_empty() => None,
+            Phase::Head | Phase::Lingering { .. } => self.next_head(now, limits, received, is_wanted),
+            Phase::Passing(_) => unreachable!("it is looked at first"),
+            Phase::Body(_) => self.next_of_body(now, limits, received),
+            Phase::Waiting(_) => self.begin_kept(received),
+        }
+    }
+
+    /// More of a body that nobody wants.
+    fn next_of_body<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let Phase::Body(body) = &mut self.phase else { return None };
+        let taken = body.take(received.rest());
+        self.deadline = body.deadline(now, limits);
+        if let Ok((bytes, true)) = taken {
+            received.used += bytes;
+            return self.begin_kept(received);
+        }
+        received.used = received.bytes.len();
+        let reject = taken.err()?;
+        received.head = self.take_unanswered();
+        let shown = received.head.as_ref()?.view().shown();
+        Some(self.refuse(reject, shown, false))
+    }
+
+    /// More of what is passed on.
+    fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
+        let Phase::Passing(passing) = &mut self.phase else { return None };
+        if let Some(head) = passing.resume() {
+            let head = received.head.insert(head).view();
+            self.owe(Form::of_wanted(&head));
+            return Some(Event::Request { head });
+        }
+        if received.is_empty() {
+            return None;
+        }
+        let reject = match passing.take(now, limits, received) {
+            Ok((bytes, is_last)) => {
+                if is_last {
+                    self.phase = Phase::Head;
+                }
+                return Some(Event::Data { bytes, is_last });
+            }
+            Err(reject) => reject,
+        };
+        let shown = passing.request()?.head.view().shown().into_owned();
+        self.phase = Phase::Head;
+        if self.answering.is_owed() {
+            return Some(self.refuse(reject, shown, false));
+        }
+        // Its response is under way; nothing behind it is read.
+        self.answering.close();
+        None
+    }
+
+    fn next_head<'r>(
+        &mut self,
+        now: Nanos,
+        limits: &Limits,
+        received: &'r mut Received,
+        is_wanted: impl Fn(&Request) -> bool,
+    ) -> Option<Event<'r>> {
+        let rest = &received.bytes[received.used..];
+        let parsed = received.search.parse(rest, &limits.request);
+        if !matches!(parsed, Ok(None)) {
+            received.search = Search::default();
+        }
+        let refused = match parsed {
+            Ok(Some(head)) => {
+                let is_wanted = head.request.body != BodyLength::None && is_wanted(&head.request);
+                match self.on_head(now, limits, &head, is_wanted) {
+                    Ok(is_whole) => {
+                        received.used += head.bytes;
+                        return Some(if is_whole { Event::Request { head } } else { Event::Body });
+                    }
+                    Err(reject) => reject,
+                }
+            }
+            Ok(None) => {
+                // The time for a head runs from its first byte, however slowly the others come.
+                self.deadline = self.deadline.min(now + limits.head_timeout);
+                return None;
+            }
+            Err(reject) => reject,
+        };
+        received.used = received.bytes.len();
+        Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
+    }
+
+    /// A head has come. Whether it is answered now: not where it has a body that nobody wants, which comes first.
+    fn on_head(&mut self, now: Nanos, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
+        if is_wanted {
+            self.owe(Form::of_wanted(head));
+            let body = RequestBody::new(head, u64::MAX, now).expect("no body is longer");
+            self.phase = Phase::Passing(Box::new(Passing::of(body, now, limits)));
+            return Ok(true);
+        }
+        if head.request.body == BodyLength::None || head.expect_continue {
+            self.owe(Form::of(head));
+            return Ok(true);
+        }
+        let body = RequestBody::new(head, limits.body_bytes_max, now)?;
+        self.deadline = body.deadline(now, limits);
+        self.phase = Phase::Body(Box::new(body));
+        Ok(false)
+    }
+
+    /// What is passed on as it comes, if anything is.
+    pub fn passing(&mut self) -> Option<&mut Passing> {
+        match &mut self.phase {
+            Phase::Passing(passing) => Some(passing),
+            _ => None,
+        }
+    }
+
+    /// Begins with the request that is kept.
+    fn begin_kept<'r>(&mut self, received: &'r mut Received) -> Option<Event<'r>> {
+        received.head = self.take_unanswered();
+        let head = received.head.as_ref()?.view();
+        self.owe(Form::of(&head));
+        Some(Event::Request { head })
+    }
+
+    fn refuse<'r>(&mut self, reject: Reject, shown: Shown<'r>, is_tls: bool) -> Event<'r> {
+        self.owe(Form::OF_REFUSAL);
+        Event::Refused { reject, shown, is_tls }
+    }
+
+    fn owe(&mut self, form: Form) {
+        self.answering.owe(form);
+        self.deadline = Nanos::MAX;
+    }
+
+    /// Keeps what was not used.
+    pub fn keep(&mut self, received: Received) {
+        self.kept = received.into_kept();
+    }
+
+    /// Puts the request that was taken last back, until an earlier response is sent.
+    pub fn postpone(&mut self, head: &Head) {
+        match &mut self.phase {
+            // Its body is still to come.
+            Phase::Passing(passing) => passing.wait(),
+            _ => self.phase = Phase::Waiting(Box::new(head.into())),
+        }
+        self.answering.postpone();
+    }
+
+    /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
+    pub fn encode<B>(
+        &mut self,
+        response: &Response<B>,
+        is_last: bool,
+        date: &HttpDate,
+        out: &mut Vec<u8>,
+    ) -> Option<Delimiter> {
+        // Where the body of the request is still to come, nobody may want the rest of it once the response is sent.
+        let is_last = is_last || self.phase.is_passing();
+        let delimiter = self.answering.encode(response, is_last, date, out);
+        if response.status == Status::SWITCHING_PROTOCOLS {
+            self.answering.close();
+            self.phase = Phase::Passing(Box::new(Passing::tunnel()));
+        }
+        delimiter
+    }
+
+    /// Responses take a while to be sent.
+    pub fn on_held(&mut self, now: Nanos) {
+        self.answering.on_held();
+        self.deadline = Nanos::MAX;
+        if let Phase::Body(body) = &mut self.phase {
+            body.hold(now);
+        }
+    }
+
+    /// Every response that was made is sent, and where it was the last, the end behind it.
+    pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
+        if self.answering.is_owed() {
+            return;
+        }
+        self.answering.on_sent();
+        if self.phase.is_passing() {
+            // Its client goes on sending what nobody wants any more.
+            self.answering.close();
+        }
+        self.deadline = match &mut self.phase {
+            _ if self.answering.closes() => {
+                self.phase = Phase::Lingering { acked_bytes: 0 };
+                now + LINGER_FOR
+            }
+            Phase::Body(body) => {
+                body.go_on(now);
+                body.deadline(now, limits)
+            }
+            // Part of the next head is here already: that is not idle.
+            _ if self.kept.is_some() => now + limits.head_timeout,
+            _ => now + limits.idle_timeout,
+        };
+    }
+
+    /// The request that is kept: its body has not come, or an earlier response has not gone.
+    pub fn take_unanswered(&mut self) -> Option<Box<OwnedHead>> {
+        match std::mem::replace(&mut self.phase, Phase::Head) {
+            Phase::Body(body) => Some(body.head),
+            Phase::Waiting(head) => Some(head),
+            Phase::Passing(_) | Phase::Head | Phase::Lingering { .. } => None,
+        }
+    }
+
+    /// When it has waited for its client too long.
+    pub fn deadline(&self) -> Nanos {
+        match &self.phase {
+            Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
+            _ => self.deadline,
+        }
+    }
+
+    pub fn on_deadline(&mut self) -> Option<Late> {
+        let shown = match &mut self.phase {
+            Phase::Passing(passing) if self.answering.is_owed() => passing.request()?.head.view().shown().into_owned(),
+            _ if self.answering.is_on() => return None,
+            Phase::Passing(_) => return Some(Late::Close),
+            Phase::Body(body) => body.head.view().shown().into_owned(),
+            Phase::Head => match self.kept.take() {
+                Some(kept) => http1::shown(kept.rest()).into_owned(),
+                None => return Some(Late::Close),
+            },
+            Phase::Waiting(_) | Phase::Lingering { .. } => return Some(Late::Close),
+        };
+        self.phase = Phase::Head;
+        self.owe(Form::OF_REFUSAL);
+        Some(Late::Refused { reject: TOO_SLOW, shown })
+    }
+
+    /// The client could not be heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
+        match &mut self.phase {
+            Phase::Body(body) => body.excuse(paused),
+            Phase::Passing(passing) => passing.excuse(paused),
+            _ => {}
+        }
+    }
+
+    /// What comes is looked at: no response is coming, or the body of its request is still passed on.
+    pub fn is_reading(&self) -> bool {
+        !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
+    }
+
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { .. })
+    }
+
+    /// A client that lingers and still takes what it was sent is left as long again: a reset would cost it the rest. It has acknowledged so much
+    /// by now, and not all; of a slower one than this nobody waits.
+    pub fn linger_on(&mut self, now: Nanos, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
+        let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
+        let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
+        let goes_on = newly_acked_bytes >= (bytes_per_s_min * LINGER_FOR.0 / 1_000_000_000).max(1);
+        if goes_on {
+            self.deadline = now + LINGER_FOR;
+        }
+        goes_on
+    }
+
+    /// Received bytes, or a request, wait to be looked at.
+    pub fn has_kept(&self) -> bool {
+        self.kept.is_some()
+            || matches!(self.phase, Phase::Waiting(_))
+            || matches!(&self.phase, Phase::Passing(passing) if passing.is_waiting())
+    }
+
+    /// Bytes kept of requests that are incomplete or wait.
+    pub fn kept_bytes(&self) -> usize {
+        self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
+    }
+
+    /// Bytes kept of a request whose head is not whole.
+    pub fn part_bytes(&self) -> usize {
+        let is_part = matches!(self.phase, Phase::Head) && !self.answering.is_on();
+        self.kept.as_ref().filter(|_| is_part).map_or(0, |kept| kept.memory_bytes())
+    }
+
+    /// Nothing is asked of us, and nothing is on its way to the client that we know of.
+    pub fn is_idle(&self) -> bool {
+        self.is_lingering() || (!self.answering.is_on() && matches!(self.phase, Phase::Head) && self.kept.is_none())
+    }
+
+    /// Of a request only a part has come.
+    pub fn has_part(&self) -> bool {
+        !self.answering.is_on()
+            && (matches!(self.phase, Phase::Body(_)) || (self.kept.is_some() && !self.is_lingering()))
+    }
+}

@@ -1,0 +1,104 @@
+//! What a client sends for somebody else: the body of a request, or all that comes once the protocol is another.
+
+use http::Reject;
+use http::http1::OwnedHead;
+use units::Nanos;
+
+use super::received::Received;
+use super::request_body::RequestBody;
+use crate::limits::Limits;
+
+/// It is passed on as it comes, while the response is owed or made already.
+pub struct Passing {
+    /// `None`: the protocol is another (RFC 9110 section 7.8).
+    body: Option<RequestBody>,
+    /// It is not read for a while.
+    is_held: bool,
+    /// Its request waits until an earlier response is sent.
+    is_waiting: bool,
+    /// When its client has taken too long.
+    deadline: Nanos,
+}
+
+impl Passing {
+    pub(super) fn of(body: RequestBody, now: Nanos, limits: &Limits) -> Passing {
+        let deadline = body.deadline(now, limits);
+        Passing { body: Some(body), is_held: false, is_waiting: false, deadline }
+    }
+
+    pub fn tunnel() -> Passing {
+        Passing { body: None, is_held: false, is_waiting: false, deadline: Nanos::MAX }
+    }
+
+    /// More of it, as far as it belongs together, and whether it ends there.
+    pub fn take<'r>(
+        &mut self,
+        now: Nanos,
+        limits: &Limits,
+        received: &'r mut Received,
+    ) -> Result<(&'r [u8], bool), Reject> {
+        let begin = received.used;
+        let Some(body) = &mut self.body else {
+            received.used = received.bytes.len();
+            return Ok((&received.bytes[begin..], false));
+        };
+        let passed = body.pass(&received.bytes[begin..])?;
+        received.used += passed.consumed;
+        self.deadline = body.deadline(now, limits);
+        Ok((passed.bytes, passed.is_last))
+    }
+
+    /// It is not read until [`Passing::go_on`].
+    pub fn hold(&mut self, now: Nanos) {
+        self.is_held = true;
+        self.deadline = Nanos::MAX;
+        self.body.iter_mut().for_each(|body| body.hold(now));
+    }
+
+    /// It is read again. False where it was not held.
+    pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
+        let was_held = std::mem::take(&mut self.is_held);
+        if let Some(body) = self.body.as_mut().filter(|_| was_held) {
+            body.go_on(now);
+            self.deadline = body.deadline(now, limits);
+        }
+        was_held
+    }
+
+    /// Its request was taken too early.
+    pub fn wait(&mut self) {
+        (self.is_waiting, self.is_held) = (true, true);
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// The request that waits, if it does; from now on it does not.
+    pub(super) fn resume(&mut self) -> Option<Box<OwnedHead>> {
+        if !std::mem::take(&mut self.is_waiting) {
+            return None;
+        }
+        self.is_held = false;
+        self.body.as_ref().map(|body| body.head.clone())
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    pub fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// The request, while its body comes.
+    pub(super) fn request(&self) -> Option<&RequestBody> {
+        self.body.as_ref()
+    }
+
+    /// The client could not be heard for so long.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
+        self.body.iter_mut().for_each(|body| body.excuse(paused));
+    }
+}

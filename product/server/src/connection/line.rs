@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use http::{Request, Shown};
+use units::Nanos;
+use units::memory::{Account, Charge};
+
+use super::PassedOnLine;
+use crate::logging::{Log, Requested};
+
+/// What the access log and the objectives will say of a response that is still being sent.
+pub struct Line {
+    /// Where it is logged, if anywhere, whatever the sites are by then.
+    pub log: Option<Arc<Log>>,
+    request: RequestText,
+    /// Where an upstream answers it.
+    pub passed_on: Option<Box<PassedOnLine>>,
+    /// It counts for the objectives of its class.
+    pub is_measured: bool,
+    /// As the metrics know its site.
+    pub site: u32,
+    /// Its response is compared with what it would have had in turns.
+    pub is_compared: bool,
+    /// Why it was refused.
+    pub reason: Option<&'static str>,
+    pub status: u16,
+    pub body_bytes: u64,
+    /// Far below 4 GiB.
+    pub head_bytes: u32,
+    /// Bytes sent of the response that are in the metrics and the objectives already.
+    pub counted_bytes: u64,
+    pub arrived_at: Nanos,
+    /// Counts the text of the request, which a client may make as long as a head.
+    charge: Option<Charge>,
+    /// When the kernel took the first byte, where that was before the response became a job.
+    pub first_byte_at: Option<Nanos>,
+}
+
+/// A request as the access log shows it.
+struct RequestText {
+    /// Method, target, referer, user agent and host, one behind the other: a client decides how long this is kept, a hundred times.
+    text: Box<[u8]>,
+    /// Where each of them ends. The method is empty if the target is none but what was received instead of a request line.
+    ends: [u32; 5],
+    has_referer: bool,
+    has_user_agent: bool,
+    has_host: bool,
+    /// Major and minor.
+    version: (u8, u8),
+}
+
+impl Line {
+    pub fn new(request: &Request, version: (u8, u8), log: Arc<Log>, arrived_at: Nanos) -> Line {
+        let fields = [request.fields.referer, request.fields.user_agent, request.fields.host];
+        let begin = [request.method.token(), request.target];
+        Line::of(Some(log), begin, fields, version, arrived_at)
+    }
+
+    /// Of a request that nobody logs.
+    pub fn bare(version: (u8, u8), arrived_at: Nanos) -> Line {
+        Line::of(None, [b""; 2], [None; 3], version, arrived_at)
+    }
+
+    /// For what is refused.
+    pub fn refused(shown: &Shown, version: (u8, u8), reason: &'static str, log: Arc<Log>, arrived_at: Nanos) -> Line {
+        let line = Line::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
+        Line { reason: Some(reason), ..line }
+    }
+
+    fn of(
+        log: Option<Arc<Log>>,
+        begin: [&[u8]; 2],
+        fields: [Option<&[u8]>; 3],
+        version: (u8, u8),
+        arrived_at: Nanos,
+    ) -> Line {
+        Line {
+            log,
+            request: RequestText::new(begin, fields, version),
+            passed_on: None,
+            is_measured: false,
+            site: u32::MAX,
+            is_compared: false,
+            reason: None,
+            status: 0,
+            body_bytes: 0,
+            head_bytes: 0,
+            counted_bytes: 0,
+            arrived_at,
+            charge: None,
+            first_byte_at: None,
+        }
+    }
+
+    /// Bytes of memory of the request's text.
+    #[cfg(test)]
+    pub fn memory_bytes(&self) -> usize {
+        self.request.text.len()
+    }
+
+    /// The version of HTTP, major and minor: 1.0, 1.1 (later ones of 1 too, which are served as it), 2.0 or 3.0.
+    pub fn protocol(&self) -> (u8, u8) {
+        let (major, minor) = self.request.version;
+        (major, minor.min(1))
+    }
+
+    /// Of the whole response.
+    pub fn bytes(&self) -> u64 {
+        self.body_bytes.saturating_add(self.head_bytes.into())
+    }
+
+    /// Counts its memory in this account until it is dropped.
+    pub fn count_in(&mut self, account: &Account) {
+        self.charge = Some(Charge::new(account, self.request.text.len()));
+    }
+
+    pub fn requested(&self) -> Requested<'_> {
+        self.request.view()
+    }
+}
+
+impl RequestText {
+    /// Of method and target, then referer, user agent and host. A head is far below 4 GiB.
+    fn new([method, target]: [&[u8]; 2], fields: [Option<&[u8]>; 3], version: (u8, u8)) -> RequestText {
+        let [referer, user_agent, host] = fields;
+        let texts =
+            [method, target, referer.unwrap_or_default(), user_agent.unwrap_or_default(), host.unwrap_or_default()];
+        let mut end = 0;
+        RequestText {
+            text: texts.concat().into(),
+            ends: texts.map(|text| {
+                end += text.len() as u32;
+                end
+            }),
+            has_referer: referer.is_some(),
+            has_user_agent: user_agent.is_some(),
+            has_host: host.is_some(),
+            version,
+        }
+    }
+
+    fn part(&self, nth: usize) -> &[u8] {
+        let begin = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[begin as usize..self.ends[nth] as usize]
+    }
+
+    fn view(&self) -> Requested<'_> {
+        Requested {
+            method: self.part(0),
+            target: self.part(1),
+            version: self.version,
+            referer: self.has_referer.then(|| self.part(2)),
+            user_agent: self.has_user_agent.then(|| self.part(3)),
+            host: self.has_host.then(|| self.part(4)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is one for each response under way: with the allocator's own 8 bytes it takes 160 bytes of memory.
+    #[test]
+    fn a_line_is_small() {
+        assert!(size_of::<Line>() <= 152, "{}", size_of::<Line>());
+    }
+}

@@ -1,0 +1,384 @@
+//! Client connections: what comes on them, what leaves, and how far that has got. A connection uses no scheduler's order and no pace.
+
+mod channel;
+mod connections;
+mod delivery;
+mod departure;
+mod engine;
+mod exchange;
+mod framed;
+mod held;
+pub mod http1;
+mod input;
+mod line;
+mod load;
+mod origin;
+mod outgoing;
+mod owner;
+mod passed_on;
+mod quic;
+mod reader;
+mod receiving;
+mod room;
+mod write;
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+use http::Request;
+use sched::{JobId, Scheduler};
+use tls::{RECORD_BYTES_MAX, Session};
+use units::Nanos;
+use units::memory::Account;
+use units::wire::Framing;
+
+use crate::limits::{Limits, Patience};
+use crate::net::{Down, Sink, Socket};
+pub use channel::{Channel, ChannelKind, HANDSHAKE_TIMEOUT, Security};
+pub use connections::Connections;
+pub use delivery::{Delivery, Listed};
+pub use departure::Departure;
+pub use engine::Engine;
+pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, Exchanges, KeptRequest, Task};
+pub use framed::Framed;
+pub use held::Held;
+use http1::Http1;
+pub use input::{Input, SEGMENT_BYTES_MIN};
+pub use line::Line;
+pub use load::Load;
+pub use origin::{Origin, Peer};
+pub use outgoing::{End, Outgoing, Sent};
+pub use passed_on::PassedOnLine;
+pub use quic::quic as quic_of;
+pub use reader::Reader;
+pub use receiving::Receiving;
+pub use room::{ROOM_BYTES_MIN, Room};
+
+/// Major versions of HTTP.
+const HTTP_1: u8 = 1;
+const HTTP_2: u8 = 2;
+const HTTP_3: u8 = 3;
+
+/// A client connection, from its acceptance to its end. An idle one holds no buffers. What is true of it is true for all responses on it: what
+/// TCP sent again is charged once, a full socket holds all of them up, and its reader is slow or not.
+pub struct Connection<S> {
+    /// The name of the connection in events, jobs and departures.
+    pub owner: u64,
+    pub socket: S,
+    /// The index of the client's account.
+    pub client: u32,
+    pub peer: Peer,
+    /// The TLS session, if the client speaks TLS over TCP.
+    pub session: Option<Box<Session>>,
+    pub channel: Channel,
+    pub input: Input,
+    /// Requests and responses of HTTP/1.1, and the end of a connection of any protocol.
+    pub http1: Http1,
+    pub exchanges: Exchanges,
+    pub load: Load,
+    /// A response was sent on it before.
+    pub has_answered: bool,
+    /// The account of the connection's memory.
+    pub held: Held,
+    pub delivery: Delivery,
+    pub reader: Reader,
+}
+
+/// A connection that is to be sent on.
+pub struct Opening<S> {
+    /// Comes back in every [`Departure`].
+    pub owner: u64,
+    pub socket: S,
+    pub kind: ChannelKind,
+    /// Whose it is, by the index of the client's account.
+    pub client: u32,
+    pub peer: SocketAddr,
+    pub framing: Framing,
+    /// Where the client speaks TLS.
+    pub session: Option<Box<Session>>,
+    /// Counts the memory of its buffers.
+    pub account: Account,
+}
+
+/// What was handed down between responses.
+#[derive(Debug, Default)]
+pub struct Aside {
+    /// The number of the caller's bytes that were taken.
+    pub bytes: usize,
+    /// Bytes on the wire that no grant covers: the caller charges the link for them.
+    pub wire_bytes: u64,
+}
+
+impl<S> Connection<S> {
+    /// Creates a connection on which nothing was received or sent, and that waits for its first request.
+    pub fn new(now: Nanos, opening: Opening<S>, limits: &Limits) -> Connection<S> {
+        let Opening { owner, socket, kind, client, peer, framing, mut session, account } = opening;
+        session.iter_mut().for_each(|session| session.count_in(&account));
+        Connection {
+            owner,
+            socket,
+            client,
+            peer: Peer::new(peer, limits),
+            channel: Channel::new(kind),
+            session,
+            input: Input::default(),
+            http1: Http1::new(now, limits),
+            exchanges: Exchanges::single(owner),
+            load: Load::Single(None),
+            has_answered: false,
+            held: Held::new(&account),
+            delivery: Delivery::new(framing),
+            reader: Reader::new(now),
+        }
+    }
+
+    /// Its frames: it carries several responses.
+    pub fn framed(&mut self) -> &mut Framed {
+        self.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+    }
+
+    /// Makes them. What that has to say for itself leaves where [`Connections::say`] is called.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.framed().engine
+    }
+
+    /// Bytes that a record has beside its content, at most; none without TLS.
+    pub fn record_overhead(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.overhead() as u64)
+    }
+
+    /// It is this peer's, whose account has this index.
+    pub fn adopt(&mut self, peer: SocketAddr, client: u32, limits: &Limits) {
+        self.client = client;
+        self.peer = Peer { http3_port: self.peer.http3_port, ..Peer::new(peer, limits) };
+    }
+
+    /// Its deadlines are so much later.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.http1.excuse(paused);
+        self.reader.excuse(paused);
+        self.exchanges.excuse(paused);
+    }
+
+    /// The address and port of the peer.
+    pub fn peer(&self) -> SocketAddr {
+        SocketAddr::new(self.peer.address, self.peer.port)
+    }
+
+    /// The client of the request on this stream: the peer, or whom that passed it on for.
+    pub fn client_of(&self, stream: u32) -> u32 {
+        self.origin(stream).map_or(self.client, |origin| origin.client)
+    }
+
+    /// Its address.
+    pub fn address_of(&self, stream: u32) -> IpAddr {
+        self.origin(stream).map_or(self.peer.address, |origin| origin.address)
+    }
+
+    /// The same with its port, 0 where a proxy has not told that.
+    pub fn client_address(&self, stream: u32) -> SocketAddr {
+        self.origin(stream).map_or_else(|| self.peer(), |origin| SocketAddr::new(origin.address, 0))
+    }
+
+    fn origin(&self, stream: u32) -> Option<Origin> {
+        self.peer.origins.as_ref()?.of(stream)
+    }
+
+    /// The peer is a proxy that is believed what it says of its clients.
+    pub fn is_trusted(&self) -> bool {
+        self.peer.origins.is_some()
+    }
+
+    /// Whether the client of this request came over TLS, to us or to the proxy that passed it on.
+    pub fn is_secure(&self, request: &Request) -> bool {
+        self.security().of(request)
+    }
+
+    pub fn security(&self) -> Security {
+        Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
+    }
+
+    /// A proxy is to tell first whose it is.
+    pub fn awaits_header(&self) -> bool {
+        self.peer.origins.as_ref().is_some_and(|origins| origins.header.is_some())
+    }
+
+    /// The version that its client speaks, major and minor: from 2 on there is no minor one.
+    pub fn version(&self, minor_version: u8) -> (u8, u8) {
+        match self {
+            connection if connection.channel.is_quic() => (HTTP_3, 0),
+            connection if connection.is_multiplexed() => (HTTP_2, 0),
+            _ => (HTTP_1, minor_version),
+        }
+    }
+
+    /// The exchange on this stream, or the connection's own.
+    pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
+        self.exchanges.on(stream).expect("its stream is open")
+    }
+
+    /// So many bytes of a response over HTTP/1.1 have left before it became a job.
+    pub fn note_first_byte(&mut self, sent_bytes: u64, clock: impl FnOnce() -> Nanos) {
+        if let Some(line) = self.exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
+            line.first_byte_at = Some(clock());
+        }
+    }
+
+    /// The response on this stream is a job.
+    pub fn hold(&mut self, stream: u32, job: JobId, now: Nanos) {
+        self.exchange(stream).task = Task::Sending(job);
+        if !self.is_multiplexed() {
+            self.http1.on_held(now);
+        }
+    }
+
+    /// What follows the response now being built.
+    pub fn end(&self) -> End {
+        if !self.is_multiplexed() && self.http1.answering.closes() { End::Finish } else { End::Open }
+    }
+
+    /// The client speaks HTTP/2 or HTTP/3.
+    pub fn is_multiplexed(&self) -> bool {
+        self.exchanges.streams().is_some()
+    }
+
+    /// It is not read before something of it has been sent.
+    pub fn is_answering(&self) -> bool {
+        !self.is_multiplexed() && (self.http1.answering.is_on() || self.channel.is_in_flight)
+    }
+
+    /// What it sends is looked at.
+    pub fn is_reading(&self) -> bool {
+        self.is_multiplexed() || (self.http1.is_reading() && !self.channel.is_in_flight)
+    }
+
+    pub fn is_sending(&self) -> bool {
+        self.exchanges.iter().any(|exchange| exchange.is_sending())
+    }
+
+    /// When it has waited for its client too long.
+    pub fn deadline(&self) -> Nanos {
+        self.exchanges.streams().map_or_else(|| self.http1.deadline(), |streams| streams.deadline)
+    }
+
+    /// Of a record or of frames only a part is here, or not. The rest of one that begins has until then, as that of a head has.
+    pub fn note_part(&mut self, has_part: bool, until: Nanos) {
+        let begins = has_part && !self.input.has_part;
+        self.input.has_part = has_part;
+        if begins && self.is_unasked() && !self.http1.is_lingering() {
+            let until = until.min(self.deadline());
+            match self.exchanges.streams_mut() {
+                Some(streams) => streams.deadline = until,
+                None => self.http1.wait_until(until),
+            }
+        }
+    }
+
+    /// Since when an idle one has been so, by its deadline.
+    pub fn idle_since(&self, limits: &Limits) -> Nanos {
+        let timeout = match () {
+            () if self.channel.is_handshaking => HANDSHAKE_TIMEOUT,
+            () if self.has_answered => limits.idle_timeout,
+            () => limits.head_timeout,
+        };
+        Nanos(self.deadline().0.saturating_sub(timeout.0))
+    }
+
+    /// Nothing is asked of us, and nothing is on its way to the client that we know of.
+    pub fn is_idle(&self) -> bool {
+        let has_part = self.input.has_part && !self.http1.is_lingering();
+        !self.input.is_readable && !has_part && self.is_unasked()
+    }
+
+    /// No whole request is here.
+    fn is_unasked(&self) -> bool {
+        self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle())
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    /// Hands down what answers the client's TLS, between responses. No grant covers those few bytes.
+    pub fn send_sealed(&mut self) -> Aside {
+        let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return Aside::default() };
+        // What fails but for want of room fails again where the connection is read.
+        let bytes = session.hand_down(&mut Down { socket, more: false }).bytes;
+        Aside { bytes, wire_bytes: self.delivery.on_sent(bytes as u64) }
+    }
+
+    /// Hands down bytes between responses, as [`Connection::send_sealed`] does; gives how many were taken. Those of a client that speaks TLS are
+    /// sealed, and what of them has no room leaves before anything else; behind the end of its TLS nothing leaves.
+    pub fn send_aside(&mut self, bytes: &[u8]) -> Aside {
+        if let Some(session) = &mut self.session {
+            if !session.can_seal() {
+                return Aside { bytes: bytes.len(), wire_bytes: 0 };
+            }
+            bytes.chunks(RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
+            return Aside { bytes: bytes.len(), ..self.send_sealed() };
+        }
+        // What fails but for want of room fails again where the connection is read.
+        let sent = self.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
+        let wire_bytes = if sent > 0 { self.delivery.on_sent(sent as u64) } else { 0 };
+        Aside { bytes: sent, wire_bytes }
+    }
+
+    /// Ends TLS: the client does not speak it after all, and is owed an answer without.
+    pub fn end_tls(&mut self) {
+        self.channel.end_tls();
+        self.session = None;
+        self.http1.give_up();
+    }
+
+    /// Returns whether a connection of several streams has nothing more to receive or send, or was ending and its client has everything now.
+    pub fn is_over(&mut self) -> bool {
+        let is_ending = self.exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
+        self.has_ended() || is_ending && self.engine().is_acknowledged()
+    }
+
+    /// Returns whether the client has not acknowledged everything it was sent: bytes in the socket, which whatever the client sends after a close
+    /// would throw away, or QUIC packets, which nothing would retransmit. Either would cost it the rest of a response.
+    pub fn has_unacknowledged(&mut self) -> bool {
+        match self.socket.tcp() {
+            Some(_) => self.socket.status().is_unacknowledged,
+            None => !self.channel.is_handshaking && !self.engine().is_acknowledged(),
+        }
+    }
+
+    /// Returns whether the client has closed its side of TLS, so that no more requests come.
+    pub fn has_peer_ended(&mut self) -> bool {
+        self.session.as_deref_mut().is_some_and(|session| session.has_peer_ended())
+    }
+
+    /// The number under which its packets below are counted: its owner's, unless it shares its socket.
+    pub fn number_below(&self) -> u64 {
+        self.socket.shared().map_or(self.owner, |(number, _)| number)
+    }
+
+    /// Nothing more comes or goes by its own account, and all that was made has left.
+    pub fn has_ended(&mut self) -> bool {
+        !self.has_unsent() && self.engine().has_ended()
+    }
+
+    /// All that is to be sent waits for its reader, which took less than the least rate at so many looks of
+    /// `Transmitter::end_stalled`, one after another.
+    pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
+        self.load.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
+    }
+
+    /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
+    /// time in which its responses waited for their turn, be it here or, if the kernel orders, in a queue below TCP.
+    pub fn is_stalled(
+        &mut self,
+        now: Nanos,
+        waits_for_reader: bool,
+        is_ordered_below: bool,
+        patience: &Patience,
+    ) -> bool {
+        let waits_for_reader = waits_for_reader && (!is_ordered_below || self.socket.queued_below_bytes() == Some(0));
+        let acked_bytes = || self.socket.status().acked_bytes;
+        self.reader.is_stalled(now, self.delivery.sent_bytes(), acked_bytes, waits_for_reader, patience)
+    }
+}
+
+/// Of every connection, most of them idle.
+#[cfg(test)]
+pub const CONNECTION_BYTES: usize = size_of::<Connection<crate::net::Transport>>();

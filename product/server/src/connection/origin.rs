@@ -1,0 +1,51 @@
+//! The peer of a connection, and the clients for which it passes requests on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
+
+use crate::limits::Limits;
+
+/// The other end of a connection.
+pub struct Peer {
+    pub address: IpAddr,
+    pub port: u16,
+    /// The clients whose requests a trusted proxy passes on; `None` for any other peer.
+    pub origins: Option<Box<Origins>>,
+    /// The UDP port at which the client could speak HTTP/3.
+    pub http3_port: Option<NonZeroU16>,
+}
+
+impl Peer {
+    pub fn new(peer: SocketAddr, limits: &Limits) -> Peer {
+        let origins = limits.trusted_proxies.contain(peer.ip()).then(Box::default);
+        Peer { address: peer.ip(), port: peer.port(), origins, http3_port: None }
+    }
+}
+
+/// The client behind a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    pub address: IpAddr,
+    /// The index of its account, which it has until the request is over.
+    pub client: u32,
+}
+
+/// What a trusted proxy brings on a connection.
+#[derive(Debug, Default)]
+pub struct Origins {
+    /// Of the requests under way, by stream; 0 where it has none. A request without one is the proxy's own.
+    pub requests: Vec<(u32, Origin)>,
+    /// The PROXY header as far as it has come; nothing else is read before it is whole.
+    pub header: Option<Vec<u8>>,
+}
+
+impl Origins {
+    pub fn of(&self, stream: u32) -> Option<Origin> {
+        self.requests.iter().find(|(number, _)| *number == stream).map(|(_, origin)| *origin)
+    }
+
+    pub fn take(&mut self, stream: u32) -> Option<Origin> {
+        let at = self.requests.iter().position(|(number, _)| *number == stream)?;
+        Some(self.requests.swap_remove(at).1)
+    }
+}

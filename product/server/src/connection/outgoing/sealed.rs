@@ -1,0 +1,133 @@
+//! A response under TLS: what is granted becomes records, and no more is sealed than that.
+//!
+//! A record that the socket took a part of cannot be undone, so its rest goes first, whatever the next grant is; and its content counts as
+//! sent when all of it is handed down. `sendfile` knows no records: the bytes of files are read, a record at a time.
+
+use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
+
+use tls::{RECORD_BYTES_MAX, Session};
+
+use super::{End, Next, Outgoing, Sent};
+use crate::body::Failure;
+use crate::connection::Room;
+use crate::files::{Content, Entry};
+use crate::net::{Down, Sink};
+use crate::storage::Storage;
+
+impl Outgoing {
+    /// Hands down what is allowed, under TLS where that is spoken. Where the next bytes have to be read from a disk first, what was to fill a
+    /// segment with them leaves now.
+    pub fn send_on(
+        &mut self,
+        socket: &impl Sink,
+        session: Option<&mut Session>,
+        storage: &mut dyn Storage,
+        room: Room,
+    ) -> Sent {
+        let sent = match session.filter(|_| !self.is_sealed) {
+            None => self.send(socket, storage, room.bytes_max),
+            Some(session) => self.send_sealed(session, socket, storage, room),
+        };
+        if let Some(Failure::Absent) = sent.failure {
+            socket.cork(false);
+        }
+        sent
+    }
+
+    fn send_sealed(
+        &mut self,
+        session: &mut Session,
+        socket: &impl Sink,
+        storage: &mut dyn Storage,
+        room: Room,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        loop {
+            let (records, why) = self.seal_some(session, storage, room, &sent);
+            if self.is_read() && self.end == End::Finish {
+                session.end();
+            }
+            let has_room = why.is_none() && self.has_room(session, room, &sent);
+            let down = session.hand_down(&mut Down { socket, more: self.may_wait(0, has_room) });
+            sent.carried_bytes += down.bytes as u64;
+            if let Some(error) = down.error {
+                sent.failure = Some(Failure::of_socket(error));
+                return sent;
+            }
+            sent.bytes += u64::from(std::mem::take(&mut self.sealed));
+            sent.is_whole = self.is_done();
+            if sent.is_whole && self.end == End::Finish {
+                socket.finish();
+            }
+            if records == 0 || why.is_some() || sent.is_whole {
+                sent.failure = why;
+                return sent;
+            }
+        }
+    }
+
+    /// Something is left that the room covers, when all that is sealed has been handed down.
+    fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
+        let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
+        !self.is_read()
+            && sent.bytes + u64::from(self.sealed) < room.bytes_max
+            && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
+    }
+
+    /// Seals a few records; gives how many, and why there were no more. None while the rest of another waits.
+    fn seal_some(
+        &mut self,
+        session: &mut Session,
+        storage: &mut dyn Storage,
+        room: Room,
+        sent: &Sent,
+    ) -> (usize, Option<Failure>) {
+        if self.sealed > 0 {
+            return (1, None);
+        }
+        for records in 0..room.records_at_once {
+            if !self.has_room(session, room, sent) {
+                return (records, None);
+            }
+            let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
+            let content_bytes = (room.carried_bytes_max - carried_bytes - session.overhead() as u64)
+                .min(room.bytes_max - sent.bytes - u64::from(self.sealed))
+                .min(RECORD_BYTES_MAX as u64);
+            match self.seal(session, storage, content_bytes) {
+                Ok(bytes) => {
+                    self.advance(bytes);
+                    self.sealed += bytes as u32;
+                }
+                Err(failure) => return (records, Some(failure)),
+            }
+        }
+        (room.records_at_once, None)
+    }
+
+    /// One record of at most so many of the next bytes.
+    fn seal(&self, session: &mut Session, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
+        match self.next(storage, bytes_max)? {
+            Next::Memory(gathered) => {
+                session.seal(gathered.slices());
+                Ok(gathered.bytes)
+            }
+            Next::File { entry, offset, count } => {
+                let mut buffer = [0; RECORD_BYTES_MAX];
+                let bytes = read(entry, offset, &mut buffer[..count as usize])?;
+                session.seal(&[IoSlice::new(bytes)]);
+                Ok(bytes.len() as u64)
+            }
+        }
+    }
+}
+
+/// What is in the page cache, as `look` has found.
+fn read<'a>(entry: &Entry, offset: u64, into: &'a mut [u8]) -> Result<&'a [u8], Failure> {
+    let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
+    match file.read_at(into, offset) {
+        Ok(0) => Err(Failure::truncated(entry)),
+        Ok(bytes) => Ok(&into[..bytes]),
+        Err(error) => Err(Failure::unreadable(entry, error)),
+    }
+}

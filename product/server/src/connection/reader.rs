@@ -1,0 +1,136 @@
+//! Whether a client reads what is sent to it: by what its socket takes, and where that is little by what the client acknowledges of what the
+//! socket holds, which may be a megabyte.
+
+use units::Nanos;
+
+use crate::limits::Patience;
+
+/// Of every connection, so it is small.
+pub struct Reader {
+    /// When it began to be watched for slowness.
+    since: Nanos,
+    /// What had been handed down then, and at the last look; but for multiples of 4 GiB.
+    bytes_then: u32,
+    looked_at_bytes: u32,
+    /// Once it took little since it is watched.
+    acked: Option<Box<Acked>>,
+}
+
+/// What a reader that took little acknowledges.
+struct Acked {
+    since: Nanos,
+    bytes_then: u64,
+    looked_at_bytes: u64,
+    /// In how many looks till now, one after another, it took too little.
+    slow_looks: u8,
+}
+
+impl Acked {
+    fn new(now: Nanos, bytes: u64) -> Acked {
+        Acked { since: now, bytes_then: bytes, looked_at_bytes: bytes, slow_looks: 0 }
+    }
+
+    /// A look at one that took too little or did not, as far as its socket tells.
+    fn look(&mut self, bytes: u64, is_slow: bool, rate_bytes_per_s: u64) {
+        let acked_bytes = bytes.saturating_sub(std::mem::replace(&mut self.looked_at_bytes, bytes));
+        let is_slow = is_slow && acked_bytes < rate_bytes_per_s.max(1);
+        self.slow_looks = if is_slow { self.slow_looks.saturating_add(1) } else { 0 };
+    }
+}
+
+/// So many bytes since then are less than this rate.
+fn is_below(bytes: u64, since: Nanos, now: Nanos, rate_bytes_per_s: u64) -> bool {
+    u128::from(bytes) < u128::from(rate_bytes_per_s) * u128::from((now - since).0) / 1_000_000_000
+}
+
+impl Reader {
+    pub fn new(now: Nanos) -> Reader {
+        Reader { since: now, bytes_then: 0, looked_at_bytes: 0, acked: None }
+    }
+
+    /// It is watched from now on.
+    pub fn watch(&mut self, now: Nanos, sent_bytes: u64) {
+        (self.since, self.bytes_then, self.acked) = (now, sent_bytes as u32, None);
+    }
+
+    /// Leaves this long out of the window.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.since += paused;
+        self.acked.iter_mut().for_each(|acked| acked.since += paused);
+    }
+
+    /// A look, about once a second: whether it took too little in a whole window. `acked_bytes` costs a system call.
+    pub fn is_stalled(
+        &mut self,
+        now: Nanos,
+        sent_bytes: u64,
+        acked_bytes: impl FnOnce() -> u64,
+        is_waited_for: bool,
+        patience: &Patience,
+    ) -> bool {
+        let (rate, sent_bytes_now) = (patience.rate_bytes_per_s_min, sent_bytes as u32);
+        let taken_bytes = sent_bytes_now.wrapping_sub(std::mem::replace(&mut self.looked_at_bytes, sent_bytes_now));
+        let is_slow = u64::from(taken_bytes) < rate.max(1);
+        let is_over = now - self.since >= patience.window;
+        let is_little = is_over && is_below(sent_bytes_now.wrapping_sub(self.bytes_then).into(), self.since, now, rate);
+        if !is_waited_for || is_over && !is_little {
+            self.watch(now, sent_bytes);
+        }
+        if !is_waited_for || !is_slow && !is_little {
+            self.acked.iter_mut().for_each(|acked| acked.slow_looks = 0);
+            return false;
+        }
+        let acked_bytes = acked_bytes();
+        let acked = self.acked.get_or_insert_with(|| Box::new(Acked::new(now, acked_bytes)));
+        acked.look(acked_bytes, is_slow, rate);
+        let newly_acked_bytes = acked_bytes.saturating_sub(acked.bytes_then);
+        let is_stalled = is_little && is_below(newly_acked_bytes, acked.since, now, rate);
+        if is_little {
+            (self.since, self.bytes_then) = (now, sent_bytes_now);
+            (acked.since, acked.bytes_then) = (now, acked_bytes);
+        }
+        is_stalled
+    }
+
+    /// At how many looks, one after another, it took less in a second than the least rate.
+    pub fn slow_looks(&self) -> u8 {
+        self.acked.as_ref().map_or(0, |acked| acked.slow_looks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience { rate_bytes_per_s_min: 500, window: Nanos::from_secs(30) };
+
+    #[test]
+    fn looks_count_while_it_is_waited_for_and_takes_too_little() {
+        let mut reader = Reader::new(Nanos::ZERO);
+        let mut look = |second, sent_bytes, is_waited_for| {
+            let now = Nanos::from_secs(second);
+            let is_stalled = reader.is_stalled(now, sent_bytes, || 0, is_waited_for, &PATIENCE);
+            (reader.slow_looks(), is_stalled)
+        };
+        assert_eq!(look(1, 6000, true), (0, false), "it was sent much");
+        assert_eq!([look(2, 6499, true), look(3, 6499, true)], [(1, false), (2, false)]);
+        assert_eq!(
+            [look(4, 6999, true), look(5, 6999, true), look(6, 6999, false)],
+            [(0, false), (1, false), (0, false)]
+        );
+        assert_eq!((look(35, 7000, true), look(36, 21_000, true)), ((1, false), (0, true)));
+    }
+
+    /// The socket has taken a megabyte, and takes nothing more as long as its client reads that.
+    #[test]
+    fn one_that_acknowledges_is_not_slow_whatever_its_socket_takes() {
+        for (rate, is_slow) in [(10_000, false), (500, false), (499, true)] {
+            let mut reader = Reader::new(Nanos::ZERO);
+            reader.watch(Nanos::ZERO, 0);
+            let mut looks = (1..=100)
+                .map(|second| reader.is_stalled(Nanos::from_secs(second), 1 << 20, || rate * second, true, &PATIENCE));
+            assert_eq!(looks.any(|is_stalled| is_stalled), is_slow, "{rate}");
+            assert_eq!(reader.slow_looks() > 0, is_slow, "{rate}");
+        }
+    }
+}

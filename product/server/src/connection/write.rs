@@ -1,0 +1,45 @@
+//! Writing on a connection, whatever its protocol.
+
+use sched::Scheduler;
+use tls::RECORD_BYTES_MAX;
+
+use super::{Connection, Load, Outgoing, Room, Sent};
+use crate::body::Failure;
+use crate::net::Socket;
+use crate::storage::Storage;
+
+impl<S: Socket> Connection<S> {
+    /// Writes what there is room for: into the socket, or as frames that are handed down behind the last of them. Records of frames are made
+    /// then, and counted here.
+    /// Gives how many of what was sent are bytes of frames.
+    pub fn write(
+        &mut self,
+        stream: u32,
+        outgoing: &mut Outgoing,
+        storage: &mut dyn Storage,
+        room: Room,
+    ) -> (Sent, u64) {
+        let overhead_bytes = self.record_overhead();
+        let (sent, frames_bytes) = match &mut self.load {
+            Load::Single(_) => match self.socket.tcp() {
+                Some(socket) => (outgoing.send_on(socket, self.session.as_deref_mut(), storage, room), 0),
+                None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
+            },
+            Load::Framed(framed) => {
+                let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out.edit());
+                let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);
+                let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
+                let records_bytes = records(before_bytes + frames_bytes) - records(before_bytes);
+                (Sent { carried_bytes: frames_bytes + records_bytes, ..sent }, frames_bytes)
+            }
+        };
+        self.delivery.on_sent(sent.carried_bytes);
+        (sent, frames_bytes)
+    }
+
+    /// The connection takes no more, of any response.
+    pub fn on_full(&mut self, scheduler: &mut Scheduler) {
+        self.delivery.was_full = true;
+        self.load.wait(scheduler);
+    }
+}

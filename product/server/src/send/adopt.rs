@@ -1,0 +1,73 @@
+//! Other settings for a write path that has responses: the next grant goes by them.
+
+use std::sync::Arc;
+
+use sched::line::Bounds;
+use sched::{Pace, Settings};
+use units::Nanos;
+
+use super::line_feedback::Observer;
+use super::{Gauge, Link, Transmitter};
+use crate::clients::ClientRate;
+use crate::limits::Patience;
+
+/// What an operator may change of the link; whether it is paced at all stays.
+pub struct LinkSettings {
+    pub scheduler: Settings,
+    /// `None`: the rate is searched as before, from what is known of it.
+    pub line: Option<LineSettings>,
+}
+
+/// What is known of the line, told anew.
+pub struct LineSettings {
+    pub bounds: Option<Bounds>,
+    pub gauge: Option<Gauge>,
+}
+
+impl LinkSettings {
+    /// No grant is outstanding.
+    pub fn apply_to(self, now: Nanos, link: &mut Link) {
+        if let Some(LineSettings { bounds, gauge }) = self.line {
+            link.observer = bounds.map(Observer::new);
+            link.gauge = gauge;
+            return self.scheduler.apply_to(now, &mut link.scheduler);
+        }
+        // The length of grants is that to begin with, not what responses that overtook each other have made of it.
+        let Pace { cross_permille, grant_for, .. } = self.scheduler.pace;
+        let pace = Pace { cross_permille, grant_for, ..*link.scheduler.pacer().pace() };
+        Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
+    }
+}
+
+/// How slow a reader may be, and what one client may be sent; `None`: anything.
+pub struct ReaderSettings {
+    pub patience: Patience,
+    pub client_rate: Option<Arc<dyn ClientRate>>,
+}
+
+impl ReaderSettings {
+    pub fn apply_to(self, transmitter: &mut Transmitter) {
+        transmitter.patience = self.patience;
+        transmitter.limit.set_rate(self.client_rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sched::{Scheduler, policy::PolicySpec};
+
+    use super::*;
+
+    /// Grants that had become short stayed short until the rate was told anew.
+    #[test]
+    fn another_order_begins_with_whole_grants_and_keeps_the_rate() {
+        let policy: PolicySpec = "srpt".parse().unwrap();
+        let rate = "10mbit".parse().ok();
+        let short = Pace { rate, grant_for: Nanos::from_micros(125), ..Pace::UNLIMITED };
+        let mut link = Link::new(Scheduler::new(policy.build(), short), None);
+        let pace = Pace { cross_permille: 300, ..Pace::UNLIMITED };
+        LinkSettings { scheduler: Settings { order: None, pace }, line: None }.apply_to(Nanos::ZERO, &mut link);
+        let held = link.scheduler.pacer().pace();
+        assert_eq!((held.rate, held.grant_for, held.cross_permille), (rate, Pace::UNLIMITED.grant_for, 300));
+    }
+}

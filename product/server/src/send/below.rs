@@ -1,0 +1,170 @@
+//! Our own bytes below us: the connections that have packets in a queue of this host.
+//!
+//! A queueing discipline counts everybody's bytes; TCP counts, for each of its connections, the memory of the packets that
+//! it has sent and that have not left yet. The connections written to lately are few when responses are paced, so asking
+//! each is cheap, and done only when the queue is longer than the clock explains.
+
+use sched::Watched;
+
+use crate::connection::Connections;
+use crate::net::Shared;
+use crate::net::Socket;
+
+/// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
+/// count as cross traffic until they have left.
+const REMEMBERED_MAX: usize = 256;
+
+/// Wire bytes of packets whose memory is this much, as near as can be said: 1,514 bytes of a full segment occupy 2,304 to
+/// 2,560, short ones relatively more.
+fn wire_bytes_of(memory_bytes: u64) -> u64 {
+    memory_bytes * 5 / 8
+}
+
+/// Of a connection that has ended nothing is below: a client has read it to its end.
+pub(super) struct Below {
+    /// The one written to last stands last.
+    sockets: Vec<Known>,
+    /// The number of the last write, if all of it is below.
+    whole: Option<u64>,
+    watch: Option<Watch>,
+}
+
+/// A socket that may have packets below.
+struct Known {
+    /// Its owner's, or that of the socket which many share.
+    number: u64,
+    /// The connection that wrote to it last.
+    at: usize,
+    shared: Option<Shared>,
+    /// Of its packets below, when it was last looked at.
+    memory_bytes: u64,
+}
+
+impl Known {
+    fn queued_bytes(&self, connections: &Connections<impl Socket>) -> Option<u64> {
+        if let Some(shared) = &self.shared {
+            return uplink::queued_below_bytes(shared).ok().map(u64::from);
+        }
+        connections.get(self.at).filter(|connection| connection.owner == self.number)?.socket.queued_below_bytes()
+    }
+}
+
+/// A write that is watched until it has left, by the memory of its socket's packets: those written behind it are known.
+struct Watch {
+    number: u64,
+    behind_bytes: u64,
+    state: Watched,
+}
+
+impl Below {
+    pub fn new() -> Below {
+        Below { sockets: Vec::new(), whole: None, watch: None }
+    }
+
+    /// Something was written to this connection.
+    pub fn on_written(&mut self, at: usize, connections: &Connections<impl Socket>) {
+        let connection = &connections[at];
+        let number = connection.number_below();
+        self.whole = None;
+        match self.sockets.iter().rposition(|known| known.number == number) {
+            Some(place) => self.sockets[place..].rotate_left(1),
+            None => {
+                self.make_room(connections);
+                let shared = connection.socket.shared().map(|(_, shared)| shared);
+                self.sockets.push(Known { number, at, shared, memory_bytes: 0 });
+            }
+        }
+    }
+
+    fn make_room(&mut self, connections: &Connections<impl Socket>) {
+        if self.sockets.len() >= REMEMBERED_MAX {
+            self.bytes(connections);
+        }
+        if self.sockets.len() >= REMEMBERED_MAX {
+            let forgotten = self.sockets.remove(0).number;
+            self.watch = self.watch.take().filter(|watch| watch.number != forgotten);
+        }
+    }
+
+    /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
+    /// keeps cannot be watched, and leaves at a time that nobody notices.
+    pub fn look(&mut self, payload_bytes: u64, connections: &Connections<impl Socket>) {
+        let Some(known) = self.sockets.last_mut() else { return };
+        let Some(memory_bytes) = known.queued_bytes(connections) else { return };
+        let grown_bytes = memory_bytes.saturating_sub(known.memory_bytes);
+        known.memory_bytes = memory_bytes;
+        let is_whole = grown_bytes >= payload_bytes;
+        self.whole = is_whole.then_some(known.number);
+        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.number == known.number) {
+            if is_whole {
+                watch.behind_bytes += grown_bytes;
+            } else {
+                self.watch = None;
+            }
+        }
+    }
+
+    /// Watches the last write, if it can be told from others.
+    pub fn watch(&mut self) -> bool {
+        let Some(number) = self.whole.take() else { return false };
+        self.watch = Some(Watch { number, behind_bytes: 0, state: Watched::Waits });
+        true
+    }
+
+    /// The write that is watched, as the last count found it.
+    pub fn watched(&self) -> Watched {
+        self.watch.as_ref().map_or(Watched::Nothing, |watch| watch.state)
+    }
+
+    /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
+    pub fn bytes(&mut self, connections: &Connections<impl Socket>) -> u64 {
+        let (mut bytes, watch) = (0, &mut self.watch);
+        self.sockets.retain_mut(|known| {
+            // A socket that does not tell cannot be held against anybody.
+            let memory_bytes = known.queued_bytes(connections);
+            if watch.as_ref().is_some_and(|watch| watch.number == known.number) {
+                watch_on(watch, known.memory_bytes, memory_bytes);
+            }
+            known.memory_bytes = memory_bytes.unwrap_or(0);
+            bytes += wire_bytes_of(known.memory_bytes);
+            known.memory_bytes > 0
+        });
+        bytes
+    }
+}
+
+/// What TCP sent by itself cannot be told from what was written.
+fn watch_on(watch: &mut Option<Watch>, before_bytes: u64, memory_bytes: Option<u64>) {
+    match (memory_bytes, watch.as_mut()) {
+        (Some(bytes), Some(one)) if bytes <= one.behind_bytes => one.state = Watched::Left,
+        (Some(bytes), Some(_)) if bytes <= before_bytes => {}
+        _ => *watch = None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch_of(behind_bytes: u64) -> Option<Watch> {
+        Some(Watch { number: 1, behind_bytes, state: Watched::Waits })
+    }
+
+    #[test]
+    fn what_is_watched_has_left_when_only_what_was_written_behind_it_is_left() {
+        for (before, now, behind, state) in [
+            (4000, Some(4000), 0, Watched::Waits),
+            (4000, Some(2000), 0, Watched::Waits),
+            (4000, Some(0), 0, Watched::Left),
+            (4000, Some(2001), 2000, Watched::Waits),
+            (4000, Some(2000), 2000, Watched::Left),
+            // TCP sent something by itself, or nobody can tell.
+            (2000, Some(4000), 0, Watched::Nothing),
+            (2000, None, 0, Watched::Nothing),
+        ] {
+            let mut watch = watch_of(behind);
+            watch_on(&mut watch, before, now);
+            assert_eq!(watch.map_or(Watched::Nothing, |watch| watch.state), state, "{before} {now:?} {behind}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
+//! offers one of its responses to the order.
+
+use sched::{Arrival, JobId, Path, Precedence};
+use units::Nanos;
+
+use super::Transmitter;
+use super::sending::Sending;
+use crate::body::Failure;
+use crate::connection::Framed;
+use crate::connection::Load;
+use crate::connection::{Connections, Engine};
+use crate::connection::{Outgoing, Room};
+use crate::net::Socket;
+
+/// A response to be sent.
+pub struct Dispatch {
+    pub outgoing: Outgoing,
+    /// Whose it is, by the index of an account; `None`: the connection's.
+    pub client: Option<u32>,
+    /// Of the customer or folder, for policies with classes.
+    pub class: u16,
+    /// The number of its stream on the connection, 0 where that has one response at a time.
+    pub stream: u32,
+    /// The client's wishes for the order within the connection.
+    pub precedence: Precedence,
+}
+
+impl Dispatch {
+    /// On a connection that has one response at a time.
+    pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
+        Dispatch { outgoing, class, client: None, stream: 0, precedence: Precedence::default() }
+    }
+
+    /// The same for this client.
+    pub fn of(self, client: u32) -> Dispatch {
+        Dispatch { client: Some(client), ..self }
+    }
+}
+
+/// What became of a response that was not a job.
+#[derive(Debug)]
+pub enum Direct {
+    /// The kernel has all of it. The buffer can be used again.
+    Sent(Vec<u8>),
+    /// The rest is a job.
+    Begun(JobId),
+    Failed(Failure),
+}
+
+impl Transmitter {
+    /// From now on the connection carries several responses at once, as frames.
+    pub fn begin_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, engine: Engine) {
+        let framed_id = self.link.scheduler.open(connections[at].delivery.framing());
+        let connection = &mut connections[at];
+        connection.load = Load::Framed(Box::new(Framed::new(engine, framed_id, connection.held.account())));
+        self.link.settle_if_it_may(now, &mut connections[at], true);
+        connections.say(at);
+    }
+
+    /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
+    pub fn end_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
+        self.end_all(connections, now, at, || Failure::Disconnected);
+        if connections[at].load.framed().is_some() {
+            connections.begin_frames(at).control();
+            connections[at].engine().http3().into_iter().for_each(|quic| quic.close(now));
+            self.hand_down(connections, now, at, u64::MAX);
+            connections.forget_datagrams(at);
+        }
+        if let Load::Framed(framed) = std::mem::replace(&mut connections[at].load, Load::Single(None)) {
+            self.link.scheduler.close(framed.id);
+        }
+    }
+
+    /// The connection ends: its account is settled, and what was acknowledged of it is told. Of a response that is under way nothing more is
+    /// told but the bytes that [`Transmitter::untold_bytes`] has not, which are given.
+    pub fn close(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> u64 {
+        if connections[at].load.framed().is_some() {
+            self.end_framed(connections, now, at);
+        }
+        let untold_bytes = connections[at].load.single().map_or(0, |job| {
+            self.link.scheduler.on_end(job);
+            self.sendings.take(job).tell()
+        });
+        self.link.settle_closed(now, &mut connections[at]);
+        self.link.unlist(at, connections);
+        untold_bytes
+    }
+
+    /// Takes over a response, whose first byte leaves when the scheduler says so. `None` if its connection has as many as it may have.
+    pub fn dispatch(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        dispatch: Dispatch,
+    ) -> Option<JobId> {
+        let id = self.admit(connections, now, at, dispatch, 0)?;
+        if !connections[at].delivery.is_known() && connections[at].load.framed().is_none() {
+            // The handshake. What is sent again between two responses is settled behind the next one.
+            self.link.settle_if_it_may(now, &mut connections[at], true);
+        }
+        Some(id)
+    }
+
+    fn admit(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        dispatch: Dispatch,
+        sent_bytes: u64,
+    ) -> Option<JobId> {
+        let Dispatch { outgoing, class, client, stream, precedence } = dispatch;
+        let connection = &mut connections[at];
+        let path =
+            if self.link.scheduler.order().needs_path() { connection.socket.status().path } else { Path::default() };
+        let size = outgoing.size(sent_bytes);
+        let client = client.unwrap_or(connection.client);
+        let arrival = Arrival { size, framing: connection.delivery.framing(), class, client, path };
+        let id = match &mut connection.load {
+            Load::Single(Some(_)) => return None,
+            Load::Single(job) => {
+                let id = *job.insert(self.link.scheduler.arrive(now, arrival));
+                connection.reader.watch(now, connection.delivery.sent_bytes());
+                // What was said since the last one is nobody's.
+                connection.delivery.newly_sent_bytes();
+                id
+            }
+            Load::Framed(framed) => {
+                let id = self.link.scheduler.arrive_on(now, framed.id, arrival, precedence)?;
+                framed.on_dispatch();
+                id
+            }
+        };
+        let sending = Sending::new(id, at, connections[at].held.account(), outgoing, sent_bytes);
+        self.sendings.put(sending.on_stream(stream));
+        Some(id)
+    }
+
+    /// Sends a response at once, at most so many bytes of it: what an order without a pace would grant to the only one. What is left
+    /// becomes a job. Gives how many were sent.
+    pub fn send_now(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        dispatch: Dispatch,
+        bytes_max: u64,
+    ) -> (u64, Direct) {
+        let Dispatch { mut outgoing, .. } = dispatch;
+        let connection = &mut connections[at];
+        let (sent, _) = connection.write(0, &mut outgoing, self.reads.storage(), Room::unpaced(bytes_max));
+        self.limit.spend(dispatch.client.unwrap_or(connection.client), sent.carried_bytes, now);
+        let is_left = !outgoing.is_done();
+        let direct = match sent.failure {
+            None | Some(Failure::Blocked | Failure::Absent | Failure::Pending) if is_left => {
+                let rest = Dispatch { outgoing, ..dispatch };
+                let id = self.admit(connections, now, at, rest, sent.bytes).expect("nothing else is being sent on it");
+                let progress = sent.charge(now, id, &mut self.link.scheduler);
+                debug_assert!(!progress.is_departed(), "something is left of a job");
+                Direct::Begun(id)
+            }
+            failure => {
+                self.link.correct(now, connections[at].delivery.framing().wire_bytes(sent.carried_bytes));
+                failure.map_or_else(|| Direct::Sent(outgoing.into_buffer()), Direct::Failed)
+            }
+        };
+        if !connections[at].delivery.is_known() {
+            self.link.settle_if_it_may(now, &mut connections[at], true);
+        }
+        self.link.note_written(now, at, connections);
+        (sent.bytes, direct)
+    }
+
+    /// Hands down what answers the client's TLS, between responses, and charges the link for it; gives how many bytes left.
+    pub fn send_sealed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> usize {
+        let aside = connections[at].send_sealed();
+        self.link.correct(now, aside.wire_bytes);
+        aside.bytes
+    }
+
+    /// Hands down these bytes between responses, and charges the link for them; gives how many of them were taken.
+    pub fn send_aside(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        bytes: &[u8],
+    ) -> usize {
+        let aside = connections[at].send_aside(bytes);
+        self.link.correct(now, aside.wire_bytes);
+        aside.bytes
+    }
+
+    /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
+    pub fn on_writable(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
+        let connection = &mut connections[at];
+        if connection.load.single().is_none() && !connection.load.is_blocked(&self.link.scheduler) {
+            return;
+        }
+        self.link.settle(now, connection);
+        // What was made before goes first.
+        if connection.load.framed().is_some() && !self.hand_down(connections, now, at, u64::MAX) {
+            return;
+        }
+        let connection = &connections[at];
+        connection.load.wait_over(now, &mut self.link.scheduler);
+        if self.link.scheduler.order().needs_path() {
+            let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+            let (sendings, scheduler) = (&mut self.sendings, &mut self.link.scheduler);
+            let tell = |job| sendings.get_mut(job).into_iter().for_each(|one| one.tell_path(connection, scheduler));
+            jobs.into_iter().for_each(tell);
+        }
+    }
+
+    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
+    pub fn abort(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, failure: Failure) {
+        let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
+        self.link.settle(now, &mut connections[at]);
+        self.link.scheduler.on_end(id);
+        self.depart(connections, now, id, Some(failure));
+    }
+
+    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
+    /// could have waits for it; a producer has a clock of its own.
+    pub fn end_stalled(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
+        if matches!(connections[at].load, Load::Single(None)) {
+            return;
+        }
+        let connection = &mut connections[at];
+        let waits_for_reader = connection.load.waits_for_reader(&self.link.scheduler);
+        if connection.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
+            self.end_all(connections, now, at, || Failure::Stalled);
+        }
+    }
+
+    /// Ends all responses of a connection: its client is gone, or too slow. The order is asked for none of them meanwhile, and the kernel once.
+    pub fn end_all(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        failure: impl Fn() -> Failure,
+    ) {
+        let connection = &mut connections[at];
+        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+        if !jobs.is_empty() {
+            self.link.settle(now, connection);
+            if connection.load.framed().is_some() {
+                connection.load.wait(&mut self.link.scheduler);
+            }
+        }
+        for job in jobs {
+            self.link.scheduler.on_end(job);
+            self.depart(connections, now, job, Some(failure()));
+        }
+        if let Some(framed) = connections[at].load.framed_mut() {
+            self.departures.extend(framed.cut(failure));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Responses of a client that has been sent what it may have for now: they wait, and others go on.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use sched::{JobId, Scheduler, Why};
+use units::Nanos;
+
+use crate::clients::ClientRate;
+
+/// The limit, and the jobs that wait for it, each once.
+#[derive(Default)]
+pub struct Limit {
+    rate: Option<Arc<dyn ClientRate>>,
+    /// By the instant they may go on, then by their numbers.
+    waiting: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
+    /// By slot.
+    jobs: Vec<Option<JobId>>,
+}
+
+impl Limit {
+    pub fn new(rate: Option<Arc<dyn ClientRate>>) -> Limit {
+        Limit { rate, ..Limit::default() }
+    }
+
+    /// Another, or none. Those that wait go on when they would have.
+    pub fn set_rate(&mut self, rate: Option<Arc<dyn ClientRate>>) {
+        self.rate = rate;
+    }
+
+    /// Whether a client may be sent more now.
+    pub fn allows(&self, client: u32, now: Nanos) -> bool {
+        self.rate.as_ref().is_none_or(|rate| rate.spend(client, 0, now).is_none())
+    }
+
+    /// Bytes were sent to a client.
+    pub fn spend(&self, client: u32, bytes: u64, now: Nanos) {
+        if let Some(rate) = &self.rate {
+            let _ = rate.spend(client, bytes, now);
+        }
+    }
+
+    /// The job is about to be sent: whether it has to wait.
+    pub fn holds(&mut self, scheduler: &mut Scheduler, id: JobId, client: u32, now: Nanos) -> bool {
+        let Some(until) = self.rate.as_ref().and_then(|rate| rate.spend(client, 0, now)) else { return false };
+        scheduler.on_wait(id, Why::Limit);
+        if self.jobs.len() <= id.slot() {
+            self.jobs.resize(id.slot() + 1, None);
+        }
+        self.jobs[id.slot()] = Some(id);
+        self.waiting.push(Reverse((until, id.number, id.slot())));
+        true
+    }
+
+    /// Lets those go on whose time has come.
+    pub fn release(&mut self, scheduler: &mut Scheduler, now: Nanos) {
+        while let Some(Reverse((_, number, slot))) = self.waiting.peek().copied().filter(|Reverse((at, ..))| *at <= now)
+        {
+            self.waiting.pop();
+            if let Some(id) = self.jobs[slot].take_if(|id| id.number == number) {
+                scheduler.on_wait_over(now, id, Why::Limit);
+            }
+        }
+    }
+
+    /// When the next may go on.
+    pub fn timeout(&self) -> Option<Nanos> {
+        self.waiting.peek().map(|Reverse((at, ..))| *at)
+    }
+}

@@ -1,0 +1,338 @@
+//! The link: the scheduler that shares it out, and all that corrects the scheduler's idea of it. That is the queue below where it can be read, what TCP
+//! says it has sent on each connection, and where we pace blind what is acknowledged.
+
+use sched::line::{Bounds, Change, Look, Status as LineStatus};
+use sched::{Correction, JobId, Presence, Reading, Scheduler};
+use units::wire::Framing;
+use units::{Nanos, Rate};
+
+use super::below::Below;
+use super::line_feedback::Observer;
+use super::unacknowledged::Unacknowledged;
+use super::{Gauge, Line, Notice, Queued, is_fast};
+use crate::connection::Connections;
+use crate::connection::{Connection, Load};
+use crate::net::{Socket, Status};
+
+/// The log says once that the event loop hands down this much ahead, after as many checks in a row (calls of [`Link::check`], about a second each).
+const LATE_AHEAD_MIN: Nanos = Nanos::from_millis(5);
+const LATE_CHECKS_MIN: u32 = 5;
+/// A line about cross traffic is logged at most this often.
+const CROSS_NOTICE_EVERY: Nanos = Nanos::from_secs(60);
+
+pub struct Link {
+    pub(super) scheduler: Scheduler,
+    pub(super) gauge: Option<Gauge>,
+    /// The connections whose packets the gauge may see; empty without one.
+    pub(super) below: Below,
+    /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
+    pub(super) observer: Option<Observer>,
+    pub(super) unacknowledged: Unacknowledged,
+    notices: Vec<Notice>,
+    cross_noticed_at: Option<Nanos>,
+    /// Checks in a row at which the event loop was late, until that was logged.
+    late_checks: u32,
+}
+
+/// Where nothing else is said of it.
+fn told(rate: Rate) -> Bounds {
+    Bounds { least: None, first: Some(rate), most: Some(rate) }
+}
+
+impl Link {
+    pub fn new(scheduler: Scheduler, gauge: Option<Gauge>) -> Link {
+        Link {
+            observer: scheduler.pacer().pace().rate.map(|rate| Observer::new(told(rate))),
+            scheduler,
+            gauge,
+            below: Below::new(),
+            unacknowledged: Unacknowledged::new(),
+            notices: Vec::new(),
+            cross_noticed_at: None,
+            late_checks: 0,
+        }
+    }
+
+    /// The same, with an uplink whose rate is searched between these, or known from a queue.
+    pub fn with_bounds(self, bounds: Option<Bounds>) -> Link {
+        Link { observer: bounds.map(Observer::new), ..self }
+    }
+
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// To tell it of clients, classes and wishes; it is asked for grants here alone.
+    pub fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    /// The client of a job, by the index of its account.
+    pub(super) fn client_of(&self, job: JobId) -> u32 {
+        self.scheduler.jobs().get(job).map_or(0, |job| job.client)
+    }
+
+    /// What an operator should know, since this was last called.
+    pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
+        self.notices.drain(..)
+    }
+
+    /// We decide what leaves and when; how fast may not be known yet.
+    pub fn is_paced(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    pub(super) fn has_pace(&self) -> bool {
+        self.scheduler.pacer().pace().rate.is_some()
+    }
+
+    /// The line's rate is not known yet: bytes leave as fast as sockets take them.
+    pub fn is_searching(&self) -> bool {
+        self.is_paced() && !self.has_pace()
+    }
+
+    /// Nothing says how long the queue below is.
+    pub(super) fn is_blind(&self) -> bool {
+        self.gauge.as_ref().is_none_or(Gauge::is_lost)
+    }
+
+    /// The queue below was read when that was last tried.
+    fn is_gauged(&self) -> bool {
+        self.gauge.as_ref().is_some_and(Gauge::is_fresh)
+    }
+
+    /// What is known of the line; `None` where nothing is paced.
+    pub fn line(&self, now: Nanos) -> Option<Line> {
+        let observer = self.observer.as_ref()?;
+        match self.gauge.as_ref().filter(|_| !self.is_blind()) {
+            Some(gauge) => {
+                Some(Line::Read { interface: gauge.name().into(), rate: self.scheduler.pacer().pace().rate })
+            }
+            None => Some(Line::Found(observer.status(now))),
+        }
+    }
+
+    /// How the guard kept its promise; `None` where nothing was promised, or sent.
+    pub fn longest_wait(&self) -> Option<Notice> {
+        let (wait, responses) = (self.scheduler.order().longest_wait(), self.scheduler.jobs().most());
+        let promised = self.scheduler.wait_bound(Framing::ETHERNET)?.with(responses);
+        (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
+    }
+
+    /// Looks after the queue below; to be called about once a second while anything is sent.
+    pub fn check(&mut self, now: Nanos, connections: &Connections<impl Socket>) {
+        if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
+            self.scheduler.set_pace(now, Some(rate));
+            self.observer = self.observer.take().map(|observer| observer.from(rate));
+            self.notices.push(notice);
+        }
+        self.below.bytes(connections);
+        self.notice_cross(now);
+        self.notice_late();
+    }
+
+    /// Logs once that the processor is busy: a lasting state, of which an operator can do something.
+    fn notice_late(&mut self) {
+        let ahead = self.scheduler.pacer().lateness().ahead();
+        self.late_checks = match self.late_checks {
+            LATE_CHECKS_MIN => return,
+            checks if ahead >= LATE_AHEAD_MIN => checks + 1,
+            _ => 0,
+        };
+        if self.late_checks == LATE_CHECKS_MIN {
+            self.notices.push(Notice::Late { ahead });
+        }
+    }
+
+    fn notice_cross(&mut self, now: Nanos) {
+        let (cross, rate) = (self.scheduler.pacer().ledger().cross_traffic(), self.scheduler.pacer().ledger().rate());
+        let is_due = self.cross_noticed_at.is_none_or(|at| now - at >= CROSS_NOTICE_EVERY);
+        if cross.presence() != Presence::Shared || !is_due {
+            return;
+        }
+        if let (Some(gauge), Some(rate)) = (&self.gauge, rate) {
+            self.cross_noticed_at = Some(now);
+            let (bytes, share_permille) = (cross.bytes(), cross.share_permille());
+            let interface = gauge.name().to_string();
+            self.notices.push(Notice::CrossTraffic { interface, bytes, share_permille, rate });
+        }
+    }
+
+    /// Lets the queue below correct the scheduler's idea of it, when that is about to matter.
+    pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, connections: &Connections<impl Socket>) {
+        let Some(gauge) = &mut self.gauge else { return };
+        if self.scheduler.poll_timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(Queued { bytes, drops }) = gauge.read(now, clock) else { return };
+        let reading = if self.scheduler.pacer().ledger().is_explained(now, bytes) {
+            Reading { drops, ..Reading::own(bytes) }
+        } else {
+            let own_bytes = self.below.bytes(connections);
+            Reading { queued_bytes: bytes, own_bytes, drops, watched: self.below.watched() }
+        };
+        self.scheduler.pacer_mut().on_reading(now, reading);
+    }
+
+    /// Ends the interval where one is over, and sets the pace that the line allows.
+    pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+        let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
+        let is_due = observer.is_due(now);
+        if !is_due && self.unacknowledged.look_at().is_none_or(|at| at > now) {
+            return;
+        }
+        self.look_around(now, connections);
+        self.unacknowledged.rearm(now);
+        let (charged_bytes, lateness) =
+            (self.scheduler.pacer().ledger().charged_bytes(), self.scheduler.pacer().lateness());
+        let observer = self.observer.as_mut().filter(|_| is_due);
+        let change = observer.and_then(|observer| observer.judge(now, charged_bytes, lateness));
+        if let Some(Change { pace, notice }) = change {
+            let kept_to = pace.filter(|pace| self.is_worth_pacing(now, *pace));
+            self.scheduler.set_pace(now, kept_to);
+            self.notices.extend(notice.filter(|_| kept_to == pace).map(Notice::Pace));
+        }
+    }
+
+    /// Whether what the estimator says is held to by pacing: one that was told is. A queue is not drained where the line is fast.
+    fn is_worth_pacing(&self, now: Nanos, pace: Rate) -> bool {
+        let Some(LineStatus { rate, bounds, .. }) = self.observer.as_ref().map(|observer| observer.status(now)) else {
+            return true;
+        };
+        bounds.most.is_some() || !is_fast(rate.unwrap_or(pace))
+    }
+
+    /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
+    fn look_around(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
+        let (is_searching, mut is_spent) = (self.is_searching(), false);
+        for at in self.unacknowledged.begin_round() {
+            let connection = &mut connections[at];
+            let may_look = !is_searching || connection.delivery.was_full || self.unacknowledged.spend_look_in_turn();
+            let status = may_look.then(|| connection.socket.status());
+            if let Some(status) = &status {
+                match connection.load {
+                    // What was foreseen behind the last response stays charged.
+                    Load::Single(None) => {
+                        let look = connection.delivery.look(now, status);
+                        self.observe(now, connection.client, look);
+                    }
+                    _ => self.settle_by(now, connection, status),
+                }
+            } else if !std::mem::replace(&mut is_spent, true) {
+                self.unacknowledged.go_on_with(connection.delivery.listed);
+            }
+            if status.is_some_and(|status| !status.is_unacknowledged)
+                || self.unacknowledged.is_over(now, connection.delivery.listed)
+            {
+                self.unlist(at, connections);
+            }
+        }
+    }
+
+    /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
+    pub(super) fn note_idle(&mut self) {
+        if self.scheduler.jobs().is_empty()
+            && let Some(observer) = &mut self.observer
+        {
+            observer.on_idle();
+        }
+    }
+
+    /// Something was handed down on a connection, and charged. Where others wait below us one hand-down at a time is watched.
+    pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut Connections<impl Socket>) {
+        if self.is_blind() {
+            if self.is_paced() {
+                let connection = &mut connections[at];
+                let is_idle = matches!(connection.load, Load::Single(None));
+                self.unacknowledged.list(now, at, &mut connection.delivery.listed, is_idle);
+            }
+            return;
+        }
+        let payload_bytes = connections[at].delivery.newly_sent_bytes();
+        self.below.on_written(at, connections);
+        if self.scheduler.pacer().ledger().cross_traffic().presence() == Presence::Absent || payload_bytes == 0 {
+            return;
+        }
+        self.below.look(payload_bytes, connections);
+        if self.scheduler.pacer().ledger().wants_watch() && self.below.watch() {
+            self.scheduler.pacer_mut().on_watched(now);
+        }
+    }
+
+    /// A connection is acknowledged, or ends.
+    pub(super) fn unlist(&mut self, at: usize, connections: &mut Connections<impl Socket>) {
+        let connection = &mut connections[at];
+        connection.delivery.was_full = false;
+        if let Some((moved, place)) = self.unacknowledged.unlist(&mut connection.delivery.listed) {
+            connections[moved].delivery.listed = place;
+        }
+    }
+
+    /// Whether the kernel may be asked about a connection: while the rate is searched, not about all that only have small responses.
+    fn may_look(&mut self, connection: &Connection<impl Socket>) -> bool {
+        !self.is_searching() || connection.delivery.was_full || self.unacknowledged.spend_look()
+    }
+
+    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
+    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
+    pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
+        if self.is_paced() {
+            let status = connection.socket.status();
+            self.settle_by(now, connection, &status);
+        }
+    }
+
+    fn settle_by(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, status: &Status) {
+        let (correction, look) = connection.delivery.settle(now, status);
+        let is_gauged = self.is_gauged();
+        self.scheduler.pacer_mut().on_correction(now, correction, is_gauged);
+        if let Some(rtt) = look.rtt.filter(|_| look.is_handshake) {
+            self.scheduler.pacer_mut().on_handshake(rtt);
+        }
+        self.observe(now, connection.client, look);
+    }
+
+    /// The same behind the last byte of a response, where nobody may look again.
+    pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
+        let (is_read, status) = (self.is_gauged(), connection.socket.status());
+        let (correction, look) = connection.delivery.settle(now, &status);
+        let foreseen_bytes = connection.delivery.foresee(&status, ends_connection);
+        self.scheduler.pacer_mut().on_correction(now, correction, is_read);
+        self.scheduler.pacer_mut().on_foreseen(now, foreseen_bytes, is_read);
+        self.observe(now, connection.client, look);
+    }
+
+    /// The same where it can wait for another time; `is_again` says that there will be one.
+    pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, is_again: bool) {
+        match self.is_paced() && self.may_look(connection) {
+            true if is_again => self.settle(now, connection),
+            true => self.settle_last(now, connection, false),
+            false => {}
+        }
+    }
+
+    /// The same when the connection ends.
+    pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
+        if self.is_paced() && self.may_look(connection) {
+            let (correction, look) = connection.delivery.close(now, &connection.socket.status());
+            let is_gauged = self.is_gauged();
+            self.scheduler.pacer_mut().on_closed(now, correction, is_gauged);
+            self.observe(now, connection.client, look);
+        }
+    }
+
+    /// So many wire bytes left that no grant covered.
+    pub fn correct(&mut self, now: Nanos, charge_bytes: u64) {
+        if self.is_paced() {
+            let is_gauged = self.is_gauged();
+            self.scheduler.pacer_mut().on_correction(now, Correction { charge_bytes, refund_bytes: 0 }, is_gauged);
+        }
+    }
+
+    fn observe(&mut self, now: Nanos, client: u32, look: Look) {
+        let (is_blind, charged_bytes) = (self.is_blind(), self.scheduler.pacer().ledger().charged_bytes());
+        if let Some(observer) = self.observer.as_mut().filter(|_| is_blind) {
+            observer.on_look(now, charged_bytes, client, look);
+        }
+    }
+}

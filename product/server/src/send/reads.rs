@@ -1,0 +1,146 @@
+//! Where bodies are read from. A response whose next bytes are not in memory waits for another thread.
+
+use std::io;
+
+use sched::{JobId, Scheduler, Why};
+use units::Nanos;
+
+use super::Transmitter;
+use super::sending::Sending;
+use crate::body::Failure;
+use crate::connection::Connections;
+use crate::net::Socket;
+use crate::storage::{InMemory, ReadDone, Storage, Write, Written};
+
+/// The storage, the reads aside that have not ended, and what producers are to be told.
+pub struct Reads {
+    storage: Box<dyn Storage + Send>,
+    under_way: usize,
+    /// Ended ones, in memory that is kept.
+    done: Vec<ReadDone>,
+    /// Responses whose producers have room again.
+    refills: Vec<JobId>,
+    /// Writes that have not ended.
+    writing: usize,
+    /// Why one failed, since this was last asked.
+    write_failure: Option<io::Error>,
+}
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads::from(InMemory)
+    }
+}
+
+impl Reads {
+    pub fn from(storage: impl Storage + Send + 'static) -> Reads {
+        Reads {
+            storage: Box::new(storage),
+            under_way: 0,
+            done: Vec::new(),
+            refills: Vec::new(),
+            writing: 0,
+            write_failure: None,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.under_way == 0 && self.writing == 0
+    }
+
+    pub fn storage(&mut self) -> &mut dyn Storage {
+        &mut *self.storage
+    }
+
+    /// Responses to which a producer may push again that was told to stop, since this was last asked.
+    pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
+        self.refills.drain(..)
+    }
+
+    /// The producer of a response has room again.
+    pub(super) fn on_room(&mut self, job: Option<JobId>) {
+        self.refills.extend(job);
+    }
+
+    /// Why a write has failed since this was last asked.
+    pub fn take_write_failure(&mut self) -> Option<io::Error> {
+        self.write_failure.take()
+    }
+
+    /// Some of a response is to be written to a file.
+    pub(super) fn begin_write(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
+        self.storage.write_aside(job, client, write)?;
+        self.writing += 1;
+        Ok(())
+    }
+
+    /// The writes that have ended.
+    pub(super) fn ended_writes(&mut self) -> Vec<(JobId, Written)> {
+        let mut written = Vec::new();
+        if self.writing > 0 {
+            self.storage.take_written(&mut written);
+            self.writing -= written.len();
+        }
+        written
+    }
+
+    /// A producer may go on, or has to wait for its client.
+    pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
+        self.write_failure = failed.or(self.write_failure.take());
+        self.refills.push(job);
+    }
+
+    /// The next bytes of a response are not in memory: somebody else waits for the disk.
+    pub(super) fn begin(&mut self, sending: &Sending, client: u32, scheduler: &mut Scheduler) -> Result<(), Failure> {
+        let (entry, range) = sending.outgoing.absent();
+        let asked = self.storage.read_aside(sending.id, client, entry, range);
+        asked.map_err(|error| Failure::unreadable(entry, error))?;
+        self.under_way += 1;
+        scheduler.on_wait(sending.id, Why::Disk);
+        Ok(())
+    }
+}
+
+impl Transmitter {
+    /// Takes what was read aside, and what was written.
+    pub(super) fn take_reads(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
+        if self.reads.is_idle() {
+            return;
+        }
+        self.reads.take_written(&mut self.sendings);
+        let mut done = std::mem::take(&mut self.reads.done);
+        self.reads.storage.take_done(&mut done);
+        self.reads.under_way -= done.len();
+        for read in done.drain(..) {
+            let id = read.job;
+            match self
+                .sendings
+                .get_mut(id)
+                .map(|sending| sending.on_read(read, connections[sending.connection()].held.account()))
+            {
+                Some(Ok(())) => self.link.scheduler.on_wait_over(now, id, Why::Disk),
+                Some(Err(failure)) => self.abort(connections, now, id, failure),
+                None => {}
+            }
+        }
+        self.reads.done = done;
+    }
+}
+
+#[cfg(test)]
+impl Transmitter {
+    /// Bytes of memory for frames that its socket has not taken.
+    pub fn frames_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
+        connections[at].framed().out.capacity()
+    }
+
+    /// Bytes that are alive for a connection and its responses.
+    pub fn alive_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
+        let connection = &mut connections[at];
+        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+        let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.alive_bytes());
+        let frames_bytes = connection.load.framed_mut().map_or(0, |framed| framed.alive_bytes());
+        let of_jobs = jobs.into_iter().filter_map(|job| self.sendings.get_mut(job).map(|one| one.alive_bytes()));
+        sealed_bytes + frames_bytes + of_jobs.sum::<usize>()
+    }
+}

@@ -1,0 +1,101 @@
+//! The responses that are being sent, as an operator is told of them. Nothing is kept for that: who asks has all of them looked through.
+
+use sched::{JobId, Size, Waits, Why};
+use units::Nanos;
+
+use super::Transmitter;
+use crate::connection::Connections;
+use crate::net::Socket;
+
+/// What keeps a response from being sent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Others before it in the order, or the pace.
+    Turn,
+    /// Its client takes no more for now.
+    Client,
+    /// It is being read, or opened.
+    File,
+    /// An upstream has not sent more of it.
+    Upstream,
+    /// Its client has been sent what it may have for now.
+    Limit,
+    /// As many responses of its class are sent as may be at a time.
+    Slot,
+}
+
+/// A response that is being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnderWay {
+    pub job: JobId,
+    /// Of its connection.
+    pub owner: u64,
+    pub stream: u32,
+    /// The index of its client's account.
+    pub client: u32,
+    pub size: Size,
+    pub sent_bytes: u64,
+    /// Since its last byte was handed down; before the first, since it came.
+    pub silent_for: Nanos,
+    pub waits_for: WaitsFor,
+}
+
+impl WaitsFor {
+    pub const ALL: [WaitsFor; 6] =
+        [WaitsFor::Turn, WaitsFor::Client, WaitsFor::File, WaitsFor::Upstream, WaitsFor::Limit, WaitsFor::Slot];
+
+    /// Of several reasons the one that ends last, as far as can be told: who has no slot is not sent whatever else ends.
+    pub fn of(waits: Waits) -> WaitsFor {
+        let first = [
+            (Why::Slot, WaitsFor::Slot),
+            (Why::Source, WaitsFor::Upstream),
+            (Why::Disk, WaitsFor::File),
+            (Why::Connection, WaitsFor::Client),
+            (Why::Stream, WaitsFor::Client),
+            (Why::Limit, WaitsFor::Limit),
+        ]
+        .into_iter()
+        .find(|(why, _)| waits.contains(*why));
+        first.map_or(WaitsFor::Turn, |(_, waits_for)| waits_for)
+    }
+}
+
+/// Of the first so many jobs those that are responses: not the flights of handshakes.
+pub fn under_way<S: Socket>(
+    transmitter: &Transmitter,
+    connections: &Connections<S>,
+    now: Nanos,
+    jobs_max: usize,
+) -> impl Iterator<Item = UnderWay> {
+    transmitter.link.scheduler.jobs().iter().take(jobs_max).filter_map(move |(id, job, waits)| {
+        let sending = transmitter.sendings.get(id).filter(|sending| !sending.outgoing.is_sealed)?;
+        Some(UnderWay {
+            job: id,
+            owner: connections.get(sending.connection())?.owner,
+            stream: sending.stream,
+            client: job.client,
+            size: sending.outgoing.size(sending.sent_bytes),
+            sent_bytes: sending.sent_bytes,
+            silent_for: now - sending.last_byte_at().unwrap_or(job.arrived_at),
+            waits_for: WaitsFor::of(waits),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_reasons_one_is_told() {
+        let of = |whys: &[Why]| {
+            let mut waits = Waits::default();
+            whys.iter().for_each(|why| waits.insert(*why));
+            WaitsFor::of(waits)
+        };
+        assert_eq!(of(&[]), WaitsFor::Turn);
+        assert_eq!([of(&[Why::Stream]), of(&[Why::Connection])], [WaitsFor::Client; 2]);
+        assert_eq!([of(&[Why::Source, Why::Connection]), of(&[Why::Disk])], [WaitsFor::Upstream, WaitsFor::File]);
+        assert_eq!([of(&[Why::Limit]), of(&[Why::Slot, Why::Source])], [WaitsFor::Limit, WaitsFor::Slot]);
+    }
+}

@@ -1,0 +1,184 @@
+//! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
+//! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
+
+use sched::{Grant, JobId, Progress, Scheduler};
+use units::Nanos;
+
+use super::sending::Sending;
+use super::{Link, Marker, Transmitter};
+use crate::body::{Failure, Pipe};
+use crate::connection::{Connection, Connections, Load, ROOM_BYTES_MIN, Room, Sent};
+use crate::net::Socket;
+
+/// Frames that are made before they are handed down, where there is no pace.
+const FRAMES_BYTES_MAX: u64 = 64 << 10;
+
+impl Sent {
+    /// So much was handed down of a job, and the link is charged for it.
+    pub(super) fn charge(&self, now: Nanos, id: JobId, scheduler: &mut Scheduler) -> Progress {
+        let carried = sched::Sent { content_bytes: self.bytes, carried_bytes: self.carried_bytes };
+        let progress = scheduler.on_sent(now, id, carried);
+        if !self.is_whole || progress.is_departed() {
+            return progress;
+        }
+        // How much it would be was not known.
+        scheduler.on_end(id);
+        Progress::Departed
+    }
+}
+
+impl Transmitter {
+    /// Sends what is granted to a response, and fills the room that is left with those behind it on its connection.
+    pub(super) fn send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, grant: Grant) {
+        let at = self.sendings[grant.job].connection();
+        if !self.may_send(connections, now, grant.job, at) {
+            return;
+        }
+        let marker = self.marker.as_ref().filter(|_| !self.link.is_paced());
+        let mut room = room(&connections[at], grant, &self.sendings[grant.job], marker, &self.link);
+        let framed_id = connections[at].load.framed().map(|framed| framed.id);
+        let mut next = Some(grant.job);
+        while let Some(id) = next.take() {
+            let frames_bytes = self.send_some(connections, now, id, at, room);
+            if let (Some(framed_id), Some(bytes)) = (framed_id, frames_bytes) {
+                room.before_bytes += bytes;
+                let left_bytes = room.left_bytes();
+                let filling =
+                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(framed_id, left_bytes));
+                next = filling.flatten().map(|grant| grant.job);
+            }
+        }
+        if framed_id.is_some() {
+            self.hand_down(connections, now, at, room.carried_bytes_max);
+        }
+    }
+
+    /// Sends of one response what there is room for. Where room is left that its connection's next response may have: the frames it took.
+    fn send_some(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        id: JobId,
+        at: usize,
+        room: Room,
+    ) -> Option<u64> {
+        let sending = &mut self.sendings[id];
+        let (stream, mut outgoing) = (sending.stream, std::mem::take(&mut sending.outgoing));
+        let connection = &mut connections[at];
+        let (sent, frames_bytes) = connection.write(stream, &mut outgoing, self.reads.storage(), room);
+        self.limit.spend(self.link.client_of(id), sent.carried_bytes, now);
+        let sending = &mut self.sendings[id];
+        sending.outgoing = outgoing;
+        sending.on_sent(now, &sent);
+        let has_room_again = sending.outgoing.body().pipe_mut().is_some_and(Pipe::has_room_again);
+        self.reads.on_room(has_room_again.then_some(id));
+        let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
+        let (progress, has_room) = (sent.charge(now, id, &mut self.link.scheduler), sent.has_room);
+        if connections[at].load.framed().is_none() {
+            self.on_sent_alone(connections, now, id, at, sent.carried_bytes, progress);
+        }
+        if let Some(overrun) = self.sendings[id].overrun(progress) {
+            self.depart(connections, now, id, Some(Failure::Overrun(overrun)));
+            return None;
+        }
+        match sent.failure {
+            // A failure behind the last byte is the connection's.
+            _ if progress.is_departed() && connections[at].load.framed().is_some() => {
+                self.depart(connections, now, id, None)
+            }
+            Some(Failure::Blocked) => connections[at].on_full(&mut self.link.scheduler),
+            Some(Failure::Absent) => {
+                let client = self.link.client_of(id);
+                let begun = self.reads.begin(&self.sendings[id], client, &mut self.link.scheduler);
+                begun.err().into_iter().for_each(|failure| self.abort(connections, now, id, failure));
+            }
+            Some(Failure::Pending) => self.link.scheduler.on_dry(now, id),
+            Some(Failure::Shut) => connections[at].framed().on_shut(id, &mut self.link.scheduler),
+            Some(failure) => self.abort(connections, now, id, failure),
+            None if progress.is_departed() => self.depart(connections, now, id, None),
+            // Nothing is left to be made of what is not all sent.
+            None if has_room => self.abort(connections, now, id, Failure::Disconnected),
+            None if is_path_old => self.sendings[id].tell_path(&connections[at], &mut self.link.scheduler),
+            None => {}
+        }
+        has_room.then_some(frames_bytes)
+    }
+
+    /// The only response of its connection was sent on: frames are settled when they are handed down.
+    fn on_sent_alone(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        id: JobId,
+        at: usize,
+        carried_bytes: u64,
+        progress: Progress,
+    ) {
+        if !progress.is_departed() {
+            self.link.settle(now, &mut connections[at]);
+        }
+        if carried_bytes > 0 {
+            self.link.note_written(now, at, connections);
+        }
+        if progress.is_departed()
+            && self.link.is_paced()
+            && (!self.link.is_searching() || connections[at].delivery.was_full)
+        {
+            let ends_connection = self.sendings[id].outgoing.ends_connection();
+            self.link.settle_last(now, &mut connections[at], ends_connection);
+        }
+    }
+
+    /// Whether a granted response can be sent now; if so, its packets are marked.
+    fn may_send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, at: usize) -> bool {
+        // The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
+        let is_ordered_below = self.marker.is_some() && !self.link.is_paced();
+        if is_ordered_below && !connections[at].socket.has_room() {
+            connections[at].on_full(&mut self.link.scheduler);
+            return false;
+        }
+        let connection = &mut connections[at];
+        let client = self.link.client_of(id);
+        if self.limit.holds(&mut self.link.scheduler, id, client, now) {
+            return false;
+        }
+        if let Some(marker) = &self.marker {
+            self.sendings[id].mark(
+                connection,
+                &marker.bands,
+                self.link.scheduler.order().band(self.link.scheduler.jobs(), id),
+            );
+        }
+        true
+    }
+}
+
+/// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does. The marker is that of packets which
+/// the kernel orders.
+fn room<S: Socket>(
+    connection: &Connection<S>,
+    grant: Grant,
+    sending: &Sending,
+    marker: Option<&Marker>,
+    link: &Link,
+) -> Room {
+    let segment_bytes = connection.delivery.framing().segment_bytes;
+    let burst = marker.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
+    let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), connection.record_overhead());
+    if let Load::Framed(framed) = &connection.load {
+        let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
+        return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
+    }
+    if overhead_bytes == 0 || sending.outgoing.is_sealed {
+        let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
+        return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
+    }
+    // Under TLS segments are not those of the response's own bytes.
+    let most_bytes = link.scheduler.pacer().pace().grant_bytes(connection.delivery.framing()).min(burst_bytes);
+    let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
+    let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };
+    match link.has_pace() || burst.is_some() {
+        true => Room::paced(u64::MAX, room_bytes),
+        false => Room::unpaced(room_bytes),
+    }
+}
