@@ -154,7 +154,7 @@ impl<S> Connections<S> {
     /// A stream of the connection in this slot.
     pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
         let owner = self.owners.next(at);
-        self.slots[at].exchanges.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
+        self.slots[at].protocol.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
         ExchangeId { at, stream }
     }
 
@@ -171,7 +171,7 @@ impl<S> Connections<S> {
     /// The exchange of this name, if it is still there.
     pub fn exchange_id(&self, owner: u64) -> Option<ExchangeId> {
         let at = slot_of(owner);
-        let exchange = self.get(at)?.exchanges.iter().find(|exchange| exchange.owner == owner)?;
+        let exchange = self.get(at)?.protocol.exchanges().find(|exchange| exchange.owner == owner)?;
         Some(ExchangeId { at, stream: exchange.number })
     }
 
@@ -191,8 +191,9 @@ impl<S> Connections<S> {
 
     /// What came in while a response was being sent is for the connection's next turn.
     pub fn go_on(&mut self, at: usize) {
-        let Some(conn) = self.get_mut(at).filter(|conn| !conn.is_multiplexed()) else { return };
-        conn.input.is_cut = conn.http1.has_kept();
+        let Some(conn) = self.get_mut(at) else { return };
+        let Some(http1) = conn.protocol.http1() else { return };
+        conn.input.is_cut = http1.has_kept();
         if conn.input.is_left() {
             self.queue(at);
         }
@@ -218,7 +219,10 @@ impl<S> Connections<S> {
 
     /// Nothing is read behind the responses under way.
     pub fn stop(&mut self) {
-        self.slots.iter_mut().for_each(|(_, conn)| conn.http1.answering.close());
+        self.slots
+            .iter_mut()
+            .filter_map(|(_, conn)| conn.protocol.http1_mut())
+            .for_each(|http1| http1.answering.close());
     }
 
     /// Slots of the connections of which this is true.
@@ -245,7 +249,7 @@ impl<S: Socket> Connections<S> {
     /// The next that has something to say, made. `None`: it was closed meanwhile, and its place may be another's.
     pub fn next_unsaid(&mut self) -> Option<usize> {
         let at = self.unsaid.pop_front()?;
-        let is_unsaid = self.get_mut(at)?.load.framed_mut()?.end_unsaid();
+        let is_unsaid = self.get_mut(at)?.protocol.framed_mut()?.end_unsaid();
         is_unsaid.then(|| self.begin_frames(at).control())?;
         Some(at)
     }
@@ -269,7 +273,7 @@ impl<S: Socket> Connections<S> {
 
     /// All frames have left.
     pub fn end_frames(&mut self, at: usize) {
-        if let Some(framed) = self.slots.get_mut(at).and_then(|connection| connection.load.framed_mut()) {
+        if let Some(framed) = self.slots.get_mut(at).and_then(|connection| connection.protocol.framed_mut()) {
             framed.give_back(&mut self.spare);
         }
     }

@@ -78,13 +78,6 @@ pub struct PendingLookup {
     pub said: Option<Response<()>>,
 }
 
-/// The exchanges of a connection.
-pub enum Exchanges {
-    /// HTTP/1.1: one at a time.
-    Single(Exchange),
-    Several(Box<Streams>),
-}
-
 /// Those of a client that speaks HTTP/2 or HTTP/3.
 pub struct Streams {
     /// Those that are open, at most [`mux::STREAMS_MAX`], by number.
@@ -126,6 +119,13 @@ impl Exchange {
         matches!(self.task, Task::Sending(_))
     }
 
+    /// Moves the deadline of a request body by the length of a pause.
+    pub fn excuse(&mut self, paused: Nanos) {
+        if let Task::Receiving(receiving) = &mut self.task {
+            receiving.excuse(paused);
+        }
+    }
+
     /// A line of the access log will tell of it.
     pub fn is_logged(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.log.is_some())
@@ -139,79 +139,31 @@ impl Exchange {
     }
 }
 
-impl Exchanges {
-    /// Of a connection that speaks HTTP/1.1, as long as nothing else is known.
-    pub fn single(owner: u64) -> Exchanges {
-        Exchanges::Single(Exchange::new(0, owner))
-    }
-
-    pub fn several(deadline: Nanos) -> Exchanges {
-        Exchanges::Several(Box::new(Streams {
-            open: Vec::new(),
-            deadline,
-            is_leaving: false,
-            ends_at: None,
-            acked_bytes: 0,
-        }))
-    }
-
-    /// All that are under way or could be.
-    pub fn iter(&self) -> impl Iterator<Item = &Exchange> {
-        match self {
-            Exchanges::Single(exchange) => std::slice::from_ref(exchange),
-            Exchanges::Several(streams) => &streams.open,
-        }
-        .iter()
-    }
-
-    /// The same, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
-        match self {
-            Exchanges::Single(exchange) => std::slice::from_mut(exchange),
-            Exchanges::Several(streams) => &mut streams.open,
-        }
-        .iter_mut()
-    }
-
-    /// Their clients could not be heard for so long.
-    pub fn excuse(&mut self, paused: Nanos) {
-        if let Exchanges::Several(streams) = self {
-            streams.deadline = later(streams.deadline, paused);
-        }
-        for exchange in self.iter_mut() {
-            if let Task::Receiving(receiving) = &mut exchange.task {
-                receiving.excuse(paused);
-            }
-        }
-    }
-
-    /// The one on this stream, or the only one.
-    pub fn on(&mut self, stream: u32) -> Option<&mut Exchange> {
-        match self {
-            Exchanges::Single(exchange) => Some(exchange),
-            Exchanges::Several(streams) => {
-                let place = streams.place_of(stream)?;
-                streams.open.get_mut(place)
-            }
-        }
-    }
-
-    pub fn streams(&self) -> Option<&Streams> {
-        match self {
-            Exchanges::Single(_) => None,
-            Exchanges::Several(streams) => Some(streams),
-        }
-    }
-
-    pub fn streams_mut(&mut self) -> Option<&mut Streams> {
-        match self {
-            Exchanges::Single(_) => None,
-            Exchanges::Several(streams) => Some(streams),
-        }
-    }
-}
-
 impl Streams {
+    /// Creates a table without streams.
+    pub fn new(deadline: Nanos) -> Streams {
+        Streams { open: Vec::new(), deadline, is_leaving: false, ends_at: None, acked_bytes: 0 }
+    }
+
+    /// The open streams, by number.
+    pub fn open(&self) -> &[Exchange] {
+        &self.open
+    }
+
+    pub fn open_mut(&mut self) -> &mut [Exchange] {
+        &mut self.open
+    }
+
+    pub fn on(&mut self, stream: u32) -> Option<&mut Exchange> {
+        let place = self.place_of(stream)?;
+        self.open.get_mut(place)
+    }
+
+    /// Moves the deadline by the length of a pause, in which no client was heard.
+    pub fn excuse(&mut self, paused: Nanos) {
+        self.deadline = later(self.deadline, paused);
+    }
+
     fn place_of(&self, number: u32) -> Option<usize> {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()
     }
@@ -273,8 +225,7 @@ mod tests {
     /// Two seconds were all that it had: a client behind a slow link lost the last bytes of its response when the server stopped.
     #[test]
     fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
-        let mut exchanges = Exchanges::several(Nanos::ZERO);
-        let streams = exchanges.streams_mut().unwrap();
+        let mut streams = Streams::new(Nanos::ZERO);
         let mut waits = |seconds, acked_bytes| streams.waits_for(Nanos::from_secs(seconds), acked_bytes, 500);
         assert!(waits(10, 100_000), "it has a period");
         assert!(waits(11, 100_900) && waits(12, 101_000), "it takes 500 bytes in a second");
@@ -285,15 +236,13 @@ mod tests {
     /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
-        let mut exchanges = Exchanges::several(Nanos::ZERO);
-        let streams = exchanges.streams_mut().unwrap();
+        let mut streams = Streams::new(Nanos::ZERO);
         [5, 1, 9, 3, 7].into_iter().for_each(|number| streams.begin(number, number.into()));
         for number in [1, 3, 5, 7, 9] {
-            assert_eq!(exchanges.on(number).map(|exchange| exchange.owner), Some(number.into()));
+            assert_eq!(streams.on(number).map(|exchange| exchange.owner), Some(number.into()));
         }
-        let streams = exchanges.streams_mut().unwrap();
         [5, 5].into_iter().for_each(|number| streams.end(number, Nanos::ZERO, &Limits::default()));
         assert_eq!(streams.count(), 4);
-        assert!(exchanges.on(5).is_none() && exchanges.on(9).is_some() && exchanges.on(4).is_none());
+        assert!(streams.on(5).is_none() && streams.on(9).is_some() && streams.on(4).is_none());
     }
 }

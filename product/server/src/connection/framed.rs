@@ -16,7 +16,7 @@ use units::memory::{Account, Counted};
 
 use super::engine::Engine;
 use super::room::{RECORDS_AT_ONCE_MAX, ROOM_BYTES_MIN};
-use super::{Connection, Departure};
+use super::{Connection, Connections, Departure, Protocol, Single, Streams};
 use crate::body::Failure;
 use crate::net::{Down, Sink, Socket};
 
@@ -25,27 +25,29 @@ const UNREAD_BYTES_MAX: usize = 256 << 10;
 /// What such a connection has besides.
 pub struct Framed {
     pub engine: Engine,
+    pub streams: Streams,
     pub id: ConnectionId,
     /// Frames that were made and not handed down, nor sealed.
     pub out: Counted,
     /// Responses whose last bytes are among those.
-    pub departing: Vec<Departure>,
+    departing: Vec<Departure>,
     /// Responses whose windows are shut.
     shut: Vec<JobId>,
     /// Responses on it.
-    pub jobs: usize,
+    jobs: usize,
     /// Of what was made, what no response is charged for.
-    pub control_bytes: u64,
+    control_bytes: u64,
     /// It is on the list of those that have something to say for themselves.
     is_unsaid: bool,
 }
 
 impl Framed {
     /// Without responses; its memory is counted in this account.
-    pub fn new(mut engine: Engine, id: ConnectionId, account: &Account) -> Framed {
+    pub fn new(mut engine: Engine, id: ConnectionId, deadline: Nanos, account: &Account) -> Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
-        Framed { engine, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
+        let streams = Streams::new(deadline);
+        Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
     /// Takes what has come over HTTP/2, and makes answers.
@@ -163,15 +165,94 @@ impl Framed {
     }
 }
 
+/// What [`Connections::hand_down`] did.
+pub struct HandedDown {
+    /// Nothing that was made is left.
+    pub is_all: bool,
+    /// Responses are under way.
+    pub has_jobs: bool,
+    /// Bytes that no response is charged for.
+    pub control_bytes: u64,
+}
+
+impl<S: Socket> Connections<S> {
+    /// Hands down the frames that were made; of datagrams `room_bytes` are made first. Responses whose last bytes leave are added to
+    /// `departures`. Returns `None` if nothing was made, as always over HTTP/1.1.
+    pub fn hand_down(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        room_bytes: u64,
+        departures: &mut Vec<Departure>,
+    ) -> Option<HandedDown> {
+        let connection = &mut self[at];
+        let is_all = match connection.protocol.framed_mut()?.engine.is_http3() {
+            true => self.hand_down_datagrams(now, at, room_bytes),
+            false if connection.has_unsent() => connection.hand_down().is_ok(),
+            false => {
+                self.end_frames(at);
+                return None;
+            }
+        };
+        let framed = self[at].framed();
+        let (has_left, has_jobs) = (is_all && framed.engine.has_left(), framed.jobs > 0);
+        let control_bytes = take(&mut framed.control_bytes);
+        if has_left {
+            let departed = framed.departing.drain(..);
+            departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
+            self.end_frames(at);
+        } else if is_all {
+            // The room was used up by what was lost; nobody else would ask for the rest.
+            self.say(at);
+        }
+        Some(HandedDown { is_all, has_jobs, control_bytes })
+    }
+
+    /// Makes the last frames of a connection that is to end.
+    pub fn make_last(&mut self, now: Nanos, at: usize) {
+        let framed = self.begin_frames(at);
+        framed.control();
+        framed.engine.http3().into_iter().for_each(|quic| quic.close(now));
+    }
+}
+
 impl<S: Socket> Connection<S> {
+    /// Begins HTTP/2 or HTTP/3: from now on the connection carries several responses at once, as frames. `id` is its name in the scheduler;
+    /// nothing is expected of the client before `deadline`.
+    pub fn begin_framed(&mut self, engine: Engine, id: ConnectionId, deadline: Nanos) {
+        let framed = Framed::new(engine, id, deadline, self.held.account());
+        self.protocol = Protocol::Framed(Box::new(framed));
+    }
+
+    /// Ends the frames of a connection. Returns its name in the scheduler, if it had frames.
+    pub fn end_framed(&mut self, now: Nanos) -> Option<ConnectionId> {
+        let id = self.protocol.group()?;
+        self.protocol = Protocol::Http1(Single::ended(now, self.owner));
+        Some(id)
+    }
+
+    /// Payload for frames in `bytes_max` wire bytes; `None` over HTTP/1.1, which has none.
+    pub fn frames_room_bytes(&self, bytes_max: u64) -> Option<u64> {
+        let segment_bytes = self.delivery.framing().segment_bytes;
+        let framed = self.protocol.framed()?;
+        Some(framed.room_bytes(bytes_max, segment_bytes, self.record_overhead()))
+    }
+
+    /// The bytes that the client has not taken of the frames that were made for it, as far as the kernel reports.
+    pub fn unread_bytes(&mut self) -> u64 {
+        let in_socket_bytes = self.socket.status().unsent_bytes;
+        let sealed_bytes = self.session.as_mut().map_or(0, |session| session.unsent_bytes());
+        in_socket_bytes + (sealed_bytes + self.framed().out.len()) as u64
+    }
+
     pub fn has_unsent(&self) -> bool {
         let is_sealed = || self.session.as_ref().is_some_and(|session| session.has_unsent());
-        self.load.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
+        self.protocol.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }
 
     /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
     pub fn hand_down(&mut self) -> io::Result<()> {
-        let (Some(socket), Some(framed)) = (self.socket.tcp(), self.load.framed_mut()) else { return Ok(()) };
+        let (Some(socket), Some(framed)) = (self.socket.tcp(), self.protocol.framed_mut()) else { return Ok(()) };
         let mut taken = 0;
         let result = match self.session.as_deref_mut() {
             None => hand_down_plain(socket, &framed.out, &mut taken),

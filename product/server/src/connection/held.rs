@@ -71,6 +71,12 @@ impl Held {
         self.account().bytes()
     }
 
+    /// Bytes of the connection's own part, as they were last counted.
+    #[cfg(test)]
+    pub fn own_bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+
     pub fn streams(&self) -> usize {
         self.streams as usize
     }
@@ -83,7 +89,7 @@ impl<S> Connection<S> {
         self.held.charge.set(bytes);
         self.held.account().set_fixed_bytes(bytes);
         // They are STREAMS_MAX at most.
-        self.held.streams = self.exchanges.streams().map_or(0, |streams| streams.count() as u32);
+        self.held.streams = self.protocol.streams().map_or(0, |streams| streams.count() as u32);
     }
 
     /// Bytes of its own part.
@@ -95,11 +101,8 @@ impl<S> Connection<S> {
             (true, false) => Protocol::Http2,
             (true, true) => Protocol::Http2OverTls,
         };
-        let streams = match self.exchanges.streams() {
-            Some(streams) => streams.count(),
-            None => self.http1.answering.is_on().into(),
-        };
-        protocol.bytes(streams) + self.http1.kept_bytes()
+        let kept_bytes = self.protocol.http1().map_or(0, |http1| http1.kept_bytes());
+        protocol.bytes(self.protocol.answering()) + kept_bytes
     }
 }
 

@@ -11,11 +11,11 @@ mod held;
 pub mod http1;
 mod input;
 mod line;
-mod load;
 mod origin;
 mod outgoing;
 mod owner;
 mod passed_on;
+mod protocol;
 mod quic;
 mod reader;
 mod receiving;
@@ -39,17 +39,16 @@ pub use connections::Connections;
 pub use delivery::{Delivery, Listed};
 pub use departure::Departure;
 pub use engine::Engine;
-pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, Exchanges, KeptRequest, Task};
-pub use framed::Framed;
+pub use exchange::{CLOSING_PERIOD, Exchange, ExchangeId, KeptRequest, Streams, Task};
+pub use framed::{Framed, HandedDown};
 pub use held::Held;
 use http1::Http1;
 pub use input::{Input, SEGMENT_BYTES_MIN};
 pub use line::Line;
-pub use load::Load;
 pub use origin::{Origin, Peer};
 pub use outgoing::{End, Outgoing, Sent};
 pub use passed_on::PassedOnLine;
-pub use quic::quic as quic_of;
+pub use protocol::{Protocol, Single};
 pub use reader::Reader;
 pub use receiving::Receiving;
 pub use room::{ROOM_BYTES_MIN, Room};
@@ -72,10 +71,7 @@ pub struct Connection<S> {
     pub session: Option<Box<Session>>,
     pub channel: Channel,
     pub input: Input,
-    /// Requests and responses of HTTP/1.1, and the end of a connection of any protocol.
-    pub http1: Http1,
-    pub exchanges: Exchanges,
-    pub load: Load,
+    pub protocol: Protocol,
     /// A response was sent on it before.
     pub has_answered: bool,
     /// The account of the connection's memory.
@@ -122,9 +118,7 @@ impl<S> Connection<S> {
             channel: Channel::new(kind),
             session,
             input: Input::default(),
-            http1: Http1::new(now, limits),
-            exchanges: Exchanges::single(owner),
-            load: Load::Single(None),
+            protocol: Protocol::Http1(Single::new(now, limits, owner)),
             has_answered: false,
             held: Held::new(&account),
             delivery: Delivery::new(framing),
@@ -134,7 +128,12 @@ impl<S> Connection<S> {
 
     /// Its frames: it carries several responses.
     pub fn framed(&mut self) -> &mut Framed {
-        self.load.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+        self.protocol.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
+    }
+
+    /// The state of HTTP/1.1. Panics if the client speaks HTTP/2 or HTTP/3.
+    pub fn http1(&mut self) -> &mut Http1 {
+        self.protocol.http1_mut().expect("it speaks HTTP/1.1")
     }
 
     /// Makes them. What that has to say for itself leaves where [`Connections::say`] is called.
@@ -155,9 +154,8 @@ impl<S> Connection<S> {
 
     /// Its deadlines are so much later.
     pub fn excuse(&mut self, paused: Nanos) {
-        self.http1.excuse(paused);
+        self.protocol.excuse(paused);
         self.reader.excuse(paused);
-        self.exchanges.excuse(paused);
     }
 
     /// The address and port of the peer.
@@ -214,7 +212,7 @@ impl<S> Connection<S> {
 
     /// The exchange on this stream, or the connection's own.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
-        self.exchanges.on(stream).expect("its stream is open")
+        self.protocol.exchange(stream).expect("its stream is open")
     }
 
     /// So many bytes of a response over HTTP/1.1 have left before it became a job.
@@ -227,50 +225,44 @@ impl<S> Connection<S> {
     /// The response on this stream is a job.
     pub fn hold(&mut self, stream: u32, job: JobId, now: Nanos) {
         self.exchange(stream).task = Task::Sending(job);
-        if !self.is_multiplexed() {
-            self.http1.on_held(now);
-        }
+        self.protocol.http1_mut().into_iter().for_each(|http1| http1.on_held(now));
     }
 
     /// What follows the response now being built.
     pub fn end(&self) -> End {
-        if !self.is_multiplexed() && self.http1.answering.closes() { End::Finish } else { End::Open }
+        if self.protocol.http1().is_some_and(|http1| http1.answering.closes()) { End::Finish } else { End::Open }
     }
 
     /// The client speaks HTTP/2 or HTTP/3.
     pub fn is_multiplexed(&self) -> bool {
-        self.exchanges.streams().is_some()
+        self.protocol.framed().is_some()
     }
 
     /// It is not read before something of it has been sent.
     pub fn is_answering(&self) -> bool {
-        !self.is_multiplexed() && (self.http1.answering.is_on() || self.channel.is_in_flight)
+        self.protocol.http1().is_some_and(|http1| http1.answering.is_on() || self.channel.is_in_flight)
     }
 
     /// What it sends is looked at.
     pub fn is_reading(&self) -> bool {
-        self.is_multiplexed() || (self.http1.is_reading() && !self.channel.is_in_flight)
+        self.protocol.http1().is_none_or(|http1| http1.is_reading() && !self.channel.is_in_flight)
     }
 
     pub fn is_sending(&self) -> bool {
-        self.exchanges.iter().any(|exchange| exchange.is_sending())
+        self.protocol.exchanges().any(|exchange| exchange.is_sending())
     }
 
     /// When it has waited for its client too long.
     pub fn deadline(&self) -> Nanos {
-        self.exchanges.streams().map_or_else(|| self.http1.deadline(), |streams| streams.deadline)
+        self.protocol.deadline()
     }
 
     /// Of a record or of frames only a part is here, or not. The rest of one that begins has until then, as that of a head has.
     pub fn note_part(&mut self, has_part: bool, until: Nanos) {
         let begins = has_part && !self.input.has_part;
         self.input.has_part = has_part;
-        if begins && self.is_unasked() && !self.http1.is_lingering() {
-            let until = until.min(self.deadline());
-            match self.exchanges.streams_mut() {
-                Some(streams) => streams.deadline = until,
-                None => self.http1.wait_until(until),
-            }
+        if begins && self.protocol.is_unasked() && !self.is_lingering() {
+            self.protocol.set_deadline(until.min(self.deadline()));
         }
     }
 
@@ -286,13 +278,28 @@ impl<S> Connection<S> {
 
     /// Nothing is asked of us, and nothing is on its way to the client that we know of.
     pub fn is_idle(&self) -> bool {
-        let has_part = self.input.has_part && !self.http1.is_lingering();
-        !self.input.is_readable && !has_part && self.is_unasked()
+        let has_part = self.input.has_part && !self.is_lingering();
+        !self.input.is_readable && !has_part && self.protocol.is_unasked()
     }
 
-    /// No whole request is here.
-    fn is_unasked(&self) -> bool {
-        self.exchanges.streams().map_or_else(|| self.http1.is_idle(), |streams| streams.is_idle())
+    /// Returns whether the last response is sent, and what the client still sends is read and dropped.
+    pub fn is_lingering(&self) -> bool {
+        self.protocol.http1().is_some_and(|http1| http1.is_lingering())
+    }
+
+    /// The bytes that are kept of a request whose head is not whole.
+    pub fn part_bytes(&self) -> usize {
+        self.protocol.http1().map_or(0, |http1| http1.part_bytes())
+    }
+
+    /// Returns whether only a part of a request of HTTP/1.1 has come.
+    pub fn has_request_part(&self) -> bool {
+        self.protocol.http1().is_some_and(|http1| http1.has_part())
+    }
+
+    /// Returns whether a response of HTTP/1.1 is under way, behind which the connection can be made to end.
+    pub fn ends_behind_response(&self) -> bool {
+        self.protocol.http1().is_some_and(|http1| http1.answering.is_on())
     }
 }
 
@@ -325,12 +332,12 @@ impl<S: Socket> Connection<S> {
     pub fn end_tls(&mut self) {
         self.channel.end_tls();
         self.session = None;
-        self.http1.give_up();
+        self.http1().give_up();
     }
 
     /// Returns whether a connection of several streams has nothing more to receive or send, or was ending and its client has everything now.
     pub fn is_over(&mut self) -> bool {
-        let is_ending = self.exchanges.streams().is_some_and(|streams| streams.ends_at.is_some());
+        let is_ending = self.protocol.streams().is_some_and(|streams| streams.ends_at.is_some());
         self.has_ended() || is_ending && self.engine().is_acknowledged()
     }
 
@@ -361,7 +368,7 @@ impl<S: Socket> Connection<S> {
     /// All that is to be sent waits for its reader, which took less than the least rate at so many looks of
     /// `Transmitter::end_stalled`, one after another.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
-        self.load.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
+        self.protocol.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
     }
 
     /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not

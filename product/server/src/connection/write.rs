@@ -1,9 +1,9 @@
 //! Writing on a connection, whatever its protocol.
 
-use sched::Scheduler;
+use sched::{JobId, Scheduler};
 use tls::RECORD_BYTES_MAX;
 
-use super::{Connection, Load, Outgoing, Room, Sent};
+use super::{Connection, Outgoing, Protocol, Room, Sent};
 use crate::body::Failure;
 use crate::net::Socket;
 use crate::storage::Storage;
@@ -20,12 +20,12 @@ impl<S: Socket> Connection<S> {
         room: Room,
     ) -> (Sent, u64) {
         let overhead_bytes = self.record_overhead();
-        let (sent, frames_bytes) = match &mut self.load {
-            Load::Single(_) => match self.socket.tcp() {
+        let (sent, frames_bytes) = match &mut self.protocol {
+            Protocol::Http1(_) => match self.socket.tcp() {
                 Some(socket) => (outgoing.send_on(socket, self.session.as_deref_mut(), storage, room), 0),
                 None => (Sent { failure: Some(Failure::Disconnected), ..Sent::default() }, 0),
             },
-            Load::Framed(framed) => {
+            Protocol::Framed(framed) => {
                 let sent = outgoing.make_frames(&mut framed.engine, stream, storage, room, &mut framed.out.edit());
                 let (frames_bytes, before_bytes) = (sent.carried_bytes, room.before_bytes);
                 let records = |bytes: u64| bytes.div_ceil(RECORD_BYTES_MAX as u64) * overhead_bytes;
@@ -37,9 +37,14 @@ impl<S: Socket> Connection<S> {
         (sent, frames_bytes)
     }
 
+    /// Notes that the window of a response's stream, or of the connection, is shut.
+    pub fn on_shut(&mut self, job: JobId, scheduler: &mut Scheduler) {
+        self.framed().on_shut(job, scheduler);
+    }
+
     /// The connection takes no more, of any response.
     pub fn on_full(&mut self, scheduler: &mut Scheduler) {
         self.delivery.was_full = true;
-        self.load.wait(scheduler);
+        self.protocol.wait(scheduler);
     }
 }

@@ -7,8 +7,6 @@ use units::Nanos;
 use super::Transmitter;
 use super::sending::Sending;
 use crate::body::Failure;
-use crate::connection::Framed;
-use crate::connection::Load;
 use crate::connection::{Connections, Engine};
 use crate::connection::{Outgoing, Room};
 use crate::net::Socket;
@@ -49,36 +47,42 @@ pub enum Direct {
 }
 
 impl Transmitter {
-    /// From now on the connection carries several responses at once, as frames.
-    pub fn begin_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize, engine: Engine) {
-        let framed_id = self.link.scheduler.open(connections[at].delivery.framing());
+    /// Begins HTTP/2 or HTTP/3 on a connection, which then carries several responses at once, as frames. Nothing is expected of its client
+    /// before `deadline`.
+    pub fn begin_framed(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        at: usize,
+        engine: Engine,
+        deadline: Nanos,
+    ) {
         let connection = &mut connections[at];
-        connection.load = Load::Framed(Box::new(Framed::new(engine, framed_id, connection.held.account())));
-        self.link.settle_if_it_may(now, &mut connections[at], true);
+        let id = self.link.scheduler.open(connection.delivery.framing());
+        connection.begin_framed(engine, id, deadline);
+        self.link.settle_if_it_may(now, connection, true);
         connections.say(at);
     }
 
-    /// What is left on it departs as disconnected, its last words leave if they can, and it carries frames no more.
+    /// Ends the frames of a connection, if it has some: responses that are left depart as disconnected, and the last frames leave if they can.
     pub fn end_framed(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
+        if connections[at].protocol.group().is_none() {
+            return;
+        }
         self.end_all(connections, now, at, || Failure::Disconnected);
-        if connections[at].load.framed().is_some() {
-            connections.begin_frames(at).control();
-            connections[at].engine().http3().into_iter().for_each(|quic| quic.close(now));
-            self.hand_down(connections, now, at, u64::MAX);
-            connections.forget_datagrams(at);
-        }
-        if let Load::Framed(framed) = std::mem::replace(&mut connections[at].load, Load::Single(None)) {
-            self.link.scheduler.close(framed.id);
-        }
+        connections.make_last(now, at);
+        self.hand_down(connections, now, at, u64::MAX);
+        connections.forget_datagrams(at);
+        let id = connections[at].end_framed(now);
+        id.into_iter().for_each(|id| self.link.scheduler.close(id));
     }
 
-    /// The connection ends: its account is settled, and what was acknowledged of it is told. Of a response that is under way nothing more is
-    /// told but the bytes that [`Transmitter::untold_bytes`] has not, which are given.
+    /// Settles the account of a connection that ends, and notes what was acknowledged of it. Returns the bytes of a response under way that
+    /// [`Sendings::untold_bytes`](super::Sendings::untold_bytes) has not reported.
     pub fn close(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> u64 {
-        if connections[at].load.framed().is_some() {
-            self.end_framed(connections, now, at);
-        }
-        let untold_bytes = connections[at].load.single().map_or(0, |job| {
+        self.end_framed(connections, now, at);
+        let left = connections[at].protocol.jobs(&self.link.scheduler).next();
+        let untold_bytes = left.map_or(0, |job| {
             self.link.scheduler.on_end(job);
             self.sendings.take(job).tell()
         });
@@ -96,7 +100,7 @@ impl Transmitter {
         dispatch: Dispatch,
     ) -> Option<JobId> {
         let id = self.admit(connections, now, at, dispatch, 0)?;
-        if !connections[at].delivery.is_known() && connections[at].load.framed().is_none() {
+        if !connections[at].delivery.is_known() && connections[at].protocol.group().is_none() {
             // The handshake. What is sent again between two responses is settled behind the next one.
             self.link.settle_if_it_may(now, &mut connections[at], true);
         }
@@ -118,21 +122,17 @@ impl Transmitter {
         let size = outgoing.size(sent_bytes);
         let client = client.unwrap_or(connection.client);
         let arrival = Arrival { size, framing: connection.delivery.framing(), class, client, path };
-        let id = match &mut connection.load {
-            Load::Single(Some(_)) => return None,
-            Load::Single(job) => {
-                let id = *job.insert(self.link.scheduler.arrive(now, arrival));
+        let id = match connection.protocol.group() {
+            Some(group) => self.link.scheduler.arrive_on(now, group, arrival, precedence)?,
+            None if connection.protocol.is_quiet() => {
                 connection.reader.watch(now, connection.delivery.sent_bytes());
-                // What was said since the last one is nobody's.
+                // What left since the last response belongs to none.
                 connection.delivery.newly_sent_bytes();
-                id
+                self.link.scheduler.arrive(now, arrival)
             }
-            Load::Framed(framed) => {
-                let id = self.link.scheduler.arrive_on(now, framed.id, arrival, precedence)?;
-                framed.on_dispatch();
-                id
-            }
+            None => return None,
         };
+        connection.protocol.begin_job(id);
         let sending = Sending::new(id, at, connections[at].held.account(), outgoing, sent_bytes);
         self.sendings.put(sending.on_stream(stream));
         Some(id)
@@ -196,18 +196,18 @@ impl Transmitter {
     /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
     pub fn on_writable(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         let connection = &mut connections[at];
-        if connection.load.single().is_none() && !connection.load.is_blocked(&self.link.scheduler) {
+        if !connection.protocol.wants_room(&self.link.scheduler) {
             return;
         }
         self.link.settle(now, connection);
         // What was made before goes first.
-        if connection.load.framed().is_some() && !self.hand_down(connections, now, at, u64::MAX) {
+        if !self.hand_down(connections, now, at, u64::MAX) {
             return;
         }
         let connection = &connections[at];
-        connection.load.wait_over(now, &mut self.link.scheduler);
+        connection.protocol.wait_over(now, &mut self.link.scheduler);
         if self.link.scheduler.order().needs_path() {
-            let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+            let jobs: Vec<JobId> = connection.protocol.jobs(&self.link.scheduler).collect();
             let (sendings, scheduler) = (&mut self.sendings, &mut self.link.scheduler);
             let tell = |job| sendings.get_mut(job).into_iter().for_each(|one| one.tell_path(connection, scheduler));
             jobs.into_iter().for_each(tell);
@@ -225,11 +225,11 @@ impl Transmitter {
     /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
     /// could have waits for it; a producer has a clock of its own.
     pub fn end_stalled(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
-        if matches!(connections[at].load, Load::Single(None)) {
+        if connections[at].protocol.is_quiet() {
             return;
         }
         let connection = &mut connections[at];
-        let waits_for_reader = connection.load.waits_for_reader(&self.link.scheduler);
+        let waits_for_reader = connection.protocol.waits_for_reader(&self.link.scheduler);
         if connection.is_stalled(now, waits_for_reader, self.marker.is_some(), &self.patience) {
             self.end_all(connections, now, at, || Failure::Stalled);
         }
@@ -244,19 +244,17 @@ impl Transmitter {
         failure: impl Fn() -> Failure,
     ) {
         let connection = &mut connections[at];
-        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+        let jobs: Vec<JobId> = connection.protocol.jobs(&self.link.scheduler).collect();
         if !jobs.is_empty() {
             self.link.settle(now, connection);
-            if connection.load.framed().is_some() {
-                connection.load.wait(&mut self.link.scheduler);
+            if connection.protocol.group().is_some() {
+                connection.protocol.wait(&mut self.link.scheduler);
             }
         }
         for job in jobs {
             self.link.scheduler.on_end(job);
             self.depart(connections, now, job, Some(failure()));
         }
-        if let Some(framed) = connections[at].load.framed_mut() {
-            self.departures.extend(framed.cut(failure));
-        }
+        self.departures.extend(connections[at].protocol.cut(failure));
     }
 }

@@ -10,8 +10,8 @@ use super::below::Below;
 use super::line_feedback::Observer;
 use super::unacknowledged::Unacknowledged;
 use super::{Gauge, Line, Notice, Queued, is_fast};
+use crate::connection::Connection;
 use crate::connection::Connections;
-use crate::connection::{Connection, Load};
 use crate::net::{Socket, Status};
 
 /// The log says once that the event loop hands down this much ahead, after as many checks in a row (calls of [`Link::check`], about a second each).
@@ -210,13 +210,12 @@ impl Link {
             let may_look = !is_searching || connection.delivery.was_full || self.unacknowledged.spend_look_in_turn();
             let status = may_look.then(|| connection.socket.status());
             if let Some(status) = &status {
-                match connection.load {
+                if connection.protocol.is_quiet() {
                     // What was foreseen behind the last response stays charged.
-                    Load::Single(None) => {
-                        let look = connection.delivery.look(now, status);
-                        self.observe(now, connection.client, look);
-                    }
-                    _ => self.settle_by(now, connection, status),
+                    let look = connection.delivery.look(now, status);
+                    self.observe(now, connection.client, look);
+                } else {
+                    self.settle_by(now, connection, status);
                 }
             } else if !std::mem::replace(&mut is_spent, true) {
                 self.unacknowledged.go_on_with(connection.delivery.listed);
@@ -243,7 +242,7 @@ impl Link {
         if self.is_blind() {
             if self.is_paced() {
                 let connection = &mut connections[at];
-                let is_idle = matches!(connection.load, Load::Single(None));
+                let is_idle = connection.protocol.is_quiet();
                 self.unacknowledged.list(now, at, &mut connection.delivery.listed, is_idle);
             }
             return;

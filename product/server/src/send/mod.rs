@@ -45,7 +45,7 @@ use sched::JobId;
 use units::Nanos;
 
 use crate::body::{Failure, Pipe};
-use crate::connection::{Connections, Departure, Load};
+use crate::connection::{Connections, Departure};
 use crate::limits::Patience;
 use crate::net::{Sink, Socket};
 
@@ -96,7 +96,7 @@ impl Transmitter {
     pub fn run(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(connections, began_at);
-        self.tell_time(connections, began_at, clock);
+        self.fire_timers(connections, began_at, clock);
         self.limit.release(&mut self.link.scheduler, began_at);
         for _ in 0..GRANTS_PER_TURN_MAX {
             let now = clock();
@@ -143,13 +143,7 @@ impl Transmitter {
             connection.socket.tcp().into_iter().for_each(Sink::reset);
         }
         let departure = sending.into_departure(connection.owner, now, failure);
-        match &mut connection.load {
-            Load::Single(job) => {
-                *job = None;
-                self.departures.push(departure);
-            }
-            Load::Framed(framed) => self.departures.extend(framed.depart(departure)),
-        }
+        self.departures.extend(connection.protocol.end_job(departure));
     }
 }
 

@@ -137,9 +137,9 @@ impl Transmitter {
     /// Bytes that are alive for a connection and its responses.
     pub fn alive_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
         let connection = &mut connections[at];
-        let jobs: Vec<JobId> = connection.load.jobs(&self.link.scheduler).collect();
+        let jobs: Vec<JobId> = connection.protocol.jobs(&self.link.scheduler).collect();
         let sealed_bytes = connection.session.as_mut().map_or(0, |session| session.alive_bytes());
-        let frames_bytes = connection.load.framed_mut().map_or(0, |framed| framed.alive_bytes());
+        let frames_bytes = connection.protocol.framed_mut().map_or(0, |framed| framed.alive_bytes());
         let of_jobs = jobs.into_iter().filter_map(|job| self.sendings.get_mut(job).map(|one| one.alive_bytes()));
         sealed_bytes + frames_bytes + of_jobs.sum::<usize>()
     }

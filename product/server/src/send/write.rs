@@ -7,7 +7,7 @@ use units::Nanos;
 use super::sending::Sending;
 use super::{Link, Marker, Transmitter};
 use crate::body::{Failure, Pipe};
-use crate::connection::{Connection, Connections, Load, ROOM_BYTES_MIN, Room, Sent};
+use crate::connection::{Connection, Connections, ROOM_BYTES_MIN, Room, Sent};
 use crate::net::Socket;
 
 /// Frames that are made before they are handed down, where there is no pace.
@@ -36,21 +36,19 @@ impl Transmitter {
         }
         let marker = self.marker.as_ref().filter(|_| !self.link.is_paced());
         let mut room = room(&connections[at], grant, &self.sendings[grant.job], marker, &self.link);
-        let framed_id = connections[at].load.framed().map(|framed| framed.id);
+        let group = connections[at].protocol.group();
         let mut next = Some(grant.job);
         while let Some(id) = next.take() {
             let frames_bytes = self.send_some(connections, now, id, at, room);
-            if let (Some(framed_id), Some(bytes)) = (framed_id, frames_bytes) {
+            if let (Some(group), Some(bytes)) = (group, frames_bytes) {
                 room.before_bytes += bytes;
                 let left_bytes = room.left_bytes();
                 let filling =
-                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(framed_id, left_bytes));
+                    (left_bytes >= ROOM_BYTES_MIN).then(|| self.link.scheduler.jobs().filling(group, left_bytes));
                 next = filling.flatten().map(|grant| grant.job);
             }
         }
-        if framed_id.is_some() {
-            self.hand_down(connections, now, at, room.carried_bytes_max);
-        }
+        self.hand_down(connections, now, at, room.carried_bytes_max);
     }
 
     /// Sends of one response what there is room for. Where room is left that its connection's next response may have: the frames it took.
@@ -74,34 +72,50 @@ impl Transmitter {
         self.reads.on_room(has_room_again.then_some(id));
         let is_path_old = self.link.scheduler.order().needs_path() && sending.is_path_old();
         let (progress, has_room) = (sent.charge(now, id, &mut self.link.scheduler), sent.has_room);
-        if connections[at].load.framed().is_none() {
+        if connections[at].protocol.group().is_none() {
             self.on_sent_alone(connections, now, id, at, sent.carried_bytes, progress);
         }
         if let Some(overrun) = self.sendings[id].overrun(progress) {
             self.depart(connections, now, id, Some(Failure::Overrun(overrun)));
             return None;
         }
+        self.go_on(connections, now, id, at, sent, progress);
+        if is_path_old && let Some(sending) = self.sendings.get_mut(id) {
+            sending.tell_path(&connections[at], &mut self.link.scheduler);
+        }
+        has_room.then_some(frames_bytes)
+    }
+
+    /// Decides what becomes of a response that was sent on: it departs, waits, or has its next turn.
+    fn go_on(
+        &mut self,
+        connections: &mut Connections<impl Socket>,
+        now: Nanos,
+        id: JobId,
+        at: usize,
+        sent: Sent,
+        progress: Progress,
+    ) {
+        let connection = &mut connections[at];
         match sent.failure {
             // A failure behind the last byte is the connection's.
-            _ if progress.is_departed() && connections[at].load.framed().is_some() => {
-                self.depart(connections, now, id, None)
+            _ if progress.is_departed() && connection.protocol.group().is_some() => {
+                self.depart(connections, now, id, None);
             }
-            Some(Failure::Blocked) => connections[at].on_full(&mut self.link.scheduler),
+            Some(Failure::Blocked) => connection.on_full(&mut self.link.scheduler),
             Some(Failure::Absent) => {
                 let client = self.link.client_of(id);
                 let begun = self.reads.begin(&self.sendings[id], client, &mut self.link.scheduler);
                 begun.err().into_iter().for_each(|failure| self.abort(connections, now, id, failure));
             }
             Some(Failure::Pending) => self.link.scheduler.on_dry(now, id),
-            Some(Failure::Shut) => connections[at].framed().on_shut(id, &mut self.link.scheduler),
+            Some(Failure::Shut) => connection.on_shut(id, &mut self.link.scheduler),
             Some(failure) => self.abort(connections, now, id, failure),
             None if progress.is_departed() => self.depart(connections, now, id, None),
-            // Nothing is left to be made of what is not all sent.
-            None if has_room => self.abort(connections, now, id, Failure::Disconnected),
-            None if is_path_old => self.sendings[id].tell_path(&connections[at], &mut self.link.scheduler),
+            // No more can be made, though not all is sent.
+            None if sent.has_room => self.abort(connections, now, id, Failure::Disconnected),
             None => {}
         }
-        has_room.then_some(frames_bytes)
     }
 
     /// The only response of its connection was sent on: frames are settled when they are handed down.
@@ -165,9 +179,9 @@ fn room<S: Socket>(
     let segment_bytes = connection.delivery.framing().segment_bytes;
     let burst = marker.map(|marker| (marker.burst_bytes / segment_bytes).max(1) * segment_bytes);
     let (burst_bytes, overhead_bytes) = (burst.unwrap_or(u64::MAX), connection.record_overhead());
-    if let Load::Framed(framed) = &connection.load {
-        let bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
-        return Room::paced(u64::MAX, framed.room_bytes(bytes_max, segment_bytes, overhead_bytes));
+    let frames_bytes_max = grant.room_bytes.min(burst_bytes).min(FRAMES_BYTES_MAX);
+    if let Some(room_bytes) = connection.frames_room_bytes(frames_bytes_max) {
+        return Room::paced(u64::MAX, room_bytes);
     }
     if overhead_bytes == 0 || sending.outgoing.is_sealed {
         let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);

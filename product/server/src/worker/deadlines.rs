@@ -75,11 +75,8 @@ impl<N: Net> Worker<N> {
             self.acceptor.pause(&with.net);
             with.service.admission.wait_no_more();
             self.acceptor.refuse(&with.net);
-            for at in with.connections.slots(|conn| !conn.http1.answering.is_on()) {
-                match with.connections[at].is_multiplexed() {
-                    true => with.end(at, Sender::leave_streams),
-                    false => with.close(at),
-                }
+            for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
+                with.end(at, Sender::leave);
             }
             // Those being answered learn that nothing is read behind the response.
             self.responder.connections.stop();
@@ -91,7 +88,7 @@ impl<N: Net> Worker<N> {
         if self.responder.timers.is_time_up() {
             // What is still being sent is cut, so that its line says how far it came.
             for at in
-                self.responder.connections.slots(|conn| conn.exchanges.iter().any(|exchange| exchange.is_logged()))
+                self.responder.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged()))
             {
                 self.responder.abandon(at);
             }
@@ -115,10 +112,7 @@ impl<N: Net> Worker<N> {
     /// Responses that are under way, and what is left of them.
     fn left(&self) -> Left {
         let with = &self.responder;
-        let responses = with.connections.iter().map(|(_, conn)| match conn.is_multiplexed() {
-            true => conn.exchanges.iter().count(),
-            false => usize::from(conn.http1.answering.is_on()),
-        });
+        let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
         Left { responses: responses.sum(), bytes: with.sender.transmitter.link.scheduler().jobs().left_bytes() }
     }
 

@@ -37,13 +37,8 @@ pub(super) struct EndContext<'w> {
 
 impl Sender {
     /// Takes no new requests; the connection ends when the last response has departed.
-    pub fn leave_streams(
-        &mut self,
-        connections: &mut Connections<impl Socket>,
-        at: usize,
-        with: &EndContext,
-    ) -> Ending {
-        let Some(streams) = connections[at].exchanges.streams_mut() else { return Ending::Stays };
+    pub fn leave(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
+        let Some(streams) = connections[at].protocol.streams_mut() else { return Ending::Closes { is_late: false } };
         streams.is_leaving = true;
         let is_idle = streams.is_idle();
         connections.with_engine(at, Engine::go_away);
@@ -53,12 +48,12 @@ impl Sender {
     /// Nothing more is said, once the client has taken what was.
     pub fn end_streams(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &connections[at];
-        let Some(streams) = connection.exchanges.streams() else { return Ending::Stays };
+        let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
         if streams.is_idle()
             && !connection.channel.is_quic()
             && let Some(ends_at) = self.say_last(with.now, connections, at, with.limits)
         {
-            let streams = connections[at].exchanges.streams_mut().expect("it has them");
+            let streams = connections[at].protocol.streams_mut().expect("it has them");
             (streams.is_leaving, streams.deadline) = (true, ends_at);
             return Ending::Stays;
         }
@@ -68,7 +63,7 @@ impl Sender {
     /// The same at once. What the client sends is read and thrown away until it has seen the end: a reset could cost it our reason.
     pub fn end_broken(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
-        if !connection.exchanges.streams().is_some_and(|streams| streams.is_idle()) {
+        if !connection.protocol.streams().is_some_and(|streams| streams.is_idle()) {
             return Ending::IsAbandoned;
         }
         if connection.channel.is_quic() {
@@ -77,8 +72,7 @@ impl Sender {
         self.end(with.now, connections, at, with.replies);
         let connection = &mut connections[at];
         connection.socket.tcp().inspect(|socket| socket.finish());
-        connection.http1.answering.refuse_aside();
-        connection.http1.on_sent(with.now, with.limits);
+        connection.http1().drain(with.now, with.limits);
         connection.input.is_readable = true;
         Ending::Drains
     }
@@ -87,7 +81,7 @@ impl Sender {
     pub fn end_late(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
         if connection.is_multiplexed() {
-            return self.leave_streams(connections, at, with);
+            return self.leave(connections, at, with);
         }
         if self.waits_for_its_turn(with.now, connection) {
             return Ending::Stays;
@@ -95,7 +89,7 @@ impl Sender {
         if takes_the_rest(connection, with.now, with.limits) {
             return Ending::Stays;
         }
-        match connection.http1.on_deadline() {
+        match connection.http1().on_deadline() {
             Some(Late::Refused { reject, shown }) => Ending::Refused { reject, shown },
             Some(Late::Close) => Ending::Closes { is_late: true },
             None => Ending::Stays,
@@ -108,7 +102,7 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
     let rate = with.limits.patience.rate_bytes_per_s_min;
     let is_over = connection.channel.is_handshaking || connection.engine().is_acknowledged();
     let acked_bytes = if is_over { 0 } else { connection.socket.status().acked_bytes };
-    let Some(streams) = connection.exchanges.streams_mut() else { return Ending::Stays };
+    let Some(streams) = connection.protocol.streams_mut() else { return Ending::Stays };
     if is_over || !streams.waits_for(with.now, acked_bytes, rate) {
         return Ending::Closes { is_late: with.now >= streams.deadline };
     }
@@ -119,10 +113,10 @@ fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> End
 
 /// Returns whether a connection was sent everything and its client, which has not acknowledged all of it, goes on taking.
 fn takes_the_rest(connection: &mut Connection<impl Socket>, now: Nanos, limits: &Limits) -> bool {
-    if !connection.http1.is_lingering() || connection.socket.tcp().is_none() {
+    if !connection.is_lingering() || connection.socket.tcp().is_none() {
         return false;
     }
     let status = connection.socket.status();
     let rate = limits.patience.rate_bytes_per_s_min;
-    status.is_unacknowledged && connection.http1.linger_on(now, status.acked_bytes, rate)
+    status.is_unacknowledged && connection.http1().linger_on(now, status.acked_bytes, rate)
 }

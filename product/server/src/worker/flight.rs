@@ -36,7 +36,7 @@ impl Sender {
         if has_failed {
             return Ending::Closes { is_late: false };
         }
-        connection.http1.wait_until(with.now + HANDSHAKE_TIMEOUT);
+        connection.http1().wait_until(with.now + HANDSHAKE_TIMEOUT);
         self.send_sealed(with.now, connections, at, with.replies);
         let connection = &mut connections[at];
         let is_broken = connection.session.as_deref_mut().is_some_and(|session| session.is_broken());

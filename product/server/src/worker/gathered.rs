@@ -92,7 +92,7 @@ impl Sender {
         if !gathers || self.gathered.out.len() >= GATHER_BYTES_MAX {
             return Some(self.send_now(now, connections, at, body));
         }
-        connection.http1.answering.on_gathered();
+        connection.http1().answering.on_gathered();
         None
     }
 
@@ -131,7 +131,7 @@ fn encode(
     out: &mut Vec<u8>,
 ) -> (Body, bool) {
     let began = out.len();
-    let delimiter = connection.http1.encode(&reply.response, reply.is_last, date, out);
+    let delimiter = connection.http1().encode(&reply.response, reply.is_last, date, out);
     let status = reply.response.status;
     let mut body = delimiter.map_or_else(Body::default, |delimiter| reply.response.body.delimited(delimiter));
     connection.exchange(0).note_encoded(status, out.len() - began, body.len());
@@ -139,5 +139,5 @@ fn encode(
         let copied = body.read(storage, out, COPIED_BYTES_MAX);
         debug_assert!(copied.is_ok() && body.is_empty(), "memory does not fail");
     }
-    (body, connection.http1.answering.closes())
+    (body, connection.http1().answering.closes())
 }

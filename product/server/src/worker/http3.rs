@@ -14,7 +14,6 @@ use super::acceptor::Acceptor;
 use super::responder::Responder;
 use super::timers::TURN_FOR;
 use super::udp_endpoints::{Sockets, UdpEndpoint, UdpEndpoints, framing};
-use crate::connection::Exchanges;
 use crate::connection::HANDSHAKE_TIMEOUT;
 use crate::listen::Listener;
 use crate::net::{Flow, Net, Transport};
@@ -119,8 +118,8 @@ impl<N: Net> UdpEndpoint<N> {
         };
         let (peer, socket) = (session.peer(), Transport::Quic(Box::new(Flow::new(Arc::clone(&self.udp)))));
         let at = with.open(name, socket, client, peer, framing(peer), None);
-        with.sender.transmitter.begin_framed(&mut with.connections, with.timers.now(), at, session.into());
-        with.connections[at].exchanges = Exchanges::several(with.timers.now() + HANDSHAKE_TIMEOUT);
+        let (now, connections) = (with.timers.now(), &mut with.connections);
+        with.sender.transmitter.begin_framed(connections, now, at, session.into(), now + HANDSHAKE_TIMEOUT);
         with.connections.wake(at);
     }
 }

@@ -38,7 +38,7 @@ impl Idle {
 fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
     let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =
-        idle.map(|conn| (!conn.http1.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
+        idle.map(|conn| (!conn.is_lingering(), !conn.has_answered, conn.deadline(), conn.owner)).collect();
     if idle.len() > IDLE_FOUND_MAX {
         idle.select_nth_unstable(IDLE_FOUND_MAX);
         idle.truncate(IDLE_FOUND_MAX);

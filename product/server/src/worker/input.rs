@@ -11,7 +11,7 @@ use super::receiving;
 use super::responder::Responder;
 use super::streams::is_preface;
 use crate::body::Body;
-use crate::connection::http1::Event;
+use crate::connection::http1::{Event, Received};
 use crate::connection::{Connection, ExchangeId, Line, Task};
 use crate::handler::{self, Later};
 use crate::net::{Net, Socket, Stream};
@@ -75,7 +75,8 @@ impl<N: Net> Responder<N> {
                 }
                 self.take(at, fresh);
                 let Some(conn) = self.connections.get_mut(at) else { return };
-                if conn.input.on_received(bytes, conn.http1.has_part()) {
+                let has_part = conn.has_request_part();
+                if conn.input.on_received(bytes, has_part) {
                     // Not vital: without it the kernel does after 40 ms.
                     self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
                 }
@@ -101,31 +102,37 @@ impl<N: Net> Responder<N> {
         if self.connections[at].is_multiplexed() {
             return self.take_frames(at, fresh);
         }
-        let conn = &mut self.connections[at];
-        conn.input.is_cut = false;
-        let may_be_http2 = !conn.channel.is_tls() && !conn.has_answered && conn.http1.is_unasked();
-        let mut received = conn.http1.receive(fresh);
-        match is_preface(received.rest()) {
-            Some(true) if may_be_http2 => {
-                self.sender.begin_http2(
-                    self.timers.now(),
-                    &mut self.connections,
-                    at,
-                    &self.setup.limits,
-                    &self.service.replies,
-                );
-                return self.take_frames(at, received.rest());
+        let connection = &mut self.connections[at];
+        connection.input.is_cut = false;
+        let may_be_http2 = !connection.channel.is_tls() && !connection.has_answered && connection.http1().is_unasked();
+        let mut received = connection.http1().receive(fresh);
+        if may_be_http2 {
+            match is_preface(received.rest()) {
+                Some(true) => {
+                    let (now, limits, replies) = (self.timers.now(), &self.setup.limits, &self.service.replies);
+                    self.sender.begin_http2(now, &mut self.connections, at, limits, replies);
+                    return self.take_frames(at, received.rest());
+                }
+                None => return connection.http1().keep(received),
+                Some(false) => {}
             }
-            None if may_be_http2 => return conn.http1.keep(received),
-            _ => {}
         }
+        self.take_requests(at, &mut received);
+        if let Some(connection) = self.connections.get_mut(at) {
+            connection.http1().keep(received);
+        }
+        self.flush(at);
+    }
+
+    /// Answers the requests of HTTP/1.1 that have come, as far as the connection's share of the turn goes.
+    fn take_requests(&mut self, at: usize, received: &mut Received) {
         while let Some(conn) = self.connections.get_mut(at) {
-            if self.budget.is_spent() && !received.is_empty() && conn.http1.is_reading() {
+            if self.budget.is_spent() && !received.is_empty() && conn.http1().is_reading() {
                 conn.input.is_cut = true;
-                break;
+                return;
             }
             let is_wanted = self.service.replies.takes_body(conn.security());
-            match conn.http1.next(self.timers.now(), &self.setup.limits, &mut received, is_wanted) {
+            match conn.http1().next(self.timers.now(), &self.setup.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
                     // Whether a body comes that was not waited for is unknown.
@@ -136,12 +143,9 @@ impl<N: Net> Responder<N> {
                     receiving::take_data(self, at, bytes, is_last);
                 }
                 Some(Event::Refused { reject, shown, is_tls }) => self.refuse(at.into(), reject, &shown, is_tls),
-                None => break,
+                None => return,
             }
         }
-        let Some(conn) = self.connections.get_mut(at) else { return self.flush(at) };
-        conn.http1.keep(received);
-        self.flush(at);
     }
 
     /// Answers a request; `head` is that of HTTP/1.1.
@@ -184,7 +188,7 @@ impl<N: Net> Responder<N> {
         let Some(conn) = self.connections.get_mut(at) else { return true };
         if conn.is_sending() {
             self.service.admission.on_postponed(conn.client_of(0));
-            conn.http1.postpone(head);
+            conn.http1().postpone(head);
             return true;
         }
         false
@@ -213,7 +217,7 @@ impl<N: Net> Responder<N> {
             if is_tls && !conn.channel.is_tls() {
                 // An alert is all it understands.
                 self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
-                conn.http1.answering.refuse_aside();
+                conn.http1().answering.refuse_aside();
                 conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
                 self.sender.gathered.push(&REFUSAL);
                 return self.send_encoded(id.at, Body::default(), true);

@@ -101,7 +101,7 @@ impl Sender {
     ) -> usize {
         let conn = &connections[at];
         let put_off_bytes = self.put_off.get(&conn.owner).map_or(0, |bytes| bytes.capacity());
-        let of_exchanges = conn.exchanges.iter().map(|exchange| {
+        let of_exchanges = conn.protocol.exchanges().map(|exchange| {
             let request_bytes = match &exchange.task {
                 Task::LookingUp(pending) => pending.request.memory_bytes(),
                 Task::PassedOn(request) => request.memory_bytes(),

@@ -29,7 +29,7 @@ impl Service {
 /// By class: those that wait for a disk run too.
 fn under_way(now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> BTreeMap<u16, UnderWay> {
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
-    for exchange in connections.iter().flat_map(|(_, conn)| conn.exchanges.iter()) {
+    for exchange in connections.iter().flat_map(|(_, conn)| conn.protocol.exchanges()) {
         let Task::Sending(job) = exchange.task else { continue };
         if let Some(job) = link.scheduler().jobs().get(job) {
             classes.entry(exchange.class).or_default().add(job.is_asleep(), now - job.arrived_at);

@@ -21,7 +21,7 @@ impl<N: Net> Responder<N> {
     /// one as large.
     pub(super) fn end_part(&mut self, at: usize) {
         let is_full = is_full(self.connections.account());
-        if is_full && self.connections.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN) {
+        if is_full && self.connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN) {
             self.end_for_memory(at);
         }
     }
@@ -29,7 +29,7 @@ impl<N: Net> Responder<N> {
     /// Ends a connection for the memory that it holds, with a line in the error log.
     pub(super) fn end_for_memory(&mut self, at: usize) {
         let conn = &self.connections[at];
-        let what = if conn.http1.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
+        let what = if conn.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
         let why = format!("{}: {what}, and holds {} KB", conn.peer(), conn.held.bytes() >> 10);
         self.service.journal.fail(self.timers.now(), Kind::Memory, why);
         self.abandon(at);

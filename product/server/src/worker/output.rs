@@ -151,8 +151,8 @@ impl<N: Net> Responder<N> {
         }
         self.service.forget_origin(now, conn, 0);
         conn.has_answered = true;
-        conn.http1.on_sent(now, &self.setup.limits);
-        if !conn.http1.answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
+        conn.http1().on_sent(now, &self.setup.limits);
+        if !conn.http1().answering.closes() && std::mem::take(&mut conn.channel.is_corked) {
             self.connections[id.at].socket.tcp().inspect(|socket| socket.cork(false));
         }
         self.connections.count(id.at);

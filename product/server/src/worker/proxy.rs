@@ -147,7 +147,7 @@ impl<N: Net> Proxy<N> {
         if let Some(conn) = with.connections.get_mut(id.at)
             && self.upstreams.get(at).is_some_and(|transfer| transfer.room() == 0)
         {
-            conn.http1.passing().into_iter().for_each(|passing| passing.hold(now));
+            conn.http1().passing().into_iter().for_each(|passing| passing.hold(now));
         }
     }
 
@@ -196,7 +196,7 @@ impl<N: Net> Proxy<N> {
         if with.connections[id.at].is_multiplexed() {
             return self.pass_on_stream(with, id);
         }
-        let passing = with.connections[id.at].http1.passing();
+        let passing = with.connections[id.at].http1().passing();
         if passing.is_some_and(|passing| passing.go_on(now, with.limits)) {
             with.connections.wake(id.at);
         }
@@ -392,7 +392,7 @@ impl<N: Net> Proxy<N> {
 
     /// What brings the response of an exchange that is still there.
     fn transfer_on(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) -> Option<usize> {
-        let owner = with.connections[id.at].exchanges.on(id.stream)?.owner;
+        let owner = with.connections[id.at].protocol.exchange(id.stream)?.owner;
         self.upstreams.of(owner)
     }
 

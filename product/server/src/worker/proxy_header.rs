@@ -63,7 +63,7 @@ impl Service {
         limits: &Limits,
     ) -> Result<(), Refused> {
         let timeout = if conn.channel.is_handshaking { HANDSHAKE_TIMEOUT } else { limits.head_timeout };
-        conn.http1.wait_until(now + timeout);
+        conn.http1().wait_until(now + timeout);
         conn.peer.origins.iter_mut().for_each(|origins| origins.header = None);
         let Some(peer) = client else { return Ok(()) };
         match self.admission.change(now, conn.client, peer.ip()) {

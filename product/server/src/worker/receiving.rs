@@ -55,7 +55,7 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
 /// The same on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
-    let Some(exchange) = with.connections[id.at].exchanges.on(id.stream) else { return };
+    let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
     if !matches!(exchange.task, Task::Receiving(_)) {
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
     }
@@ -96,7 +96,7 @@ pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
     let now = with.timers.now();
     let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);
     while let Some(conn) = with.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
-        let late = conn.exchanges.iter().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
+        let late = conn.protocol.exchanges().find(|exchange| is_late(&exchange.task)).map(|exchange| exchange.number);
         let Some(stream) = late else { return };
         let exchange = conn.exchange(stream);
         (exchange.task, exchange.class) = (Task::None, with.service.replies.default_class());

@@ -110,7 +110,7 @@ impl<N: Net> Responder<N> {
                 self.sender.send_sealed(self.timers.now(), &mut self.connections, at, &self.service.replies);
             }
             // Its last frames may have left.
-            if self.connections[at].exchanges.streams().is_some_and(|streams| streams.ends_at.is_some()) {
+            if self.connections[at].protocol.streams().is_some_and(|streams| streams.ends_at.is_some()) {
                 self.connections.wake(at);
             }
         }
@@ -140,7 +140,7 @@ impl<N: Net> Responder<N> {
 
     /// Ends the connection.
     pub fn close(&mut self, at: usize) {
-        if self.connections[at].exchanges.streams().is_some_and(|streams| !streams.is_idle()) {
+        if self.connections[at].protocol.streams().is_some_and(|streams| !streams.is_idle()) {
             return self.abandon(at);
         }
         self.sender.end(self.timers.now(), &mut self.connections, at, &self.service.replies);

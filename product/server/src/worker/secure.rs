@@ -37,19 +37,7 @@ impl<N: Net> Responder<N> {
         let (now, replies) = (self.timers.now(), &self.service.replies);
         self.sender.note_handshake(now, &mut self.connections, at, replies, &self.setup.limits);
         match opened {
-            Ok(()) if plain.is_empty() => {
-                if self.sender.send_sealed(now, &mut self.connections, at, replies) == 0 {
-                    // The rest of a record may be held back until it is known that its beginning came.
-                    self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
-                }
-            }
-            Ok(()) => {
-                self.take(at, &plain);
-                // A ticket leaves with the response, if there is one.
-                if self.connections.contains(at) {
-                    self.sender.send_sealed(now, &mut self.connections, at, &self.service.replies);
-                }
-            }
+            Ok(()) => self.take_opened(at, &plain),
             Err(broken) => {
                 self.sender.send_sealed(now, &mut self.connections, at, replies);
                 self.service.fail(now, &self.connections[at], Kind::Tls, broken.of_client());
@@ -60,5 +48,22 @@ impl<N: Net> Responder<N> {
             }
         }
         self.buffers.plain = plain;
+    }
+
+    /// Takes what was decrypted, which is nothing while a handshake or a record is incomplete.
+    fn take_opened(&mut self, at: usize, plain: &[u8]) {
+        let now = self.timers.now();
+        if !plain.is_empty() {
+            self.take(at, plain);
+        }
+        if !self.connections.contains(at) {
+            return;
+        }
+        // A ticket leaves with the response, if there is one.
+        let sent_bytes = self.sender.send_sealed(now, &mut self.connections, at, &self.service.replies);
+        if plain.is_empty() && sent_bytes == 0 {
+            // The rest of a record may be held back until it is known that its beginning came.
+            self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
+        }
     }
 }

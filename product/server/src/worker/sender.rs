@@ -12,7 +12,7 @@ use super::flight::{self, FLIGHT_BYTES_MAX};
 use super::gathered::Gathered;
 use super::timers::Timers;
 use super::{Order, Replies, Setup};
-use crate::connection::{CLOSING_PERIOD, Connection, Connections, Exchanges, Outgoing, Task};
+use crate::connection::{CLOSING_PERIOD, Connection, Connections, Outgoing, Task};
 use crate::limits::Limits;
 use crate::metrics::size_class;
 use crate::net::Socket;
@@ -93,13 +93,13 @@ impl Sender {
         stream: u32,
         response: Response<()>,
     ) -> u64 {
-        let connection = &connections[at];
+        let connection = &mut connections[at];
         if connection.is_multiplexed() {
             let (head, ()) = response.into_head(timers.date());
             connections.with_engine(at, |engine| engine.interim(stream, &head));
             return 0;
         }
-        let Some(bytes) = connection.http1.answering.interim(&response, timers.date()) else { return 0 };
+        let Some(bytes) = connection.http1().answering.interim(&response, timers.date()) else { return 0 };
         if let Some(before) = self.put_off.get_mut(&connection.owner) {
             before.edit().extend(bytes);
             return 0;
@@ -162,7 +162,7 @@ impl Sender {
         if !session.is_handshaking() {
             let speaks_http2 = session.speaks_http2();
             connection.channel.is_handshaking = false;
-            connection.http1.wait_until(now + limits.head_timeout);
+            connection.http1().wait_until(now + limits.head_timeout);
             if speaks_http2 {
                 // The ticket leaves first: what follows is frames.
                 self.send_sealed(now, connections, at, replies);
@@ -188,8 +188,8 @@ impl Sender {
     ) {
         let has_tunnels = replies.handler().has_proxies();
         let settings = mux::Settings { request: limits.request, streams_max: mux::STREAMS_MAX, has_tunnels };
-        self.transmitter.begin_framed(connections, now, at, mux::Session::new(&settings).into());
-        connections[at].exchanges = Exchanges::several(now + limits.head_timeout);
+        let session = mux::Session::new(&settings);
+        self.transmitter.begin_framed(connections, now, at, session.into(), now + limits.head_timeout);
     }
 
     /// Takes the bytes that have come on a connection of several streams; its datagrams have been taken already.
@@ -209,7 +209,7 @@ impl Sender {
         // not report which addresses are validated.
         if !connection.engine().is_handshaking()
             && std::mem::replace(&mut connection.channel.is_handshaking, false)
-            && let Some(streams) = connection.exchanges.streams_mut()
+            && let Some(streams) = connection.protocol.streams_mut()
         {
             streams.deadline = now + limits.head_timeout;
         }
@@ -225,13 +225,13 @@ impl Sender {
         at: usize,
         limits: &Limits,
     ) -> Option<Nanos> {
-        let ends_at = connections[at].exchanges.streams()?.ends_at;
+        let ends_at = connections[at].protocol.streams()?.ends_at;
         let unread_bytes = self.transmitter.say_last(connections, now, at)?;
         if ends_at.is_some_and(|ends_at| now >= ends_at) {
             return None;
         }
         let needs = Nanos::from_secs(unread_bytes.div_ceil(limits.patience.rate_bytes_per_s_min.max(1)));
-        let streams = connections[at].exchanges.streams_mut()?;
+        let streams = connections[at].protocol.streams_mut()?;
         Some(*streams.ends_at.get_or_insert(now + CLOSING_PERIOD + needs.min(limits.idle_timeout)))
     }
 
@@ -240,7 +240,7 @@ impl Sender {
         if connection.is_trusted() {
             return;
         }
-        if let Some(Task::Sending(job)) = connection.exchanges.on(stream).map(|exchange| &exchange.task) {
+        if let Some(Task::Sending(job)) = connection.protocol.exchange(stream).map(|exchange| &exchange.task) {
             let job = *job;
             let precedence = connection.engine().precedence(stream);
             self.transmitter.link.scheduler_mut().on_precedence(job, precedence);
@@ -252,9 +252,8 @@ impl Sender {
     pub fn end(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize, replies: &Replies) {
         let connection = &mut connections[at];
         self.put_off.remove(&connection.owner);
-        if let Some(streams) = connection.exchanges.streams() {
+        if let Some(streams) = connection.protocol.streams() {
             debug_assert!(streams.is_idle(), "its responses have departed");
-            connection.exchanges = Exchanges::single(connection.owner);
             self.transmitter.end_framed(connections, now, at);
         }
         let Some(session) = connections[at].session.as_deref_mut() else { return };

@@ -116,7 +116,7 @@ impl Service {
         }
         if !has_line
             && !conn.is_multiplexed()
-            && let Some(kept) = conn.http1.take_unanswered()
+            && let Some(kept) = conn.http1().take_unanswered()
         {
             let head = kept.view();
             let to = self.replies.to(conn, &head.request);
@@ -222,7 +222,7 @@ impl Service {
     /// Books what was sent, also of responses under way: the largest take hours.
     pub fn book_spent(&mut self, now: Nanos, conn: &mut Connection<impl Socket>, sendings: &mut Sendings) {
         let mut bytes = 0;
-        for exchange in conn.exchanges.iter() {
+        for exchange in conn.protocol.exchanges() {
             let Task::Sending(job) = exchange.task else { continue };
             let untold_bytes = sendings.untold_bytes(job);
             match conn.client_of(exchange.number) {
@@ -230,7 +230,7 @@ impl Service {
                 client => self.admission.book(now, client, untold_bytes),
             }
         }
-        for exchange in conn.exchanges.iter_mut() {
+        for exchange in conn.protocol.exchanges_mut() {
             if let (Task::Sending(job), Some(line)) = (&exchange.task, &mut exchange.line) {
                 self.journal.count_sent(exchange.class, line, sendings.sent_bytes(*job));
             }

@@ -52,7 +52,7 @@ impl Shortage {
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at| {
             let is_slow = connections[at].is_slow(looks, link.scheduler());
-            is_slow || connections.get(at).is_some_and(|conn| conn.http1.part_bytes() >= PART_BYTES_MIN)
+            is_slow || connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN)
         };
         let stalled =
             || connections.iter().filter(|(at, _)| is_stalled(*at)).map(|(_, conn)| Stalled::from(conn)).collect();

@@ -85,7 +85,7 @@ impl<N: Net> Responder<N> {
 
     /// The stream is closed. Its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
-        let Some(exchange) = self.connections[id.at].exchanges.on(id.stream) else { return };
+        let Some(exchange) = self.connections[id.at].protocol.exchange(id.stream) else { return };
         match exchange.task {
             Task::Sending(job) => {
                 self.sender.transmitter.abort(&mut self.connections, self.timers.now(), job, Failure::Disconnected)
@@ -109,7 +109,7 @@ impl<N: Net> Responder<N> {
         let has_ended = self.connections[id.at].has_peer_ended();
         self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
-        if let Some(streams) = self.connections[id.at].exchanges.streams_mut() {
+        if let Some(streams) = self.connections[id.at].protocol.streams_mut() {
             streams.end(id.stream, now, limits);
             if (streams.is_leaving || has_ended) && streams.is_idle() {
                 self.end(id.at, Sender::end_streams);
@@ -149,7 +149,7 @@ impl<N: Net> Responder<N> {
     /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
     pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.connections[at];
-        let Some(streams) = conn.exchanges.streams_mut() else {
+        let Some(streams) = conn.protocol.streams_mut() else {
             if conn.is_sending() {
                 return self
                     .sender
@@ -164,9 +164,9 @@ impl<N: Net> Responder<N> {
         }
         // What it said besides is of no use to anybody.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);
-        let unanswered = conn.exchanges.iter().filter(|exchange| !exchange.is_sending());
+        let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();
-        let is_empty = conn.exchanges.iter().next().is_none();
+        let is_empty = conn.protocol.exchanges().next().is_none();
         self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Disconnected);
         unanswered.into_iter().for_each(|stream| self.leave_stream(ExchangeId { at, stream }));
         if is_empty {

@@ -279,7 +279,7 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     while bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
-    let deadline = |bench: &Bench| bench.worker.responder.connections.iter().next().unwrap().1.http1.deadline();
+    let deadline = |bench: &Bench| bench.worker.responder.connections.iter().next().unwrap().1.deadline();
     let (before, pause) = (deadline(&bench), Nanos::from_secs(70));
     let mut client = bench.connect();
     client.send(HEAD);

@@ -80,7 +80,7 @@ fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseSta
         None => with.connections.exchange_id(candidate.owner).map(|id| (id.at, id.stream))?,
     };
     let conn = &with.connections[at];
-    let exchange = conn.exchanges.iter().find(|exchange| exchange.number == stream)?;
+    let exchange = conn.protocol.exchanges().find(|exchange| exchange.number == stream)?;
     let (line, service) = (exchange.line.as_deref(), &with.service);
     let size = candidate.job.and_then(|job| match job.size {
         Size::Known(bytes) => Some(bytes),

@@ -94,6 +94,17 @@ impl Http1 {
         Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now + limits.head_timeout }
     }
 
+    /// Creates the state of a connection whose frames have ended.
+    pub fn ended(now: Nanos) -> Http1 {
+        Http1 { phase: Phase::Head, answering: Answering::new(), kept: None, deadline: now }
+    }
+
+    /// Sends nothing more; what the client still sends is read and dropped.
+    pub fn drain(&mut self, now: Nanos, limits: &Limits) {
+        self.answering.refuse_aside();
+        self.on_sent(now, limits);
+    }
+
     /// Nothing is expected before this instant.
     pub fn wait_until(&mut self, deadline: Nanos) {
         self.deadline = deadline;

@@ -8,6 +8,7 @@ mod received;
 mod request_body;
 
 pub use connection::{Event, Http1, Late, TOO_SLOW};
+pub use received::Received;
 
 #[cfg(test)]
 mod tests;

@@ -286,8 +286,8 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         net.run();
         assert!(net.bench.transmitter.connections.is_full_at('A' as u64) && net.ended().is_empty());
         let transmitter = &net.bench.transmitter;
-        let load = &transmitter.connections[net.peers[at].connection.unwrap()].load;
-        assert!(load.is_blocked(transmitter.link.scheduler()));
+        let protocol = &transmitter.connections[net.peers[at].connection.unwrap()].protocol;
+        assert!(protocol.wants_room(transmitter.link.scheduler()));
         for _ in 0..3 {
             // What its client says meanwhile, and room that is too little, change nothing.
             net.peers[at].client.ping();

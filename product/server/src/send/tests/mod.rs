@@ -99,7 +99,7 @@ impl<S: Socket> Transmitter<S> {
     }
 
     fn begin_framed(&mut self, now: Nanos, at: usize, engine: Engine) {
-        self.own.begin_framed(&mut self.connections, now, at, engine);
+        self.own.begin_framed(&mut self.connections, now, at, engine, Nanos::MAX);
     }
 
     fn end_framed(&mut self, now: Nanos, at: usize) {

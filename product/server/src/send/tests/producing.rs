@@ -393,7 +393,7 @@ impl crate::send::Transmitter {
     /// The response whose body comes later, if there is one.
     pub fn produced<S: Socket>(&mut self, connections: &mut Connections<S>) -> Option<JobId> {
         let numbers = connections.numbers().into_iter();
-        let jobs = numbers.flat_map(|at| connections[at].load.jobs(self.link.scheduler()));
+        let jobs = numbers.flat_map(|at| connections[at].protocol.jobs(self.link.scheduler()));
         let jobs: Vec<JobId> = jobs.collect();
         jobs.into_iter().find(|job| Producer::of(self, connections, *job).room().is_some())
     }

@@ -221,7 +221,7 @@ fn what_was_read_is_counted_and_its_connection_is_named() {
         let transmitter = &mut cold.bench.transmitter;
         let connection = &transmitter.connections[at];
         // Without what the connection itself costs.
-        let held_bytes = connection.held.bytes() - connection.own_bytes() as u64;
+        let held_bytes = connection.held.bytes() - connection.held.own_bytes() as u64;
         assert_eq!(held_bytes, transmitter.alive_bytes(at) as u64);
         assert!((100_000..280_000).contains(&held_bytes), "{held_bytes}, {is_framed}");
         socket.room.set(u64::MAX);

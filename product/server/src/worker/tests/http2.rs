@@ -142,7 +142,7 @@ fn a_flood_of_requests_is_answered_in_turns() {
     bench.turn_until_came(&mut client, |client| numbers.iter().all(|number| client.body(*number).is_some()));
     assert!(numbers.iter().all(|number| client.body(*number).unwrap() == FILE));
     bench.turn();
-    let streams = bench.worker.responder.connections.iter().next().unwrap().1.exchanges.streams().unwrap();
+    let streams = bench.worker.responder.connections.iter().next().unwrap().1.protocol.streams().unwrap();
     assert!(streams.is_idle() && streams.room() <= 4);
 }
 
@@ -216,7 +216,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     SockRef::from(socket).set_send_buffer_size(1).unwrap();
     client.send(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     let at = bench.worker.responder.connections.slots(|_| true)[0];
-    bench.worker.responder.end(at, Sender::leave_streams);
+    bench.worker.responder.end(at, Sender::leave);
     (0..10).for_each(|_| bench.turn());
     assert!(is_full(&mut bench), "the client has not read");
     bench.turn_until_came(&mut client, |client| client.has_ended);
@@ -294,7 +294,7 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
         bench.turn();
     }
     assert!(!bench.worker.is_stopped());
-    while !bench.worker.responder.connections.iter().any(|(_, conn)| conn.http1.is_lingering()) {
+    while !bench.worker.responder.connections.iter().any(|(_, conn)| conn.is_lingering()) {
         bench.turn();
     }
     client.stream.set_nonblocking(true).unwrap();
@@ -304,8 +304,8 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
 /// As two seconds later.
 fn end_lingering(bench: &mut Bench) {
     let now = bench.worker.responder.timers.now();
-    for at in bench.worker.responder.connections.slots(|conn| conn.http1.is_lingering()) {
-        bench.worker.responder.connections[at].http1.wait_until(now);
+    for at in bench.worker.responder.connections.slots(|conn| conn.is_lingering()) {
+        bench.worker.responder.connections[at].http1().wait_until(now);
     }
     bench.worker.responder.timers.hasten_sweep();
     bench.turn();

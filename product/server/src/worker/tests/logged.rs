@@ -179,7 +179,7 @@ fn without_a_log_nothing_is_kept() {
             .responder
             .connections
             .iter()
-            .flat_map(|(_, conn)| conn.exchanges.iter())
+            .flat_map(|(_, conn)| conn.protocol.exchanges())
             .all(|exchange| exchange.line.is_none())
     );
     assert!(!worker.is_stopped());

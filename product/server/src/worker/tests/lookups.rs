@@ -179,7 +179,7 @@ fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     bench.worker.sweep();
     assert_eq!(bench.worker.responder.connections.len(), 1);
     disk.set_hanging(false);
-    while bench.worker.responder.connections.iter().any(|(_, conn)| conn.http1.answering.is_on()) {
+    while bench.worker.responder.connections.iter().any(|(_, conn)| conn.ends_behind_response()) {
         bench.worker.responder.net.wait(Some(Nanos::from_millis(10))).unwrap();
         bench.worker.turn();
     }

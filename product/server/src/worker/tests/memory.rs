@@ -40,8 +40,9 @@ impl Bench {
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
         let connections =
             self.worker.responder.connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_multiplexed());
-        let streams: Vec<usize> =
-            connections.map(|conn| conn.exchanges.iter().filter(|exchange| exchange.is_sending()).count()).collect();
+        let streams: Vec<usize> = connections
+            .map(|conn| conn.protocol.exchanges().filter(|exchange| exchange.is_sending()).count())
+            .collect();
         assert_eq!(streams, [STREAMS as usize; CONNECTIONS + 1]);
         usize::try_from(held).unwrap() / CONNECTIONS
     }

@@ -77,5 +77,5 @@ fn a_part_has_its_time() {
     bench.worker.responder.timers.set(conn.deadline());
     bench.worker.sweep();
     let (_, conn) = bench.worker.responder.connections.iter().next().unwrap();
-    assert!(conn.http1.is_lingering());
+    assert!(conn.is_lingering());
 }

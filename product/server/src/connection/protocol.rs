@@ -1,0 +1,235 @@
+//! The protocol of a connection, with its requests and responses under way.
+
+use http::Request;
+use sched::{ConnectionId, JobId, Scheduler, Why};
+use units::Nanos;
+
+use super::http1::Http1;
+use super::{Departure, Exchange, Framed, Streams};
+use crate::body::Failure;
+use crate::limits::Limits;
+
+pub enum Protocol {
+    /// HTTP/1.1: one exchange at a time. Also the handshake of any TLS connection, and what is left of a connection whose frames have ended.
+    Http1(Single),
+    /// HTTP/2 or HTTP/3: several exchanges at once.
+    Framed(Box<Framed>),
+}
+
+/// A connection of HTTP/1.1.
+pub struct Single {
+    pub http1: Http1,
+    pub exchange: Exchange,
+    /// The response, or a flight of the TLS handshake, that is a job.
+    pub job: Option<JobId>,
+}
+
+impl Single {
+    /// Waits for the first request.
+    pub fn new(now: Nanos, limits: &Limits, owner: u64) -> Single {
+        Single { http1: Http1::new(now, limits), exchange: Exchange::new(0, owner), job: None }
+    }
+
+    /// What is left of a connection whose frames have ended.
+    pub fn ended(now: Nanos, owner: u64) -> Single {
+        Single { http1: Http1::ended(now), exchange: Exchange::new(0, owner), job: None }
+    }
+}
+
+impl Protocol {
+    pub fn framed(&self) -> Option<&Framed> {
+        match self {
+            Protocol::Http1(_) => None,
+            Protocol::Framed(framed) => Some(framed),
+        }
+    }
+
+    pub fn framed_mut(&mut self) -> Option<&mut Framed> {
+        match self {
+            Protocol::Http1(_) => None,
+            Protocol::Framed(framed) => Some(framed),
+        }
+    }
+
+    pub fn http1(&self) -> Option<&Http1> {
+        match self {
+            Protocol::Http1(single) => Some(&single.http1),
+            Protocol::Framed(_) => None,
+        }
+    }
+
+    pub fn http1_mut(&mut self) -> Option<&mut Http1> {
+        match self {
+            Protocol::Http1(single) => Some(&mut single.http1),
+            Protocol::Framed(_) => None,
+        }
+    }
+
+    /// The exchanges under way, and that of HTTP/1.1 if it could be.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        match self {
+            Protocol::Http1(single) => std::slice::from_ref(&single.exchange),
+            Protocol::Framed(framed) => framed.streams.open(),
+        }
+        .iter()
+    }
+
+    /// The same, to be changed.
+    pub fn exchanges_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
+        match self {
+            Protocol::Http1(single) => std::slice::from_mut(&mut single.exchange),
+            Protocol::Framed(framed) => framed.streams.open_mut(),
+        }
+        .iter_mut()
+    }
+
+    /// The exchange on this stream; that of HTTP/1.1 for any number.
+    pub fn exchange(&mut self, stream: u32) -> Option<&mut Exchange> {
+        match self {
+            Protocol::Http1(single) => Some(&mut single.exchange),
+            Protocol::Framed(framed) => framed.streams.on(stream),
+        }
+    }
+
+    pub fn streams(&self) -> Option<&Streams> {
+        self.framed().map(|framed| &framed.streams)
+    }
+
+    pub fn streams_mut(&mut self) -> Option<&mut Streams> {
+        self.framed_mut().map(|framed| &mut framed.streams)
+    }
+
+    /// The number of requests that are being answered.
+    pub fn answering(&self) -> usize {
+        match self {
+            Protocol::Http1(single) => usize::from(single.http1.answering.is_on()),
+            Protocol::Framed(framed) => framed.streams.count(),
+        }
+    }
+
+    /// When the connection has waited for its client too long.
+    pub fn deadline(&self) -> Nanos {
+        match self {
+            Protocol::Http1(single) => single.http1.deadline(),
+            Protocol::Framed(framed) => framed.streams.deadline,
+        }
+    }
+
+    pub fn set_deadline(&mut self, deadline: Nanos) {
+        match self {
+            Protocol::Http1(single) => single.http1.wait_until(deadline),
+            Protocol::Framed(framed) => framed.streams.deadline = deadline,
+        }
+    }
+
+    /// Moves the deadlines by the length of a pause, in which no client was heard.
+    pub fn excuse(&mut self, paused: Nanos) {
+        match self {
+            Protocol::Http1(single) => single.http1.excuse(paused),
+            Protocol::Framed(framed) => framed.streams.excuse(paused),
+        }
+        self.exchanges_mut().for_each(|exchange| exchange.excuse(paused));
+    }
+
+    /// Returns whether nothing is asked of us: no whole request is here.
+    pub fn is_unasked(&self) -> bool {
+        match self {
+            Protocol::Http1(single) => single.http1.is_idle(),
+            Protocol::Framed(framed) => framed.streams.is_idle(),
+        }
+    }
+
+    /// Returns whether the client of this request receives a body: over HTTP/1.1 the head says so itself.
+    pub fn note_method(&mut self, stream: u32, request: &Request) {
+        if let Some(exchange) = self.exchange(stream) {
+            exchange.has_body = request.method != http::Method::Head;
+        }
+    }
+
+    /// The scheduler's connection, if the jobs of this connection share one.
+    pub fn group(&self) -> Option<ConnectionId> {
+        self.framed().map(|framed| framed.id)
+    }
+
+    /// Notes that a job has begun on the connection.
+    pub fn begin_job(&mut self, job: JobId) {
+        match self {
+            Protocol::Http1(single) => single.job = Some(job),
+            Protocol::Framed(framed) => framed.on_dispatch(),
+        }
+    }
+
+    /// Notes that a job has ended. Returns its departure, unless its last frames are still to be handed down.
+    pub fn end_job(&mut self, departure: Departure) -> Option<Departure> {
+        match self {
+            Protocol::Http1(single) => {
+                single.job = None;
+                Some(departure)
+            }
+            Protocol::Framed(framed) => framed.depart(departure),
+        }
+    }
+
+    /// Returns the departures of responses whose last frames were made and have not left: they are cut.
+    pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
+        self.framed_mut().map(|framed| framed.cut(failure)).into_iter().flatten()
+    }
+
+    /// The jobs on the connection.
+    pub fn jobs<'l>(&'l self, scheduler: &'l Scheduler) -> impl Iterator<Item = JobId> + 'l {
+        let (alone, several) = match self {
+            Protocol::Http1(single) => (single.job, None),
+            Protocol::Framed(framed) => (None, Some(scheduler.jobs().on(framed.id))),
+        };
+        alone.into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// Returns whether nothing is being sent, nor could be without another job.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self, Protocol::Http1(Single { job: None, .. }))
+    }
+
+    /// Has all jobs wait, because the connection takes no more.
+    pub fn wait(&self, scheduler: &mut Scheduler) {
+        match self {
+            Protocol::Http1(single) => single.job.iter().for_each(|job| scheduler.on_wait(*job, Why::Connection)),
+            Protocol::Framed(framed) => scheduler.on_wait(framed.id, Why::Connection),
+        }
+    }
+
+    /// Lets the jobs go on, because the connection takes more again.
+    pub fn wait_over(&self, now: Nanos, scheduler: &mut Scheduler) {
+        match self {
+            Protocol::Http1(single) => {
+                single.job.iter().for_each(|job| scheduler.on_wait_over(now, *job, Why::Connection));
+            }
+            Protocol::Framed(framed) => scheduler.on_wait_over(now, framed.id, Why::Connection),
+        }
+    }
+
+    /// Returns whether room in the socket would let something be sent: a response of HTTP/1.1, or frames that wait for it.
+    pub fn wants_room(&self, scheduler: &Scheduler) -> bool {
+        match self {
+            Protocol::Http1(single) => single.job.is_some(),
+            Protocol::Framed(framed) => scheduler.jobs().is_blocked(framed.id),
+        }
+    }
+
+    /// Returns whether all that is to be sent waits for the reader.
+    pub fn waits_for_reader(&self, scheduler: &Scheduler) -> bool {
+        match self {
+            Protocol::Http1(single) => {
+                single.job.and_then(|job| scheduler.jobs().get(job)).is_some_and(sched::Job::waits_for_reader)
+            }
+            Protocol::Framed(framed) => {
+                let silent = || self.jobs(scheduler).filter(|job| is_awaited(scheduler, *job)).count();
+                framed.waits_for_reader(silent) || self.wants_room(scheduler) && framed.has_responses()
+            }
+        }
+    }
+}
+
+/// Returns whether a response has sent all that has come from its producer.
+fn is_awaited(scheduler: &Scheduler, job: JobId) -> bool {
+    scheduler.jobs().get(job).is_some_and(|job| job.waits_for(Why::Source))
+}
