@@ -1,4 +1,5 @@
-//! What a start opens, opened as it would be and closed again: a server is not stopped for a configuration that cannot run.
+//! The configuration check: opens what a start opens, in the same way, and closes it again, so that a server is not
+//! stopped for a configuration that cannot run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,18 +16,18 @@ use crate::sites::{Certificate, Current, Https, SecureError, SiteConfig, Wanted}
 use crate::start::{StartError, open_log};
 use crate::threads::Threads;
 
-/// The end of a remark on an address that is bound: by the server whose configuration this is, or by another.
+/// The end of a remark on an address in use, either by the server that has this configuration or by another program.
 pub const IN_USE: &str = " is in use";
 
-/// A reason not to start.
+/// A reason why the server would not start.
 #[derive(Debug)]
 pub struct Fault {
-    /// Of a part of the site at this place, or of the whole server.
+    /// The index of the site and its faulty part; `None` for the whole server.
     pub of: Option<(usize, Part)>,
     pub error: StartError,
 }
 
-/// What of a site is opened; error pages and proxies by their places.
+/// A part of a site that is opened. Error pages and proxies have their index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Folder,
@@ -41,12 +42,12 @@ pub enum Part {
 #[derive(Debug, Default)]
 pub struct Checked {
     pub faults: Vec<Fault>,
-    /// What a start would warn of, and what could not be tried.
+    /// Warnings that a start would log, and what could not be tried.
     pub remarks: Vec<String>,
 }
 
-/// Binds the addresses, becomes the user, and opens folders, error pages, certificates, keys, names of upstreams, logs and the spool.
-/// Nothing is left behind but the user: the process should end soon.
+/// Binds the addresses, becomes the user, and opens folders, error pages, certificates, keys, names of upstreams, logs
+/// and the spool. Everything is released again except the change of user: the process should end soon.
 pub fn check(mut config: Config) -> Checked {
     let mut checked = Checked::default();
     config.listen.iter().for_each(|listen| checked.bind(listen));
@@ -80,7 +81,8 @@ impl Checked {
         }
     }
 
-    /// Whether the rest is opened as the user that the server becomes, or the nearest to it.
+    /// Becomes the user of the server. Returns true if the rest can be opened as that user or, without root, as the
+    /// current one.
     fn is_user(&mut self, config: &Config) -> bool {
         let Some(account) = &config.privileges.account else { return true };
         match account.assume(config.shaping.capabilities()) {
@@ -111,7 +113,8 @@ impl Checked {
         Ok(())
     }
 
-    /// Together, as at a start; where that fails each part of each site alone, so that all that is wrong is found at once.
+    /// Opens all sites together, as at a start. If that fails, it opens each part of each site alone, so that every
+    /// fault is found at once.
     fn open_sites(&mut self, config: &mut Config, open_log: &dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError>) {
         let keys = std::mem::take(&mut config.privileges.keys);
         let open = |sites: &[SiteConfig], is_secure, keys: &Keys| {
@@ -149,7 +152,7 @@ impl Checked {
     }
 }
 
-/// A site of each part alone. What is in the folder comes behind it.
+/// Splits a site into sites of one part each. The parts that need the folder come after it.
 fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     let bare = SiteConfig {
         dir: None,
@@ -177,7 +180,7 @@ fn parts(site: &SiteConfig) -> Vec<(Part, SiteConfig)> {
     parts
 }
 
-/// This error, or those of a certificate and of its key.
+/// Returns all faults of the certificate and its key if `error` is about them, otherwise `error` alone.
 fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> {
     let files = match (&error, &site.https.certificate) {
         (StartError::Secure(SecureError::Identity(_)), Some(Certificate::Files { cert, key })) => (cert, key),
@@ -185,11 +188,11 @@ fn all_of(error: StartError, site: &SiteConfig, keys: &Keys) -> Vec<StartError> 
     };
     let faults = Identity::faults(files.0, files.1, &|file| keys.read(file));
     let faults: Vec<StartError> = faults.into_iter().map(|fault| SecureError::from(fault).into()).collect();
-    // They may have been mended since.
+    // The files may have been fixed since.
     if faults.is_empty() { vec![error] } else { faults }
 }
 
-/// Not listened on: no client comes in.
+/// Binds without listening, so no client can connect.
 fn bind(address: SocketAddr, kind: Type) -> io::Result<()> {
     let protocol = if kind == Type::STREAM { Protocol::TCP } else { Protocol::UDP };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;

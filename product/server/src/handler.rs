@@ -1,4 +1,5 @@
-//! From a request to its response: which status, which fields, which body. What is HTTP/1.1 about it is the connection's business.
+//! Builds the response to a request: its status, fields and body. Whatever is specific to HTTP/1.1 is the connection's
+//! concern.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,34 +16,35 @@ use crate::logging::Log;
 use crate::sites::{self, Object, Served, Sites};
 use crate::upstream::Group;
 
-/// A response, and what the connection and the log have to know of it.
+/// A response, with additional facts for the connection and the log.
 #[derive(Debug)]
 pub struct Reply {
-    /// To a HEAD as to a GET: whether its body is sent is the connection's business.
+    /// Built for a HEAD as for a GET: the connection decides whether the body is sent.
     pub response: Response<Body>,
     /// No further request is read from the connection.
     pub is_last: bool,
-    /// A file that could not be read: for the error log.
+    /// The error of a file that could not be read, for the error log.
     pub trouble: Option<io::Error>,
 }
 
-/// A reply that is not ready.
+/// The reason why a reply is not ready yet.
 #[derive(Debug)]
 pub enum Later {
-    /// Its file may have to be waited for.
+    /// The lookup of its file may have to wait.
     Lookup(Box<Lookup>),
-    /// Another server makes it.
+    /// An upstream makes the response.
     Upstream(Arc<Group>),
-    /// It tells how long the body was, which comes first: [`crate::sites::received`].
+    /// The reply reports the length of the request body, which must arrive first: see [`crate::sites::received`].
     Body,
 }
 
-/// What a request is for: a site, if one has its host, over TLS or not. The site's number holds until the next [`Handler::serve`].
+/// The target of a request: its site, if one has its host, and whether TLS was used. The site's number is valid until
+/// the next [`Handler::serve`].
 #[derive(Debug, Clone, Copy)]
 pub struct To {
     pub site: Option<SiteNumber>,
     pub is_secure: bool,
-    /// The UDP port at which the same is served over HTTP/3, where the client does not speak it yet.
+    /// The UDP port at which the site is served over HTTP/3, if the client does not use it yet.
     pub http3_port: Option<NonZeroU16>,
 }
 
@@ -50,11 +52,11 @@ pub struct To {
 pub struct Handler {
     pub cache: Cache,
     served: Arc<Served>,
-    /// Makes boundaries of multipart bodies differ.
+    /// A counter that makes the boundaries of multipart bodies differ.
     boundaries: u64,
 }
 
-/// A client remembers for so long, in seconds, that HTTP/3 is spoken here (RFC 7838 section 3.1).
+/// The lifetime of an Alt-Svc entry for HTTP/3, in seconds (RFC 7838 section 3.1).
 const ALT_SVC_AGE_S: u32 = 24 * 3600;
 
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -71,34 +73,34 @@ impl Handler {
         Handler { cache, served, boundaries: 0 }
     }
 
-    /// From now on for these sites.
+    /// Replaces the sites that are served.
     pub fn serve(&mut self, served: Arc<Served>) {
         self.cache.replace_roots(served.roots.clone());
         self.served = served;
     }
 
-    /// The class of a request by the rules of a file, where there are any.
+    /// The class of a request by the rules of a file, if there are any.
     pub fn class_of(&self, site: Option<SiteNumber>, request: &Request, client: IpAddr) -> Option<u16> {
         let assigned = self.served.assigned.as_ref()?;
         Some(assigned.of(site.map(|site| self.sites().place(site)), request, client))
     }
 
-    /// Of a class; a lower one goes first.
+    /// The priority of a class; a lower one goes first.
     pub fn priority(&self, class: u16) -> u8 {
         self.served.assigned.as_ref().map_or(0, |assigned| assigned.priority(class))
     }
 
-    /// The same for what is no request.
+    /// The class of what is not a request, if there are classes.
     pub fn default_class(&self) -> Option<u16> {
         Some(self.served.assigned.as_ref()?.default())
     }
 
-    /// By its number, where there are classes.
+    /// The name of the class with this number, if there are classes.
     pub fn class_name(&self, class: u16) -> Option<&str> {
         Some(self.served.assigned.as_ref()?.name(class))
     }
 
-    /// For clients that speak TLS; `None` where no site has a certificate.
+    /// The acceptor for TLS connections; `None` if no site has a certificate.
     pub fn acceptor(&self) -> Option<&tls::Acceptor> {
         self.served.acceptor.as_ref()
     }
@@ -107,28 +109,29 @@ impl Handler {
         &self.served.sites
     }
 
-    /// The site that a request is for; its number holds until the next [`Handler::serve`].
+    /// The site that a request is for; its number is valid until the next [`Handler::serve`].
     pub fn site(&self, request: &Request) -> Option<SiteNumber> {
         self.sites().of(request.fields.host)
     }
 
-    /// Its place among all sites in force.
+    /// The index of a site among all sites in force.
     pub fn place(&self, site: SiteNumber) -> usize {
         self.sites().place(site)
     }
 
-    /// The names of the sites in force, by their places.
+    /// The names of the sites in force, in the order of their indexes.
     pub fn site_names(&self) -> impl Iterator<Item = &str> {
         self.sites().names()
     }
 
-    /// Where it is logged.
+    /// The access log of a site, or of requests for no site.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         self.served.log(site)
     }
 
-    /// A lookup that may have to wait for a disk comes back instead, to be answered by [`Handler::reply_with`]; or the upstreams of a request
-    /// that is passed on, whose response [`Handler::passed_on`] completes.
+    /// Returns the reply to a request. A lookup that may have to wait for a disk is returned as [`Later::Lookup`], to
+    /// be completed by [`Handler::reply_with`]. For a request that is passed on, the upstreams are returned;
+    /// [`Handler::passed_on`] completes their response.
     pub fn reply(&mut self, to: To, request: &Request, client: IpAddr, now: Nanos) -> Result<Reply, Later> {
         let Some(number) = to.site else { return Ok(misdirected()) };
         #[cfg(test)]
@@ -146,14 +149,14 @@ impl Handler {
             let reply = reply_measured(object, request, to.is_secure);
             return reply.map(|reply| self.with_headers(to, request, reply));
         }
-        // What TRACE would tell is not for everybody (RFC 9110 section 9.3.8).
+        // What TRACE reveals must not be open to everybody (RFC 9110 section 9.3.8).
         if let Some(group) = self.served.group(number, request).filter(|_| request.method != Method::Trace) {
             return Err(Later::Upstream(group));
         }
         if !matches!(request.method, Method::Get | Method::Head) {
             return Ok(self.with_headers(to, request, unserved(request, ALLOW)));
         }
-        // `//a` and `/a` name one file: caches, logs and the links of a page are to have one address for it.
+        // `//a` and `/a` name one file: caches, logs and the links of a page should have a single address for it.
         if let Some(target) = sites::merged(request) {
             return Ok(self.with_headers(to, request, redirect(Status::PERMANENT_REDIRECT, &target)));
         }
@@ -163,7 +166,7 @@ impl Handler {
         }
     }
 
-    /// The reply to a request for a program whose path the rules do not decide about alike in all its readings.
+    /// Returns the reply to a request for an application if the rules do not treat all readings of its path alike.
     fn unclear(&self, site: SiteNumber, request: &Request, client: IpAddr) -> Option<Reply> {
         let place = self.sites().place(site);
         let class = self.served.assigned.as_ref().and_then(|assigned| assigned.by_path(place, request, client));
@@ -171,7 +174,8 @@ impl Handler {
         Some(target.map_or_else(reject, |target| redirect(Status::PERMANENT_REDIRECT, &target)))
     }
 
-    /// A later page of a listing is told by the query; no other query tells files apart.
+    /// Looks up the file of a request. A later page of a listing is named by the query; no other query distinguishes
+    /// files.
     fn look(&mut self, site: SiteNumber, request: &Request, now: Nanos) -> CacheAnswer {
         let page = request.query.filter(|_| request.path.ends_with(b"/")).and_then(listing_page);
         match page {
@@ -180,22 +184,22 @@ impl Handler {
         }
     }
 
-    /// Upstreams answer requests of some site.
+    /// Returns true if some site passes requests to upstreams.
     pub fn has_proxies(&self) -> bool {
         self.served.has_proxies()
     }
 
-    /// Those of all sites.
+    /// The upstream groups of all sites.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.served.groups()
     }
 
-    /// Some of them are asked how they are.
+    /// Returns true if some of them have health checks.
     pub fn has_checks(&self) -> bool {
         self.served.has_checks
     }
 
-    /// The body of this request for this site is taken: upstreams answer it, or its length is what the reply tells.
+    /// Returns true if the body of this request is accepted: upstreams answer it, or the reply reports its length.
     pub fn takes_body(&self, site: SiteNumber, request: &Request, is_secure: bool) -> bool {
         let takes = || match self.sites().measured(site, request) {
             Some(object) => object.takes(request.method),
@@ -210,13 +214,13 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
-    /// An upstream's response, or one to a body, with the fields of its site; errors stay as they are.
+    /// Completes a response of an upstream, or one to a body, with the fields of its site. Errors stay as they are.
     pub fn passed_on(&self, to: To, request: &Request, response: Response<Body>) -> Reply {
         let Some(site) = to.site else { return response.into() };
         self.with_alternative(to, self.sites().add_fields(site, request, to.is_secure, response)).into()
     }
 
-    /// Looks for a file that an upstream has named, in the folder of this number.
+    /// Looks up a file that an upstream has named, in the folder with this number.
     pub fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
         if path.starts_with(b"/") {
             let merged = http::merge_slashes(path);
@@ -225,7 +229,8 @@ impl Handler {
         CacheAnswer::Ready(Err(Missing::NotFound))
     }
 
-    /// An upstream's response with the file that it has named, in the place of its body and of all that tells of it.
+    /// Replies with an upstream's response whose body, and the fields that describe it, are replaced by those of the
+    /// file that it named.
     pub fn reply_named(
         &mut self,
         to: To,
@@ -248,7 +253,7 @@ impl Handler {
         self.with_headers(to, request, reply)
     }
 
-    /// The answer where no upstream answers.
+    /// The reply if no upstream answers.
     pub fn unanswered(&self, to: To, request: &Request, status: Status) -> Reply {
         let why = match status {
             Status::GATEWAY_TIMEOUT => "the server behind this one took too long",
@@ -260,7 +265,7 @@ impl Handler {
         self.with_headers(to, request, refused.into())
     }
 
-    /// The answer to a client that asks too often (RFC 6585 section 4).
+    /// The reply to a client that makes requests too often (RFC 6585 section 4).
     pub fn too_many(&self, to: To, request: &Request, retry_after_s: u64) -> Reply {
         let why = format!("more requests than one client may make; please try again in {retry_after_s} s");
         let refused = text(Status::TOO_MANY_REQUESTS, &why);
@@ -273,7 +278,7 @@ impl Handler {
         Reply { response: self.with_alternative(to, response), ..reply }
     }
 
-    /// Tells where the same is served over HTTP/3.
+    /// Adds the Alt-Svc field if the site is served over HTTP/3.
     fn with_alternative(&self, to: To, response: Response<Body>) -> Response<Body> {
         let Some(port) = to.http3_port else { return response };
         response.with("Alt-Svc", alternative(port.get()).as_bytes())
@@ -331,7 +336,7 @@ impl Handler {
         response.with("Content-Type", multipart::content_type(&boundary).as_bytes()).with_length(bytes)
     }
 
-    /// Not to be guessed from the file's content: the entity tag and a count.
+    /// Returns a boundary that cannot be guessed from the file's content: the entity tag and a count.
     fn boundary(&mut self, entry: &Entry) -> String {
         self.boundaries += 1;
         let tag: String = entry.etag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
@@ -339,17 +344,18 @@ impl Handler {
     }
 }
 
-/// The value of Alt-Svc where HTTP/3 is spoken at this port (RFC 7838).
+/// The value of Alt-Svc if HTTP/3 is served at this port (RFC 7838).
 pub fn alternative(port: u16) -> String {
     format!("h3=\":{port}\"; ma={ALT_SVC_AGE_S}")
 }
 
-/// The answer to bytes that are no request. It is of no site: which host they name cannot be told, or not be believed.
+/// The reply to bytes that are not a valid request. It belongs to no site: the host they name is unknown or cannot be
+/// trusted.
 pub fn reject(reject: Reject) -> Reply {
     Reply { is_last: true, ..text(reject.status, reject.reason).into() }
 }
 
-/// The reply of an object that clients measure with.
+/// The reply of an object used for measurements by clients.
 fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Result<Reply, Later> {
     if object.takes(request.method) {
         return Err(Later::Body);
@@ -357,7 +363,7 @@ fn reply_measured(object: Object, request: &Request, is_secure: bool) -> Result<
     Ok(object.response(request, is_secure).map_or_else(|| unserved(request, object.allow()), Reply::from))
 }
 
-/// The reply to a method that reads no file, where these are allowed.
+/// The reply to a method that reads no file, if these methods are allowed.
 fn unserved(request: &Request, allow: &'static [u8]) -> Reply {
     if request.method == Method::Options {
         return bare(Status::NO_CONTENT).with("Allow", allow).into();
@@ -370,7 +376,7 @@ fn redirect(status: Status, to: &str) -> Reply {
     text(status, to).with("Location", to.as_bytes()).into()
 }
 
-/// The answer where no site has this host (RFC 9110 section 15.5.20).
+/// The reply if no site has this host (RFC 9110 section 15.5.20).
 fn misdirected() -> Reply {
     text(Status::MISDIRECTED, "no site of this server has that host").into()
 }
@@ -396,7 +402,7 @@ fn missing(missing: Missing, path: &[u8]) -> Reply {
     }
 }
 
-/// Fields of a response that tell of a body, and those that this server makes: a named file has its own.
+/// Fields that describe a body, and those that this server makes: a named file has its own.
 const OF_THE_BODY: [&str; 9] = [
     "accept-ranges",
     "content-encoding",
@@ -409,7 +415,7 @@ const OF_THE_BODY: [&str; 9] = [
     "vary",
 ];
 
-/// A file's response with the other fields that an upstream has said.
+/// Merges a file's response with the other fields that an upstream has set.
 fn named(file: Response<Body>, said: &Response<()>) -> Response<Body> {
     let has_type = said.fields().any(|(name, value)| name.eq_ignore_ascii_case(b"content-type") && !value.is_empty());
     let is_file = |name: &[u8]| OF_THE_BODY.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
@@ -429,7 +435,7 @@ fn part(entry: &Arc<Entry>, range: Range<u64>) -> Piece {
     Piece::File { entry: Arc::clone(entry), range }
 }
 
-/// Without a body.
+/// Returns a response without a body.
 fn bare(status: Status) -> Response<Body> {
     Response::new(status, Body::default())
 }
@@ -440,13 +446,13 @@ fn text(status: Status, why: &str) -> Response<Body> {
     Response::new(status, body.into()).with("Content-Type", TEXT).with_length(length)
 }
 
-/// The number of a listing's page that is not the first.
+/// Parses the number of a listing's page other than the first.
 fn listing_page(query: &[u8]) -> Option<u32> {
     let number = std::str::from_utf8(query.strip_prefix(b"page=")?).ok()?.parse().ok()?;
     (2..=crate::files::LISTING_PAGES_MAX).contains(&number).then_some(number)
 }
 
-/// A page that other responses share.
+/// Returns a response with a listing page that is shared with other responses.
 fn listing(page: Arc<Vec<u8>>) -> Response<Body> {
     let length = page.len() as u64;
     let response = Response::new(Status::OK, Piece::Page { page, at: 0 }.into());

@@ -1,4 +1,5 @@
-//! Rates of lines, kept over a restart: one for each interface and gateway, in a file of the service's state folder.
+//! Measured line rates, kept across restarts: one for each interface and gateway, in a file of the service's state
+//! folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,13 +17,13 @@ use crate::service::Account;
 const FILE: &str = "uplink";
 const NEW_FILE: &str = "uplink.new";
 const HEAD: &str = "# Rates that weir has found: interface, gateway or address, bits per second, Unix time.\n";
-/// Lines kept, the newest: a machine has few, and one that travels many.
+/// The maximum number of lines kept, the newest first: a stationary machine has few, one that travels has many.
 const LINES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 16 << 10;
-/// A rate that was found longer ago says nothing of now.
+/// The maximum age of a usable rate.
 const FRESH_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// A line, and when its rate was last confirmed.
+/// A network line, with its rate and when that was last confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptLine {
     /// The interface, and its gateway or the server's own address.
@@ -31,14 +32,15 @@ pub struct KeptLine {
     unix_s: u64,
 }
 
-/// The folder, which holds no descriptor, and what was in it at the start.
+/// The state folder (by path, without a descriptor), and the lines it held at the start.
 pub struct Keeper {
     path: PathBuf,
     lines: Vec<KeptLine>,
 }
 
 impl Keeper {
-    /// Opens the folder, and makes it if there is none; a new one belongs to the account that the server becomes.
+    /// Opens the folder, and creates it if it does not exist; a new one belongs to the account that the server switches
+    /// to.
     pub fn open(path: &Path, account: Option<&Account>) -> io::Result<Keeper> {
         let is_new = !path.exists();
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)?;
@@ -54,12 +56,12 @@ impl Keeper {
         &self.path
     }
 
-    /// As they were at the start.
+    /// The lines as they were at the start.
     pub fn lines(&self) -> &[KeptLine] {
         &self.lines
     }
 
-    /// Keeps the rate of a line, confirmed so long ago.
+    /// Stores the rate of a line that was confirmed `age` ago.
     pub fn keep(&self, place: &str, rate: Rate, age: Duration) -> io::Result<()> {
         let unix_s = unix_now().saturating_sub(age.as_secs());
         let mut lines = self.read()?;
@@ -78,11 +80,11 @@ impl Keeper {
         };
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-        // What somebody else has written there is left out.
+        // Lines that another program has written are skipped.
         Ok(String::from_utf8_lossy(&bytes).lines().filter_map(KeptLine::of).take(LINES_MAX).collect())
     }
 
-    /// Whole or not at all.
+    /// Replaces the file atomically.
     fn write(&self, lines: &[KeptLine]) -> io::Result<()> {
         let text: String = lines.iter().map(KeptLine::text).collect();
         let new = self.path.join(NEW_FILE);
@@ -91,9 +93,9 @@ impl Keeper {
     }
 }
 
-/// What of a running server is kept.
+/// Stores the measured rate of a running server.
 pub struct Keeping {
-    /// With the line's place.
+    /// The keeper, and the key of this server's line.
     keeper: Option<(Keeper, String)>,
     last: Mutex<Last>,
 }
@@ -113,7 +115,7 @@ impl Keeping {
         self.keeper.is_some()
     }
 
-    /// Keeps what was found, if that is news; a failure is told once.
+    /// Stores `found` if it has changed; a failure is reported once.
     pub fn keep(&self, found: Option<Found>, tell: impl FnOnce(&str)) {
         let Some((keeper, place)) = &self.keeper else { return };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +130,7 @@ impl Keeping {
     }
 }
 
-/// Why the rate is not kept, in one line.
+/// Explains in one line why the rate is not kept.
 pub fn unkept(folder: &Path, error: &io::Error) -> String {
     let folder = folder.display();
     format!(
@@ -151,7 +153,7 @@ impl KeptLine {
         format!("{} {} {}\n", self.place, self.rate.bits_per_s(), self.unix_s)
     }
 
-    /// How long ago it was confirmed, unless that is too long ago, or in the future.
+    /// The time since the rate was last confirmed; `None` if that is too long ago, or in the future.
     pub fn age(&self) -> Option<Duration> {
         unix_now().checked_sub(self.unix_s).map(Duration::from_secs).filter(|age| *age < FRESH_FOR)
     }

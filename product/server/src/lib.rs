@@ -65,11 +65,12 @@ pub use storage::SpoolConfig;
 pub use threads::ThreadError;
 pub use upstream::{RouteStatus, RoutesStatus, UpstreamStatus};
 
-/// Whose bytes leave first, and how it is written, for help texts.
+/// Scheduling policies and line limits, and the forms in which an operator writes them, for help texts.
 pub use sched::line::{Bounds, Limit, Status as LineStatus};
 pub use sched::policy::{ClientShareSpec, FORMS as POLICY_FORMS, PolicySpec};
 pub use sched::{CROSS_SHARE_PERMILLE, WaitBound};
 
-/// The guard's share unless told otherwise, in thousandths: at 10 Mbit/s no response waits longer for a byte than 1.1 s and 0.12 s for
-/// each that is ready. At rho 0.8 and 0.95 it costs the mean nothing, at 1.05 beside five downloads 9 % (2 cost 4 %).
+/// The guard's default share, in thousandths. At 10 Mbit/s no response then waits longer for a byte than 1.1 s plus
+/// 0.12 s for each response that is ready. The mean response time does not change at rho 0.8 and 0.95; at 1.05 with
+/// five downloads it rises by 9 % (2 thousandths cost 4 %).
 pub const GUARD_PERMILLE: u32 = 10;

@@ -1,4 +1,4 @@
-//! What a client may cost.
+//! The limits on clients: connections, requests, rates, timeouts.
 
 use std::time::Duration;
 
@@ -9,52 +9,56 @@ use crate::memory::MemoryLimit;
 use crate::storage::SpoolConfig;
 use crate::upload::UploadLimits;
 
-/// What a client may cost.
+/// Limits on what a client may cost.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections over all workers. Raised: more memory and descriptors; lowered: clients wait in the kernel's queue.
+    /// The maximum number of connections over all workers. Raised, it takes more memory and descriptors; lowered,
+    /// clients wait in the kernel's queue.
     pub connections_max: usize,
-    /// What the process may hold.
+    /// The maximum memory of the process.
     pub memory: MemoryLimit,
-    /// A connection keeps its place until its client has closed it, or two seconds after the last byte was handed to the
-    /// kernel, as with Apache's processes (its lingering close); without it, until that byte.
+    /// If true, a connection keeps its place until its client has closed it, or until two seconds after the last byte
+    /// was handed to the kernel, as with Apache's processes (lingering close). Otherwise it keeps its place only until
+    /// that byte.
     pub holds_places: bool,
     pub client_prefix: ClientPrefix,
-    /// For how many clients one counts where they share the link.
+    /// The weight of each client where clients share the link.
     pub client_weights: ClientWeights,
-    /// Peers that are believed what they say of their clients.
+    /// Peers whose information about their clients is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// Connections of one client; 0 is no limit, `None` the share that [`Limits::clients`] gives.
+    /// The maximum number of connections of one client; 0 for no limit, `None` for the share that [`Limits::clients`]
+    /// gives.
     pub client_connections_max: Option<u32>,
-    /// Requests of one client; 0 is no limit.
+    /// The maximum number of requests per second of one client; 0 for no limit.
     pub client_requests_per_s_max: u32,
-    /// What one client is sent; `None` is no limit.
+    /// The maximum rate at which one client is sent data; `None` for no limit.
     pub client_rate_max: Option<Rate>,
     pub request: http::Limits,
-    /// Bytes of a request body that is read and thrown away so that the connection can be kept.
+    /// The maximum number of bytes of a request body that are read and discarded so that the connection can be kept.
     pub body_bytes_max: u64,
-    /// From accepting (or the first byte of a later request) to the end of the head.
+    /// The time from accepting (or the first byte of a later request) to the end of the head.
     pub head_timeout: Nanos,
-    /// Between the bytes of a request body, and beyond the time that the least rate gives the whole.
+    /// The maximum time between the bytes of a request body, and the allowance for the whole body beyond its time at
+    /// the minimum rate.
     pub body_timeout: Nanos,
-    /// Bytes per second at which a request body has to arrive on average.
+    /// The minimum average rate of a request body, in bytes per second.
     pub body_rate_bytes_per_s_min: u64,
-    /// Between requests.
+    /// The maximum time between requests.
     pub idle_timeout: Nanos,
     pub patience: Patience,
-    /// How long a stopping server goes on sending what it has begun.
+    /// The time for which a stopping server goes on sending what it has begun.
     pub stop_timeout: Duration,
-    /// For responses of upstreams.
+    /// The spool for responses of upstreams.
     pub spool: SpoolConfig,
 }
 
-/// One client has this part of all connections, where nothing else is asked for.
+/// The divisor of all connections that gives the default maximum for one client.
 const CLIENT_PART: usize = 4;
-/// And no fewer than this, ten browsers behind one address, unless that is more than half of all.
+/// The minimum for one client, enough for ten browsers behind one address, unless it is more than half of all places.
 const CLIENT_CONNECTIONS_MIN: usize = 64;
 
 impl Limits {
-    /// What one client may have, where there is room for so many connections.
+    /// The limits of one client if there is room for `places` connections.
     pub fn clients(&self, places: usize) -> ClientLimits {
         let least = CLIENT_CONNECTIONS_MIN.min(places / 2).max(1);
         let part = u32::try_from((places / CLIENT_PART).max(least)).unwrap_or(u32::MAX);
@@ -68,17 +72,17 @@ impl Limits {
 }
 
 impl Limits {
-    /// For the bodies of requests.
+    /// The limits for request bodies.
     pub(crate) fn upload(&self) -> UploadLimits {
         UploadLimits { timeout: self.body_timeout, rate_bytes_per_s_min: self.body_rate_bytes_per_s_min }
     }
 }
 
 impl Default for Limits {
-    /// The timeouts are those administrators know from nginx (60 s head, 75 s idle). A head is one packet, and still must not
-    /// have less: lost three times it is there after 21 s where the initial timeout is 3 s (RFC 1122), and over a path that
-    /// loses 10 % a limit of 20 s cut 7 of 17,859 requests off. The slowest reader and the slowest
-    /// body allowed are 4 kbit/s ones, as in Apache's mod_reqtimeout.
+    /// The timeouts are those administrators know from nginx (60 s head, 75 s idle). A head is one packet, but must not
+    /// have less time: lost three times, it arrives after 21 s if the initial timeout is 3 s (RFC 1122), and over a
+    /// path that loses 10 %, a limit of 20 s cut off 7 of 17,859 requests. The slowest reader and the slowest body
+    /// allowed are at 4 kbit/s, as in Apache's mod_reqtimeout.
     fn default() -> Limits {
         Limits {
             connections_max: 100_000,
@@ -103,12 +107,12 @@ impl Default for Limits {
     }
 }
 
-/// How slow a reader may be, so that nobody holds a connection and a response for ever.
+/// The limit on slow readers, so that none holds a connection and a response indefinitely.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// A reader that we wait for has to take this many bytes per second on average over a window.
+    /// The minimum bytes per second, on average over a window, that an awaited reader has to take.
     pub rate_bytes_per_s_min: u64,
-    /// The window; long enough to ride out a few retransmission timeouts.
+    /// The window; long enough to survive a few retransmission timeouts.
     pub window: Nanos,
 }
 
@@ -126,7 +130,8 @@ mod tests {
         assert_eq!([of(Some(0), 100), of(Some(3), 100), of(Some(500), 100)], [0, 3, 500]);
     }
 
-    /// It is sent again after 3, 6 and 12 s at the initial timeout of RFC 1122. 20 s cut such requests off.
+    /// A head is retransmitted after 3, 6 and 12 s at the initial timeout of RFC 1122. A limit of 20 s cut such
+    /// requests off.
     #[test]
     fn a_head_may_be_lost_three_times() {
         assert!(Limits::default().head_timeout > Nanos::from_secs(3 + 6 + 12));

@@ -1,6 +1,6 @@
-//! The listening sockets, with the options that accepted sockets inherit. Those that are bound here are one for each worker and
-//! address. One that a service manager passed is one for all: the workers share it, and the kernel wakes one of them for a
-//! connection.
+//! The listening sockets, with the options that accepted sockets inherit. Each worker has its own socket at each
+//! address bound here. A socket that a service manager passed is shared by all workers, and the kernel wakes one of
+//! them for each connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,32 +17,33 @@ use crate::service::{NamedSocket, PassedSocket};
 use crate::start::StartError;
 use crate::udp::{Group, Udp};
 
-/// How long a connection without a request stays with the kernel, in seconds; then it is ours to time out.
+/// The time for which a connection without a request stays in the kernel, in seconds. After it, the server's own
+/// timeout applies.
 const DEFER_ACCEPT_S: i32 = 1;
 
-/// Ports left to the kernel that are tried, should they be taken for UDP.
+/// The number of ports chosen by the kernel that are tried, since such a port may be taken for UDP.
 const FREE_PORT_TRIES: usize = 10;
 
-/// A listening socket as one worker has it.
+/// A listening socket of one worker.
 #[derive(Debug)]
 pub struct Listener<N: Net = Os> {
     pub(crate) socket: N::Listener,
-    /// Its clients speak TLS.
+    /// Clients use TLS on this socket.
     pub(crate) is_secure: bool,
-    /// They are behind proxies, which tell of them.
+    /// Clients connect through proxies, which send a PROXY protocol header.
     pub(crate) has_proxy_header: bool,
-    /// Where they speak HTTP/3.
+    /// The UDP socket for HTTP/3, if it is served here.
     pub(crate) udp: Option<Arc<N::Udp>>,
-    /// The process before this one reads it until it ends.
+    /// The previous process still reads the UDP socket, until it ends.
     pub(crate) is_udp_waiting: bool,
-    /// At this port.
+    /// The port of HTTP/3, if it is served here.
     pub(crate) http3_port: Option<NonZeroU16>,
-    /// Other workers and the service manager have it too.
+    /// The socket is shared with other workers and the service manager.
     pub(crate) is_passed: bool,
 }
 
 impl<N: Net> Listener<N> {
-    /// Its clients speak HTTP without TLS.
+    /// Creates a listener for HTTP without TLS.
     pub fn new(socket: N::Listener) -> Listener<N> {
         Listener {
             socket,
@@ -55,13 +56,13 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// What epoll is asked for.
+    /// The events to register with epoll.
     pub fn events(&self) -> EventFlags {
         if self.is_passed { EventFlags::IN | EventFlags::EXCLUSIVE } else { EventFlags::IN }
     }
 
-    /// The kernel refuses from here on, rather than let clients in whom nobody answers. Those of a passed socket wait in it for
-    /// the next process that has it.
+    /// Makes the kernel refuse new connections, rather than accept clients that would get no answer. Connections to a
+    /// passed socket wait in it for the next process that has it.
     pub fn refuse(&self, net: &N) {
         if !self.is_passed {
             net.refuse(&self.socket);
@@ -75,11 +76,11 @@ impl From<OwnedFd> for Listener {
     }
 }
 
-/// What is listened on.
+/// The listening sockets of a server.
 pub struct Listening {
-    /// Of each worker, first those passed, then those bound.
+    /// The listeners of each worker: first the passed ones, then the bound ones.
     pub of_workers: Vec<Vec<Listener>>,
-    /// What is missing at an address, and what would bring it.
+    /// Messages about what is missing at an address, and what would provide it.
     pub remarks: Vec<String>,
 }
 
@@ -95,7 +96,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
         let mut tries = 1;
         let listeners = loop {
             match listen_at(config, asked) {
-                // The port that the kernel chose is free for TCP, which is not to say for UDP.
+                // The port that the kernel chose is free for TCP, but may be taken for UDP.
                 Err(StartError::Udp(..)) if asked.address.port() == 0 && tries < FREE_PORT_TRIES => tries += 1,
                 heard => break heard?,
             }
@@ -108,7 +109,7 @@ pub fn listen_all(config: &Config) -> Result<Listening, StartError> {
     Ok(Listening { of_workers, remarks })
 }
 
-/// The line where the kernel tells nothing of connections, as in some sandboxes.
+/// Returns a remark if the kernel refuses TCP_INFO, as some sandboxes do.
 fn untold(socket: &impl AsFd) -> Option<String> {
     let error = uplink::tcp_info(socket).err()?;
     Some(format!(
@@ -117,10 +118,10 @@ fn untold(socket: &impl AsFd) -> Option<String> {
     ))
 }
 
-/// Those of a passed socket, one for each worker; with what is missing there.
+/// Returns the listeners of a passed socket, one for each worker, and a remark on what is missing there.
 fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener>, Option<String>)> {
     adopt(config, passed)?;
-    // With more workers than sockets some share one; with fewer, some have several.
+    // With more workers than sockets, some workers share one; with fewer, some have several.
     let is_shared = !passed.is_own() || passed.sockets.len() != config.workers;
     let share = |worker: usize| {
         let socket = passed.sockets[worker % passed.sockets.len()].try_clone()?;
@@ -135,7 +136,8 @@ fn listen_on(config: &Config, passed: &PassedSocket) -> io::Result<(Vec<Listener
     Ok((listeners, unread_datagrams(config, passed)))
 }
 
-/// Of a datagram socket that was passed for nothing. It stays open: the service manager has it too, and would pass it again.
+/// Returns a remark if a datagram socket was passed but is not read. It stays open: the service manager has it too, and
+/// would pass it again.
 fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     let PassedSocket { address, .. } = passed;
     passed.datagrams.first()?;
@@ -150,7 +152,7 @@ fn unread_datagrams(config: &Config, passed: &PassedSocket) -> Option<String> {
     ))
 }
 
-/// Those of one address, one for each worker.
+/// Binds one address; returns one listener for each worker.
 fn listen_at(config: &Config, asked: &Listen) -> Result<Vec<Listener>, StartError> {
     let (sockets, Listen { is_secure, has_proxy_header, .. }) = (listen(config, asked.address)?.into_iter(), *asked);
     let mut listeners: Vec<_> =
@@ -166,7 +168,7 @@ fn speaks_http3(config: &Config, is_secure: bool, is_wanted: bool) -> bool {
     is_secure && is_wanted && config.shaping.orders_http3()
 }
 
-/// Where clients speak HTTP/3: a socket beside each, at the same address.
+/// Binds a UDP socket for HTTP/3 for each listener, at the same address.
 fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> io::Result<()> {
     let group = Group {
         count: listeners.len(),
@@ -174,7 +176,7 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
         control_priority: config.shaping.control_priority.unwrap_or(0),
     };
     if group.count > 1 {
-        // One that shares with nobody finds another program.
+        // A bind without SO_REUSEPORT fails if another program has the port.
         Udp::bind_all(address, Group { count: 1, ..group })?;
     }
     let sockets = Udp::bind_all(address, group)?;
@@ -184,8 +186,9 @@ fn add_udp(config: &Config, address: SocketAddr, listeners: &mut [Listener]) -> 
     Ok(())
 }
 
-/// The datagram socket that the service manager passed beside this one is the first worker's, since nothing steers among several that have
-/// it; without one ours are bound. Where that is not allowed there is no HTTP/3: the service manager's is what may be missing.
+/// Gives the datagram socket that the service manager passed for this address to the first worker, since nothing steers
+/// datagrams between several workers that share it. If none was passed, sockets are bound here. If that is not
+/// permitted, HTTP/3 is off, and the remark names the service manager's setting that may be missing.
 fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Listener]) -> io::Result<Option<String>> {
     let Some(socket) = passed.datagrams.first() else {
         let bound = add_udp(config, passed.address, listeners);
@@ -195,7 +198,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
         }));
     };
     let control_priority = config.shaping.control_priority.unwrap_or(0);
-    // Those of a process before this one steer to as many workers.
+    // Sockets passed by a previous process steer datagrams to the same number of workers.
     let is_whole = passed.datagrams.len() == config.workers;
     let sockets = if is_whole { &passed.datagrams[..] } else { std::slice::from_ref(socket) };
     let sockets = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
@@ -206,7 +209,7 @@ fn add_passed_udp(config: &Config, passed: &PassedSocket, listeners: &mut [Liste
     Ok(None)
 }
 
-/// Its backlog is the manager's to say.
+/// Prepares a passed socket. Its backlog is set by the service manager.
 fn adopt(config: &Config, passed: &PassedSocket) -> io::Result<()> {
     for socket in &passed.sockets {
         rustix::io::ioctl_fionbio(socket, true)?;
@@ -216,25 +219,25 @@ fn adopt(config: &Config, passed: &PassedSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// One listening socket per worker on one port; the kernel spreads connections over them.
+/// Binds one listening socket per worker on one port; the kernel spreads connections over them.
 fn listen(config: &Config, mut address: SocketAddr) -> Result<Vec<OwnedFd>, StartError> {
     let mut listeners = Vec::new();
     if address.port() != 0 {
-        // Sockets that share a port share it with any other program of this user that allows it, another weir for
-        // one: a socket that shares with nobody finds out.
+        // Sockets that share a port also share it with any other program of this user that allows it, such as another
+        // weir. A bind without sharing detects that.
         listen_once(config, address, Sharing::Nobody).map_err(|e| StartError::Listen(address, e))?;
     }
     let sharing = if config.workers > 1 { Sharing::Workers } else { Sharing::Nobody };
     for _ in 0..config.workers {
         let listener = listen_once(config, address, sharing).map_err(|e| StartError::Listen(address, e))?;
-        // With port 0 the first socket gets one from the kernel, and the others join it.
+        // With port 0, the first socket gets a port from the kernel, and the others join it.
         address = local_address(&listener).map_err(|e| StartError::Listen(address, e))?;
         listeners.push(listener);
     }
     Ok(listeners)
 }
 
-/// With whom a listening socket shares its port.
+/// The sockets with which a listening socket shares its port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     Nobody,
@@ -253,13 +256,14 @@ fn listen_once(config: &Config, address: SocketAddr, sharing: Sharing) -> io::Re
     inherit(config, &socket)?;
     socket.bind(&address.into())?;
     socket.listen(config.backlog.into())?;
-    // The acknowledgement of a request rides on its response: one of its own would be a packet of the uplink for each connection.
-    // Where a request comes in parts it goes at once, see `Worker::acknowledge_part`. Accepted sockets inherit it; listen(2) undoes it.
+    // The acknowledgement of a request rides on its response; a separate one would cost the uplink a packet for each
+    // connection. If a request arrives in parts, the acknowledgement is sent at once, see `Worker::acknowledge_part`.
+    // Accepted sockets inherit the option; listen(2) resets it.
     rustix::net::sockopt::set_tcp_quickack(&socket, false)?;
     Ok(socket.into())
 }
 
-/// Accepted sockets inherit these, which saves a system call each per connection.
+/// Sets the options that accepted sockets inherit, which saves a system call each per connection.
 fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
@@ -267,20 +271,20 @@ fn inherit(config: &Config, socket: &impl AsFd) -> io::Result<()> {
         socket.set_tcp_notsent_lowat(bytes)?;
     }
     if let Some(priority) = config.shaping.control_priority {
-        // Of what the kernel sends for this socket itself: SYN-ACKs wait behind no response.
+        // For packets that the kernel itself sends for this socket: SYN-ACKs do not wait behind responses.
         socket.set_priority(priority)?;
     }
-    // Not vital: without it a connection is accepted before its request is there.
+    // Not essential: without it, a connection is accepted before its request has arrived.
     let _ = crate::sys::set_defer_accept(&*socket, DEFER_ACCEPT_S);
     Ok(())
 }
 
-/// Whether another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
+/// Returns true if another listener has this port for IPv4, which an IPv6 socket for all addresses would take as well.
 fn has_ipv4_of_its_own(config: &Config, port: u16) -> bool {
     port != 0 && config.addresses().any(|other| other.is_ipv4() && other.port() == port)
 }
 
-/// All listening sockets, for the process that follows this one: first those that were passed, then those that were bound.
+/// All listening sockets, for the process that follows this one: first the passed ones, then the bound ones.
 pub fn named_sockets(config: &Config, of_workers: &[Vec<Listener>]) -> io::Result<Vec<NamedSocket>> {
     let mut all = Vec::new();
     for passed in &config.passed {

@@ -1,4 +1,5 @@
-//! The world that a worker runs in: a clock, readiness, and sockets. Production has the kernel's ([`Os`]); a simulation has its own.
+//! The environment of a worker: a clock, readiness, and sockets. In production it is the kernel's ([`Os`]); a
+//! simulation has its own.
 
 #[cfg(test)]
 mod far_end;
@@ -31,18 +32,18 @@ use crate::udp::{DatagramSocket, Udp};
 use crate::upstream::{Endpoint, EndpointAddress, TlsEndpoint};
 use crate::wake::Wake;
 
-/// All that a worker asks of its surroundings. Nothing in it blocks but [`Net::wait`].
+/// Everything that a worker needs from its environment. Only [`Net::wait`] blocks.
 pub trait Net: Debug + Sized {
     type Listener: Debug;
     type Tcp: Stream;
     type Udp: DatagramSocket;
 
-    /// The monotonic clock.
+    /// Reads the monotonic clock.
     fn now(&self) -> Nanos;
-    /// The time of day.
+    /// Reads the time of day.
     fn date(&self) -> SystemTime;
 
-    /// What is random of QUIC comes of it; `None`: of the system.
+    /// The seed of all randomness in QUIC; `None` to use the system's.
     fn seed(&self) -> Option<[u8; 32]> {
         None
     }
@@ -51,41 +52,41 @@ pub trait Net: Debug + Sized {
     fn add(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn modify(&self, source: Source<'_, Self>, token: u64, flags: EventFlags) -> io::Result<()>;
     fn remove(&self, source: Source<'_, Self>) -> io::Result<()>;
-    /// As [`Poll::wait`].
+    /// See [`Poll::wait`].
     fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()>;
-    /// As [`Poll::left`].
+    /// See [`Poll::left`].
     fn left(&self) -> usize;
-    /// As [`Poll::is_left`].
+    /// See [`Poll::is_left`].
     fn is_left(&self, token: u64) -> bool;
-    /// As [`Poll::take`].
+    /// See [`Poll::take`].
     fn take(&mut self) -> Option<Ready>;
 
-    /// A client that waits to be accepted, and its address.
+    /// Accepts a waiting client; returns its connection and address.
     fn accept(&self, listener: &Self::Listener) -> Result<(Self::Tcp, Option<SocketAddr>), Errno>;
-    /// Whether a client waits at any of them.
+    /// Returns true if a client waits at any of the listeners.
     fn is_client_waiting<'a>(&self, listeners: impl Iterator<Item = &'a Self::Listener>) -> bool
     where
         Self: 'a;
-    /// Refuses clients from here on.
+    /// Refuses clients from now on.
     fn refuse(&self, listener: &Self::Listener);
-    /// A connection to an upstream, which may be still to come: the socket has room when it has.
+    /// Opens a connection to an upstream, which may complete later: the socket has room once it is connected.
     fn connect(&self, to: &Endpoint) -> io::Result<Self::Tcp>;
 }
 
-/// What can become ready.
+/// A source of readiness events.
 pub enum Source<'a, N: Net> {
     Wake(&'a Wake),
-    /// Changes of files.
+    /// Changes to files.
     Files(BorrowedFd<'a>),
     Listener(&'a N::Listener),
     Tcp(&'a N::Tcp),
     Udp(&'a N::Udp),
 }
 
-/// Bytes of a request that wait in our socket to an upstream before the connection lets them go.
+/// The maximum number of request bytes that wait unsent in the socket to an upstream.
 const UNSENT_BYTES_MAX: u32 = 64 << 10;
 
-/// The kernel.
+/// The real system, with the kernel's sockets.
 #[derive(Debug)]
 pub struct Os(Poll);
 
@@ -94,7 +95,7 @@ impl Os {
         Ok(Os(Poll::new()?))
     }
 
-    /// As [`Poll::refusal`].
+    /// See [`Poll::refusal`].
     pub fn refusal(&self) -> Option<io::Error> {
         self.0.refusal()
     }
@@ -162,9 +163,9 @@ impl Net for Os {
         let (socket, connecting) = match &to.address {
             EndpointAddress::Tcp(address) | EndpointAddress::Tls(TlsEndpoint { address, .. }) => {
                 let socket = socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
-                // A request leaves as it comes.
+                // A request is sent without delay (no Nagle).
                 sockopt::set_tcp_nodelay(&socket, true)?;
-                // What an application does not read stays with its client, and not in our kernel.
+                // What an application does not read stays with its client, not in the kernel of this host.
                 socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
                 let connecting = rustix::net::connect(&socket, address);
                 (socket, connecting)

@@ -1,8 +1,8 @@
-//! Room for connections, counted over all workers. The kernel spreads clients over the workers' listening sockets by a hash,
-//! so a share for each worker would keep some waiting at a full one while another has room.
+//! Room for connections, counted over all workers. The kernel spreads clients over the workers' listening sockets by a
+//! hash, so a share for each worker would keep some clients waiting at a full worker while another has room.
 //!
-//! A worker that finds no room says that it waits; whoever gives a place back wakes it, and a worker with an idle
-//! connection gives that up.
+//! A worker that finds no room records that it waits. Giving a place back wakes it, and a worker that has an idle
+//! connection closes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -14,15 +14,15 @@ use crate::wake::Wake;
 pub struct Places {
     max: AtomicUsize,
     taken: AtomicUsize,
-    /// By worker.
+    /// An entry per worker.
     waiting: Vec<Waiting>,
-    /// How many of them wait, so that nobody has to look at each.
+    /// The number of workers that wait, so that not every entry has to be checked.
     waiting_count: AtomicUsize,
-    /// When it was last told that there is no room.
+    /// The time at which the shortage was last reported, in nanoseconds; 0 before the first report.
     told_at: AtomicU64,
 }
 
-/// A shortage is told at most this often, however often it begins anew.
+/// The minimum interval between two reports of a shortage, however often it recurs.
 const TELL_EVERY: Nanos = Nanos::from_secs(60);
 
 struct Waiting {
@@ -46,23 +46,23 @@ impl Places {
         self.max.load(SeqCst)
     }
 
-    /// Connections that have a place.
+    /// The number of connections that have a place.
     pub fn taken(&self) -> usize {
         self.taken.load(SeqCst)
     }
 
-    /// There are so many from now on. Those that are taken stay so, also where they are more.
+    /// Sets the maximum. Places already taken stay taken, even if they exceed it.
     pub fn set_max(&self, max: usize) {
         self.max.store(max, SeqCst);
         self.wake_waiting();
     }
 
-    /// Among how many workers.
+    /// The number of workers that share the places.
     pub fn workers(&self) -> usize {
         self.waiting.len()
     }
 
-    /// False: there is no room.
+    /// Takes a place. Returns false if there is no room.
     pub fn take(&self) -> bool {
         self.taken.fetch_update(SeqCst, SeqCst, |taken| (taken < self.max()).then_some(taken + 1)).is_ok()
     }
@@ -82,12 +82,13 @@ impl Places {
         self.taken.load(SeqCst) < self.max()
     }
 
-    /// A client waits at this worker. It looks again after this: a place given back a moment before wakes nobody.
+    /// Records that a client waits at this worker. The caller must check for room again after this call: a place given
+    /// back a moment before wakes no worker.
     pub fn wait(&self, worker: usize) {
         if !self.waiting[worker].is_waiting.swap(true, SeqCst) {
             self.waiting_count.fetch_add(1, SeqCst);
         }
-        // They may have idle connections.
+        // The other workers may have idle connections.
         self.waiting.iter().enumerate().filter(|(at, _)| *at != worker).for_each(|(_, other)| other.wake.set());
     }
 
@@ -97,12 +98,12 @@ impl Places {
         }
     }
 
-    /// A client waits at some worker.
+    /// Returns true if a client waits at some worker.
     pub fn is_wanted(&self) -> bool {
         self.waiting_count.load(SeqCst) > 0
     }
 
-    /// Whether a shortage is to be told now.
+    /// Returns true if a shortage should be reported now.
     pub fn tell(&self, now: Nanos) -> bool {
         let is_due = |told_at| (told_at == 0 || now - Nanos(told_at) >= TELL_EVERY).then_some(now.0.max(1));
         self.told_at.fetch_update(SeqCst, SeqCst, is_due).is_ok()

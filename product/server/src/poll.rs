@@ -1,7 +1,7 @@
-//! Waiting for readiness: epoll with the tokens and time-outs we use.
+//! Waiting for readiness: epoll with our tokens and timeouts.
 //!
-//! Time-outs are nanoseconds (`epoll_pwait2`, Linux 5.11). Filters of system calls that are older than it refuse it, and some
-//! containers run under one; there `ppoll` waits for the epoll descriptor as exactly, for one more system call.
+//! Timeouts are nanoseconds (`epoll_pwait2`, Linux 5.11). System call filters older than it refuse it, and some
+//! containers run under one. There, `ppoll` waits for the epoll descriptor just as exactly, for one more system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +13,8 @@ use units::Nanos;
 
 use crate::sys;
 
-/// Events taken from the kernel at once; the rest wait for the next turn, in which they come first.
+/// The maximum number of events taken from the kernel at once. The rest wait for the next turn, in which they come
+/// first.
 const EVENTS_PER_TURN_MAX: usize = 512;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -22,13 +23,13 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 pub struct Poll {
     epoll: OwnedFd,
     ready: Vec<Ready>,
-    /// How many of those were taken.
+    /// The number of entries of `ready` that were taken.
     taken: usize,
-    /// Why `epoll_pwait2` is not used.
+    /// The reason why `epoll_pwait2` is not used, if it is not.
     refusal: Option<Errno>,
 }
 
-/// One ready descriptor.
+/// A ready descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     pub token: u64,
@@ -39,7 +40,7 @@ impl Poll {
     pub fn new() -> io::Result<Poll> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut poll = Poll { epoll, ready: Vec::with_capacity(EVENTS_PER_TURN_MAX), taken: 0, refusal: None };
-        // So that a thread that could not wait is found before it is started.
+        // Tried here so that a thread that could not wait is found before it is started.
         match poll.wait_exactly(Some(AT_ONCE)) {
             Err(error @ (Errno::NOSYS | Errno::PERM)) => poll.refusal = Some(error),
             outcome => outcome?,
@@ -47,7 +48,7 @@ impl Poll {
         Ok(poll)
     }
 
-    /// Why `epoll_pwait2` is done without.
+    /// The reason why `epoll_pwait2` is not used, if it is not.
     pub fn refusal(&self) -> Option<io::Error> {
         self.refusal.map(io::Error::from)
     }
@@ -64,8 +65,8 @@ impl Poll {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Waits until something is ready, for at most `timeout`; for ever without one. An interrupting signal ends it too. Not at all
-    /// while something is left of what was ready before.
+    /// Waits until something is ready, for at most `timeout`, or without limit if it is `None`. A signal ends the wait
+    /// too. Returns at once while something that was ready before has not been taken.
     pub fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<()> {
         if self.left() > 0 {
             return Ok(());
@@ -100,12 +101,12 @@ impl Poll {
         })
     }
 
-    /// Ready descriptors that were not taken.
+    /// The number of ready descriptors that were not taken yet.
     pub fn left(&self) -> usize {
         self.ready.len() - self.taken
     }
 
-    /// Whether this one is among them.
+    /// Returns true if the descriptor with this token is ready and was not taken yet.
     pub fn is_left(&self, token: u64) -> bool {
         self.ready[self.taken..].iter().any(|ready| ready.token == token)
     }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
     use crate::wake::Wake;
 
-    /// Both ways of waiting, as they are used.
+    /// Returns one poll for each way of waiting.
     fn polls() -> [Poll; 2] {
         let refused = Poll { refusal: Some(Errno::NOSYS), ..Poll::new().unwrap() };
         [Poll::new().unwrap(), refused]

@@ -1,7 +1,8 @@
-//! Another configuration for a running server: all of it or nothing.
+//! Reload: replaces the configuration of a running server, either completely or not at all.
 //!
-//! What can fail comes first: folders, certificates and logs are opened, and only then do the event loops take anything. An event loop takes
-//! its part at the beginning of a turn ([`crate::worker`](self)), and the reload is over when all have.
+//! The steps that can fail come first: folders, certificates and logs are opened, and only then do the event loops take
+//! anything over. An event loop takes its part at the beginning of a turn ([`crate::worker`](self)), and the reload is
+//! complete once all have.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -25,32 +26,32 @@ use crate::start::{STATUS_WAIT_MAX, Server, StartError, open_log, order};
 use crate::storage::BUFFERED_BYTES_MAX;
 use crate::worker::{Change, LinkChange, MemoryShare, NewSettings};
 
-/// What a running server takes in place of what it has.
+/// The new settings of a running server.
 pub struct Reload<'r> {
     pub sites: &'r [SiteConfig],
     pub classes: Option<&'r ClassesConfig>,
-    /// Of the sites without their own, and of requests for no site.
+    /// The access log of the sites without their own, and of requests for no site.
     pub access_log: Option<LogConfig>,
     pub limits: Limits,
-    /// `None`: the uplink's settings are as before.
+    /// `None` if the uplink's settings are unchanged.
     pub shaping: Option<ShapingChoice>,
-    /// With these: the line's rate is told anew, and is not what was found of it.
+    /// The operator changed the line's rate, so that the measured one no longer counts.
     pub is_line_new: bool,
 }
 
-/// What of a configuration is in force, to be compared with the next.
+/// The parts of the configuration in force that are compared with the next one.
 pub(crate) struct InForce {
     pub workers: usize,
-    /// That the limit on open files allows, beside the event loops.
+    /// The maximum number of connections that the limit on open files allows after the event loops.
     pub connections_allowed: usize,
     pub shaping: &'static str,
     pub order: OrderKey,
     pub stop_timeout: Duration,
-    /// All that listen.
+    /// All listening sockets.
     pub sockets: Vec<NamedSocket>,
 }
 
-/// What makes one order of responses differ from another.
+/// The settings that make one order of responses differ from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OrderKey {
     policy: PolicySpec,
@@ -77,7 +78,7 @@ impl InForce {
         }
     }
 
-    /// What a place in the order takes of a worker that has one.
+    /// The changes to the write path of a worker.
     fn link(&self, shaping: &mut ShapingChoice, is_line_new: bool) -> LinkChange {
         let is_reordered = self.order != OrderKey::of(shaping);
         let order = order(shaping);
@@ -106,8 +107,8 @@ impl MemoryShare {
 }
 
 impl Server {
-    /// Serves by this from now on, or, with the reason why not, by what was in force. Responses under way end as they began, but for their
-    /// order and the pace.
+    /// Applies the new settings; on an error the old ones stay in force. Responses in flight end as they began, except
+    /// for their order and pace.
     pub fn reload(&self, mut reload: Reload<'_>) -> Result<(), StartError> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shaping) = &reload.shaping
@@ -140,7 +141,7 @@ impl Server {
         Ok(())
     }
 
-    /// The event loops take them with what is handed over next.
+    /// Replaces the sites. The event loops take them over with the next change that is handed to them.
     fn replace_sites(&self, reload: &Reload<'_>) -> Result<(), StartError> {
         let open = |config: &LogConfig| open_log(&self.logs, config);
         let reached = if self.is_confined { sandbox::out_of_reach(reload.sites) } else { Ok(()) };
@@ -155,7 +156,7 @@ impl Server {
         replaced.map_err(|error| if self.is_confined { sandbox::explained(error) } else { error })
     }
 
-    /// What all event loops look at.
+    /// Sets the limits that all event loops share.
     fn set_shared_limits(&self, limits: &Limits, connections_allowed: usize) {
         self.places.set_max(limits.connections_max.min(connections_allowed).max(1));
         self.clients.set_limits(limits.clients(self.places.max()));
@@ -164,7 +165,8 @@ impl Server {
         self.current.set_spool(limits.spool.bytes_max);
     }
 
-    /// The process whose sockets these were has ended: nobody else reads their datagrams.
+    /// Reports that the previous process, which owned these sockets, has ended: only this process reads their datagrams
+    /// now.
     pub fn on_predecessor_ended(&self) {
         for (changes, wake) in self.loops.changes.iter().zip(&self.loops.wakes) {
             changes.hand_over(Change::PredecessorEnded, || wake.set(), STATUS_WAIT_MAX);
@@ -178,12 +180,12 @@ impl Server {
         in_force.sockets.iter().map(clone).collect()
     }
 
-    /// What an operator should know of the certificates in force, and of upstreams' names.
+    /// Remarks for the operator on the certificates in force and on upstreams' names.
     pub fn remarks(&self) -> Vec<String> {
         self.current.served().remarks.clone()
     }
 
-    /// How long a stopping server goes on sending.
+    /// The time for which a stopping server goes on sending.
     pub fn stop_timeout(&self) -> Duration {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).stop_timeout
     }

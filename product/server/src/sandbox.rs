@@ -1,12 +1,13 @@
-//! What the process may open and call once it listens, by the kernel's own means: Landlock for files, a filter of system calls for
-//! the rest. Neither needs a privilege, neither can be taken back, and a kernel that has one alone gives that one.
+//! Limits what the process may open and call once it listens, with the kernel's own means: Landlock for files, a
+//! seccomp filter for system calls. Neither needs a privilege, neither can be undone, and a kernel that has only one of
+//! them still provides that one.
 //!
-//! Both belong to a thread and are inherited, so this runs before there is another thread. Of files what is named at the start is
-//! allowed: sites are read, folders of logs are written, and folders of what a reload reads again are read, since
-//! a new file takes the place of an old one there. For the same reason the folder above a root is read ([`above`]): a rule of Landlock is of
-//! a folder, not of its path, and another folder that takes a root's place is served. System calls are refused by a list of the dangerous ones: what the allocator, the
-//! threads and the TLS of another build call is not known, and a server that ends at an unknown call is worse than one that fails at
-//! a known one.
+//! Both apply to a thread and are inherited, so this runs before there is another thread. Access to files is limited to
+//! what is named at the start: sites are read, folders of logs are written, and folders of what a reload reads again
+//! are read, since a new file replaces an old one there. For the same reason the folder above a root is readable
+//! ([`above`]): a Landlock rule applies to a folder, not to its path, and another folder may replace a root. System
+//! calls are refused by a list of dangerous ones: the calls made by the allocator, the threads and the TLS library of
+//! another build are not known, and a server that ends at an unknown call is worse than one that fails at a known one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -29,30 +30,30 @@ use crate::config::Config;
 use crate::sites::{Certificate, SiteConfig};
 use crate::start::StartError;
 
-/// The newest that is asked for; the crate leaves out what an older kernel does not know.
+/// The newest ABI requested; the crate leaves out what an older kernel does not support.
 const KNOWN: ABI = ABI::V6;
 
-/// Of the files below a folder.
+/// The folders whose files the process may access.
 #[derive(Debug, Default)]
 pub struct Reach {
     pub reads: Vec<PathBuf>,
     pub writes: Vec<PathBuf>,
 }
 
-/// What the C library reads to find the address of a name: a reload asks for those of upstreams again.
+/// Files that the C library reads to resolve a name: a reload resolves those of upstreams again.
 const RESOLVER_FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
-/// What the kernel has taken.
+/// The restrictions in force.
 #[derive(Debug, Default)]
 pub struct Confined {
-    /// The kernel refuses other files.
+    /// The kernel refuses access to other files.
     pub are_files: bool,
-    /// Lines for the operator.
+    /// Remarks for the operator.
     pub remarks: Vec<String>,
 }
 
-/// Whatever the kernel has of it, for this thread and those that it starts.
+/// Applies every restriction that the kernel supports to this thread and those that it starts.
 pub fn confine(config: &Config) -> Confined {
     if !config.privileges.is_sandboxed {
         return Confined::default();
@@ -68,7 +69,7 @@ pub fn confine(config: &Config) -> Confined {
     Confined { are_files: files.is_ok(), remarks: [files, calls].into_iter().filter_map(Result::err).collect() }
 }
 
-/// By what a server was asked for.
+/// The files and folders that this configuration needs.
 fn reach(config: &Config) -> Reach {
     let mut reach = Reach { reads: vec!["/proc/self".into()], writes: Vec::new() };
     for site in &config.sites {
@@ -95,7 +96,8 @@ fn reach(config: &Config) -> Reach {
     reach
 }
 
-/// A file of the resolver; where it is a symlink out of its folder, the folder in which its like are made.
+/// The paths to allow for a resolver file: the file itself and, if it is a symlink out of its folder, the folder of its
+/// target, in which its replacements are made.
 fn resolver_paths(file: &Path) -> Vec<PathBuf> {
     let made = file.canonicalize().ok().and_then(|made| made.parent().map(PathBuf::from));
     let elsewhere =
@@ -103,19 +105,19 @@ fn resolver_paths(file: &Path) -> Vec<PathBuf> {
     [Some(file.into()), elsewhere].into_iter().flatten().collect()
 }
 
-/// Where a symlink on the way to a folder leads, the folder that has the others it may lead to: `current` is turned to the next
-/// release, and a reload follows it.
+/// If the path to a folder contains a symlink, returns the folder that holds its target and possible later targets:
+/// `current` is switched to the next release, and a reload follows it.
 fn turned(dir: &Path) -> Option<PathBuf> {
     let dir = dir.components().as_path();
     let link = dir.ancestors().find(|above| above.is_symlink())?;
     below_root(link.canonicalize().ok()?.parent()?)
 }
 
-/// Folders that hold what is no site's.
+/// System folders, which hold more than sites.
 const NOT_ABOVE: [&str; 9] = ["/", "/etc", "/home", "/root", "/run", "/usr", "/var", "/var/lib", "/var/log"];
 
-/// The folder above a root, in which another may take its place. None where that is a folder of the system or a home: to read all of it
-/// is more than a server of files needs, and such a root is followed by `weir upgrade` alone.
+/// The folder above a root, in which another folder may replace the root. `None` if that is a system folder or a home:
+/// reading all of it is more than a file server needs, and such a root is followed only by `weir upgrade`.
 fn above(dir: &Path) -> Option<PathBuf> {
     let above = dir.canonicalize().ok()?.parent()?.to_path_buf();
     let is_home = above.parent() == Some(Path::new("/home"))
@@ -124,8 +126,8 @@ fn above(dir: &Path) -> Option<PathBuf> {
     (!is_kept).then_some(above)
 }
 
-/// The folder of a file, where another of its name may be made, and that of the file which it leads to. What is no file of
-/// data, as `/dev/null`, is itself.
+/// Returns the folder of a file, in which it may be replaced, and the folder of its target if it is a symlink. Anything
+/// but a regular file, such as `/dev/null`, is returned itself.
 pub fn folders_of(file: &Path) -> Vec<PathBuf> {
     if file.metadata().is_ok_and(|found| !found.is_file()) {
         return vec![file.into()];
@@ -136,13 +138,14 @@ pub fn folders_of(file: &Path) -> Vec<PathBuf> {
     if folders.is_empty() { vec![file.into()] } else { folders }
 }
 
-/// Not everything that there is.
+/// Returns the folder unless it is the root of the file system.
 fn below_root(folder: &Path) -> Option<PathBuf> {
     let is_root = folder.components().all(|part| part == Component::RootDir);
     (!is_root).then(|| folder.into())
 }
 
-/// False: the kernel has no Landlock. `connects`: to upstreams. What is not there, or cannot be reached, stays out of reach.
+/// Restricts access to files. Returns false if the kernel has no Landlock. `connects` allows TCP connections to
+/// upstreams. Paths that do not exist or cannot be opened remain inaccessible.
 pub fn restrict_files(reach: &Reach, connects: bool) -> Result<bool, String> {
     let restricted = || -> Result<bool, RulesetError> {
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?;
@@ -163,15 +166,16 @@ pub fn restrict_files(reach: &Reach, connects: bool) -> Result<bool, String> {
 fn allow(ruleset: &mut landlock::RulesetCreated, path: &Path, access: BitFlags<AccessFs>) {
     let Ok(opened) = PathFd::new(path) else { return };
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
-    // A pipe cannot be named here, nor is it refused.
+    // A pipe cannot be named here, but is not refused either.
     let _ = ruleset.add_rule(PathBeneath::new(opened, access));
 }
 
-/// Newer forms of calls that are refused below, by their numbers, which are the same on every processor: fchmodat2 (Linux 6.6), setxattrat and
-/// removexattrat (6.13), open_tree_attr (6.15), file_setattr (6.17). The C library does not name them all.
+/// Newer forms of calls that are refused below, by their numbers, which are the same on every processor: fchmodat2
+/// (Linux 6.6), setxattrat and removexattrat (6.13), open_tree_attr (6.15), file_setattr (6.17). The C library does not
+/// define all of them.
 const REFUSED_BY_NUMBER: [libc::c_long; 5] = [452, 463, 466, 467, 469];
 
-/// Calls that a server of files never makes, and somebody who has taken it over might.
+/// Calls that a file server never makes, but an attacker who has taken it over might.
 #[rustfmt::skip]
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_bpf,
@@ -188,13 +192,13 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_syslog,
     libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_clock_adjtime, libc::SYS_adjtimex, libc::SYS_sethostname,
     libc::SYS_setdomainname,
-    // Much of the kernel behind one call.
+    // Large parts of the kernel behind one call.
     libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd, libc::SYS_perf_event_open,
     libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register,
-    // New code: memory that is mapped as code without mmap, and a mode in which all that is read can run.
+    // New code: memory that is mapped as code without mmap, and a mode in which everything readable is executable.
     libc::SYS_personality, libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl,
     #[cfg(target_arch = "x86_64")] libc::SYS_uselib,
-    // What Landlock does not know of files.
+    // File operations that Landlock does not cover.
     libc::SYS_open_by_handle_at, libc::SYS_mknodat, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown,
     libc::SYS_fchownat, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, libc::SYS_removexattr,
     libc::SYS_lremovexattr, libc::SYS_fremovexattr,
@@ -208,7 +212,7 @@ const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_kexec_file_load,
 ];
 
-/// Families of sockets that are opened: TCP and UDP, the service manager and `weir reload`, the interface's queue.
+/// The socket families in use: TCP and UDP, the service manager and `weir reload`, the interface's queue.
 const FAMILIES: [libc::c_int; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWUSER,
@@ -221,14 +225,14 @@ const NAMESPACES: [libc::c_int; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// Has the kernel refuse them to this thread and those that it starts.
+/// Makes the kernel refuse these calls to this thread and those that it starts.
 pub fn refuse_calls() -> Result<(), String> {
     let refused =
         || -> Result<(), Box<dyn Error>> { programs()?.iter().try_for_each(|program| Ok(apply_filter(program)?)) };
     refused().map_err(|error| error.to_string())
 }
 
-/// The filters: the calls of the first do not exist (ENOSYS), those of the second are forbidden (EPERM).
+/// The filters: the calls of the first appear not to exist (ENOSYS), those of the second are forbidden (EPERM).
 fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
     let refused = REFUSED.iter().chain(&REFUSED_BY_NUMBER);
     let mut calls: BTreeMap<_, _> = refused.map(|&call| (call, Vec::new())).collect();
@@ -240,16 +244,16 @@ fn programs() -> Result<[BpfProgram; 2], Box<dyn Error>> {
     for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
         calls.insert(call, vec![is_set(2, libc::PROT_EXEC)?]);
     }
-    // Typing into the terminal that weir was started in.
+    // Injecting input into the terminal that weir was started in.
     calls.insert(libc::SYS_ioctl, vec![rule(&[(1, Eq, libc::TIOCSTI)])?]);
-    // Its arguments are out of a filter's sight; who finds it missing calls clone.
+    // A filter cannot see its arguments; a caller that finds it missing uses clone.
     let unknown = program(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
     let unknown = if cfg!(target_arch = "x86_64") { [x32_is_unknown(), unknown].concat() } else { unknown };
     Ok([unknown, program(calls, libc::EPERM)?])
 }
 
-/// The beginning of a filter in which the second set of numbers that x86-64 has for its calls (x32; each has this bit) does not exist: under them
-/// a call would not be recognised. What follows is for the others.
+/// The beginning of a filter that makes x32 calls, the second set of call numbers on x86-64 (each has this bit), appear
+/// not to exist: under those numbers a call would not be recognised. The rest of the filter handles the other calls.
 fn x32_is_unknown() -> BpfProgram {
     const BIT: u32 = 1 << 30;
     const NUMBER_AT: u32 = 0;
@@ -274,8 +278,8 @@ fn program(calls: BTreeMap<libc::c_long, Vec<SeccompRule>>, errno: libc::c_int) 
     Ok(BpfProgram::try_from(filter)?)
 }
 
-/// The first folder that its user's rights would open and Landlock does not. A [`Root`](crate::files) does not open it for reading,
-/// and would serve nothing of it.
+/// Returns an error for the first folder that the user's rights would open but Landlock does not. A
+/// [`Root`](crate::files) does not open its folder for reading, and would serve nothing from it.
 pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
     for dir in sites.iter().flat_map(|site| site.dir.iter().chain(&site.files.links_into)) {
         let is_readable = rustix::fs::access(dir, rustix::fs::Access::READ_OK).is_ok();
@@ -287,7 +291,7 @@ pub fn out_of_reach(sites: &[SiteConfig]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Names the sandbox where it may be the reason.
+/// Mentions the sandbox in the error if it may be the reason.
 pub fn explained(error: StartError) -> StartError {
     if is_denied(&error) { StartError::OutOfReach(Box::new(error)) } else { error }
 }
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
     use crate::files::temporary::Folder;
 
-    /// A renewed certificate, or a log after its rotation, is another file in one of these.
+    /// A renewed certificate, or a log after its rotation, is another file in the same folder.
     #[test]
     fn folders_of_a_file_are_its_own_and_that_of_what_it_leads_to() {
         let folder = Folder::new();
@@ -347,7 +351,8 @@ mod tests {
     const EPERM: u32 = 0x5_0000 | libc::EPERM as u32;
     const ENOSYS: u32 = 0x5_0000 | libc::ENOSYS as u32;
 
-    /// What a filter makes of a call, as the kernel runs it: classic BPF over `struct seccomp_data` (number, architecture, instruction, arguments).
+    /// Runs a filter on a call as the kernel does: classic BPF over `struct seccomp_data` (number, architecture,
+    /// instruction, arguments).
     fn verdict(program: &BpfProgram, number: libc::c_long, arguments: [u64; 6]) -> u32 {
         let architecture: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
         let words = arguments.iter().flat_map(|argument| [*argument as u32, (argument >> 32) as u32]);
@@ -358,7 +363,7 @@ mod tests {
             let jump = |is_so: bool| usize::from(if is_so { jt } else { jf });
             at += 1 + match u32::from(code) {
                 libc::BPF_RET => return k,
-                // Of a word at an offset.
+                // Load of a word at an offset.
                 0x20 => {
                     value = data[k as usize / 4];
                     0
@@ -377,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Neither by its older form, nor by a newer one, nor by another number.
+    /// Refused by its older form, by a newer one, and by another number.
     #[test]
     fn what_a_server_of_files_never_does_is_refused() {
         let [unknown, forbidden] = programs().unwrap();

@@ -1,4 +1,4 @@
-//! Which shaping this machine allows, found once at the start.
+//! Chooses the shaping that this machine allows, once at the start.
 
 mod bands;
 mod error;
@@ -24,43 +24,43 @@ use queue::ShaperQueue;
 use crate::kept::KeptLine;
 use crate::send::{Gauge, Marker, in_words, is_fast, mbit};
 
-/// What was asked for.
+/// The requested shaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShapingKind {
-    /// The best there is.
+    /// The best one available.
     Auto,
-    /// At the pace of the uplink, exact order.
+    /// Paced at the rate of the uplink, in exact order.
     Paced,
     /// Ordered by a queueing discipline with a few priorities.
     Bands,
-    /// As fast as sockets take it.
+    /// Unpaced: as fast as sockets accept data.
     Off,
 }
 
-/// All that was asked for.
+/// All requested shaping options.
 #[derive(Debug, Clone)]
 pub struct ShapingOptions {
     pub kind: ShapingKind,
     pub policy: PolicySpec,
-    /// Of a file; their orders stand in place of the policy.
+    /// The classes of a file; their orders replace the policy.
     pub classes: Option<ClassTable>,
     pub client_share: ClientShareSpec,
-    /// How connections that carry several responses stand among others.
+    /// The share of the guard, in thousandths.
     pub guard_permille: u32,
-    /// What cross traffic in the same queue keeps of the link, in thousandths.
+    /// The share of the link that cross traffic in the same queue keeps, in thousandths.
     pub cross_permille: u32,
     pub uplink: UplinkRate,
-    /// Rates that were found before.
+    /// Rates that were measured before.
     pub kept: Vec<KeptLine>,
 }
 
 impl ShapingOptions {
-    /// The order as an operator reads it.
+    /// The order as shown to an operator.
     fn order(&self) -> String {
         self.counted_classes().map_or(self.policy.to_string(), |classes| format!("{} in {classes}", self.policy))
     }
 
-    /// `2 classes`: those of the file, as `weir check` counts them.
+    /// Returns `2 classes`, counting those of the file as `weir check` does.
     fn counted_classes(&self) -> Option<String> {
         let classes = self.classes.as_ref()?.classes.iter();
         let count = classes.filter(|class| class.name != ::config::OTHERS).count();
@@ -68,45 +68,47 @@ impl ShapingOptions {
     }
 }
 
-/// What was found.
+/// The chosen shaping.
 pub struct ShapingChoice {
     pub policy: PolicySpec,
     pub classes: Option<ClassTable>,
     pub pace: Pace,
-    /// Where we pace: between what the line's rate is searched while no queue below can be read.
+    /// The range in which the line's rate is searched while no queue below can be read, if we pace.
     pub bounds: Option<Bounds>,
-    /// The line, by interface and gateway, under which its rate is kept.
+    /// The key of the line, interface and gateway, under which its rate is kept.
     pub place: Option<String>,
-    /// The link's own rate, where one is known; the pace may be below it.
+    /// The link's own rate, if one is known; the pace may be below it.
     pub link: Option<Rate>,
-    /// How clients share the link, where the order is over time: not with shaping off.
+    /// The way clients share the link. It applies if the order is over time, so not with shaping off.
     pub client_share: ClientShareSpec,
     pub guard_permille: u32,
-    /// Reads the queue below, where there is one to be read.
+    /// Reads the queue below, if there is one that can be read.
     pub gauge: Option<Gauge>,
-    /// Marks packets, where a queueing discipline below sorts them.
+    /// Marks packets, if a queueing discipline below sorts them.
     pub marker: Option<Marker>,
-    /// The priority of what belongs to no response, for the listening socket.
+    /// The priority of packets that belong to no response, for the listening socket.
     pub control_priority: Option<u32>,
-    /// One line for the operator: which shaping, and why.
+    /// A line for the operator: the shaping, and the reason for it.
     pub why: String,
 }
 
-/// Where the time by which we are late is lost, a grant is made this long before the link falls idle: about what a wake-up takes
-/// on a busy machine. CAKE keeps no tokens, and is paced at its full rate.
+/// The lead of a grant over the link falling idle, on links where lateness is lost time: about the duration of a
+/// wake-up on a busy machine. CAKE keeps no tokens, and is paced at its full rate.
 const AHEAD: Nanos = Nanos::from_micros(300);
-/// Link time of a burst where the kernel orders: half of it is left when the server is woken, and it has to come in time or
-/// worse bands get the link. What lies there delays nobody better, it only keeps its band.
+/// The link time of a burst if the kernel orders. The server is woken when half of it is left, and must be in time, or
+/// worse bands get the link. Bytes of the burst delay no better response; they only keep their band.
 const BURST_FOR: Nanos = Nanos::from_millis(4);
-/// Of a rate that was found before a restart this much is used to begin with, in thousandths: the line may have become slower.
+/// The fraction of a rate kept from before a restart that is used initially, in thousandths: the line may have become
+/// slower.
 const KNOWN_PERMILLE: u32 = 900;
-/// Unsent bytes from which a paced socket takes no more, and the least burst: just above two segments with or without
-/// timestamps, so that one is being sent while the next waits, and no response sits in a socket buffer where it can no
+/// The number of unsent bytes at which a paced socket is full, and the minimum burst: just above two segments with or
+/// without timestamps. One is being sent while the next waits, and no response sits in a socket buffer where it can no
 /// longer be overtaken.
 const UNSENT_BYTES: u64 = 2 * 1460 + 1;
 
 impl ShapingChoice {
-    /// Whatever may not be there is an error if it was asked for by name; but the pace may be unknown, and then it is searched.
+    /// Chooses the shaping for one listening address. A part that is not available is an error if it was requested by
+    /// name. The pace is an exception: if unknown, it is searched.
     pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
         if options.uplink == UplinkRate::Off {
             match options.kind {
@@ -120,13 +122,14 @@ impl ShapingChoice {
         }
         match options.kind {
             ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
-            // Bands know but a few sizes.
+            // Bands distinguish only a few sizes.
             ShapingKind::Auto | ShapingKind::Paced => Ok(ShapingChoice::paced(options, listen.ip())),
             ShapingKind::Bands => bands::find(options, listen),
         }
     }
 
-    /// Classes need every response and its time: the kernel's queues know neither.
+    /// Chooses a shaping with classes. They need every response and its time, neither of which the kernel's queues
+    /// know.
     fn find_with_classes(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
         match options.kind {
             ShapingKind::Off => Ok(ShapingChoice::off(options, "as requested")),
@@ -135,7 +138,8 @@ impl ShapingChoice {
         }
     }
 
-    /// The same for several addresses. Where the kernel orders, it has to for all of them; what paces goes by the first.
+    /// Chooses the shaping for several addresses. If the kernel orders, it must do so for all of them; pacing uses the
+    /// first.
     pub fn find_for_all(options: &ShapingOptions, listen: &[SocketAddr]) -> Result<ShapingChoice, ShapingError> {
         let (first, others) = listen.split_first().expect("at least one address");
         let choice = ShapingChoice::find(options, *first)?;
@@ -145,7 +149,7 @@ impl ShapingChoice {
         for &other in others {
             let is_marked = ShapingChoice::find(options, other)?.marker.is_some();
             if !is_marked {
-                // Only what was not asked for by name can be absent.
+                // Only what was not requested by name can be absent.
                 return Ok(ShapingChoice::paced(options, first.ip()));
             }
         }
@@ -191,7 +195,7 @@ impl ShapingChoice {
             Ok(Some(shaper)) if is_bottleneck(shaper.rate, most) => {
                 let (rate, kind, name) = (shaper.rate, &shaper.kind, &shaper.interface.name);
                 let why = format!("shaping paced at {rate}, policy {policy}: {name} is shaped by {kind}");
-                // With a shaper of our own host below, its queue tells how we are doing, and no margin is needed.
+                // With a shaper of this host below, its queue shows whether the pace is right, and no margin is needed.
                 let ahead = if shaper.kind == "cake" { AHEAD } else { Nanos::ZERO };
                 let queue = ShaperQueue::of(shaper, options.uplink.most());
                 let gauge = Some(Gauge::new(Box::new(queue), rate, options.uplink.most()));
@@ -211,7 +215,7 @@ impl ShapingChoice {
         ShapingChoice { marker: Some(marker), control_priority: Some(control), ..choice }
     }
 
-    /// As it is asked for by name.
+    /// The name by which an operator requests this shaping.
     pub fn name(&self) -> &'static str {
         match &self.marker {
             _ if self.is_paced() => "paced",
@@ -220,18 +224,19 @@ impl ShapingChoice {
         }
     }
 
-    /// Whether HTTP/3 has an order, or nobody asks for one. Where the kernel orders by marks, packets of one connection that overtake each
-    /// other are taken for lost ones by its client, and what one connection has below cannot be told from others on its socket.
+    /// Returns true if HTTP/3 is ordered too, or no order was requested. If the kernel orders by marks, a client takes
+    /// packets of one connection that overtake each other for lost ones, and the bytes that a connection has below
+    /// cannot be distinguished from those of others on its socket.
     pub fn orders_http3(&self) -> bool {
         self.is_paced() || self.marker.is_none()
     }
 
-    /// We decide what leaves, and when; how fast may not be known yet.
+    /// Returns true if the server decides what leaves and when. The rate may not be known yet.
     pub fn is_paced(&self) -> bool {
         self.bounds.is_some()
     }
 
-    /// What marking packets takes of a server that gives root's privileges up.
+    /// The capabilities that marking packets needs in a server that gives up root's privileges.
     pub fn capabilities(&self) -> CapabilitySet {
         match &self.marker {
             // Priorities above 6, at every change of band.
@@ -240,31 +245,32 @@ impl ShapingChoice {
         }
     }
 
-    /// At how many unsent bytes a socket is full, where that matters.
+    /// The number of unsent bytes at which a socket is full, if that matters.
     pub fn unsent_bytes_max(&self) -> Option<u32> {
         let bytes = if self.is_paced() { UNSENT_BYTES } else { self.marker.as_ref()?.burst_bytes };
         Some(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// How long a waiting response can go without a byte; `None` where nothing is promised: without a rate, or a guard.
+    /// The maximum time that a waiting response goes without a byte; `None` if nothing is guaranteed, for lack of a
+    /// rate or a guard.
     pub fn wait_bound(&self) -> Option<WaitBound> {
         self.scheduler().wait_bound(Framing::ETHERNET)
     }
 
-    /// How far ahead of its share a client may be, where clients share the link.
+    /// The number of bytes by which a client may be ahead of its share, if clients share the link.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
-        // Turns are fair without one.
+        // Turns are fair without an allowance.
         self.client_share().filter(|_| !self.policy.is_fair()).map(|share| share.allowance_bytes)
     }
 
-    /// The order of ready responses goes by them alone: one that is alone needs no place in it. What clients share is an account of those
-    /// that wait for each other.
+    /// Returns true if the order depends only on the responses that are ready, so that a single one needs no place in
+    /// it. A client's share is an account of those that wait for each other.
     pub fn is_memoryless(&self) -> bool {
         let order = self.policy.build_among_clients(None);
         self.classes.is_none() && !order.follows_jobs() && !order.needs_path()
     }
 
-    /// Beside the ranks.
+    /// The guard, which applies in addition to the ranks.
     pub fn guard(&self) -> Guard {
         Guard::new(self.guard_permille)
     }
@@ -280,13 +286,14 @@ impl ShapingChoice {
         }
     }
 
-    /// How clients share the link. Off, the order is that of a turn, and an account over time would order nothing.
+    /// The way clients share the link. With shaping off, responses are ordered within a turn only, so an account over time
+    /// would have no effect.
     pub fn client_share(&self) -> Option<ClientShare> {
         let is_ordered = self.is_paced() || self.marker.is_some();
         self.client_share.of_link(self.link).filter(|_| is_ordered)
     }
 
-    /// A shaping as chosen.
+    /// Builds the scheduler of this shaping.
     pub fn scheduler(&self) -> Scheduler {
         let scheduler = Scheduler::new(self.policy_of_all(), self.pace);
         let scheduler = match &self.classes {
@@ -297,7 +304,7 @@ impl ShapingChoice {
     }
 }
 
-/// The line's name in what is kept.
+/// The key under which the line's rate is kept.
 fn place(interface: &Interface, own: IpAddr) -> String {
     let gateway = interface.gateway().ok().flatten().unwrap_or(own);
     format!("{} {gateway}", interface.name)
@@ -313,18 +320,18 @@ fn bounds(uplink: UplinkRate, known: Option<&KeptLine>) -> Bounds {
     Bounds { first: bounds.first.or(first), ..bounds }
 }
 
-/// None at a rate that is not worth pacing, unless it was told.
+/// The initial pace; `None` for a rate too fast to be worth pacing, unless it was configured.
 fn first_pace(bounds: Bounds) -> Option<Rate> {
     bounds.first.filter(|first| bounds.most.is_some() || !is_fast(*first))
 }
 
-/// What is said of a rate that was kept.
+/// The part of the start line that describes a kept rate.
 fn remembered(line: &KeptLine) -> String {
     let age = Nanos::from_secs(line.age().unwrap_or_default().as_secs());
     format!(", from {} found {} ago", mbit(line.rate), in_words(age))
 }
 
-/// Where the pace is from, as the line at the start says it.
+/// The part of the start line that gives the origin of the pace.
 fn said(uplink: UplinkRate, policy: &str) -> String {
     match uplink {
         UplinkRate::Told(rate) => {
@@ -341,8 +348,8 @@ fn said(uplink: UplinkRate, policy: &str) -> String {
     }
 }
 
-/// Whether the shaper is what limits us. Below a slower uplink somewhere else its queue is always empty, and would
-/// tell us to send faster than that uplink can.
+/// Returns true if the shaper is the bottleneck. Below a slower uplink elsewhere its queue is always empty, which would
+/// suggest sending faster than that uplink can.
 fn is_bottleneck(shaper: Rate, asked: Option<Rate>) -> bool {
     asked.is_none_or(|asked| asked >= shaper)
 }
@@ -396,7 +403,7 @@ mod tests {
         assert!(!is_bottleneck(shaper, Some(rate("999mbit"))));
     }
 
-    /// It was off, and no response overtook another.
+    /// Shaping was once off in this case, and no response overtook another.
     #[test]
     fn without_a_rate_it_is_paced_and_the_rate_is_searched() {
         for kind in [ShapingKind::Auto, ShapingKind::Paced] {
@@ -408,7 +415,7 @@ mod tests {
         }
     }
 
-    /// A restart does not search again from nothing.
+    /// A restart does not search from nothing.
     #[test]
     fn a_rate_that_was_kept_is_begun_with() {
         let folder = crate::files::temporary::Folder::new();

@@ -1,4 +1,5 @@
-//! Starting and stopping: sockets first, threads last, so that what cannot work is said before anything runs.
+//! Starting and stopping the server. Sockets come first and threads last, so that what cannot work is reported before
+//! anything runs.
 
 mod asked;
 
@@ -35,12 +36,13 @@ use crate::upstream::{GroupError, UpstreamPlaces};
 use crate::wake::Wake;
 use crate::worker::{Admission, Changes, Journal, MemoryShare, Order, Parts, Replies, Setup, Stop, Worker};
 
-/// Descriptors kept from connections: files being sent and files in the caches.
+/// Descriptors reserved for files being sent and files in the caches.
 const DESCRIPTORS_KEPT: u64 = 1024;
-/// Of an event loop, beside its wake-up: epoll, and what watches files. With TLS also what shows its system call.
+/// Descriptors of an event loop in addition to its wake-up: epoll, and the file watch. With TLS there is one more, for
+/// the thread's current system call.
 const LOOP_DESCRIPTORS: u64 = 2;
 
-/// For an event loop that is asked for its status; a loop that does not turn for ten seconds ends the process.
+/// The maximum wait for the status of an event loop; a loop that does not turn for ten seconds ends the process.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A running server.
@@ -49,22 +51,22 @@ pub struct Server {
     pub(crate) places: Arc<Places>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) loops: Loops,
-    /// Reads and lookups for the workers.
+    /// The pool that reads and looks up files for the workers.
     pub(crate) pool: Arc<Pool>,
-    /// Ends the watching, before the logs' threads end.
+    /// Declared before `logs`, so that the watching thread ends before the logs' threads.
     threads: Threads,
     pub(crate) logs: Logs,
     pub(crate) current: Arc<Current>,
-    /// One for each event loop; the first keeps what all of them share.
+    /// A channel for each event loop; the first also has what all loops share.
     status_channels: Vec<Arc<StatusChannel>>,
-    /// To files that were named at the start.
+    /// Access is confined to the files that were named at the start.
     pub(crate) is_confined: bool,
     keeping: Keeping,
-    /// A reload compares with it.
+    /// The configuration in force, with which a reload compares its own.
     pub(crate) in_force: Mutex<InForce>,
 }
 
-/// What an operator is told at the start, and may go by.
+/// Facts reported to the operator at the start, which must stay true.
 struct Promised {
     addresses: Vec<Listen>,
     why: String,
@@ -83,15 +85,15 @@ impl Promised {
     }
 }
 
-/// The event loops, as those beside them have them.
+/// The event loops as other threads see them.
 pub(crate) struct Loops {
     stop: Arc<Stop>,
-    /// One of each.
+    /// A wake-up for each event loop.
     pub(crate) wakes: Vec<Arc<Wake>>,
     upstream_places: Arc<UpstreamPlaces>,
-    /// Settings that each is to take.
+    /// Settings that each event loop has to take over.
     pub(crate) changes: Vec<Arc<Changes>>,
-    /// Those that have started.
+    /// The threads that have started.
     threads: Vec<ThreadId>,
 }
 
@@ -108,19 +110,19 @@ impl Loops {
         self.wakes.iter().for_each(|wake| wake.set());
     }
 
-    /// The one that keeps what all of them share.
+    /// Wakes the event loop that keeps what all of them share.
     fn wake_first(&self) {
         self.wakes[0].set();
     }
 
-    /// They finish what is being sent, and end.
+    /// Makes the loops finish what is being sent, and end.
     fn stop(&self) {
         self.stop.ask();
         self.wake_all();
     }
 }
 
-/// Why the server cannot start.
+/// The reason why the server cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("cannot serve `{dir}`: {1}; expected a readable folder", dir = .0.display())]
@@ -143,7 +145,7 @@ pub enum StartError {
     Privileges(#[from] PrivilegeError),
     #[error("cannot open access log {0}: {1}; expected a writable file, or - for standard output")]
     Log(String, #[source] io::Error),
-    /// What a thread needs, and could not get.
+    /// A resource that a thread needs could not be had.
     #[error("cannot run thread {0}: {1}; allow that system call, or raise that limit")]
     Thread(String, #[source] io::Error),
     #[error(transparent)]
@@ -156,7 +158,7 @@ pub enum StartError {
     System(&'static str, #[source] io::Error),
 }
 
-/// Why an address cannot be listened on, and what would be right.
+/// Explains why an address cannot be listened on, and what to change.
 fn unheard(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -173,7 +175,7 @@ fn unheard(error: &io::Error) -> String {
     }
 }
 
-/// The same of UDP.
+/// Explains the same for UDP.
 fn unheard_datagrams(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -185,8 +187,9 @@ fn unheard_datagrams(error: &io::Error) -> String {
 }
 
 impl Server {
-    /// Binds, opens and starts everything; requests are answered when this returns. `on_failure` is called when a thread fails
-    /// later, from that thread or the watching one: then [`Server::failure`] says why, and the process should end.
+    /// Binds, opens and starts everything; requests are answered once this returns. `on_failure` is called if a thread
+    /// fails later, from that thread or the watching one: [`Server::failure`] then gives the reason, and the process
+    /// should end.
     pub fn start(mut config: Config, on_failure: impl Fn() + Send + Sync + 'static) -> Result<Server, StartError> {
         if config.has_one_loop() {
             config.workers = 1;
@@ -225,7 +228,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the thread that looks names of upstreams up again, where there are any and it does not run.
+    /// Starts the thread that resolves the names of upstreams periodically, if there are any and it is not running.
     pub(crate) fn follow_names(&self) -> Result<(), StartError> {
         if !self.current.needs_follower() {
             return Ok(());
@@ -238,42 +241,43 @@ impl Server {
         self.threads.spawn("weir-names", follow).map(drop).map_err(StartError::Unstarted)
     }
 
-    /// The first address listened on, with the port the kernel chose if that was left to it.
+    /// The first listening address, with the port that the kernel chose if it was left open.
     pub fn address(&self) -> SocketAddr {
         self.promised.addresses[0].address
     }
 
-    /// All of them.
+    /// All listening addresses.
     pub fn addresses(&self) -> &[Listen] {
         &self.promised.addresses
     }
 
-    /// Which shaping, and why, in one line.
+    /// The chosen shaping and the reason for it, in one line.
     pub fn why(&self) -> &str {
         &self.promised.why
     }
 
-    /// How long a waiting response can go without a byte, where the guard promises it.
+    /// The maximum time that a waiting response goes without a byte, if the guard guarantees one.
     pub fn wait_bound(&self) -> Option<WaitBound> {
         self.promised.wait_bound
     }
 
-    /// How far ahead of its share of the link a client may be before it waits for the others, where clients share it.
+    /// The number of bytes by which a client may be ahead of its share of the link before it waits for the others, if clients share the
+    /// link.
     pub fn client_allowance_bytes(&self) -> Option<u64> {
         self.promised.client_allowance_bytes
     }
 
-    /// How many connections there may be: what was asked for, or what the limit on open files allows.
+    /// The maximum number of connections: the configured one, or what the limit on open files allows.
     pub fn connections_max(&self) -> usize {
         self.places.max()
     }
 
-    /// Why the server cannot go on, once that is so.
+    /// The reason why the server cannot go on, once it has failed.
     pub fn failure(&self) -> Option<ThreadError> {
         self.threads.failure()
     }
 
-    /// Opens the access logs anew, as after a rotation.
+    /// Reopens the access logs, as after a rotation.
     pub fn reopen_logs(&self) {
         self.logs.reopen();
     }
@@ -283,23 +287,25 @@ impl Server {
         self.logs.error(line);
     }
 
-    /// Has the clients that were sent most lately written to the error log, by the first worker, which may keep accounts of their shares.
+    /// Makes the first worker, which may keep the accounts of clients' shares, write the busiest recent clients to the
+    /// error log.
     pub fn tell_clients(&self) {
         self.clients.ask_lines();
         self.loops.wake_first();
     }
 
-    /// Whether what is found of the line's rate is kept for the next start.
+    /// Returns true if the measured rate of the line is kept for the next start.
     pub fn keeps_rate(&self) -> bool {
         self.keeping.is_on()
     }
 
-    /// Keeps the rate of the line, if it was confirmed since it was last kept. What goes wrong is said once.
+    /// Stores the rate of the line, if it was confirmed since it was last stored. A failure is logged once.
     pub fn keep_rate(&self) {
         self.keeping.keep(self.status_channels[0].found(), |line| self.tell(line));
     }
 
-    /// Another process has the sockets: finishes what is being sent, however long that takes, then ends all threads.
+    /// Ends the server after a handover of its sockets to another process: finishes what is being sent, however long
+    /// that takes, then ends all threads.
     pub fn stop_handed_over(self) -> Result<(), ThreadError> {
         self.loops.stop.ask_handed_over();
         self.in_force.lock().unwrap_or_else(std::sync::PoisonError::into_inner).sockets.clear();
@@ -363,7 +369,7 @@ impl Server {
         Ok(())
     }
 
-    /// Once, for all threads: a filter of system calls holds for the process.
+    /// Logs the refusal once for all threads: a system-call filter holds for the whole process.
     fn tell_refusal(&self, refusal: Option<io::Error>) {
         if let Some(error) = refusal {
             self.logs.error(&format!("system call epoll_pwait2 is refused: {error}; using two calls instead"));
@@ -371,7 +377,8 @@ impl Server {
     }
 }
 
-/// A process that holds keys shows its memory to nobody, its own user included, and leaves none in a core dump.
+/// Makes the memory of a process that holds private keys unreadable to other processes, even those of its own user, and
+/// keeps it out of core dumps.
 fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
     if !config.is_secure() {
         return Ok(());
@@ -381,8 +388,8 @@ fn hide(config: &Config, threads: &Threads) -> Result<(), StartError> {
     hidden.map_err(|e| StartError::System("hide the memory of the process", e.into()))
 }
 
-/// The listening sockets of each worker and their addresses. The last act of root, where another user is asked for: before anything
-/// else is opened, and before there is a thread.
+/// Binds the listening sockets of each worker and returns them with their addresses, then changes to the configured
+/// user. This is the last step as root: it comes before anything else is opened and before there is a thread.
 fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     let listening = listen_all(config)?;
     let addresses = local_addresses(&listening.of_workers[0])?;
@@ -392,7 +399,7 @@ fn listen(config: &Config) -> Result<(Listening, Vec<Listen>), StartError> {
     Ok((listening, addresses))
 }
 
-/// Where we pace that decides, whatever else marks packets below.
+/// The order in which responses are sent. Pacing takes precedence, whatever else marks packets below.
 pub(crate) fn order(shaping: &ShapingChoice) -> Order {
     match &shaping.marker {
         _ if shaping.is_paced() => Order::Pace,
@@ -402,7 +409,7 @@ pub(crate) fn order(shaping: &ShapingChoice) -> Order {
     }
 }
 
-/// A worker's write path. The gauge is for the one that paces.
+/// Builds a worker's write path. The gauge goes to the worker that paces.
 fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transmitter {
     let (shaping, woken) = (&mut config.shaping, Arc::clone(wake));
     let scheduler = match config.reporting.has_metrics {
@@ -419,7 +426,7 @@ fn transmitter(server: &Server, config: &mut Config, wake: &Arc<Wake>) -> Transm
     transmitter
 }
 
-/// Whether files are confined; remarks say why not.
+/// Applies the sandbox. Returns true if files are confined; remarks give the reason if they are not.
 fn settle(config: &Config, remarks: &mut Vec<String>) -> bool {
     let confined = sandbox::confine(config);
     remarks.extend(confined.remarks);
@@ -442,7 +449,8 @@ pub(crate) fn open_log(logs: &Logs, config: &LogConfig) -> Result<Arc<Log>, Star
     logs.open(config).map_err(|error| StartError::Log(name, error))
 }
 
-/// Raises the soft limit on descriptors to the hard one; gives how many connections that allows beside the event loops.
+/// Raises the soft limit on descriptors to the hard one. Returns the number of connections that it leaves after the
+/// event loops.
 fn descriptors(config: &Config) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -451,6 +459,6 @@ fn descriptors(config: &Config) -> usize {
     let left = current
         .unwrap_or(u64::MAX)
         .saturating_sub(open + config.workers as u64 * (LOOP_DESCRIPTORS + u64::from(config.is_secure())));
-    // Where descriptors are scarce, half of what is left is for files.
+    // If descriptors are scarce, half of what is left is for files.
     usize::try_from(left.saturating_sub(DESCRIPTORS_KEPT).max(left / 2)).unwrap_or(usize::MAX)
 }

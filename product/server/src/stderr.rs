@@ -1,4 +1,5 @@
-//! Lines of the error log, which go to standard error: each has its time, unless the journal of systemd takes them and adds its own.
+//! Lines of the error log, which go to standard error. Each line has a timestamp, unless the systemd journal receives
+//! them and adds its own.
 
 use std::env;
 use std::io;
@@ -7,21 +8,21 @@ use std::time::SystemTime;
 
 use rustix::fs::fstat;
 
-/// The line with its end: `2026-11-27T01:02:03.456Z weir: text`, or `weir: text` for the journal.
+/// Formats a line with its newline: `2026-11-27T01:02:03.456Z weir: text`, or `weir: text` for the journal.
 pub fn line(text: &str) -> String {
     let text = units::plain(text);
     if is_journal() { format!("weir: {text}\n") } else { format!("{} weir: {text}\n", time(SystemTime::now())) }
 }
 
-/// In UTC (RFC 3339), with milliseconds.
+/// Formats the time in UTC (RFC 3339), with milliseconds.
 fn time(now: SystemTime) -> String {
     let ms = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_millis();
     let iso = http::HttpDate::new(now).iso();
     format!("{}.{ms:03}Z", &iso[..19])
 }
 
-/// Standard error is the stream that systemd has opened to the journal (systemd.exec(5)). A successor takes over the stream of the process
-/// before it, so the answer may change.
+/// Returns true if standard error is the stream that systemd has connected to the journal (systemd.exec(5)). A
+/// successor takes over the stream of the process before it, so the result may change.
 fn is_journal() -> bool {
     static STREAM: OnceLock<Option<(u64, u64)>> = OnceLock::new();
     let stream = STREAM.get_or_init(|| stream(&env::var("JOURNAL_STREAM").ok()?));
@@ -29,7 +30,7 @@ fn is_journal() -> bool {
     stream.is_some() && *stream == own()
 }
 
-/// Device and inode of `JOURNAL_STREAM`.
+/// Parses the device and inode of `JOURNAL_STREAM`.
 fn stream(text: &str) -> Option<(u64, u64)> {
     let (device, inode) = text.split_once(':')?;
     Some((device.parse().ok()?, inode.parse().ok()?))

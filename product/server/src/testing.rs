@@ -1,3 +1,3 @@
-//! For tests of other crates: a connection of HTTP/1.1 without its socket.
+//! HTTP/1.1 connection handling without a socket, for the tests of other crates.
 
 pub use crate::connection::http1::{Event, Http1, Late};

@@ -1,14 +1,14 @@
-//! Clients take turns: one that has many things waiting is one among others.
+//! Round robin among clients: a client with many waiting items still counts as one.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-/// What waits, by clients; the caller bounds how much.
+/// Waiting items, grouped by client. The caller bounds their number.
 pub(crate) struct Turns<T> {
-    /// Clients with anything, each once, the next first.
+    /// The clients with waiting items, each once, the next first.
     clients: VecDeque<u32>,
-    /// Theirs, the next first; none of them empty.
+    /// The items of each client, the next first; no queue is empty.
     waiting: HashMap<u32, VecDeque<T>>,
     len: usize,
 }
@@ -24,7 +24,7 @@ impl<T> Turns<T> {
         self.len
     }
 
-    /// How much of this client waits.
+    /// The number of waiting items of this client.
     pub fn len_of(&self, client: u32) -> usize {
         self.waiting.get(&client).map_or(0, VecDeque::len)
     }
@@ -42,10 +42,10 @@ impl<T> Turns<T> {
         self.pop_unless(|_| false).map(|(_, one)| one)
     }
 
-    /// The next of a client that this is not true of, and whose it is.
+    /// Removes the next item of a client for which `has_enough` is false; returns it with its client.
     pub fn pop_unless(&mut self, has_enough: impl Fn(u32) -> bool) -> Option<(u32, T)> {
         let at = self.clients.iter().position(|client| !has_enough(*client))?;
-        // Those before it have had their turns.
+        // The clients before it count as having had their turn.
         self.clients.rotate_left(at);
         let client = self.clients.pop_front()?;
         let waiting = self.waiting.get_mut(&client)?;

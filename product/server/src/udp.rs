@@ -1,5 +1,5 @@
-//! UDP sockets, for HTTP/3: those of all workers on one port are a group, in which the kernel gives a datagram to the worker that has its
-//! connection ([`quic::Steering`]).
+//! UDP sockets for HTTP/3. The sockets that all workers have on one port form a group, in which the kernel delivers a
+//! datagram to the worker that has its connection ([`quic::Steering`]).
 
 use std::fmt::Debug;
 use std::io::{self, IoSliceMut};
@@ -15,77 +15,80 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::net::{Shared, has_room};
 use crate::sys;
 
-/// What the kernel keeps of datagrams that were not read yet, or have not left, as far as it allows it: acknowledgements come in bursts.
+/// The requested size of the kernel's send and receive buffers: acknowledgements come in bursts. The kernel may allow
+/// less.
 const BUFFER_BYTES: usize = 4 << 20;
-/// Datagrams of one client that the kernel gives in one piece are no longer than this.
+/// The maximum length of the datagrams that the kernel coalesces into one piece (all from one client).
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// Pieces that are read in one system call.
+/// The number of pieces read in one system call.
 const PIECES_AT_ONCE: usize = 8;
 
 /// A bound socket.
 #[derive(Debug)]
 pub struct Udp {
-    /// All sockets of its port, which close together: the kernel would give the number of one that closes to another, and that one the
-    /// datagrams of connections that it does not have.
+    /// All sockets of this port, which must close together: if one closed alone, the kernel would give its index to
+    /// another socket, which would then receive datagrams of connections that it does not have.
     group: Arc<[OwnedFd]>,
-    /// Its place among them.
+    /// The index of this socket in `group`.
     at: usize,
     state: UdpSocketState,
-    /// Datagrams that leave in one system call; quinn-udp's own number falls to 1 for a wrong address.
+    /// The maximum number of datagrams that leave in one system call. quinn-udp's own number falls to 1 after a wrong
+    /// address.
     segments_max: AtomicUsize,
-    /// What its packets are marked with now.
+    /// The priority with which packets are marked now.
     priority: AtomicU32,
-    /// The mark of what belongs to no response.
+    /// The priority of packets that belong to no response.
     control_priority: u32,
 }
 
-/// Where a socket stands among those of its port.
+/// Properties shared by the sockets of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct Group {
     pub count: usize,
     pub only_v6: bool,
-    /// The mark of what belongs to no response: handshakes wait behind none.
+    /// The priority of packets that belong to no response: handshakes do not wait behind responses.
     pub control_priority: u32,
 }
 
-/// Datagrams that left, and their payload.
+/// The number of datagrams that were sent, and their payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
     pub datagrams: u32,
     pub bytes: u64,
 }
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Came<'a> {
     pub from: SocketAddr,
-    /// The address of ours that it was sent to.
+    /// The local address it was sent to.
     pub to: Option<IpAddr>,
     pub ecn: Option<u8>,
     pub bytes: &'a [u8],
 }
 
-/// A socket of datagrams as a worker has it.
+/// A datagram socket as a worker uses it.
 pub trait DatagramSocket: Debug {
     fn local_address(&self) -> io::Result<SocketAddr>;
-    /// The mark of what belongs to no response.
+    /// Returns the priority of packets that belong to no response.
     fn control_priority(&self) -> u32;
-    /// A name of it among others of this process, above every owner's.
+    /// Returns a number that identifies this socket in the process, above every owner's.
     fn number(&self) -> u64;
-    /// Sends from the front, with this mark. An error leaves what there was no room for; what cannot be sent at all is dropped, as a network
-    /// drops datagrams: it is sent again, or given up.
+    /// Sends datagrams from the front of the queue, marked with `priority`. On an error, the datagrams that found no
+    /// room stay in the queue. A datagram that cannot be sent at all is dropped, as a network drops datagrams: QUIC
+    /// retransmits it, or gives up.
     fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>);
-    /// Gives what has come in one system call, and can be answered. False: there is nothing more.
+    /// Passes the answerable datagrams of one system call to `each`. Returns false if nothing is left to read.
     fn receive(&self, pieces: &mut Pieces, each: impl FnMut(Came<'_>)) -> bool;
-    /// Whether there is room to send; if not, its readiness is announced when that has changed.
+    /// Returns true if there is room to send. If there is not, readiness is announced once that has changed.
     fn has_room(&self) -> bool;
-    /// Memory of its packets that wait below it, bytes. `None` where nobody says.
+    /// The memory of this socket's packets that wait below it, in bytes; `None` if the kernel does not report it.
     fn queued_below_bytes(&self) -> Option<u64>;
-    /// The socket itself, if the kernel has it.
+    /// The socket itself, if it is one of the kernel's.
     fn shared(this: &Arc<Self>) -> Option<Shared>;
 }
 
-/// Memory to receive into, for all sockets of a worker.
+/// Receive buffers, shared by all sockets of a worker.
 pub struct Pieces(Box<[u8]>);
 
 impl Pieces {
@@ -95,12 +98,12 @@ impl Pieces {
 }
 
 impl Udp {
-    /// The sockets of a group, in the order of their workers: the kernel numbers them so.
+    /// Binds the sockets of a group, in the order of their workers: the kernel numbers them in the order of binding.
     pub fn bind_all(mut address: SocketAddr, group: Group) -> io::Result<Vec<Udp>> {
         let mut sockets = Vec::new();
         for _ in 0..group.count {
             let socket = Udp::bind(address, group)?;
-            // With port 0 the first socket gets one from the kernel, and the others join it.
+            // With port 0 the kernel chooses a port for the first socket, and the others join it.
             address = local_address(&socket)?;
             sockets.push(socket);
         }
@@ -123,7 +126,7 @@ impl Udp {
         Ok(socket.into())
     }
 
-    /// Those that are bound, in the order of their workers; `control_priority` is that of a [`Group`].
+    /// Takes over bound sockets, in the order of their workers. `control_priority` is that of a [`Group`].
     pub fn adopt_all(sockets: Vec<OwnedFd>, control_priority: u32) -> io::Result<Vec<Udp>> {
         sockets.iter().try_for_each(|socket| rustix::io::ioctl_fionbio(socket, true))?;
         let sockets: Arc<[OwnedFd]> = sockets.into();
@@ -136,13 +139,14 @@ impl Udp {
 
     fn of(group: Arc<[OwnedFd]>, at: usize, control_priority: u32) -> io::Result<Udp> {
         let socket = &group[at];
-        // As much as the kernel allows: with less, more is lost and sent again.
+        // As large as the kernel allows: with smaller buffers, more is lost and retransmitted.
         let _ = SockRef::from(socket).set_recv_buffer_size(BUFFER_BYTES);
         let _ = SockRef::from(socket).set_send_buffer_size(BUFFER_BYTES);
         let state = UdpSocketState::new(UdpSockRef::from(socket))?;
         if group.len() > 1 {
-            // What the kernel has put into one piece is steered as one, and may be of several connections of one client. Not vital: a kernel that
-            // does not know the option puts nothing together. What a sender on this machine gave in one piece (UDP_SEGMENT) stays one.
+            // The kernel steers a coalesced piece as one, but it may hold datagrams of several connections of one
+            // client. Failure is harmless: a kernel that does not know the option coalesces nothing. A piece that a
+            // sender on this machine built (UDP_SEGMENT) stays one piece.
             let _ = sys::receive_one_by_one(socket);
         }
         let segments_max = AtomicUsize::new(state.max_gso_segments());
@@ -173,11 +177,12 @@ impl DatagramSocket for Udp {
 
     fn send(&self, datagrams: &mut Datagrams, priority: u32) -> (Left, io::Result<()>) {
         if self.priority.swap(priority, Ordering::Relaxed) != priority {
-            // That we may was found at the start; without it packets stay in the band of those before.
+            // The permission was checked at the start; without it, packets keep the previous band.
             let _ = SockRef::from(self.socket()).set_priority(priority);
         }
         let mut left = Left::default();
-        // A batch was refused: for its address, or because there can be none here. Its first datagram alone tells which.
+        // Set when a batch was refused, either because of its address or because batches are not possible here. Sending
+        // its first datagram alone shows which.
         let mut is_doubtful = false;
         while let Some(batch) = datagrams.batch(if is_doubtful { 1 } else { self.segments_max() }) {
             let (count, bytes) = (batch.count, batch.all.bytes.len() as u64);
@@ -237,7 +242,8 @@ impl AsFd for Udp {
     }
 }
 
-/// Whether the kernel would send an answer: from an address of ours alone, to a port. Directed broadcasts look like others.
+/// Returns true if the kernel would send an answer, which needs a unicast local address and a port. Directed broadcasts
+/// cannot be recognised.
 fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
     let is_to_many = to.is_some_and(|to| match to.to_canonical() {
         IpAddr::V4(to) => to.is_broadcast() || to.is_multicast(),
@@ -246,7 +252,7 @@ fn is_answerable(from: SocketAddr, to: Option<IpAddr>) -> bool {
     from.port() != 0 && !is_to_many
 }
 
-/// What sending gives where there can be no batches, or the address is wrong.
+/// Returns true for the errors of sending where batches are not possible, or the address is wrong.
 fn is_of_batches(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
 }
@@ -283,7 +289,7 @@ mod tests {
         group(address, 1).remove(0)
     }
 
-    /// What one socket gets within the time that loopback needs, and long beyond.
+    /// Returns the datagrams that a socket receives, waiting much longer than loopback needs.
     fn came(udp: &Udp, pieces: &mut Pieces, wanted: usize) -> Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)> {
         let mut came = Vec::new();
         for _ in 0..2000 {
@@ -327,7 +333,7 @@ mod tests {
         assert_eq!(left, Left::default());
     }
 
-    /// quinn-udp takes the error of a wrong address for one of batches, and would do without them from then on.
+    /// quinn-udp takes the error of a wrong address for one of batches, and would send no batches from then on.
     #[test]
     fn an_address_that_cannot_be_sent_to_leaves_others_their_batches() {
         let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
@@ -370,7 +376,7 @@ mod tests {
         assert!(!many.into_iter().any(is_answerable));
     }
 
-    /// Packets have their mark when they are sent: two connections on one socket take turns with theirs.
+    /// Packets are marked when they are sent: two connections on one socket alternate with their own marks.
     #[test]
     fn each_send_has_its_mark() {
         let (server, client) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
@@ -383,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Both kinds of header: the first datagrams of a connection, whose ID the client chose, and those behind.
+    /// Covers both kinds of header: the first datagrams of a connection, whose ID the client chose, and later ones.
     #[test]
     fn the_kernel_steers_by_connection_id() {
         let group = group("127.0.0.1:0", 3);
@@ -405,7 +411,7 @@ mod tests {
         }
     }
 
-    /// The kernel would steer what it has put into one piece by the connection ID of the first.
+    /// The kernel would steer a coalesced piece by the connection ID of its first datagram.
     #[test]
     fn datagrams_of_a_group_come_one_by_one() {
         let (group, client) = (group("127.0.0.1:0", 2), bound("127.0.0.1:0"));
@@ -427,7 +433,8 @@ mod tests {
         assert_eq!(came, [1200; 2]);
     }
 
-    /// Linux moves the last socket of a port to the place of one that closes, and the filter counts as before; a hash of addresses chooses where it finds none.
+    /// Linux moves the last socket of a port to the index of one that closes, but the filter counts as before. If the
+    /// filter finds no socket, a hash of the addresses chooses one.
     #[test]
     fn the_end_of_one_leaves_the_others_their_datagrams() {
         const CLIENTS: usize = 8;
@@ -445,7 +452,7 @@ mod tests {
         }
     }
 
-    /// Too short to have a connection ID: any socket may have it, none is harmed.
+    /// Too short for a connection ID: any socket may get it, and none is harmed.
     #[test]
     fn a_datagram_of_nothing_is_no_mistake() {
         let group = group("127.0.0.1:0", 2);

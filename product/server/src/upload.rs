@@ -1,24 +1,24 @@
-//! How fast the client of a request sends its body, over HTTP/1.1 as on a stream.
+//! The rate at which a client sends the body of its request, over HTTP/1.1 or on a stream.
 
 use std::num::NonZeroU64;
 
 use units::Nanos;
 
-/// What a client has to keep to.
+/// The limits that the body of a request must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadLimits {
-    /// A pause may last so long, and the whole that much beyond its time at the least rate.
+    /// The maximum pause. The whole body may take this long in addition to its time at the minimum rate.
     pub timeout: Nanos,
-    /// 0: none.
+    /// The minimum rate; 0 for no minimum.
     pub rate_bytes_per_s_min: u64,
 }
 
 #[derive(Debug)]
 pub struct Upload {
     began_at: Nanos,
-    /// Since when it is not read.
+    /// The time since which the body is not being read.
     held_at: Option<Nanos>,
-    /// Bytes that have arrived.
+    /// The number of bytes that have arrived.
     bytes: u64,
 }
 
@@ -31,19 +31,19 @@ impl Upload {
         self.bytes += bytes as u64;
     }
 
-    /// When it has taken too long, where something of it came now, or it goes on now.
+    /// Returns the time at which the upload is too late, if bytes arrived or reading resumed at `now`.
     pub fn deadline(&self, now: Nanos, limits: UploadLimits) -> Nanos {
         let pause_ends_at = now + limits.timeout;
         let Some(second_bytes) = NonZeroU64::new(limits.rate_bytes_per_s_min) else { return pause_ends_at };
         pause_ends_at.min(self.began_at + Nanos::from_secs(self.bytes / second_bytes) + limits.timeout)
     }
 
-    /// It is not read for a while, which is not its sender's time.
+    /// Records that the body is not read for a while; this time does not count against the client.
     pub fn hold(&mut self, now: Nanos) {
         self.held_at.get_or_insert(now);
     }
 
-    /// It is read again. False where it was not held.
+    /// Records that the body is read again. Returns false if it was not held.
     pub fn go_on(&mut self, now: Nanos) -> bool {
         let held_at = self.held_at.take();
         held_at.into_iter().for_each(|held_at| self.excuse(now - held_at));

@@ -1,11 +1,12 @@
-//! Wakes an event loop from another thread: an eventfd in its epoll.
+//! Wakes an event loop from another thread, by an eventfd in its epoll.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Set before the loop clears it, it is seen; set after, it wakes the loop again.
+/// A wake-up flag. If it is set before the loop clears it, the loop sees its cause; if set after, it wakes the loop
+/// again.
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
 
@@ -19,7 +20,8 @@ impl Wake {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Before the loop looks for the reason: one that comes after this wakes it again, at worst for nothing.
+    /// Clears the flag. The loop must call this before it looks for the cause: a later one wakes it again, at worst for
+    /// nothing.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }

@@ -4,18 +4,18 @@ use sched::Overrun;
 
 use crate::files::Entry;
 
-/// Why sending stopped.
+/// The reason why sending stopped.
 #[derive(Debug)]
 pub enum Failure {
     /// The socket takes no more for now.
     Blocked,
     /// The next byte is not in memory: [`Outgoing::absent`].
     Absent,
-    /// The next byte has not come from its producer.
+    /// The next byte has not arrived from its producer.
     Pending,
-    /// Its producer failed, for this reason.
+    /// The producer failed, for this reason.
     Source(&'static str),
-    /// The file became shorter than the length already promised.
+    /// The file became shorter than the length already sent in the head.
     Truncated { path: Box<str> },
     /// The file could not be read.
     Unreadable { path: Box<str>, error: io::Error },
@@ -23,11 +23,11 @@ pub enum Failure {
     Shut,
     /// The connection is gone.
     Disconnected,
-    /// The client has gone while the response was being made.
+    /// The client left while the response was being made.
     Aborted,
     /// The reader took too little for too long.
     Stalled,
-    /// It was longer than its size, which is a fault of ours: what its client has is not to be trusted.
+    /// It was longer than its size, which is a bug: what its client has received cannot be trusted.
     Overrun(Overrun),
 }
 
@@ -44,7 +44,7 @@ impl Failure {
         if error.kind() == ErrorKind::WouldBlock { Failure::Blocked } else { Failure::Disconnected }
     }
 
-    /// Errors of the disk come out of `sendfile` too: all that a connection cannot have.
+    /// Classifies an error of `sendfile`, which also reports disk errors: every error that a connection cannot have.
     pub fn of_send_file(entry: &Entry, error: io::Error) -> Failure {
         match error.kind() {
             ErrorKind::WouldBlock => Failure::Blocked,

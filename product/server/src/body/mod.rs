@@ -1,4 +1,4 @@
-//! The body of a response, wherever its bytes are: held in memory, in a file, read aside from one, or yet to come.
+//! The body of a response, wherever its bytes are: in memory, in a file, read aside from one, or still to come.
 
 mod failure;
 mod pipe;
@@ -17,35 +17,38 @@ use crate::storage::{Buffer, Look, Storage};
 pub use failure::Failure;
 pub use pipe::{PIPE_BYTES_MAX, Pipe, Trailing};
 
-/// What a body of zeros gives at a time.
+/// The zeros that a body of zeros sends at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Its pieces in their order, each only as far as it is left. One of one piece, as nearly all are, allocates nothing.
+/// The pieces of a body in order, each holding only what is left of it. A body of one piece, as nearly all are,
+/// allocates nothing.
 #[derive(Debug, Default)]
 pub struct Body {
     front: Option<Piece>,
-    /// Only of one with more; without it 8 bytes and not 32, a hundred times for a client that reads nothing.
+    /// Only for a body of several pieces. Boxed to take 8 bytes and not 32, up to a hundred times for a client that
+    /// reads nothing.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Piece>>>,
-    /// Fields behind it, once they have come, for frames.
+    /// Trailers for frames, once they have arrived.
     pub trailers: Option<Box<Trailers>>,
 }
 
 #[derive(Debug)]
 pub enum Piece {
-    /// A few, made for this response.
+    /// A few bytes, made for this response.
     Bytes(Vec<u8>),
-    /// Of a file, read aside. Boxed, since it is the largest, and what a client lets wait is to be small.
+    /// Bytes of a file that were read aside. Boxed because it is the largest variant, and waiting responses must be
+    /// small.
     Read(Box<Buffer>),
-    /// Part of a file: of the body held in memory, which all responses share, or of the open file, read as it is sent.
+    /// Part of a file: of a body held in memory, which all responses share, or of an open file, read as it is sent.
     File { entry: Arc<Entry>, range: Range<u64> },
     /// A page made in memory, shared like a file's body.
     Page { page: Arc<Vec<u8>>, at: usize },
     /// Bytes of the pipe that are being written to a file.
     Written { bytes: Arc<Counted>, at: usize },
-    /// So many zeros, made as they are sent.
+    /// A number of zeros, made as they are sent.
     Zeros(u64),
-    /// What a producer pushes: the last piece.
+    /// The bytes that a producer pushes; always the last piece.
     Pipe(Box<Pipe>),
 }
 
@@ -70,7 +73,7 @@ impl Piece {
         matches!(self, Piece::Pipe(pipe) if pipe.is_awaited())
     }
 
-    /// What is in memory, of a pipe what has come, of zeros the next; None for an open file.
+    /// Returns the bytes in memory: of a pipe those that have arrived, of zeros the next ones. `None` for an open file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Piece::Bytes(bytes) => Some(bytes),
@@ -98,12 +101,12 @@ impl Piece {
     }
 }
 
-/// What can be had of a body without waiting.
+/// The bytes of a body that can be read without waiting.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Available<'a> {
     /// The next bytes.
     Memory(&'a [u8]),
-    /// So many bytes of a file, for `sendfile`.
+    /// The number of next bytes in a file, for `sendfile`.
     File(u64),
 }
 
@@ -145,7 +148,7 @@ impl Body {
         }
     }
 
-    /// The same before the pipe, which stays the last piece.
+    /// Inserts a piece before the pipe, which stays the last piece.
     pub fn put_before_pipe(&mut self, piece: Piece) {
         let pipe = match &mut self.rest {
             Some(rest) if !rest.is_empty() => rest.pop_back(),
@@ -155,7 +158,7 @@ impl Body {
         pipe.into_iter().for_each(|pipe| self.push(pipe));
     }
 
-    /// Has other pieces in the places of some; parts of a file that follow each other become one.
+    /// Replaces pieces with what `with` returns. Adjacent parts of a file are joined.
     pub fn replace(&mut self, with: impl Fn(Piece) -> Piece) {
         let rest = self.rest.take().into_iter().flat_map(|rest| *rest);
         for piece in self.front.take().into_iter().chain(rest).map(with) {
@@ -171,7 +174,7 @@ impl Body {
         }
     }
 
-    /// Bytes that are left of it, as far as that is known.
+    /// The bytes that are left, as far as known.
     pub fn len(&self) -> u64 {
         self.pieces().map(Piece::len).fold(0, u64::saturating_add)
     }
@@ -180,12 +183,12 @@ impl Body {
         self.front.is_none()
     }
 
-    /// None of it has to be read, or to come.
+    /// Returns true if nothing of it has to be read from a file or is still to come.
     pub fn is_in_memory(&self) -> bool {
         self.pieces().all(|piece| piece.in_memory().is_some() && !piece.is_awaited())
     }
 
-    /// What its producer pushes to.
+    /// The pipe to which its producer pushes.
     pub fn pipe(&self) -> Option<&Pipe> {
         let rest = self.rest.as_ref().and_then(|rest| rest.back());
         match rest.or(self.front.as_ref()) {
@@ -202,18 +205,18 @@ impl Body {
         }
     }
 
-    /// Its pipe is finished, and is no piece any more where nothing is queued.
+    /// Takes the trailers of a finished pipe, and removes the pipe if nothing is queued.
     pub fn on_finished(&mut self) {
         self.trailers = self.pipe_mut().and_then(Pipe::take_trailers);
         self.advance(0);
     }
 
-    /// Nothing is left or comes, nor fields behind it.
+    /// Returns true if nothing is left or to come, including trailers.
     pub fn is_nothing(&self) -> bool {
         self.is_empty() && self.trailers.is_none()
     }
 
-    /// The same as HTTP/1.1 writes it: what a length ends, and a file always, is as it is.
+    /// Frames the body for HTTP/1.1. A body that ends by its length, and a file always, stays as it is.
     pub fn delimited(mut self, delimiter: Delimiter) -> Body {
         if let Some(pipe) = self.pipe_mut() {
             pipe.delimit(delimiter);
@@ -221,7 +224,7 @@ impl Body {
         self
     }
 
-    /// How much of it comes is told by its end alone.
+    /// Returns true if only its end shows how much of it comes.
     pub fn is_open_ended(&self) -> bool {
         self.pipe().is_some_and(Pipe::is_open_ended)
     }
@@ -230,8 +233,8 @@ impl Body {
         self.front.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
     }
 
-    /// At most `bytes_max` of the next bytes; none of them where a file has ended too early. Fails where they have to be read aside
-    /// ([`Body::absent`]), or have not come.
+    /// Returns at most `bytes_max` of the next bytes; none if a file has ended too early. Fails if they must be read
+    /// aside ([`Body::absent`]) or have not arrived.
     pub fn available<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Available<'a>, Failure> {
         let Some(piece) = &self.front else { return Ok(Available::Memory(&[])) };
         let clip = |bytes: u64| usize::try_from(bytes.min(bytes_max)).unwrap_or(usize::MAX);
@@ -243,8 +246,8 @@ impl Body {
         }
     }
 
-    /// Appends at most `bytes_max` of the next bytes, as many as can be had without waiting; none where nothing is left. What fails after some
-    /// bytes came fails again in the next call.
+    /// Appends at most `bytes_max` of the next bytes, as many as are available without waiting, and none if nothing is
+    /// left. A failure after some bytes is returned by the next call.
     pub fn read(&mut self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let mut read = 0;
         while read < bytes_max && !self.is_empty() {
@@ -260,7 +263,7 @@ impl Body {
         Ok(read)
     }
 
-    /// The same of the piece that comes next, of a body that is not empty; it is all left.
+    /// Appends bytes of the next piece of a body that is not empty, without consuming them.
     pub fn peek(&self, storage: &mut dyn Storage, into: &mut Vec<u8>, bytes_max: u64) -> Result<u64, Failure> {
         let before = into.len();
         match self.available(storage, bytes_max)? {
@@ -285,7 +288,7 @@ impl Body {
         file.read_at(into, range.start).map_err(|error| Failure::unreadable(entry, error))
     }
 
-    /// So many bytes are gone.
+    /// Consumes `bytes`.
     pub fn advance(&mut self, bytes: u64) {
         let mut left = bytes;
         while let Some(piece) = &mut self.front {
@@ -299,13 +302,14 @@ impl Body {
         }
     }
 
-    /// Bytes of memory that were made for this body alone, and are no pipe's nor a disk's: those count their own.
+    /// The bytes of memory that were made for this body alone, except those of pipes and file buffers, which count
+    /// their own.
     pub fn made_bytes(&self) -> usize {
         let of = |piece: &Piece| if let Piece::Bytes(bytes) = piece { bytes.capacity() } else { 0 };
         self.pieces().map(of).sum()
     }
 
-    /// Bytes of memory of its pipe, of what is written and of what was read.
+    /// The bytes of memory of its pipe, of what is being written and of what was read.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let of = |piece: &Piece| match piece {
@@ -325,7 +329,7 @@ impl Body {
         }
     }
 
-    /// A read of the part that comes next has ended.
+    /// Takes the result of a read of the part that comes next.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         if buffer.left().is_empty() {
             return Err(self.truncated());
@@ -352,7 +356,7 @@ impl Body {
     }
 }
 
-/// Asks for the first bytes of part of a file.
+/// Looks for the first bytes of part of a file in memory.
 pub fn look<'a>(
     storage: &'a mut dyn Storage,
     entry: &Arc<Entry>,

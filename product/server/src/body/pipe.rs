@@ -1,54 +1,54 @@
-//! A body whose bytes come later: what its producer has pushed and its connection has not taken yet. Both are on the same event loop, and the
-//! body owns what is queued: it ends with its response, and nothing is left to be freed.
+//! A body whose bytes come later: what its producer has pushed and its connection has not taken yet. Both are on the
+//! same event loop. The body owns what is queued, so the queue is freed with its response.
 
 use http::http1::{CHUNK_OVERHEAD_MAX, Delimiter, LAST_CHUNK, begin_chunk};
 use http::{Length, Trailers};
 use units::memory::{Account, Counted};
 
-/// Bytes that wait in a pipe at most. What is more stays with the producer.
+/// The maximum number of bytes that wait in a pipe. The rest stays with the producer.
 pub const PIPE_BYTES_MAX: usize = 64 << 10;
-/// A producer that was told to stop may go on when there is so much room.
+/// A producer that was stopped may resume when this much room is free.
 const ROOM_AGAIN_BYTES: usize = PIPE_BYTES_MAX / 2;
 
 #[derive(Debug)]
 pub struct Pipe {
-    /// The bytes that were pushed, in chunks where the codec wants them.
+    /// The bytes that were pushed, in chunks if the codec requires them.
     bytes: Counted,
-    /// How many of `bytes` are gone.
+    /// The number of `bytes` consumed.
     at: usize,
-    /// Bytes to be pushed yet, where the producer has said how many there are.
+    /// The bytes still to be pushed, if the producer announced a length.
     to_come: Option<u64>,
     delimiter: Delimiter,
     trailing: Trailing,
-    /// Fields behind the body, until they are written or given to it.
+    /// Trailers, until they are written or given to the body.
     trailers: Option<Box<Trailers>>,
     is_finished: bool,
     was_full: bool,
     write: FileWrite,
 }
 
-/// How a client takes fields behind a body (RFC 9110 section 6.5).
+/// The way a client takes trailers (RFC 9110 section 6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trailing {
-    /// It does not.
+    /// It takes none.
     Never,
-    /// Behind the last chunk, where there are chunks.
+    /// After the last chunk, if the body is chunked.
     InChunks,
-    /// As the frames of HTTP/2 and HTTP/3 have them.
+    /// In frames of HTTP/2 or HTTP/3.
     InFrames,
 }
 
-/// Whether what is queued may go to a file.
+/// Records whether queued bytes may go to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileWrite {
     None,
     UnderWay,
-    /// One has failed; no other begins.
+    /// A write has failed; no other begins.
     Failed,
 }
 
 impl Pipe {
-    /// An empty pipe, whose bytes this account counts.
+    /// Creates an empty pipe, whose bytes are counted in `account`.
     pub fn new(length: Length, account: &Account) -> Pipe {
         Pipe {
             bytes: Counted::new(account),
@@ -66,7 +66,8 @@ impl Pipe {
         }
     }
 
-    /// Takes as many bytes as there is room for, and gives how many; `None` where they are more than the producer has said.
+    /// Takes as many bytes as there is room for, and returns how many; `None` if they are more than the producer
+    /// announced.
     pub fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.room());
         let is_over = self.is_finished || self.to_come.is_some_and(|left| left < bytes.len() as u64);
@@ -74,7 +75,7 @@ impl Pipe {
             return None;
         }
         if self.bytes.is_empty() && self.delimiter == Delimiter::Length {
-            // At once, rather than by doubling.
+            // Reserves once, rather than by doubling.
             let room = self.room() as u64;
             let expected = self.to_come.map_or(taken, |left| left.min(room) as usize);
             self.bytes.edit().reserve_exact(expected);
@@ -85,7 +86,7 @@ impl Pipe {
         Some(taken)
     }
 
-    /// The same for a client that takes the fields behind the body so; others are dropped.
+    /// Sets how the client takes trailers; trailers that it does not take are dropped.
     pub fn trailing(mut self, trailing: Trailing) -> Pipe {
         self.trailing = trailing;
         self.trailers = self.trailers.filter(|_| trailing != Trailing::Never);
@@ -96,12 +97,12 @@ impl Pipe {
         self.trailers.is_some()
     }
 
-    /// Those that are told in frames, once.
+    /// Returns, once, the trailers that are sent in frames.
     pub fn take_trailers(&mut self) -> Option<Box<Trailers>> {
         if self.trailing == Trailing::InFrames { self.trailers.take() } else { None }
     }
 
-    /// No more comes but these fields. False where the producer has said that more would.
+    /// Ends the body with these trailers. Returns false if the producer announced more bytes.
     pub fn finish(&mut self, trailers: Option<Box<Trailers>>) -> bool {
         if !self.is_finished {
             self.trailers = trailers.filter(|_| self.trailing != Trailing::Never);
@@ -111,12 +112,12 @@ impl Pipe {
         self.to_come.is_none_or(|left| left == 0)
     }
 
-    /// Bytes that may be pushed now.
+    /// The number of bytes that may be pushed now.
     pub fn room(&self) -> usize {
         self.own_room().min(self.bytes.account().room())
     }
 
-    /// The pipe itself has room, and the memory of its connection has none.
+    /// Returns true if the pipe itself has room, but the memory of its connection has none.
     pub fn waits_for_memory(&self) -> bool {
         self.own_room() > 0 && self.bytes.account().room() == 0
     }
@@ -126,7 +127,7 @@ impl Pipe {
         PIPE_BYTES_MAX.saturating_sub(self.queued().len() + beside)
     }
 
-    /// From now on bytes are queued in the form that the codec of HTTP/1.1 wants.
+    /// Frames bytes from now on as the HTTP/1.1 codec requires, including those that are queued.
     pub fn delimit(&mut self, delimiter: Delimiter) {
         self.delimiter = delimiter;
         if delimiter == Delimiter::LastChunk {
@@ -138,7 +139,7 @@ impl Pipe {
         }
     }
 
-    /// Queues what ends the chunks, where there are some.
+    /// Queues the end of the chunks, if the body is chunked.
     fn end_chunks(&mut self) {
         if self.delimiter != Delimiter::LastChunk {
             return;
@@ -149,7 +150,7 @@ impl Pipe {
         }
     }
 
-    /// Nothing but the end of the connection tells the client that the body is whole.
+    /// Returns true if only the end of the connection signals the end of the body.
     pub fn ends_by_close(&self) -> bool {
         self.delimiter == Delimiter::Close
     }
@@ -162,7 +163,7 @@ impl Pipe {
         let (len, overhead) = (into.len(), if self.delimiter == Delimiter::LastChunk { CHUNK_OVERHEAD_MAX } else { 0 });
         let needed = len + bytes.len() + overhead;
         if needed > into.capacity() {
-            // By doubling, but no further than may wait.
+            // Grows by doubling, up to the maximum that may wait.
             let capacity = needed.max((2 * into.capacity()).min(PIPE_BYTES_MAX));
             into.reserve_exact(capacity - len);
         }
@@ -174,38 +175,38 @@ impl Pipe {
         into.extend_from_slice(bytes);
     }
 
-    /// Bytes of memory.
+    /// The allocated memory in bytes.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// What is next, as far as it has come.
+    /// The next bytes, as far as they have arrived.
     pub fn queued(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
 
-    /// Bytes that are left, as far as that is known.
+    /// The bytes that are left, as far as known.
     pub fn left_bytes(&self) -> u64 {
         self.to_come_bytes().saturating_add(self.queued().len() as u64)
     }
 
-    /// Bytes that its producer has announced and not pushed yet.
+    /// The bytes that its producer has announced and not pushed yet.
     pub fn to_come_bytes(&self) -> u64 {
         self.to_come.unwrap_or(0)
     }
 
-    /// How many more come is told by their end alone.
+    /// Returns true if only its end shows how many more bytes come.
     pub fn is_open_ended(&self) -> bool {
         self.to_come.is_none() && !self.is_finished
     }
 
-    /// Not all has come.
+    /// Returns true if not everything has arrived.
     pub fn is_awaited(&self) -> bool {
         self.is_open_ended() || self.to_come.is_some_and(|left| left > 0)
     }
 
-    /// So many bytes are gone. Nothing that has waited and gone takes memory while more is waited for.
+    /// Consumes `bytes`. Once everything queued is consumed, its memory is freed, even if more is expected.
     pub fn advance(&mut self, bytes: usize) {
         self.at += bytes;
         if self.queued().is_empty() {
@@ -214,7 +215,7 @@ impl Pipe {
         }
     }
 
-    /// Something is queued that may go to a file, and nothing else is on its way there.
+    /// Returns true if something is queued that may go to a file, and no write is under way.
     pub fn may_be_written(&self) -> bool {
         self.write == FileWrite::None && !self.queued().is_empty() && self.is_awaited()
     }
@@ -223,7 +224,7 @@ impl Pipe {
         self.write == FileWrite::UnderWay
     }
 
-    /// Gives what is queued, for a file: it is not left here any more.
+    /// Takes what is queued, to be written to a file.
     pub fn begin_write(&mut self) -> Counted {
         (self.write, self.was_full) = (FileWrite::UnderWay, false);
         let (mut bytes, at) = (self.bytes.split(), std::mem::take(&mut self.at));
@@ -231,7 +232,7 @@ impl Pipe {
         bytes
     }
 
-    /// The same bytes come back, since the write could not begin.
+    /// Puts the same bytes back, because the write could not begin.
     pub fn put_back(&mut self, bytes: &[u8]) {
         (self.write, self.was_full) = (FileWrite::None, true);
         self.bytes.edit().extend_from_slice(bytes);
@@ -241,7 +242,7 @@ impl Pipe {
         self.write = if has_succeeded { FileWrite::None } else { FileWrite::Failed };
     }
 
-    /// Whether a producer that was told to stop may go on; said once.
+    /// Returns whether a producer that was stopped may resume; true only once.
     pub fn has_room_again(&mut self) -> bool {
         let has_room = self.was_full && self.is_awaited() && self.own_room() >= ROOM_AGAIN_BYTES;
         self.was_full &= !has_room;
@@ -260,7 +261,7 @@ mod tests {
         Pipe::new(length, &Account::default())
     }
 
-    /// Takes so many bytes out, as far as they have come.
+    /// Takes out at most `bytes` of what has arrived.
     fn take(pipe: &mut Pipe, bytes: usize) -> Vec<u8> {
         let taken = pipe.queued()[..bytes.min(pipe.queued().len())].to_vec();
         pipe.advance(taken.len());
@@ -268,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is pushed and taken in whatever portions, and however the end is told.
+        /// For any portions pushed and taken, and any framing of the end.
         #[test]
         fn what_is_pushed_comes_out_and_no_more_waits_than_may(
             steps in prop::collection::vec((0..2 * PIPE_BYTES_MAX, 0..2 * PIPE_BYTES_MAX), 1..20),
@@ -336,7 +337,7 @@ mod tests {
                     pipe.finish(trailers());
                 }
                 let mut pipe = pipe.trailing(trailing);
-                // A body that is made of it asks for them before its response is encoded.
+                // A body takes the trailers before its response is encoded.
                 let mut taken = pipe.take_trailers();
                 pipe.delimit(delimiter);
                 pipe.finish(trailers());
@@ -358,14 +359,14 @@ mod tests {
         assert!(!pipe.has_room_again());
         take(&mut pipe, 100);
         assert!(pipe.has_room_again() && !pipe.has_room_again(), "of {taken} bytes");
-        // Nobody wants to know it of a body that is whole.
+        // A complete body needs no more room.
         pipe.push(&[7; PIPE_BYTES_MAX]);
         pipe.finish(None);
         take(&mut pipe, PIPE_BYTES_MAX);
         assert!(!pipe.has_room_again());
     }
 
-    /// A connection whose memory is used up gets nothing more, and what it frees it may have.
+    /// A connection whose memory is used up gets nothing more, and may have what it frees.
     #[test]
     fn a_pipe_has_the_room_that_its_connection_has() {
         let whole = Account::of_at_most(64 * 40_000);

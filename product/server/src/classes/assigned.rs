@@ -1,4 +1,4 @@
-//! Classes of a file: a number for each that it keeps as long as the process runs, over any reading of the file.
+//! The classes of a file. Each keeps its number as long as the process runs, even if the file is read again.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use sched::Sharing;
 use sched::classes::{CLASSES_MAX, ClassSpec, ClassTable};
 use thiserror::Error;
 
-/// The classes as the operator wants them.
+/// The classes as the operator configured them.
 #[derive(Debug, Clone)]
 pub struct ClassesConfig {
-    /// In the order of the file, the class of what nothing assigns last.
+    /// In the order of the file; the class of what nothing assigns is last.
     pub table: ClassTable,
     pub assignment: Assignment,
     /// In the same order.
     pub objectives: Vec<Option<Objective>>,
 }
 
-/// Why other classes cannot take the place of those in force.
+/// The reason why other classes cannot replace those in force.
 #[derive(Debug, Error)]
 pub enum ClassesChange {
     #[error("the first [[class]] has come, or the last has gone: run `weir upgrade` for that")]
@@ -38,9 +38,9 @@ pub enum ClassesChange {
 #[derive(Debug)]
 pub struct Assigned {
     assignment: Assignment,
-    /// The numbers of the file's classes.
+    /// The numbers of the file's classes, in the order of the file.
     numbers: Vec<u16>,
-    /// By number, those included that are in the file no more: what is under way ends in them.
+    /// The specs by number, including those of classes that are no longer in the file: responses in flight end in them.
     specs: Vec<ClassSpec>,
     /// In the order of the file.
     objectives: Vec<Option<Objective>>,
@@ -59,7 +59,8 @@ impl Assigned {
         Assigned { assignment, numbers, specs, objectives, sharing: config.table.slot_sharing }
     }
 
-    /// Those that follow these. A class of the same name and order goes on with its responses; one whose order has changed is another.
+    /// Returns the classes that follow these. A class of the same name and order keeps its number and its responses;
+    /// one whose order has changed is a new class.
     pub fn succeeded_by(&self, config: &ClassesConfig) -> Result<Assigned, ClassesChange> {
         if config.table.slot_sharing != self.sharing {
             return Err(ClassesChange::Sharing);
@@ -94,22 +95,22 @@ impl Assigned {
         self.numbers.iter().copied().zip(self.objectives.iter().map(Option::as_ref))
     }
 
-    /// By number.
+    /// The name of the class with this number.
     pub fn name(&self, number: u16) -> &str {
         &self.specs[usize::from(number)].name
     }
 
-    /// By number; a lower one goes first.
+    /// The priority of the class with this number; a lower one goes first.
     pub fn priority(&self, number: u16) -> u8 {
         self.specs[usize::from(number)].priority
     }
 
-    /// By number, for the scheduler.
+    /// The specs by number, for the scheduler.
     pub fn specs(&self) -> &[ClassSpec] {
         &self.specs
     }
 
-    /// The class of a request for the site in this place of the file.
+    /// The class of a request for the site with this index in the file.
     pub fn of(&self, site: Option<usize>, request: &Request, client: IpAddr) -> u16 {
         let Some(site) = site else { return self.default() };
         match Readings::of(request.path) {
@@ -119,7 +120,7 @@ impl Assigned {
         }
     }
 
-    /// The same by the decoded path, where a rule looks at paths.
+    /// Returns a function that classifies the request by a decoded path, if a rule looks at paths.
     pub fn by_path(&self, site: usize, request: &Request, client: IpAddr) -> Option<impl Fn(&[u8]) -> u16> {
         let looks = self.assignment.looks_at_paths();
         looks.then_some(move |path: &[u8]| self.of_path(site, request, client, path))
@@ -130,13 +131,13 @@ impl Assigned {
         self.numbers[self.assignment.of(&asked).0]
     }
 
-    /// Of what is no request of a site.
+    /// The class of what is not a request of a site.
     pub fn default(&self) -> u16 {
         self.numbers[self.assignment.default()]
     }
 }
 
-/// A class that is in the file no more, and keeps neither promise nor limit.
+/// The spec of a class that is no longer in the file: it keeps neither guarantee nor limit.
 fn retired(spec: &ClassSpec) -> ClassSpec {
     ClassSpec { weight: 1, guaranteed: None, greatest: None, concurrent_max: None, ..spec.clone() }
 }
@@ -145,7 +146,7 @@ struct Lines<'a>(&'a Request<'a>);
 
 impl FieldLines for Lines<'_> {
     fn any(&self, name: &str, holds: &mut dyn FnMut(&str) -> bool) -> bool {
-        // A value that is no UTF-8 meets no condition.
+        // A value that is not UTF-8 meets no condition.
         self.0.values(name).any(|value| std::str::from_utf8(value).is_ok_and(&mut *holds))
     }
 }

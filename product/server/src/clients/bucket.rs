@@ -1,26 +1,26 @@
 use units::{Nanos, Rate};
 
-/// Bytes that a client was sent and that have not drained yet, at the rate of the limit: the generic cell rate algorithm as a leaky bucket
-/// (ITU-T I.371). What is sent is not taken back, so it may be overfull.
+/// The bytes that a client was sent and that have not drained yet, at the rate of the limit: the generic cell rate
+/// algorithm as a leaky bucket (ITU-T I.371). What was sent cannot be taken back, so it may be overfull.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bucket {
     bytes: u64,
-    /// Until when they have drained.
+    /// The time up to which they have drained.
     at: Nanos,
 }
 
-/// What may be sent at once at the least: small pages wait for nothing.
+/// The minimum burst: small pages never wait.
 pub const BURST_BYTES_MIN: u64 = 64 << 10;
-/// What may be sent at once, as time at the rate.
+/// The burst, as time at the rate.
 const BURST_FOR: Nanos = Nanos::from_millis(100);
 
-/// What is owed beyond this is not counted.
+/// The maximum level; a higher debt is not counted.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl Bucket {
-    /// Adds bytes, which may be none; gives when more may be sent, if that is not now.
+    /// Adds bytes, possibly none; returns the time from which more may be sent, if that is not now.
     pub fn fill(&mut self, bytes: u64, now: Nanos, rate: Rate) -> Option<Nanos> {
-        // Less than a millisecond's worth is left to the next time, so that no byte is lost by rounding.
+        // Less than a millisecond's worth is left to the next call, so that rounding loses nothing.
         if now - self.at >= Nanos::from_millis(1) {
             self.bytes = self.bytes.saturating_sub(rate.bytes_in(now - self.at));
             self.at = now;
@@ -39,7 +39,7 @@ mod tests {
     fn a_burst_is_free_and_the_rest_waits_for_its_turn() {
         let rate: Rate = "8mbit".parse().unwrap();
         let (mut bucket, at) = (Bucket::default(), Nanos::from_millis);
-        // 100 KB of a tenth of a second.
+        // 100 KB in a tenth of a second.
         assert_eq!(bucket.fill(100_000, at(1000), rate), None);
         assert_eq!(bucket.fill(1_000, at(1000), rate), Some(at(1001)));
         assert_eq!(bucket.fill(0, at(1000), rate), Some(at(1001)));
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(Bucket::default().fill(BURST_BYTES_MIN, at(9), slow), None);
     }
 
-    /// However it is asked, in the long run it is the rate.
+    /// However it is called, the long-run average is the rate.
     #[test]
     fn the_rate_is_kept() {
         let rate: Rate = "8mbit".parse().unwrap();

@@ -1,11 +1,11 @@
-//! The clients that were sent most lately, as lines for the operator.
+//! The clients with the most bytes sent recently, as lines for the operator.
 
 use super::{Client, Clients};
 use units::Nanos;
 
-/// Clients in the table.
+/// The maximum number of clients in the list.
 const SHOWN_MAX: usize = 10;
-/// Entries looked at before other threads have their turn: some 20 µs.
+/// The number of entries examined before the lock is released for other threads: some 20 µs.
 const LOOK_ENTRIES: usize = 4096;
 
 /// A client, as it is now.
@@ -14,21 +14,22 @@ pub struct Busy {
     pub client: Client,
     pub prefix: u128,
     pub connections: u32,
-    /// Bytes sent, those of a minute ago worth a half.
+    /// The bytes sent; those of a minute ago count half.
     pub bytes: u64,
     pub refusals: u16,
 }
 
-/// A further column: its heading, and its cell of a client.
+/// An extra column: its heading, and its cell for a client.
 pub type Column<'a> = (&'a str, &'a dyn Fn(&Busy) -> String);
 
 impl Clients {
-    /// Those that were sent most, the first first.
+    /// The clients that were sent the most, in descending order.
     pub fn busiest(&self, now: Nanos) -> Vec<Busy> {
         self.busiest_with(now, |_| 0)
     }
 
-    /// The same; of those that were sent nothing, those with the most responses under way. These are given by the index of an account.
+    /// Like [`Clients::busiest`]; clients that were sent nothing are ordered by their responses in flight. `responses`
+    /// returns these by the index of an account.
     pub fn busiest_with(&self, now: Nanos, responses: impl Fn(u32) -> u64) -> Vec<Busy> {
         let mut busiest = Vec::new();
         let mut from = 0;
@@ -40,7 +41,7 @@ impl Clients {
         busiest
     }
 
-    /// Adds the clients from this index on; false behind the last.
+    /// Adds the clients from this index on; returns false past the last.
     fn look(&self, from: usize, now: Nanos, responses: &impl Fn(u32) -> u64, found: &mut Vec<Busy>) -> bool {
         let mut state = self.state();
         let until = state.table.entries().len().min(from + LOOK_ENTRIES);
@@ -61,12 +62,12 @@ impl Clients {
         from < until
     }
 
-    /// An address, or a prefix with its length.
+    /// Formats an address, or a prefix with its length.
     pub fn show(&self, busy: &Busy) -> String {
         self.limits.get().prefix.show(busy.prefix)
     }
 
-    /// A table of them, with further columns.
+    /// A table of them, with extra columns.
     pub fn lines(&self, now: Nanos, columns: &[Column]) -> Vec<String> {
         let busiest = self.busiest(now);
         if busiest.is_empty() {
@@ -85,7 +86,7 @@ impl Clients {
     }
 }
 
-/// Columns as wide as their widest cell; the first reads from the left, numbers from the right.
+/// Pads columns to their widest cell; the first is left-aligned, numbers are right-aligned.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();

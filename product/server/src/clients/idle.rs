@@ -1,9 +1,10 @@
-/// Indices of clients without connections, a bit each, and a hand that goes round them: the next to go is found by a look at 64 at a time.
+/// The indexes of clients without connections, as a bitmap, with a hand that goes round: the next to evict is found by
+/// examining 64 at a time.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     words: Vec<u64>,
     count: usize,
-    /// Behind the one taken last.
+    /// The index after the one taken last.
     hand: u32,
 }
 
@@ -29,7 +30,7 @@ impl Idle {
         }
     }
 
-    /// Takes the one that the hand comes to next.
+    /// Takes the next index from the hand on.
     pub fn take(&mut self) -> Option<u32> {
         let (word, bit) = place(self.hand);
         let ahead_bits = self.words.get(word)? & bit.wrapping_neg();

@@ -1,4 +1,4 @@
-//! What one client may have, as all workers read it; an operator may change it while they do.
+//! The limits of one client, as all workers read them; an operator may change them meanwhile.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -6,13 +6,13 @@ use units::Rate;
 
 use super::{ClientLimits, ClientPrefix};
 
-/// Each value is read by itself: one that is changed with another holds a moment earlier or later.
+/// Each value is read separately: of two values changed together, one may take effect a moment earlier.
 pub(super) struct InForce {
-    /// Clients are told apart by it, so it stays.
+    /// Never changes, since it identifies clients.
     prefix: ClientPrefix,
     connections_max: AtomicU32,
     requests_per_s_max: AtomicU32,
-    /// 0: no limit.
+    /// 0 for no limit.
     rate_bits_per_s_max: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl InForce {
         in_force
     }
 
-    /// All but the prefix.
+    /// Sets all but the prefix.
     pub fn set(&self, limits: ClientLimits) {
         self.connections_max.store(limits.connections_max, Relaxed);
         self.requests_per_s_max.store(limits.requests_per_s_max, Relaxed);

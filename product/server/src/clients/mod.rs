@@ -1,9 +1,10 @@
-//! Clients: what each may have, and what each has had. One table for all workers, since a client's connections are spread over them.
+//! Clients: the limits of each, and its usage. One table serves all workers, since a client's connections are spread
+//! over them.
 //!
-//! A client is an address prefix ([`ClientPrefix`]); a limit by address would let a home with 2^64 of them have everything. Its index is
-//! small and stays its own while it has connections, so a worker can keep accounts of its own by it. What is held under the lock is a few
-//! dozen nanoseconds' work; a worker takes it for each connection, once a second for what it sent on it, and for each request where these have a
-//! limit.
+//! A client is an address prefix ([`ClientPrefix`]); with a limit by address, a home with 2^64 addresses would have no
+//! limit. Its index is small and stays its own while it has connections, so a worker can keep its own accounts by it.
+//! The lock is held for a few dozen nanoseconds; a worker takes it for each connection, once a second for what it sent
+//! on it, and for each request if requests are limited.
 
 mod bucket;
 mod busiest;
@@ -31,21 +32,21 @@ use table::Table;
 pub use trusted::TrustedProxies;
 pub use weights::{ClientWeight, ClientWeightError, ClientWeights};
 
-/// What each client may be sent.
+/// The rate that each client may be sent.
 pub trait ClientRate: Send + Sync {
-    /// So many bytes were sent to it, which may be none; gives when it may be sent more, if that is not now.
+    /// Records bytes sent to a client, possibly none. Returns when it may be sent more, or `None` if now.
     fn spend(&self, client: u32, bytes: u64, now: Nanos) -> Option<Nanos>;
 }
 
-/// What one client may have.
+/// The limits of one client.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     pub prefix: ClientPrefix,
-    /// 0: no limit.
+    /// 0 for no limit.
     pub connections_max: u32,
-    /// 0: no limit. A second's worth may come at once.
+    /// 0 for no limit. The burst is a second's worth.
     pub requests_per_s_max: u32,
-    /// What may be sent to it; a tenth of a second's worth at once, and 64 KiB at least.
+    /// The maximum rate of sending to it. The burst is a tenth of a second's worth, and at least 64 KiB.
     pub rate_max: Option<Rate>,
 }
 
@@ -57,10 +58,10 @@ pub struct Client {
     pub generation: u16,
 }
 
-/// It has what it may have.
+/// The refusal of a client that has reached its limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// When it may ask again.
+    /// The time after which it may try again.
     pub retry_after_s: u64,
     /// A line for the error log, if one is due.
     pub notice: Option<String>,
@@ -68,7 +69,7 @@ pub struct Refusal {
 
 pub struct Clients {
     limits: InForce,
-    /// The busiest are to be told.
+    /// The operator has requested the list of the busiest.
     is_asked: AtomicBool,
     state: Mutex<State>,
 }
@@ -77,7 +78,7 @@ pub struct Clients {
 struct State {
     table: Table,
     refusals: Refusals,
-    /// By index; none without a limit on the rate.
+    /// Indexed by client; empty if the rate is not limited.
     buckets: Vec<Bucket>,
 }
 
@@ -86,12 +87,12 @@ impl Clients {
         Clients { limits: InForce::new(limits), is_asked: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// Each may have this from now on, and keeps what it has. How clients are told apart stays.
+    /// Sets the limits; clients keep what they have. The prefix does not change.
     pub fn set_limits(&self, limits: ClientLimits) {
         self.limits.set(limits);
     }
 
-    /// A connection from this address.
+    /// Counts a connection from this address, or refuses it.
     pub fn enter(&self, address: IpAddr, now: Nanos) -> Result<Client, Refusal> {
         let limits = self.limits.get();
         let mut state = self.state();
@@ -103,8 +104,8 @@ impl Clients {
         Ok(state.connect(index))
     }
 
-    /// A connection of a proxy, which brings many clients, or a request of a client behind one: neither is bounded by the connections that one
-    /// client may have. [`Clients::leave`] ends it.
+    /// Counts a connection of a proxy, which carries many clients, or a request of a client behind one: neither is
+    /// limited by the connections that one client may have. [`Clients::leave`] ends it.
     pub fn enter_unbounded(&self, address: IpAddr, now: Nanos) -> Client {
         let prefix = self.limits.get().prefix.of(address);
         let mut state = self.state();
@@ -112,7 +113,7 @@ impl Clients {
         state.connect(index)
     }
 
-    /// Whether the client of this address has half of the connections that it may have.
+    /// Returns true if the client of this address has at least half of its maximum of connections.
     pub fn has_half(&self, address: IpAddr) -> bool {
         let limits = self.limits.get();
         let (prefix, max) = (limits.prefix.of(address), limits.connections_max);
@@ -121,7 +122,7 @@ impl Clients {
         index.is_some_and(|index| state.table.entry(index).connections >= max.div_ceil(2))
     }
 
-    /// One of its connections has ended, and so many bytes were sent to it.
+    /// Records the end of one of its connections, to which `bytes` were sent.
     pub fn leave(&self, index: u32, bytes: u64, now: Nanos) {
         let mut state = self.state();
         state.add_bytes(index, bytes, now, &self.limits.get());
@@ -132,7 +133,8 @@ impl Clients {
         state.table.disconnect(index);
     }
 
-    /// A request: the generic cell rate algorithm as a leaky bucket (ITU-T I.371), which drains at the rate and holds a second's worth.
+    /// Counts a request, or refuses it: the generic cell rate algorithm as a leaky bucket (ITU-T I.371), which drains
+    /// at the rate and holds a second's worth.
     pub fn on_request(&self, index: u32, now: Nanos) -> Result<(), Refusal> {
         let limits = self.limits.get();
         let rate = limits.requests_per_s_max;
@@ -151,7 +153,7 @@ impl Clients {
         Err(state.refuse(Kind::Requests, index, wait_ms.div_ceil(1000), now, &limits))
     }
 
-    /// The request counted last is put back, and will be counted again.
+    /// Takes back the last counted request, which was postponed and will be counted again.
     pub fn on_postponed(&self, index: u32) {
         if self.limits.get().requests_per_s_max > 0 {
             let mut state = self.state();
@@ -160,22 +162,22 @@ impl Clients {
         }
     }
 
-    /// So many bytes were sent to it.
+    /// Records bytes sent to it.
     pub fn on_bytes(&self, index: u32, bytes: u64, now: Nanos) {
         self.state().add_bytes(index, bytes, now, &self.limits.get());
     }
 
-    /// A line about refusals that is due; to be asked for until there is none, about once a second.
+    /// Returns a line about refusals that is due. Must be called until it returns `None`, about once a second.
     pub fn notice(&self, now: Nanos) -> Option<String> {
         self.state().refusals.tell(now, &self.limits.get())
     }
 
-    /// The busiest are to be told by a worker.
+    /// Requests that a worker logs the busiest clients.
     pub fn ask_lines(&self) {
         self.is_asked.store(true, Relaxed);
     }
 
-    /// Whether they are, once.
+    /// Returns true, once, if that was requested.
     pub fn take_asked(&self) -> bool {
         self.is_asked.swap(false, Relaxed)
     }
@@ -192,7 +194,7 @@ impl ClientRate for Clients {
         if state.buckets.len() <= at {
             state.buckets.resize(at + 1, Bucket::default());
         }
-        // One who comes under the index of another finds what that has not drained, a burst of it.
+        // A client that gets the index of another inherits its undrained bytes: at most a burst.
         state.buckets[at].fill(bytes, now, rate)
     }
 }

@@ -1,14 +1,15 @@
-//! Clients are told apart by the leading bits of their addresses: one IPv6 home has a /56, 256 networks of 2^64 addresses each (RFC 6177).
+//! Identifies clients by the leading bits of their addresses: an IPv6 home has a /56, 256 networks of 2^64 addresses
+//! each (RFC 6177).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Where IPv4 addresses stand among those of IPv6: ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
+/// The length of the prefix of IPv4 addresses mapped to IPv6: ::ffff:0:0/96 (RFC 4291 section 2.5.5.2).
 const MAPPED_BITS: u32 = 96;
 
-/// How many leading bits, in either family, are of one client.
+/// The number of leading bits, in either family, that identify a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientPrefix {
     v4_bits: u32,
@@ -26,7 +27,8 @@ impl Default for ClientPrefix {
 }
 
 impl ClientPrefix {
-    /// The bits of this address that name its client, the others zero; an IPv4 client of an IPv6 socket is one of IPv4.
+    /// The bits of this address that identify its client, the others zero. An IPv4 client of an IPv6 socket counts as
+    /// IPv4.
     pub fn of(self, address: IpAddr) -> u128 {
         let (bits, length) = match address.to_canonical() {
             IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), MAPPED_BITS + self.v4_bits),
@@ -35,12 +37,12 @@ impl ClientPrefix {
         bits & (u128::MAX << (u128::BITS - length))
     }
 
-    /// How many, of IPv4 and of IPv6.
+    /// The number of bits, for IPv4 and for IPv6.
     pub fn bits(self) -> [u8; 2] {
         [self.v4_bits, self.v6_bits].map(|bits| u8::try_from(bits).expect("at most 128"))
     }
 
-    /// An address, or a prefix with its length.
+    /// Formats an address, or a prefix with its length.
     pub fn show(self, prefix: u128) -> String {
         let address = IpAddr::V6(Ipv6Addr::from_bits(prefix)).to_canonical();
         match (address, if address.is_ipv4() { self.v4_bits } else { self.v6_bits }) {

@@ -1,14 +1,15 @@
-//! Refusals, counted by kind and told in one line in ten seconds of each: a flood of them is not to flood the log.
+//! Refusals, counted by kind and logged in one line in ten seconds for each, so that a flood of refusals does not flood
+//! the log.
 
 use units::Nanos;
 
 use super::ClientLimits;
 
-/// A line of a kind is logged at most this often.
+/// The minimum interval between two lines of a kind.
 const TELL_EVERY: Nanos = Nanos::from_secs(10);
 const KINDS: [Kind; 2] = [Kind::Connections, Kind::Requests];
 
-/// What a client had too many of.
+/// The limit that a client exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Connections,
@@ -22,7 +23,7 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Since they were told.
+    /// The number since the last line.
     refused: u64,
     last: u128,
     told_at: Option<Nanos>,

@@ -1,4 +1,4 @@
-//! What is remembered of clients, by a small index that stays theirs while they have connections.
+//! The accounts of clients, by a small index that stays theirs while they have connections.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,15 +7,15 @@ use units::Nanos;
 
 use super::idle::Idle;
 
-/// Most clients without connections that are remembered: 6 MB of them.
+/// The maximum number of clients without connections that are remembered; they take 6 MB.
 pub const CLIENTS_REMEMBERED: usize = 131_072;
 
-/// Generations of an index before they begin anew: one more than any of them is not 0.
+/// The number of generations of an index before they wrap around: a generation plus one is never 0.
 const GENERATIONS: u16 = u16::MAX;
 
-/// In which a count of bytes falls to a half, in milliseconds.
+/// The half-life of a count of bytes, in milliseconds.
 const HALF_LIFE_MS: f32 = 60_000.0;
-/// The clocks of two workers stand at the beginnings of their turns; one is this much behind another at most.
+/// The maximum by which one worker's clock lags behind another's: each stands at the beginning of its worker's turn.
 const BEHIND_MS_MAX: u32 = 60_000;
 
 /// A client, in 36 bytes.
@@ -23,15 +23,15 @@ const BEHIND_MS_MAX: u32 = 60_000;
 pub struct Entry {
     prefix: [u32; 4],
     pub connections: u32,
-    /// Of the index: how many clients had it before; comes round.
+    /// The generation of the index: how many clients had it before; wraps around.
     pub generation: u16,
     /// At most 65,535.
     pub refusals: u16,
     /// Thousandths of requests that have not drained yet.
     pub requests_milli: u32,
-    /// Bytes sent, older ones worth less.
+    /// The bytes sent; older ones count less.
     pub bytes: f32,
-    /// Until when requests have drained and bytes have decayed.
+    /// The time up to which requests have drained and bytes have decayed.
     at_ms: u32,
 }
 
@@ -45,8 +45,8 @@ impl Entry {
         self.prefix.iter().fold(0, |bits, &word| bits << 32 | u128::from(word))
     }
 
-    /// Brings it to this instant, at a drain of so many requests per second. The milliseconds come round after 49 days, in which time
-    /// too much of a count is forgotten, or too little.
+    /// Advances it to this instant, at a drain of `requests_per_s`. The milliseconds wrap around after 49 days, when
+    /// too much or too little of a count is forgotten.
     pub fn advance(&mut self, now: Nanos, requests_per_s: u32) {
         let now_ms = millis(now);
         let elapsed_ms = now_ms.wrapping_sub(self.at_ms);
@@ -63,7 +63,7 @@ fn millis(now: Nanos) -> u32 {
     (now.0 / 1_000_000) as u32
 }
 
-/// Addresses are the clients' to choose, so the hash has a key of its own.
+/// The accounts by prefix. Clients choose their addresses, so the hash is keyed.
 #[derive(Default)]
 pub struct Table {
     entries: Vec<Entry>,
@@ -81,13 +81,13 @@ impl Table {
         &self.entries
     }
 
-    /// The client of this prefix, if it is remembered.
+    /// The index of the client with this prefix, if it is remembered.
     pub fn find(&self, prefix: u128) -> Option<u32> {
         let hash = self.keys.hash_one(prefix);
         self.by_prefix.find(hash, |&index| self.entries[index as usize].prefix() == prefix).copied()
     }
 
-    /// The client of this prefix, remembered or new.
+    /// The index of the client with this prefix, remembered or new.
     pub fn find_or_insert(&mut self, prefix: u128, now: Nanos) -> u32 {
         if let Some(index) = self.find(prefix) {
             return index;
@@ -99,7 +99,7 @@ impl Table {
         index
     }
 
-    /// An index for a new client: one more while there is room, or that of a client without connections.
+    /// Returns an index for a new client: a new one while there is room, or that of a client without connections.
     fn vacate(&mut self, prefix: u128, now_ms: u32) -> u32 {
         if self.idle.len() >= CLIENTS_REMEMBERED
             && let Some(index) = self.idle.take()
@@ -145,7 +145,8 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 36);
     }
 
-    /// 200,000 addresses, one after the other: those that are gone make room, those that are there keep their places.
+    /// 200,000 addresses, one after the other: clients that are gone make room, and those with connections keep their
+    /// indexes.
     #[test]
     fn a_full_table_forgets_those_that_are_gone() {
         let mut table = Table::default();
@@ -160,14 +161,14 @@ mod tests {
         for (prefix, index) in stays {
             assert_eq!((table.find_or_insert(prefix, NOW), table.entry(index).generation), (index, 0), "{prefix:x}");
         }
-        // The last is remembered. The first is not, and comes back under the index of another.
+        // The last is remembered. The first is not, and returns under the index of another.
         let last = table.find_or_insert(200_000, NOW);
         assert!(table.entry(last).generation == 1 && table.entry(last).prefix() == 200_000);
         let again = table.find_or_insert(1, NOW);
         assert!(table.entry(again).generation > 0 && table.entries.len() == CLIENTS_REMEMBERED + 1000);
     }
 
-    /// Whoever returns is not the next to go.
+    /// A client that returns is not the next to be evicted.
     #[test]
     fn a_client_that_returns_keeps_its_index() {
         let mut table = Table::default();
@@ -189,7 +190,8 @@ mod tests {
         assert!((entry.bytes - 250.0).abs() < 3.0, "{}", entry.bytes);
     }
 
-    /// A worker whose turn began earlier takes nothing back, and the clock of a remembered client may have come round.
+    /// A worker whose turn began earlier takes nothing back, and the clock of a remembered client may have wrapped
+    /// around.
     #[test]
     fn an_instant_before_changes_nothing() {
         let mut entry = Entry::new(1, 0, millis(Nanos::from_secs(100)));
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(entry.requests_milli, 0);
     }
 
-    /// A worker knows a client by one more than its generation, and 0 stands for none.
+    /// A worker stores a client's generation plus one, and 0 stands for none.
     #[test]
     fn generations_come_round_before_the_last() {
         let mut table = Table::default();

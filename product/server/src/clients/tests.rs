@@ -40,7 +40,7 @@ fn without_a_limit_nobody_is_refused() {
     }
 }
 
-/// However many addresses of it are used.
+/// Independent of how many of its addresses are used.
 #[test]
 fn an_ipv6_site_is_one_client() {
     let clients = clients(1000, 0);
@@ -53,7 +53,7 @@ fn an_ipv6_site_is_one_client() {
     assert_eq!(clients.state().table.entries().len(), 2);
 }
 
-/// A second's worth at once, then as many as the rate allows, over however many connections.
+/// A second's worth at once, then as many as the rate allows, over any number of connections.
 #[test]
 fn requests_keep_to_their_rate() {
     let clients = clients(0, 10);
@@ -67,7 +67,7 @@ fn requests_keep_to_their_rate() {
     assert_eq!(allowed(second(100)), 10, "no more than the burst is saved up");
 }
 
-/// At any rate, in any rhythm: what is allowed in a span is the rate times the span and the burst at most.
+/// At any rate, in any rhythm: the requests allowed in a span are at most the rate times the span, plus the burst.
 #[test]
 fn a_whole_minute_of_requests_is_within_the_rate() {
     for (rate, every_us) in [(1, 7_001), (3, 333_333), (7, 50), (1000, 999), (999, 1_000)] {
@@ -105,7 +105,7 @@ fn a_request_put_back_is_counted_once() {
     assert!(clients.on_request(index, second(1)).is_err());
 }
 
-/// One line in ten seconds of each kind, with the count since and the last client.
+/// A single line in ten seconds for each kind, with the count since and the last client.
 #[test]
 fn refusals_are_told_once_in_ten_seconds() {
     let clients = clients(1, 1);
@@ -123,7 +123,7 @@ fn refusals_are_told_once_in_ten_seconds() {
     assert!(clients.on_request(index, second(99)).unwrap_err().notice.is_some(), "the kinds are apart");
 }
 
-/// The clients that were sent most, of thousands, and a column of somebody else's.
+/// The clients that were sent the most, among thousands, and an extra column.
 #[test]
 fn the_busiest_are_shown() {
     let clients = clients(0, 0);

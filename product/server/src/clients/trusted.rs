@@ -1,4 +1,4 @@
-//! Proxies that are believed what they say of their clients.
+//! Proxies whose information about their clients is trusted.
 
 use std::net::IpAddr;
 use std::sync::Arc;

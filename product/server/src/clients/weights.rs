@@ -6,11 +6,11 @@ use std::str::FromStr;
 use sched::policy::CLIENT_WEIGHT_MAX;
 use thiserror::Error;
 
-/// The weights of these networks' clients; every other has a weight of 1.
+/// The weights of the clients of some networks; every other client has a weight of 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientWeights(Vec<ClientWeight>);
 
-/// The clients of a network, each of this weight.
+/// The weight of each client of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientWeight {
     network: IpAddr,
@@ -27,7 +27,7 @@ impl ClientWeights {
         ClientWeights(weights)
     }
 
-    /// Of the networks with this address, the longest prefix decides, and among equal ones the last.
+    /// The weight of an address: the network with the longest prefix decides, and among equal ones the last.
     pub fn of(&self, address: IpAddr) -> u8 {
         let address = address.to_canonical();
         let found = self.0.iter().filter(|one| one.contains(address)).max_by_key(|one| one.length);

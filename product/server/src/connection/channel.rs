@@ -1,17 +1,17 @@
-//! What is below HTTP on a connection, and its handshake.
+//! The layer below HTTP on a connection, and its handshake.
 
 use http::Request;
 use http::gateway::claimed;
 use units::Nanos;
 
-/// A client's first flight is there when it is accepted, and its second a round trip later.
+/// The time for a handshake. A client's first flight is there when it is accepted, and its second a round trip later.
 pub const HANDSHAKE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Whether requests of a connection come over TLS.
+/// Decides whether a request of a connection came over TLS.
 #[derive(Debug, Clone, Copy)]
 pub struct Security {
     pub is_secure: bool,
-    /// A proxy tells how they came to it.
+    /// Set if the peer is a proxy that reports how the requests came to it.
     pub is_trusted: bool,
 }
 
@@ -22,15 +22,15 @@ impl Security {
     }
 }
 
-/// What is below HTTP, and its handshake.
+/// The layer below HTTP, and its handshake.
 #[derive(Debug)]
 pub struct Channel {
     kind: ChannelKind,
     /// No keys are agreed on yet.
     pub is_handshaking: bool,
-    /// A flight of its handshake is a job, and nothing is read meanwhile: no request can have come.
+    /// A flight of its handshake is a job. Nothing is read meanwhile, because no request can have arrived.
     pub is_in_flight: bool,
-    /// Segments are held back until they are full.
+    /// The socket is corked: segments are held back until they are full.
     pub is_corked: bool,
 }
 
@@ -59,7 +59,7 @@ impl Channel {
         self.kind != ChannelKind::Tcp
     }
 
-    /// The client does not speak TLS after all.
+    /// Falls back to plain TCP because the client does not speak TLS.
     pub fn end_tls(&mut self) {
         *self = Channel::new(ChannelKind::Tcp);
     }

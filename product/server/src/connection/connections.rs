@@ -23,7 +23,7 @@ pub struct Connections<S> {
     owners: Owners,
     /// Owners of connections with something to read, each once.
     queue: Turns<u64>,
-    /// Counts the memory of all of them.
+    /// Counts the memory of all connections.
     account: Account,
     /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
     streams: usize,
@@ -80,7 +80,7 @@ impl<S> Connections<S> {
         self.slots.is_empty()
     }
 
-    /// Slots, whether used or not.
+    /// The number of slots, used or not.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
@@ -113,7 +113,7 @@ impl<S> Connections<S> {
         (at, self.owners.next(at))
     }
 
-    /// Into the slot of [`Connections::vacant`].
+    /// Inserts a connection into the slot returned by [`Connections::vacant`].
     pub fn insert(&mut self, connection: Connection<S>) -> usize {
         let at = self.slots.insert(connection);
         self.count(at);
@@ -127,22 +127,22 @@ impl<S> Connections<S> {
         self.has_ended = true;
     }
 
-    /// Whether any has ended since this was asked before.
+    /// Returns whether a connection has ended since the last call.
     pub fn take_ended(&mut self) -> bool {
         std::mem::take(&mut self.has_ended)
     }
 
-    /// Counts the memory of all of them.
+    /// The account of all connections' memory.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Open streams of HTTP/2 and HTTP/3.
+    /// The number of open streams of HTTP/2 and HTTP/3.
     pub fn streams(&self) -> usize {
         self.streams
     }
 
-    /// Counts anew what no buffer of this connection counts, if it is still there.
+    /// Recounts the memory of this connection that no buffer counts, if it still exists.
     pub fn count(&mut self, at: usize) {
         if let Some(conn) = self.slots.get_mut(at) {
             self.streams -= conn.held.streams();
@@ -151,14 +151,14 @@ impl<S> Connections<S> {
         }
     }
 
-    /// A stream of the connection in this slot.
+    /// Opens a stream of the connection in this slot.
     pub fn begin_stream(&mut self, at: usize, stream: u32) -> ExchangeId {
         let owner = self.owners.next(at);
         self.slots[at].protocol.streams_mut().into_iter().for_each(|streams| streams.begin(stream, owner));
         ExchangeId { at, stream }
     }
 
-    /// The slot of a connection that is still there.
+    /// Returns the slot of a connection, or `None` if it has ended.
     pub fn slot(&self, owner: u64) -> Option<usize> {
         let at = slot_of(owner);
         self.get(at).is_some_and(|conn| conn.owner == owner).then_some(at)
@@ -168,14 +168,14 @@ impl<S> Connections<S> {
         self.slots[id.at].exchange(id.stream)
     }
 
-    /// The exchange of this name, if it is still there.
+    /// Returns the exchange of this name, or `None` if it has ended.
     pub fn exchange_id(&self, owner: u64) -> Option<ExchangeId> {
         let at = slot_of(owner);
         let exchange = self.get(at)?.protocol.exchanges().find(|exchange| exchange.owner == owner)?;
         Some(ExchangeId { at, stream: exchange.number })
     }
 
-    /// Has a connection read in its turn.
+    /// Queues a connection to be read in its turn.
     pub fn queue(&mut self, at: usize) {
         let conn = &mut self.slots[at];
         if !std::mem::replace(&mut conn.input.is_queued, true) {
@@ -183,13 +183,13 @@ impl<S> Connections<S> {
         }
     }
 
-    /// Something has happened to a connection that its turn is to see.
+    /// Queues a connection for which something happened that its turn must handle.
     pub fn wake(&mut self, at: usize) {
         self.slots[at].input.is_cut = true;
         self.queue(at);
     }
 
-    /// What came in while a response was being sent is for the connection's next turn.
+    /// Queues a connection for what arrived while its response was being sent.
     pub fn go_on(&mut self, at: usize) {
         let Some(conn) = self.get_mut(at) else { return };
         let Some(http1) = conn.protocol.http1() else { return };
@@ -199,12 +199,12 @@ impl<S> Connections<S> {
         }
     }
 
-    /// How many are to be read; some of them may be gone.
+    /// The number of queued connections; some of them may have ended.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next to be read; `None` where it is gone.
+    /// Removes the next connection from the queue; `None` if it has ended.
     pub fn unqueue(&mut self) -> Option<usize> {
         let owner = self.queue.pop()?;
         let at = self.slot(owner)?;
@@ -212,12 +212,12 @@ impl<S> Connections<S> {
         Some(at)
     }
 
-    /// Every deadline is so much later.
+    /// Moves every deadline later by `paused`.
     pub fn excuse(&mut self, paused: Nanos) {
         self.slots.iter_mut().for_each(|(_, conn)| conn.excuse(paused));
     }
 
-    /// Nothing is read behind the responses under way.
+    /// Reads nothing after the responses under way.
     pub fn stop(&mut self) {
         self.slots
             .iter_mut()
@@ -225,28 +225,29 @@ impl<S> Connections<S> {
             .for_each(|http1| http1.answering.close());
     }
 
-    /// Slots of the connections of which this is true.
+    /// Returns the slots of the connections for which `is_meant` returns true.
     pub fn slots(&self, is_meant: impl Fn(&Connection<S>) -> bool) -> Vec<usize> {
         self.iter().filter(|(_, conn)| is_meant(conn)).map(|(at, _)| at).collect()
     }
 }
 
 impl<S: Socket> Connections<S> {
-    /// Something is done with the frames of a connection, which has something to say of that.
+    /// Runs `act` on the engine of a connection, and queues the connection for the resulting output.
     pub fn with_engine<R>(&mut self, at: usize, act: impl FnOnce(&mut Engine) -> R) -> R {
         let result = act(self[at].engine());
         self.say(at);
         result
     }
 
-    /// What it has to say for itself leaves in this turn.
+    /// Queues a connection's own output to leave in this turn.
     pub fn say(&mut self, at: usize) {
         if self[at].framed().begin_unsaid() {
             self.unsaid.push_back(at);
         }
     }
 
-    /// The next that has something to say, made. `None`: it was closed meanwhile, and its place may be another's.
+    /// Makes the frames of the next connection with output of its own. `None` if it was closed meanwhile; its slot may
+    /// be another's.
     pub fn next_unsaid(&mut self) -> Option<usize> {
         let at = self.unsaid.pop_front()?;
         let is_unsaid = self.get_mut(at)?.protocol.framed_mut()?.end_unsaid();
@@ -254,24 +255,24 @@ impl<S: Socket> Connections<S> {
         Some(at)
     }
 
-    /// When one of them has to be looked after, by its own account.
+    /// When the next connection must be handled, apart from its responses.
     pub fn timeout(&self) -> Option<Nanos> {
         if self.unsaid.is_empty() { self.datagrams.timer() } else { Some(Nanos::ZERO) }
     }
 
-    /// How many have something to say, or had when they were closed.
+    /// The number of connections with output of their own, including closed ones.
     pub fn unsaid(&self) -> usize {
         self.unsaid.len()
     }
 
-    /// With memory for frames, which idle connections have none of.
+    /// Gives a connection a buffer for frames; idle connections have none.
     pub fn begin_frames(&mut self, at: usize) -> &mut Framed {
         let framed = self.slots[at].framed();
         framed.borrow(&mut self.spare);
         framed
     }
 
-    /// All frames have left.
+    /// Takes the buffer back when all frames have left.
     pub fn end_frames(&mut self, at: usize) {
         if let Some(framed) = self.slots.get_mut(at).and_then(|connection| connection.protocol.framed_mut()) {
             framed.give_back(&mut self.spare);
@@ -287,12 +288,12 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Datagrams wait for room in the socket of this number ([`Socket::shared`]).
+    /// Returns true if datagrams wait for room in the socket of this number ([`Socket::shared`]).
     pub fn is_full_at(&self, number: u64) -> bool {
         self.datagrams.full().any(|at| self[at].number_below() == number)
     }
 
-    /// One of HTTP/3, and what all of those have.
+    /// Returns an HTTP/3 connection, and the state shared by all of them.
     pub fn with_datagrams(&mut self, at: usize) -> (&mut Connection<S>, &mut Shared) {
         (&mut self.slots[at], &mut self.datagrams)
     }

@@ -1,4 +1,5 @@
-//! What was handed down on a connection, and what TCP says became of it. The kernel is asked by the caller: a question is a system call.
+//! The record of what was handed down on a connection, and what TCP reports became of it. The caller queries the kernel, because
+//! that costs a system call.
 
 use sched::line::{Look, Looks, Seen};
 use sched::{Account, Correction, TcpSent};
@@ -10,21 +11,21 @@ use crate::net::Status;
 pub struct Delivery {
     /// Payload handed down, of all responses.
     sent_bytes: u64,
-    /// The same when that was last asked, but for multiples of 4 GiB.
+    /// The low 32 bits of `sent_bytes` at the last call of `newly_sent_bytes`.
     told_bytes: u32,
     /// The socket did not take all at once since the connection was last known to be acknowledged.
     pub was_full: bool,
     /// The policy's band in which packets are now; `None` while they have what the listening socket gave them.
     pub band: Option<u8>,
-    /// Its place among those with unacknowledged bytes.
+    /// The connection's place in the list of connections with unacknowledged bytes.
     pub listed: Listed,
-    /// What the link was charged.
+    /// The account of what the link was charged.
     account: Account,
     looks: Looks,
 }
 
 impl Delivery {
-    /// Nothing was handed down yet, and TCP was not asked.
+    /// Creates the record of a connection on which nothing was handed down, before the first TCP report.
     pub fn new(framing: Framing) -> Delivery {
         let (account, looks) = (Account::new(framing), Looks::default());
         Delivery {
@@ -38,7 +39,7 @@ impl Delivery {
         }
     }
 
-    /// How the connection cuts its payload.
+    /// The framing by which the connection cuts its payload into segments.
     pub fn framing(&self) -> Framing {
         self.account.framing()
     }
@@ -48,12 +49,13 @@ impl Delivery {
         self.sent_bytes
     }
 
-    /// TCP was asked before what it has sent.
+    /// Returns true once TCP has been queried for what it sent.
     pub fn is_known(&self) -> bool {
         self.account.is_settled()
     }
 
-    /// So much payload was handed down, and the link was charged for it in segments of this connection: so many wire bytes.
+    /// Records payload that was handed down and charged to the link. Returns the wire bytes in segments of this
+    /// connection.
     pub fn on_sent(&mut self, payload_bytes: u64) -> u64 {
         let wire_bytes = self.framing().wire_bytes(payload_bytes);
         self.sent_bytes += payload_bytes;
@@ -61,42 +63,44 @@ impl Delivery {
         wire_bytes
     }
 
-    /// Payload handed down since this was last asked, less than 4 GiB.
+    /// Payload handed down since the last call, less than 4 GiB.
     pub fn newly_sent_bytes(&mut self) -> u64 {
         let sent_bytes = self.sent_bytes as u32;
         sent_bytes.wrapping_sub(std::mem::replace(&mut self.told_bytes, sent_bytes)).into()
     }
 
-    /// Sets the account against what TCP has sent; and what that says of the line.
+    /// Compares the account with what TCP has sent. Returns the correction, and what the report shows of the line.
     pub fn settle(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
         (self.account.settle(self.sent(status)), self.look(now, status))
     }
 
-    /// Behind [`Delivery::settle`], where nobody may look again: the wire bytes of what TCP still keeps, and of the acknowledgement of the
-    /// client's FIN if the connection ends here.
+    /// After [`Delivery::settle`], if no further look may follow: the wire bytes of what TCP still holds, and of the
+    /// acknowledgement of the client's FIN if the connection ends here.
     pub fn foresee(&mut self, status: &Status, ends_connection: bool) -> u64 {
         self.account.foresee(status.unsent_bytes, ends_connection.into())
     }
 
-    /// As [`Delivery::settle`] when the connection ends, with what its end will send.
+    /// Settles at the end of the connection, including what its end will send.
     pub fn close(&mut self, now: Nanos, status: &Status) -> (Correction, Look) {
-        // A connection that has ended keeps nothing: a reset throws away what was not sent.
+        // A connection that has ended holds nothing: a reset discards what was not sent.
         let payload_bytes = if status.closing_segments > 0 { status.unsent_bytes } else { 0 };
         let correction = self.account.close(self.sent(status), payload_bytes, status.closing_segments.into());
         (correction, self.look(now, status))
     }
 
-    /// What is new since the last look: over all responses each acknowledged byte is told once. What is foreseen stays charged.
+    /// Returns what is new since the last look, so that each acknowledged byte is reported once over all responses.
+    /// Foreseen bytes stay charged.
     pub fn look(&mut self, now: Nanos, status: &Status) -> Look {
         let Status { acked_bytes, sacked_bytes, acked_ago, retransmitted_bytes, shut_for, .. } = *status;
-        // A kernel that does not count what it sent tells at least of what has arrived.
+        // A kernel that does not count what it sent reports at least what has arrived.
         let sent_bytes = status.sent.map_or(acked_bytes, |sent| sent.payload_bytes.saturating_sub(retransmitted_bytes));
         let rtt = status.path.rtt;
         let seen = Seen { rtt, acked_bytes, sacked_bytes, acked_ago, sent_bytes, retransmitted_bytes, shut_for };
         self.looks.look(now, &seen, self.account.framing())
     }
 
-    /// Where the kernel does not count what it sent, all that was handed down is taken for sent.
+    /// Returns what TCP has sent. If the kernel does not count it, everything handed down and not waiting unsent counts as
+    /// sent.
     fn sent(&self, status: &Status) -> TcpSent {
         status.sent.unwrap_or_else(|| {
             let payload_bytes = self.sent_bytes - status.unsent_bytes.min(self.sent_bytes);
@@ -140,7 +144,7 @@ mod tests {
         Delivery::new(Framing::ETHERNET)
     }
 
-    /// Then what was taken and does not wait unsent has left.
+    /// Bytes that were taken and do not wait unsent have left.
     #[test]
     fn where_the_kernel_does_not_count_what_was_taken_was_sent() {
         let mut delivery = delivery();
@@ -153,7 +157,7 @@ mod tests {
         assert_eq!(settle(&mut delivery, 0).charge_bytes, SEGMENT + HEADER);
     }
 
-    /// The last bytes are charged once, whether they were foreseen or looked for; a reset throws away what was not sent.
+    /// The last bytes are charged once, whether foreseen or looked up; a reset discards what was not sent.
     #[test]
     fn what_tcp_keeps_is_charged_once() {
         let sent = |bytes: u64, unsent_bytes, closing_segments| Status {

@@ -6,17 +6,18 @@ use crate::body::Failure;
 /// The end of a response.
 #[derive(Debug)]
 pub struct Departure {
-    /// Who dispatched it.
+    /// The owner of the connection on which it was dispatched.
     pub owner: u64,
     pub job: JobId,
-    /// The number of its stream, where its connection has several.
+    /// The number of its stream, if its connection has several.
     pub stream: u32,
     pub sent_bytes: u64,
-    /// Of those, what [`Sendings::untold_bytes`] has not told.
+    /// The part of `sent_bytes` that [`Sendings::untold_bytes`] has not reported.
     pub untold_bytes: u64,
-    /// `None` when every byte was handed to the kernel.
+    /// `None` if every byte was handed to the kernel.
     pub failure: Option<Failure>,
-    /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the grants.
+    /// When the kernel took the first byte that was sent from here, and when the response ended: the instants of the
+    /// grants.
     pub first_byte_at: Option<Nanos>,
     pub ended_at: Nanos,
 }

@@ -1,4 +1,4 @@
-//! The protocols that carry several responses at once, as the write path asks them.
+//! The protocols that carry several responses at once, as the write path uses them.
 
 use http::ResponseHead;
 use mux::{BodyRead, Broken, Event, Priority};
@@ -7,14 +7,15 @@ use units::memory::Account;
 
 use super::quic::Quic;
 
-/// Who makes the frames of a connection; in a box with all that such a connection has, where 200 bytes beside those of HTTP/3 are few.
+/// The session that frames a connection's responses. The variants differ by 200 bytes, which does not matter: `Framed`
+/// is boxed.
 #[allow(clippy::large_enum_variant)]
 pub enum Engine {
     Http2(mux::Session),
     Http3(Box<Quic>),
 }
 
-/// The same question to either.
+/// Evaluates `$answer` on whichever session this is.
 macro_rules! ask {
     ($engine:expr, $session:ident => $answer:expr) => {
         match $engine {
@@ -28,22 +29,22 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// What its client has said.
+    /// Returns the next event of the client.
     pub fn event(&mut self) -> Option<Event> {
         ask!(self, session => session.event())
     }
 
-    /// The body of the request that was told of last is kept until it is read. False: it was thrown away.
+    /// Keeps the body of the request reported last until it is read. Returns false if it was discarded.
     pub fn want_body(&mut self, stream: u32) -> bool {
         ask!(self, session => session.want_body(stream))
     }
 
-    /// Appends so many bytes of a body at most. The connection then has something to say: its windows.
+    /// Appends at most `bytes_max` of a body. The connection then has output: its window updates.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         ask!(self, session => session.read_body(stream, into, bytes_max))
     }
 
-    /// Nobody wants the rest of a body. The connection has something to say.
+    /// Discards the rest of a body. The connection then has output.
     pub fn leave_body(&mut self, stream: u32) {
         ask!(self, session => session.leave_body(stream));
     }
@@ -56,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of memory that are alive.
+    /// The bytes of memory in use.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         match self {
@@ -65,12 +66,13 @@ impl Engine {
         }
     }
 
-    /// Gives an interim head (1xx) before a response. The connection has something to say. False: the stream is closed.
+    /// Adds an interim head (1xx) before a response; the connection then has output. Returns false if the stream is
+    /// closed.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         ask!(self, session => session.interim(stream, head))
     }
 
-    /// The client's wish for a stream.
+    /// The client's priority for a stream.
     pub fn precedence(&mut self, stream: u32) -> Precedence {
         let priority: Option<Priority> = ask!(self, session => session.priority(stream));
         priority.map_or(Precedence::default(), |wish| Precedence {
@@ -79,12 +81,12 @@ impl Engine {
         })
     }
 
-    /// Of a request over HTTP/2 a part may have come.
+    /// Returns true if part of an HTTP/2 request may have arrived.
     pub fn has_part(&self) -> bool {
         matches!(self, Engine::Http2(session) if session.has_part())
     }
 
-    /// Why the connection cannot go on, where what came did not say so, once.
+    /// Returns, once, why the connection cannot continue, if receiving did not report it.
     pub fn broken(&mut self) -> Option<Broken> {
         match self {
             Engine::Http2(_) => None,
@@ -92,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// No keys are agreed on yet, where that is not TCP's and TLS's business.
+    /// Returns true if no keys are agreed on yet; always false over TCP, whose TLS handshake is separate.
     pub fn is_handshaking(&self) -> bool {
         match self {
             Engine::Http2(_) => false,
@@ -100,7 +102,8 @@ impl Engine {
         }
     }
 
-    /// Its client has all that was sent, or is gone, as far as it is not TCP that knows.
+    /// Returns true if the client has everything that was sent, or is gone; always true over TCP, where the kernel
+    /// tracks that.
     pub fn is_acknowledged(&self) -> bool {
         match self {
             Engine::Http2(_) => true,
@@ -108,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// All that was given has left, as far as it is not TCP that takes it.
+    /// Returns true if everything has left; always true over TCP, where the socket takes the frames.
     pub fn has_left(&mut self) -> bool {
         match self {
             Engine::Http2(_) => true,
@@ -124,17 +127,17 @@ impl Engine {
         ask!(self, session => session.cancel(stream));
     }
 
-    /// 0 where the client lets nothing more be sent.
+    /// The connection's flow-control window; 0 if the client lets nothing more be sent.
     pub fn window(&mut self) -> u32 {
         ask!(self, session => session.window())
     }
 
-    /// The same of one stream; `None` for a closed one.
+    /// The flow-control window of one stream; `None` if it is closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
         ask!(self, session => session.stream_window(stream))
     }
 
-    /// Nothing more comes or goes by its own account.
+    /// Returns true if the protocol neither receives nor sends any more.
     pub fn has_ended(&mut self) -> bool {
         match self {
             Engine::Http2(session) => session.has_ended(),
@@ -142,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Payload of a full datagram, where its frames leave in datagrams.
+    /// The payload of a full datagram; `None` if frames do not leave in datagrams.
     pub fn datagram_bytes(&self) -> Option<u64> {
         match self {
             Engine::Http2(_) => None,
@@ -150,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Of HTTP/2, whose frames leave as bytes.
+    /// The HTTP/2 session, whose frames leave as bytes.
     pub fn http2(&mut self) -> Option<&mut mux::Session> {
         match self {
             Engine::Http2(session) => Some(session),

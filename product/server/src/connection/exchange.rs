@@ -1,4 +1,5 @@
-//! A request and its response, wherever they are: a connection of HTTP/1.1 has one at a time, one of HTTP/2 or HTTP/3 has one on each stream.
+//! A request and its response, whatever their state. An HTTP/1.1 connection has one at a time; an HTTP/2 or HTTP/3
+//! connection has one on each stream.
 
 use http::{OwnedRequest, Request, Response};
 use sched::JobId;
@@ -11,36 +12,36 @@ use crate::clock::later;
 use crate::files::Key;
 use crate::limits::Limits;
 
-/// How long a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
+/// The time for which a closing connection waits for a silent client; a lost acknowledgement is retransmitted within this time.
 pub const CLOSING_PERIOD: Nanos = Nanos::from_secs(2);
 
-/// Idle connections keep room for so many.
+/// The number of streams an idle connection keeps capacity for.
 const STREAMS_KEPT: usize = 4;
 
 pub struct Exchange {
-    /// Of its stream, 0 where there is none.
+    /// The number of its stream, 0 if there is none.
     pub number: u32,
-    /// Its name among lookups.
+    /// The exchange's name among lookups.
     pub owner: u64,
     pub task: Task,
-    /// Of the response being sent.
+    /// The class of the response being sent.
     pub class: u16,
     /// False on a stream for HEAD: no body follows the head.
     pub has_body: bool,
-    /// For the access log and the objectives, while a response is found and sent.
+    /// The data for the access log and the objectives, while a response is found and sent.
     pub line: Option<Box<Line>>,
 }
 
-/// What a response waits for.
+/// The task that a response waits for.
 #[derive(Default)]
 pub enum Task {
     #[default]
     None,
-    /// What was asked for is being found by somebody who may wait for its disk.
+    /// A thread that may wait for the disk is looking up the file.
     LookingUp(Box<PendingLookup>),
-    /// An upstream makes it.
+    /// An upstream is producing it.
     PassedOn(Box<KeptRequest>),
-    /// The body of its request is coming, and its length is the reply.
+    /// The request's body is arriving, and its length is the reply.
     Receiving(Box<Receiving>),
     /// It is being sent.
     Sending(JobId),
@@ -53,7 +54,7 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// A copy, whose memory is counted in this account.
+    /// Copies a request and counts its memory in `account`.
     pub fn new(request: &Request, account: &Account) -> KeptRequest {
         let request = OwnedRequest::from(request);
         KeptRequest { _charge: Charge::new(account, request.memory_bytes()), request }
@@ -63,7 +64,7 @@ impl KeptRequest {
         self.request.view()
     }
 
-    /// Bytes of memory of its fields.
+    /// The bytes of memory of its fields.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
         self.request.memory_bytes()
@@ -74,25 +75,25 @@ impl KeptRequest {
 pub struct PendingLookup {
     pub request: Box<KeptRequest>,
     pub key: Key,
-    /// The response of an upstream that names it.
+    /// The response of an upstream that names the file.
     pub said: Option<Response<()>>,
 }
 
-/// Those of a client that speaks HTTP/2 or HTTP/3.
+/// The exchanges of a client that speaks HTTP/2 or HTTP/3.
 pub struct Streams {
-    /// Those that are open, at most [`mux::STREAMS_MAX`], by number.
+    /// The open exchanges, by stream number; at most [`mux::STREAMS_MAX`].
     open: Vec<Exchange>,
-    /// Nothing is expected before this instant.
+    /// Until this instant the connection may wait for its client.
     pub deadline: Nanos,
-    /// The connection ends when its last stream has.
+    /// The connection ends when its last stream has ended.
     pub is_leaving: bool,
-    /// Of one that ends, whose client has not taken or acknowledged everything: it ends then at the latest.
+    /// The latest end of a connection that is ending and whose client has not taken or acknowledged everything.
     pub ends_at: Option<Nanos>,
-    /// What its client had acknowledged when that was decided on, over HTTP/3.
+    /// The bytes its client had acknowledged when `ends_at` was set, over HTTP/3.
     acked_bytes: u64,
 }
 
-/// Where an exchange is: the slot of its connection, and the number of its stream, 0 where there is none.
+/// The place of an exchange: the slot of its connection, and the number of its stream, 0 if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExchangeId {
     pub at: usize,
@@ -110,7 +111,8 @@ impl Exchange {
         Exchange { number, owner, task: Task::None, class: 0, has_body: true, line: None }
     }
 
-    /// Its request waits for the lookup of this key, as may the response of an upstream that names the file.
+    /// Records that its request waits for the lookup of `key`. `said` is the response of an upstream that names the
+    /// file, if one does.
     pub fn wait_for(&mut self, key: Key, request: Box<KeptRequest>, said: Option<Response<()>>) {
         self.task = Task::LookingUp(Box::new(PendingLookup { request, key, said }));
     }
@@ -126,12 +128,12 @@ impl Exchange {
         }
     }
 
-    /// A line of the access log will tell of it.
+    /// Returns true if the access log will have a line for it.
     pub fn is_logged(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.log.is_some())
     }
 
-    /// What log and objectives have to know of the response that was made of it.
+    /// Records the encoded response for the log and the objectives.
     pub fn note_encoded(&mut self, status: http::Status, head_bytes: usize, body_bytes: u64) {
         if let Some(line) = &mut self.line {
             (line.status, line.head_bytes, line.body_bytes) = (status.0, head_bytes as u32, body_bytes);
@@ -168,24 +170,25 @@ impl Streams {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()
     }
 
-    /// Nothing is asked of us.
+    /// Returns true if no stream is open.
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// How many are open.
+    /// The number of open streams.
     pub fn count(&self) -> usize {
         self.open.len()
     }
 
-    /// As many as there is memory for.
+    /// The capacity for streams.
     #[cfg(test)]
     pub fn room(&self) -> usize {
         self.open.capacity()
     }
 
-    /// Whether a connection that ends waits for its client, which has acknowledged so much by now and not all: for a period, and as long
-    /// again while it takes what it was sent, at this rate at least. To a slower one it is over.
+    /// Returns whether a connection that is ending waits for its client, which has acknowledged `acked_bytes` so far
+    /// but not everything. It waits for one period, and for another period as long as the client acknowledges at least
+    /// `bytes_per_s_min`; the connection of a slower client ends.
     pub fn waits_for(&mut self, now: Nanos, acked_bytes: u64, bytes_per_s_min: u64) -> bool {
         let period_bytes = (bytes_per_s_min * CLOSING_PERIOD.0 / 1_000_000_000).max(1);
         match self.ends_at {
@@ -198,7 +201,7 @@ impl Streams {
     }
 
     pub fn begin(&mut self, number: u32, owner: u64) {
-        // Datagrams may overtake each other, and requests with them.
+        // Datagrams, and requests with them, may overtake each other.
         let at = self.open.partition_point(|exchange| exchange.number < number);
         reserve_one(&mut self.open);
         self.open.insert(at, Exchange::new(number, owner));
@@ -222,7 +225,8 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// Two seconds were all that it had: a client behind a slow link lost the last bytes of its response when the server stopped.
+    /// Clients had only two seconds: one behind a slow link lost the last bytes of its response when the server
+    /// stopped.
     #[test]
     fn a_client_that_goes_on_taking_what_it_was_sent_is_waited_for() {
         let mut streams = Streams::new(Nanos::ZERO);
@@ -233,7 +237,7 @@ mod tests {
         assert!(waits(14, 102_000) && !waits(16, 102_999), "and then was slower");
     }
 
-    /// A request of HTTP/3 that was lost comes behind later ones. It ended the worker.
+    /// An HTTP/3 request that was lost arrives after later ones. This once ended the worker.
     #[test]
     fn streams_are_found_in_whatever_order_they_began() {
         let mut streams = Streams::new(Nanos::ZERO);

@@ -1,8 +1,9 @@
-//! Connections of HTTP/2 and HTTP/3: what is granted becomes frames of the response that was granted, records of those where the client speaks TLS, and
-//! leaves at once. Room that is left in a granted segment goes to the connection's next response. What is HTTP/3's alone is in `http3.rs`.
+//! HTTP/2 and HTTP/3 connections: a grant becomes frames of the response to which it was given, sealed in records if
+//! the client speaks TLS, and leaves at once. Room left in a granted segment goes to the connection's next response.
+//! HTTP/3's own part is in `http3.rs`.
 //!
-//! Below the decision waits at most what one grant has made and the socket did not take: it goes first when there is room again, and
-//! nothing else is made on that connection before.
+//! At most what one grant has made and the socket did not take waits below the scheduler's decision. It goes first when
+//! there is room again, and nothing else is made on that connection before.
 
 use std::io::{self, IoSlice};
 use std::mem::take;
@@ -20,29 +21,30 @@ use super::{Connection, Connections, Departure, Protocol, Single, Streams};
 use crate::body::Failure;
 use crate::net::{Down, Sink, Socket};
 
-/// Frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in a second or two.
+/// The maximum bytes of frames that a client may leave unread: a grant, and answers to as many PINGs as it may send in
+/// a second or two.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
-/// What such a connection has besides.
+/// The additional state of such a connection.
 pub struct Framed {
     pub engine: Engine,
     pub streams: Streams,
     pub id: ConnectionId,
-    /// Frames that were made and not handed down, nor sealed.
+    /// Frames that were made and not yet handed down or sealed.
     pub out: Counted,
-    /// Responses whose last bytes are among those.
+    /// Responses whose last bytes are among those frames.
     departing: Vec<Departure>,
     /// Responses whose windows are shut.
     shut: Vec<JobId>,
-    /// Responses on it.
+    /// The number of responses on it.
     jobs: usize,
-    /// Of what was made, what no response is charged for.
+    /// The bytes in `out` that no response is charged for.
     control_bytes: u64,
-    /// It is on the list of those that have something to say for themselves.
+    /// It is in the queue of connections with output of their own.
     is_unsaid: bool,
 }
 
 impl Framed {
-    /// Without responses; its memory is counted in this account.
+    /// Creates the frames' state without responses; its memory is counted in `account`.
     pub fn new(mut engine: Engine, id: ConnectionId, deadline: Nanos, account: &Account) -> Framed {
         engine.count_in(account);
         let (out, departing, shut) = (Counted::new(account), Vec::new(), Vec::new());
@@ -50,7 +52,7 @@ impl Framed {
         Framed { engine, streams, id, out, departing, shut, jobs: 0, control_bytes: 0, is_unsaid: false }
     }
 
-    /// Takes what has come over HTTP/2, and makes answers.
+    /// Takes what has arrived over HTTP/2, and makes answers.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), Broken> {
         let begin = self.out.len();
         let session = self.engine.http2().expect("datagrams are received as such");
@@ -60,17 +62,17 @@ impl Framed {
         taken.and(if is_unread { Err(Flood::Unread.into()) } else { Ok(()) })
     }
 
-    /// It has something to say for itself. Whether it had not before.
+    /// Records that it has output of its own. Returns whether it had none before.
     pub fn begin_unsaid(&mut self) -> bool {
         !std::mem::replace(&mut self.is_unsaid, true)
     }
 
-    /// That is said now. Whether it had something to say.
+    /// Clears that record. Returns whether it had output.
     pub fn end_unsaid(&mut self) -> bool {
         take(&mut self.is_unsaid)
     }
 
-    /// Windows may be open again.
+    /// Resumes responses whose windows may be open again.
     pub fn open_windows(&mut self, now: Nanos, stream_of: impl Fn(JobId) -> Option<u32>, scheduler: &mut Scheduler) {
         if self.shut.is_empty() || self.engine.window() == 0 {
             return;
@@ -86,24 +88,25 @@ impl Framed {
         open.into_iter().for_each(|job| scheduler.on_wait_over(now, job, Why::Stream));
     }
 
-    /// The window of a response's stream, or the connection's, is shut.
+    /// Blocks a response because the window of its stream, or the connection's, is shut.
     pub fn on_shut(&mut self, id: JobId, scheduler: &mut Scheduler) {
         reserve_one(&mut self.shut);
         self.shut.push(id);
         scheduler.on_wait(id, Why::Stream);
     }
 
-    /// Responses whose last bytes were made and have not left are cut.
+    /// Cuts the responses whose last bytes were made and have not left.
     pub fn cut(&mut self, failure: impl Fn() -> Failure) -> impl Iterator<Item = Departure> {
         self.departing.drain(..).map(move |departure| Departure { failure: Some(failure()), ..departure })
     }
 
-    /// Another response is on it.
+    /// Counts another response.
     pub fn on_dispatch(&mut self) {
         self.jobs += 1;
     }
 
-    /// Payload for frames in so much, beside their records; of datagrams full ones, as long as they may be now.
+    /// The payload for frames in `bytes_max`, without the overhead of records; over HTTP/3, that of full datagrams of
+    /// the current size.
     pub fn room_bytes(&self, bytes_max: u64, segment_bytes: u64, overhead_bytes: u64) -> u64 {
         if let Some(datagram_bytes) = self.engine.datagram_bytes() {
             return bytes_max.div_ceil(segment_bytes) * datagram_bytes;
@@ -113,7 +116,7 @@ impl Framed {
         room_bytes - overhead_bytes * room_bytes.div_ceil(RECORD_BYTES_MAX as u64)
     }
 
-    /// One has ended. Where its last bytes are made it departs when they are handed down.
+    /// Ends a response. If its last bytes were made, it departs when they are handed down.
     pub fn depart(&mut self, departure: Departure) -> Option<Departure> {
         self.jobs -= 1;
         self.shut.retain(|job| *job != departure.job);
@@ -124,23 +127,24 @@ impl Framed {
         None
     }
 
-    /// Bytes of frames and of the engine that are alive.
+    /// The bytes of memory of frames and of the engine.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         self.out.capacity() + self.engine.alive_bytes()
     }
 
-    /// All that it could send waits for its reader; beside that, so many responses wait for their producers.
+    /// Returns true if everything it could send waits for its reader; `silent` counts the responses that wait for their
+    /// producers.
     pub fn waits_for_reader(&self, silent: impl Fn() -> usize) -> bool {
         !self.shut.is_empty() && self.shut.len() + silent() == self.jobs
     }
 
-    /// Some are not all made, or have not left.
+    /// Returns true if a response is not completely made, or has not left.
     pub fn has_responses(&self) -> bool {
         self.jobs > 0 || !self.departing.is_empty()
     }
 
-    /// Appends what it has to say for itself.
+    /// Appends the connection's own output.
     pub fn control(&mut self) {
         let begin = self.out.len();
         let Some(session) = self.engine.http2() else { return };
@@ -148,7 +152,7 @@ impl Framed {
         self.control_bytes += (self.out.len() - begin) as u64;
     }
 
-    /// Memory for frames, which idle connections have none of.
+    /// Takes a buffer for frames; idle connections have none.
     pub fn borrow(&mut self, spare: &mut Vec<u8>) {
         if self.out.capacity() == 0 && self.engine.http2().is_some() {
             *self.out.edit() = take(spare);
@@ -165,13 +169,13 @@ impl Framed {
     }
 }
 
-/// What [`Connections::hand_down`] did.
+/// The outcome of [`Connections::hand_down`].
 pub struct HandedDown {
-    /// Nothing that was made is left.
+    /// True if all frames that were made have left.
     pub is_all: bool,
-    /// Responses are under way.
+    /// True if responses are in flight.
     pub has_jobs: bool,
-    /// Bytes that no response is charged for.
+    /// The bytes handed down that no response is charged for.
     pub control_bytes: u64,
 }
 
@@ -202,7 +206,7 @@ impl<S: Socket> Connections<S> {
             departures.extend(departed.map(|departure| Departure { ended_at: now, ..departure }));
             self.end_frames(at);
         } else if is_all {
-            // The room was used up by what was lost; nobody else would ask for the rest.
+            // Lost datagrams used up the room; without this nothing would trigger the rest.
             self.say(at);
         }
         Some(HandedDown { is_all, has_jobs, control_bytes })
@@ -250,7 +254,8 @@ impl<S: Socket> Connection<S> {
         self.protocol.framed().is_some_and(|framed| !framed.out.is_empty()) || is_sealed()
     }
 
-    /// Hands down all that was made, in records where the client speaks TLS. An error leaves the rest for later.
+    /// Hands down everything that was made, in records if the client speaks TLS. After an error the rest is left for
+    /// later.
     pub fn hand_down(&mut self) -> io::Result<()> {
         let (Some(socket), Some(framed)) = (self.socket.tcp(), self.protocol.framed_mut()) else { return Ok(()) };
         let mut taken = 0;
@@ -270,7 +275,7 @@ fn hand_down_plain(socket: &impl Sink, out: &[u8], taken: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Seals a few records at a time, and no more before they are gone. Drops all that can no longer be sealed.
+/// Seals a few records at a time, and no more until they are gone. Drops everything that can no longer be sealed.
 fn hand_down_sealed(socket: &impl Sink, session: &mut Session, out: &[u8], taken: &mut usize) -> io::Result<()> {
     if !session.can_seal() {
         *taken = out.len();

@@ -1,11 +1,12 @@
-//! The memory of a connection that no buffer of its own counts: tables, and what libraries hold, which is taken for what was measured (resident
-//! memory of a thousand such connections, docs/notebook/attacks.md), and requests of HTTP/1.1 that are incomplete or wait.
+//! The memory of a connection that its own buffers do not count: tables; what libraries hold, taken as measured
+//! (resident memory of a thousand such connections, docs/notebook/attacks.md); and HTTP/1.1 requests that are
+//! incomplete or wait.
 
 use units::memory::{Account, Charge};
 
 use super::Connection;
 
-/// Its places in the tables of connections, of what is below them and of their names, a third of them free.
+/// The connection's slots in the tables of connections, of their lower layers and of their names, a third of the slots free.
 const TABLES_BYTES: usize = 1 << 10;
 /// The session of a client that speaks TLS.
 const TLS_BYTES: usize = 9 << 10;
@@ -28,7 +29,7 @@ enum Protocol {
 }
 
 impl Protocol {
-    /// Bytes of a connection that speaks it and has so many requests and responses under way.
+    /// The bytes of a connection that speaks this protocol and has `streams` requests and responses under way.
     fn bytes(self, streams: usize) -> usize {
         let (fixed_bytes, stream_bytes) = match self {
             Protocol::Http1 => (0, HTTP1_STREAM_BYTES),
@@ -41,18 +42,19 @@ impl Protocol {
     }
 }
 
-/// The account of a connection's memory, and its own part of that.
+/// The account of a connection's memory, and the part that no buffer counts.
 #[derive(Debug)]
 pub struct Held {
     charge: Charge,
-    /// Counts what upstreams have sent and the client has not taken: that is bounded by itself, so that no upload keeps responses waiting.
+    /// Counts what upstreams have sent and the client has not taken. That has its own bound, so that no upload keeps
+    /// responses waiting.
     responses: Account,
     /// Open streams of HTTP/2 and HTTP/3, as they were last counted.
     streams: u32,
 }
 
 impl Held {
-    /// Of a new connection of HTTP/1.1 without TLS.
+    /// Creates the account of a new HTTP/1.1 connection without TLS.
     pub fn new(account: &Account) -> Held {
         account.set_fixed_bytes(TABLES_BYTES);
         Held { charge: Charge::new(account, TABLES_BYTES), responses: account.part(), streams: 0 }
@@ -66,7 +68,7 @@ impl Held {
         &self.responses
     }
 
-    /// Bytes of all that the connection holds.
+    /// The bytes of everything that the connection holds.
     pub fn bytes(&self) -> u64 {
         self.account().bytes()
     }
@@ -83,16 +85,16 @@ impl Held {
 }
 
 impl<S> Connection<S> {
-    /// Counts anew what no buffer counts: it speaks another protocol, a request has come, or one has ended.
+    /// Recounts what no buffer counts, after a change of protocol or when a request has arrived or ended.
     pub fn count(&mut self) {
         let bytes = self.own_bytes();
         self.held.charge.set(bytes);
         self.held.account().set_fixed_bytes(bytes);
-        // They are STREAMS_MAX at most.
+        // At most STREAMS_MAX streams are open.
         self.held.streams = self.protocol.streams().map_or(0, |streams| streams.count() as u32);
     }
 
-    /// Bytes of its own part.
+    /// The bytes of its own part.
     pub fn own_bytes(&self) -> usize {
         let protocol = match (self.is_multiplexed(), self.channel.is_tls()) {
             _ if self.channel.is_quic() => Protocol::Http3,

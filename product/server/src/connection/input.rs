@@ -1,37 +1,38 @@
-//! What is to be read of a connection.
+//! The reading side of a connection.
 
-/// Parts of a request, each less than a segment, that are acknowledged at once.
+/// The maximum number of small parts of a request (each less than a segment) that are acknowledged at once.
 const SMALL_PARTS_MAX: u8 = 16;
-/// What every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1); guards against nonsense.
+/// The minimum segment size: what every IPv4 host must be able to receive, less headers (RFC 9293 section 3.7.1).
+/// Guards against nonsensical values.
 pub const SEGMENT_BYTES_MIN: u32 = 88;
 
-/// What is to be read of a connection.
+/// The input left to read on a connection.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// Something arrived that was not read yet.
+    /// Set if something arrived that was not read yet.
     pub is_readable: bool,
-    /// It is on the worker's list of those with something to be read.
+    /// It is in the worker's queue of connections to be read.
     pub is_queued: bool,
-    /// Its turn ended before all that was kept was looked at.
+    /// Set if its turn ended before all kept bytes were parsed.
     pub is_cut: bool,
-    /// The client sends no more: behind the last bytes is an end, of which no other event will tell.
+    /// The client sends no more: the last bytes are followed by the end of the stream, which no other event reports.
     pub has_ended: bool,
-    /// Parts of the request that is coming, each less than a segment.
+    /// Parts received of an incomplete request, each less than a segment.
     small_parts: u8,
-    /// Of a record or of frames only a part is here, which may be one of a request.
+    /// Only part of a TLS record or of HTTP/2 frames has arrived; it may belong to a request.
     pub has_part: bool,
 }
 
 impl Input {
-    /// There may be something to be read or looked at.
+    /// Returns true if there may be something to read or to parse.
     pub fn is_left(&self) -> bool {
         self.is_readable || self.is_cut
     }
 
-    /// So many bytes were received, which leave a request incomplete or not. Whether they should be acknowledged at once: a client may hold
-    /// the rest of its request back until it knows that the beginning came (Nagle's algorithm, RFC 9293 section 3.7.4), and no response
-    /// takes the acknowledgement along. One that holds back has sent a whole segment before, or a few words; a flood of bytes is not worth a
-    /// system call each.
+    /// Records that `bytes` were received, and whether they leave a request incomplete. Returns whether they should be
+    /// acknowledged at once: a client may hold back the rest of its request until the beginning is acknowledged
+    /// (Nagle's algorithm, RFC 9293 section 3.7.4), and no response carries the acknowledgement. Such a client has sent
+    /// a whole segment before, or a few small parts; a flood of small parts is not worth a system call each.
     pub fn on_received(&mut self, bytes: usize, is_incomplete: bool) -> bool {
         if !is_incomplete || self.is_cut {
             self.small_parts = 0;

@@ -7,39 +7,41 @@ use units::memory::{Account, Charge};
 use super::PassedOnLine;
 use crate::logging::{Log, Requested};
 
-/// What the access log and the objectives will say of a response that is still being sent.
+/// The data for the access log and the objectives of a response that is still being sent.
 pub struct Line {
-    /// Where it is logged, if anywhere, whatever the sites are by then.
+    /// The log that gets its line, if any, even if the sites change meanwhile.
     pub log: Option<Arc<Log>>,
     request: RequestText,
-    /// Where an upstream answers it.
+    /// Set if an upstream answers the request.
     pub passed_on: Option<Box<PassedOnLine>>,
     /// It counts for the objectives of its class.
     pub is_measured: bool,
-    /// As the metrics know its site.
+    /// The number of its site in the metrics.
     pub site: u32,
-    /// Its response is compared with what it would have had in turns.
+    /// The response time is compared with the one it would have had if responses took turns.
     pub is_compared: bool,
-    /// Why it was refused.
+    /// The reason why it was refused.
     pub reason: Option<&'static str>,
     pub status: u16,
     pub body_bytes: u64,
-    /// Far below 4 GiB.
+    /// Always far below 4 GiB.
     pub head_bytes: u32,
-    /// Bytes sent of the response that are in the metrics and the objectives already.
+    /// Bytes of the response that were sent and are counted in the metrics and the objectives already.
     pub counted_bytes: u64,
     pub arrived_at: Nanos,
     /// Counts the text of the request, which a client may make as long as a head.
     charge: Option<Charge>,
-    /// When the kernel took the first byte, where that was before the response became a job.
+    /// When the kernel took the first byte, if that was before the response became a job.
     pub first_byte_at: Option<Nanos>,
 }
 
 /// A request as the access log shows it.
 struct RequestText {
-    /// Method, target, referer, user agent and host, one behind the other: a client decides how long this is kept, a hundred times.
+    /// Method, target, referer, user agent and host, concatenated. Compact, because a client decides how long this is
+    /// kept, and for up to a hundred requests.
     text: Box<[u8]>,
-    /// Where each of them ends. The method is empty if the target is none but what was received instead of a request line.
+    /// The end of each of them. The method is empty if the target is not a target but what was received instead of a
+    /// request line.
     ends: [u32; 5],
     has_referer: bool,
     has_user_agent: bool,
@@ -55,12 +57,12 @@ impl Line {
         Line::of(Some(log), begin, fields, version, arrived_at)
     }
 
-    /// Of a request that nobody logs.
+    /// Creates the line of a request that is not logged.
     pub fn bare(version: (u8, u8), arrived_at: Nanos) -> Line {
         Line::of(None, [b""; 2], [None; 3], version, arrived_at)
     }
 
-    /// For what is refused.
+    /// Creates the line of a refused request.
     pub fn refused(shown: &Shown, version: (u8, u8), reason: &'static str, log: Arc<Log>, arrived_at: Nanos) -> Line {
         let line = Line::of(Some(log), [&shown.method, &shown.target], [None; 3], version, arrived_at);
         Line { reason: Some(reason), ..line }
@@ -91,19 +93,20 @@ impl Line {
         }
     }
 
-    /// Bytes of memory of the request's text.
+    /// The bytes of memory of the request's text.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
         self.request.text.len()
     }
 
-    /// The version of HTTP, major and minor: 1.0, 1.1 (later ones of 1 too, which are served as it), 2.0 or 3.0.
+    /// The version of HTTP, major and minor: 1.0, 1.1 (also for later minor versions of 1, which are served as 1.1),
+    /// 2.0 or 3.0.
     pub fn protocol(&self) -> (u8, u8) {
         let (major, minor) = self.request.version;
         (major, minor.min(1))
     }
 
-    /// Of the whole response.
+    /// The size of the whole response, head and body.
     pub fn bytes(&self) -> u64 {
         self.body_bytes.saturating_add(self.head_bytes.into())
     }
@@ -119,7 +122,7 @@ impl Line {
 }
 
 impl RequestText {
-    /// Of method and target, then referer, user agent and host. A head is far below 4 GiB.
+    /// Joins method and target, then referer, user agent and host. A head is far below 4 GiB.
     fn new([method, target]: [&[u8]; 2], fields: [Option<&[u8]>; 3], version: (u8, u8)) -> RequestText {
         let [referer, user_agent, host] = fields;
         let texts =
@@ -159,7 +162,7 @@ impl RequestText {
 mod tests {
     use super::*;
 
-    /// There is one for each response under way: with the allocator's own 8 bytes it takes 160 bytes of memory.
+    /// Each response under way has a line: with the allocator's own 8 bytes it takes 160 bytes of memory.
     #[test]
     fn a_line_is_small() {
         assert!(size_of::<Line>() <= 152, "{}", size_of::<Line>());

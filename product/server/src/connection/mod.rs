@@ -72,7 +72,7 @@ pub struct Connection<S> {
     pub channel: Channel,
     pub input: Input,
     pub protocol: Protocol,
-    /// A response was sent on it before.
+    /// Set once a response was sent on it.
     pub has_answered: bool,
     /// The account of the connection's memory.
     pub held: Held,
@@ -80,23 +80,23 @@ pub struct Connection<S> {
     pub reader: Reader,
 }
 
-/// A connection that is to be sent on.
+/// A connection to be opened for sending.
 pub struct Opening<S> {
     /// Comes back in every [`Departure`].
     pub owner: u64,
     pub socket: S,
     pub kind: ChannelKind,
-    /// Whose it is, by the index of the client's account.
+    /// The index of its client's account.
     pub client: u32,
     pub peer: SocketAddr,
     pub framing: Framing,
-    /// Where the client speaks TLS.
+    /// The TLS session, if the client speaks TLS.
     pub session: Option<Box<Session>>,
     /// Counts the memory of its buffers.
     pub account: Account,
 }
 
-/// What was handed down between responses.
+/// The bytes handed down between responses.
 #[derive(Debug, Default)]
 pub struct Aside {
     /// The number of the caller's bytes that were taken.
@@ -126,7 +126,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Its frames: it carries several responses.
+    /// The frames of a connection that carries several responses.
     pub fn framed(&mut self) -> &mut Framed {
         self.protocol.framed_mut().expect("it speaks HTTP/2 or HTTP/3")
     }
@@ -136,23 +136,23 @@ impl<S> Connection<S> {
         self.protocol.http1_mut().expect("it speaks HTTP/1.1")
     }
 
-    /// Makes them. What that has to say for itself leaves where [`Connections::say`] is called.
+    /// The session that makes the frames. Frames of its own leave once [`Connections::say`] is called.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.framed().engine
     }
 
-    /// Bytes that a record has beside its content, at most; none without TLS.
+    /// The maximum overhead of a TLS record in bytes; 0 without TLS.
     pub fn record_overhead(&self) -> u64 {
         self.session.as_ref().map_or(0, |session| session.overhead() as u64)
     }
 
-    /// It is this peer's, whose account has this index.
+    /// Assigns the connection to this peer, whose account has index `client`.
     pub fn adopt(&mut self, peer: SocketAddr, client: u32, limits: &Limits) {
         self.client = client;
         self.peer = Peer { http3_port: self.peer.http3_port, ..Peer::new(peer, limits) };
     }
 
-    /// Its deadlines are so much later.
+    /// Moves its deadlines later by `paused`.
     pub fn excuse(&mut self, paused: Nanos) {
         self.protocol.excuse(paused);
         self.reader.excuse(paused);
@@ -163,17 +163,18 @@ impl<S> Connection<S> {
         SocketAddr::new(self.peer.address, self.peer.port)
     }
 
-    /// The client of the request on this stream: the peer, or whom that passed it on for.
+    /// Returns the client of the request on this stream: the peer, or the client for which the peer passed it on.
     pub fn client_of(&self, stream: u32) -> u32 {
         self.origin(stream).map_or(self.client, |origin| origin.client)
     }
 
-    /// Its address.
+    /// Returns the address of that client.
     pub fn address_of(&self, stream: u32) -> IpAddr {
         self.origin(stream).map_or(self.peer.address, |origin| origin.address)
     }
 
-    /// The same with its port, 0 where a proxy has not told that.
+    /// Returns the address and port of that client; the port is 0 if a proxy passed the request on, because it does not
+    /// report the port.
     pub fn client_address(&self, stream: u32) -> SocketAddr {
         self.origin(stream).map_or_else(|| self.peer(), |origin| SocketAddr::new(origin.address, 0))
     }
@@ -182,12 +183,12 @@ impl<S> Connection<S> {
         self.peer.origins.as_ref()?.of(stream)
     }
 
-    /// The peer is a proxy that is believed what it says of its clients.
+    /// Returns true if the peer is a proxy that is trusted to report its clients.
     pub fn is_trusted(&self) -> bool {
         self.peer.origins.is_some()
     }
 
-    /// Whether the client of this request came over TLS, to us or to the proxy that passed it on.
+    /// Returns whether the client of this request came over TLS, to this server or to the proxy that passed it on.
     pub fn is_secure(&self, request: &Request) -> bool {
         self.security().of(request)
     }
@@ -196,12 +197,12 @@ impl<S> Connection<S> {
         Security { is_secure: self.channel.is_secure(), is_trusted: self.is_trusted() }
     }
 
-    /// A proxy is to tell first whose it is.
+    /// Returns true if a PROXY protocol header must come first.
     pub fn awaits_header(&self) -> bool {
         self.peer.origins.as_ref().is_some_and(|origins| origins.header.is_some())
     }
 
-    /// The version that its client speaks, major and minor: from 2 on there is no minor one.
+    /// Returns the HTTP version of its client, major and minor; the minor version is 0 from HTTP/2 on.
     pub fn version(&self, minor_version: u8) -> (u8, u8) {
         match self {
             connection if connection.channel.is_quic() => (HTTP_3, 0),
@@ -210,40 +211,40 @@ impl<S> Connection<S> {
         }
     }
 
-    /// The exchange on this stream, or the connection's own.
+    /// Returns the exchange on this stream, or the connection's own exchange.
     pub fn exchange(&mut self, stream: u32) -> &mut Exchange {
         self.protocol.exchange(stream).expect("its stream is open")
     }
 
-    /// So many bytes of a response over HTTP/1.1 have left before it became a job.
+    /// Records the time of the first byte if any byte of an HTTP/1.1 response was sent before it became a job.
     pub fn note_first_byte(&mut self, sent_bytes: u64, clock: impl FnOnce() -> Nanos) {
         if let Some(line) = self.exchange(0).line.as_mut().filter(|_| sent_bytes > 0) {
             line.first_byte_at = Some(clock());
         }
     }
 
-    /// The response on this stream is a job.
+    /// Records that the response on this stream is a job.
     pub fn hold(&mut self, stream: u32, job: JobId, now: Nanos) {
         self.exchange(stream).task = Task::Sending(job);
         self.protocol.http1_mut().into_iter().for_each(|http1| http1.on_held(now));
     }
 
-    /// What follows the response now being built.
+    /// Returns what follows the response now being built: the end of the connection or nothing.
     pub fn end(&self) -> End {
         if self.protocol.http1().is_some_and(|http1| http1.answering.closes()) { End::Finish } else { End::Open }
     }
 
-    /// The client speaks HTTP/2 or HTTP/3.
+    /// Returns true if the client speaks HTTP/2 or HTTP/3.
     pub fn is_multiplexed(&self) -> bool {
         self.protocol.framed().is_some()
     }
 
-    /// It is not read before something of it has been sent.
+    /// Returns true if it is not read until its response or handshake flight was sent.
     pub fn is_answering(&self) -> bool {
         self.protocol.http1().is_some_and(|http1| http1.answering.is_on() || self.channel.is_in_flight)
     }
 
-    /// What it sends is looked at.
+    /// Returns true if what it sends is read and parsed.
     pub fn is_reading(&self) -> bool {
         self.protocol.http1().is_none_or(|http1| http1.is_reading() && !self.channel.is_in_flight)
     }
@@ -252,12 +253,13 @@ impl<S> Connection<S> {
         self.protocol.exchanges().any(|exchange| exchange.is_sending())
     }
 
-    /// When it has waited for its client too long.
+    /// The instant at which it has waited too long for its client.
     pub fn deadline(&self) -> Nanos {
         self.protocol.deadline()
     }
 
-    /// Of a record or of frames only a part is here, or not. The rest of one that begins has until then, as that of a head has.
+    /// Records whether only part of a TLS record or of frames has arrived. The rest of one that begins must arrive
+    /// before `until`, as for a request head.
     pub fn note_part(&mut self, has_part: bool, until: Nanos) {
         let begins = has_part && !self.input.has_part;
         self.input.has_part = has_part;
@@ -266,7 +268,7 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Since when an idle one has been so, by its deadline.
+    /// Returns since when an idle connection has been idle, calculated from its deadline.
     pub fn idle_since(&self, limits: &Limits) -> Nanos {
         let timeout = match () {
             () if self.channel.is_handshaking => HANDSHAKE_TIMEOUT,
@@ -276,7 +278,7 @@ impl<S> Connection<S> {
         Nanos(self.deadline().0.saturating_sub(timeout.0))
     }
 
-    /// Nothing is asked of us, and nothing is on its way to the client that we know of.
+    /// Returns true if no request is open and none is known to be arriving.
     pub fn is_idle(&self) -> bool {
         let has_part = self.input.has_part && !self.is_lingering();
         !self.input.is_readable && !has_part && self.protocol.is_unasked()
@@ -307,13 +309,13 @@ impl<S: Socket> Connection<S> {
     /// Hands down what answers the client's TLS, between responses. No grant covers those few bytes.
     pub fn send_sealed(&mut self) -> Aside {
         let (Some(session), Some(socket)) = (&mut self.session, self.socket.tcp()) else { return Aside::default() };
-        // What fails but for want of room fails again where the connection is read.
+        // Any failure but a full socket occurs again when the connection is read.
         let bytes = session.hand_down(&mut Down { socket, more: false }).bytes;
         Aside { bytes, wire_bytes: self.delivery.on_sent(bytes as u64) }
     }
 
-    /// Hands down bytes between responses, as [`Connection::send_sealed`] does; gives how many were taken. Those of a client that speaks TLS are
-    /// sealed, and what of them has no room leaves before anything else; behind the end of its TLS nothing leaves.
+    /// Sends bytes between responses, like [`Connection::send_sealed`], and returns how many were taken. Over TLS they
+    /// are sealed, and what has no room leaves before anything else; after the end of its TLS nothing leaves.
     pub fn send_aside(&mut self, bytes: &[u8]) -> Aside {
         if let Some(session) = &mut self.session {
             if !session.can_seal() {
@@ -322,7 +324,7 @@ impl<S: Socket> Connection<S> {
             bytes.chunks(RECORD_BYTES_MAX).for_each(|part| session.seal(&[IoSlice::new(part)]));
             return Aside { bytes: bytes.len(), ..self.send_sealed() };
         }
-        // What fails but for want of room fails again where the connection is read.
+        // Any failure but a full socket occurs again when the connection is read.
         let sent = self.socket.tcp().map_or(0, |tcp| tcp.send(bytes, false).unwrap_or(0));
         let wire_bytes = if sent > 0 { self.delivery.on_sent(sent as u64) } else { 0 };
         Aside { bytes: sent, wire_bytes }
@@ -360,19 +362,20 @@ impl<S: Socket> Connection<S> {
         self.socket.shared().map_or(self.owner, |(number, _)| number)
     }
 
-    /// Nothing more comes or goes by its own account, and all that was made has left.
+    /// Returns true if the protocol neither receives nor sends any more, and everything that was made has left.
     pub fn has_ended(&mut self) -> bool {
         !self.has_unsent() && self.engine().has_ended()
     }
 
-    /// All that is to be sent waits for its reader, which took less than the least rate at so many looks of
+    /// Returns whether everything left to send waits for a reader that took less than the least rate at so many looks of
     /// `Transmitter::end_stalled`, one after another.
     pub fn is_slow(&self, looks: u8, scheduler: &Scheduler) -> bool {
         self.protocol.waits_for_reader(scheduler) && self.reader.slow_looks() >= looks
     }
 
-    /// Whether the reader took too little in a whole window. Only time in which we waited for the reader counts, not
-    /// time in which its responses waited for their turn, be it here or, if the kernel orders, in a queue below TCP.
+    /// Returns whether the reader took too little in a whole window. Only time in which the reader is awaited counts,
+    /// not time in which its responses waited for their turn, either here or, if the kernel orders, in a queue below
+    /// TCP.
     pub fn is_stalled(
         &mut self,
         now: Nanos,
@@ -386,6 +389,6 @@ impl<S: Socket> Connection<S> {
     }
 }
 
-/// Of every connection, most of them idle.
+/// The size of every connection, most of them idle.
 #[cfg(test)]
 pub const CONNECTION_BYTES: usize = size_of::<Connection<crate::net::Transport>>();

@@ -26,16 +26,16 @@ impl Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub address: IpAddr,
-    /// The index of its account, which it has until the request is over.
+    /// The index of its account, held until the request is over.
     pub client: u32,
 }
 
-/// What a trusted proxy brings on a connection.
+/// The clients that a trusted proxy brings on a connection.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// Of the requests under way, by stream; 0 where it has none. A request without one is the proxy's own.
+    /// The origins of the requests under way, by stream (0 without streams). A request without one is the proxy's own.
     pub requests: Vec<(u32, Origin)>,
-    /// The PROXY header as far as it has come; nothing else is read before it is whole.
+    /// The PROXY header received so far; nothing else is read until it is complete.
     pub header: Option<Vec<u8>>,
 }
 

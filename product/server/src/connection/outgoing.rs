@@ -14,28 +14,30 @@ use crate::files::{Content, Entry};
 use crate::net::Sink;
 use crate::storage::{Buffer, Storage};
 
-/// Pieces of memory handed down in one system call: a head and a body, or a few parts of several ranges.
+/// The maximum number of memory slices handed down in one system call: a head and a body, or a few parts of several
+/// ranges.
 const SLICES_MAX: usize = 8;
 
 /// A response, or what is left of it.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// Sent first: the head, and a very small body with it.
+    /// Sent first: the head, together with a very small body.
     bytes: Vec<u8>,
-    /// How many of `bytes` are gone.
+    /// The number of `bytes` consumed.
     at: u32,
-    /// Of a response on a stream, until its engine has it: then `bytes` is empty.
+    /// The head of a response on a stream, until its engine has it; `bytes` is then empty.
     fields: Option<Box<ResponseHead>>,
     body: Body,
-    /// Bytes behind which `at` and `body` are, in records that were sealed and not all handed down, or of a head that no datagram has taken yet.
+    /// Bytes that `at` and `body` have already passed but that have not left: in sealed records not completely handed
+    /// down, or of a head that no datagram has taken yet.
     sealed: u32,
-    /// Its bytes are records already.
+    /// Set if its bytes are TLS records already.
     pub is_sealed: bool,
     end: End,
 }
 
-/// What follows the last byte. Unless the connection stays open, the kernel is told to wait with a segment that is not
-/// full, so that the FIN rides on it instead of taking a packet of its own.
+/// The action after the last byte. Unless the connection stays open, the kernel holds back a segment that is not full, so
+/// that the FIN travels in it instead of in a packet of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum End {
     /// The connection stays open.
@@ -45,18 +47,18 @@ pub enum End {
     Finish,
 }
 
-/// How far one grant got.
+/// The progress of one grant.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Of the response.
+    /// Bytes of the response.
     pub bytes: u64,
-    /// Of the connection: records and frames included.
+    /// Bytes of the connection, including records and frames.
     pub carried_bytes: u64,
-    /// Why there was not more, where that is not for want of room.
+    /// The reason why no more was sent, if not for lack of room.
     pub failure: Option<Failure>,
-    /// The connection's next response may have what is left of the room.
+    /// The connection's next response may use the rest of the room.
     pub has_room: bool,
-    /// Nothing of the response is left, and its end was told.
+    /// Set if nothing of the response is left, and its end was sent.
     pub is_whole: bool,
 }
 
@@ -65,12 +67,12 @@ impl Outgoing {
         Outgoing { bytes, body, end, ..Outgoing::default() }
     }
 
-    /// On a stream of HTTP/2 or HTTP/3, whose engine makes frames of it.
+    /// Creates a response on a stream of HTTP/2 or HTTP/3, whose engine makes frames of it.
     pub fn on_stream(head: ResponseHead, body: Body) -> Outgoing {
         Outgoing { fields: Some(Box::new(head)), body, ..Outgoing::default() }
     }
 
-    /// Records of a handshake, behind which the connection stays open.
+    /// Creates a job of handshake records, after which the connection stays open.
     pub fn of_records(bytes: Vec<u8>) -> Outgoing {
         Outgoing { is_sealed: true, ..Outgoing::new(bytes, Body::default(), End::Open) }
     }
@@ -80,26 +82,27 @@ impl Outgoing {
         head_bytes.saturating_add(self.unread_bytes()).saturating_add(self.sealed.into())
     }
 
-    /// Bytes of memory that were made for it alone, but for those that its body counts itself.
+    /// The bytes of memory made for it alone, except those that its body counts itself.
     pub fn made_bytes(&self) -> usize {
         let head_bytes = self.fields.as_ref().map_or(0, |head| head.bytes() as usize);
         self.bytes.capacity() + head_bytes + self.body.made_bytes()
     }
 
-    /// The size of a response of which this is left and so much is gone.
+    /// The size of the whole response, after `sent_bytes` were sent and this is left.
     pub fn size(&self, sent_bytes: u64) -> Size {
         let bytes = sent_bytes.saturating_add(self.remaining_bytes());
-        // Where a grant takes the head of an empty body and no more, another has to come for the fields behind it, which count as no bytes.
+        // A grant may take only the head of an empty body; another must follow for its trailers, which count as no
+        // bytes.
         let is_open = self.body.is_open_ended() || self.body.is_empty() && !self.body.is_nothing();
         if is_open { Size::AtLeast(bytes) } else { Size::Known(bytes) }
     }
 
-    /// Nothing is left of it, nor comes.
+    /// Returns true if nothing of it is left or to come.
     pub fn is_done(&self) -> bool {
         self.remaining_bytes() == 0 && self.body.is_empty()
     }
 
-    /// All of it was read, and sealed where that is done.
+    /// Returns true if all of it was read, and sealed if there is TLS.
     fn is_read(&self) -> bool {
         self.head().is_empty() && self.body.is_empty()
     }
@@ -108,22 +111,22 @@ impl Outgoing {
         &mut self.body
     }
 
-    /// What is left of the bytes before the body.
+    /// The rest of the bytes before the body.
     fn head(&self) -> &[u8] {
         &self.bytes[self.at as usize..]
     }
 
-    /// Bytes that are as they were, not sealed.
+    /// The bytes that are not sealed.
     fn unread_bytes(&self) -> u64 {
         self.body.len().saturating_add(self.head().len() as u64)
     }
 
-    /// Whether the sending side ends behind the last byte.
+    /// Returns whether the sending side ends after the last byte.
     pub fn ends_connection(&self) -> bool {
         self.end != End::Open
     }
 
-    /// Hands down at most `bytes_max` without TLS, in as few and as full segments as there can be.
+    /// Hands down at most `bytes_max` without TLS, in as few and as full segments as possible.
     fn send(&mut self, socket: &impl Sink, storage: &mut dyn Storage, bytes_max: u64) -> Sent {
         let mut sent = Sent::default();
         while sent.bytes < bytes_max && !self.is_read() {
@@ -151,12 +154,12 @@ impl Outgoing {
         self.body.absent()
     }
 
-    /// What was read of the part that is sent next.
+    /// Takes what was read of the part that is sent next.
     pub fn on_read(&mut self, buffer: Buffer) -> Result<(), Failure> {
         self.body.on_read(buffer)
     }
 
-    /// Gives back memory that is not needed while the response waits.
+    /// Frees memory that is not needed while the response waits.
     pub fn shrink(&mut self) {
         self.bytes.drain(..std::mem::take(&mut self.at) as usize);
         self.bytes.shrink_to_fit();
@@ -171,7 +174,7 @@ impl Outgoing {
         }
     }
 
-    /// What comes next, as far as it can be had at once.
+    /// Returns what comes next, as far as it is available at once.
     fn next<'a>(&'a self, storage: &'a mut dyn Storage, bytes_max: u64) -> Result<Next<'a>, Failure> {
         let mut gathered = Gathered::new(bytes_max);
         gathered.push(self.head());
@@ -200,7 +203,7 @@ impl Outgoing {
                 gathered.push(bytes);
                 Ok(Next::Memory(gathered))
             }
-            // What is in memory goes first, whatever became of the file.
+            // What is in memory goes first, whatever the state of the file.
             _ if gathered.bytes > 0 => Ok(Next::Memory(gathered)),
             Ok(Available::File(count)) => Ok(Next::File { entry, offset: range.start, count }),
             Ok(Available::Memory(_)) => Err(Failure::truncated(entry)),
@@ -217,9 +220,10 @@ impl Outgoing {
         sent.map(|sent| sent as u64).map_err(Failure::of_socket)
     }
 
-    /// Says if the kernel may hold the segment that these next bytes end in until it is full (MSG_MORE): where the FIN follows, or more of the
-    /// grant does, for which there is room. The kernel holds it for 200 ms, so never for bytes that a producer has not pushed yet. A disk that
-    /// has not read what follows is found out too late for this: see [`Outgoing::send_on`].
+    /// Returns whether the kernel may hold the segment in which these next bytes end until it is full (MSG_MORE): if
+    /// the FIN follows, or more of the grant does and there is room. The kernel holds it for 200 ms, so it must never
+    /// hold for bytes that a producer has not pushed yet. A slow disk read is noticed too late for this: see
+    /// [`Outgoing::send_on`].
     fn may_wait(&self, bytes: u64, has_room: bool) -> bool {
         let left_bytes = self.unread_bytes() - bytes;
         if left_bytes == 0 && !self.body.is_open_ended() {
@@ -232,11 +236,11 @@ impl Outgoing {
         has_room && left_bytes > self.body.pipe().map_or(0, Pipe::to_come_bytes)
     }
 
-    /// `sendfile` of what is in the page cache; nothing at all means that the file ends too early.
+    /// Sends a part of a file in the page cache with `sendfile`; if nothing was sent, the file ends too early.
     fn send_file(&self, socket: &impl Sink, entry: &Entry, offset: u64, count: u64) -> Result<u64, Failure> {
         let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
         if count == self.remaining_bytes() && self.end != End::Open {
-            // sendfile cannot say that the FIN follows.
+            // sendfile has no flag for a FIN that follows.
             socket.cork(true);
         }
         match socket.send_file(file, offset, usize::try_from(count).unwrap_or(usize::MAX)) {
@@ -252,7 +256,7 @@ impl Outgoing {
         self.body.advance(bytes - head);
     }
 
-    /// The buffer of the head, to be used again.
+    /// Returns the buffer of the head for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
@@ -264,7 +268,7 @@ enum Next<'a> {
     File { entry: &'a Arc<Entry>, offset: u64, count: u64 },
 }
 
-/// What one system call hands down from memory.
+/// The slices of memory that one system call hands down.
 struct Gathered<'a> {
     slices: [IoSlice<'a>; SLICES_MAX],
     len: usize,

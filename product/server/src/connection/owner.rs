@@ -1,24 +1,25 @@
-//! Names of connections in events and among jobs. They differ between a slot's tenants: an event meant for an earlier one reaches nobody.
+//! Names of connections in events and among jobs. Each connection in a slot has its own name, so that an event meant
+//! for an earlier one reaches no connection.
 
-/// Gives a worker's connections their owners.
+/// Assigns names to a worker's connections.
 #[derive(Default)]
 pub struct Owners {
     generation: u32,
 }
 
-/// The largest generation. Three tokens of the worker itself lie above every owner.
+/// The largest generation. Tokens of the worker itself lie above every owner.
 const GENERATION_MAX: u32 = u32::MAX - 1;
 
 impl Owners {
-    /// For the next connection, which will be in this slot. It comes again after 2^32 connections: none of them lives that
-    /// long in an event.
+    /// Returns the name of the next connection in this slot. Names repeat after 2^32 connections: no event refers to a
+    /// connection for that long.
     pub fn next(&mut self, slot: usize) -> u64 {
         self.generation = if self.generation == GENERATION_MAX { 1 } else { self.generation + 1 };
         u64::from(self.generation) << 32 | (slot as u64 & u64::from(u32::MAX))
     }
 }
 
-/// The slot of its worker's connections.
+/// The slot of a connection among those of its worker.
 pub fn slot_of(owner: u64) -> usize {
     (owner & u64::from(u32::MAX)) as usize
 }

@@ -1,4 +1,4 @@
-//! What the access log says of a request that an upstream answered.
+//! The part of an access log line about a request that an upstream answered.
 
 use units::Nanos;
 
@@ -9,40 +9,40 @@ use crate::upstream::{Attempt, Prediction};
 #[derive(Debug)]
 pub struct PassedOnLine {
     pub upstream: String,
-    /// When enough of the request was there to have its turn.
+    /// When enough of the request had arrived for it to be queued.
     queued_at: Nanos,
     attempt: Attempt,
-    /// When the response was there to be sent.
+    /// When the response was ready to be sent.
     answered_at: Option<Nanos>,
     size_from: Option<SizeFrom>,
     prediction: Prediction,
-    /// Bytes that went to a file.
+    /// Bytes that went to a spool file.
     pub spooled_bytes: u64,
 }
 
 impl PassedOnLine {
-    /// Of a request that has gone to this upstream, or waits for it since then.
+    /// Creates the record of a request sent to this upstream, or waiting for it since `queued_at`.
     pub fn new(upstream: String, queued_at: Nanos, attempt: Attempt) -> PassedOnLine {
         let (answered_at, size_from, prediction) = (None, None, Prediction::default());
         PassedOnLine { upstream, queued_at, attempt, answered_at, size_from, prediction, spooled_bytes: 0 }
     }
 
-    /// Its response is there, or as much of it that it can begin.
+    /// Records that its response, or enough of it, has arrived to begin sending.
     pub fn answered(self, now: Nanos, size_from: Option<SizeFrom>, prediction: Prediction) -> PassedOnLine {
         PassedOnLine { answered_at: Some(now), size_from, prediction, ..self }
     }
 
-    /// The size that it has in the end lies there in what was predicted.
+    /// Records the quantile of the final size in the predicted distribution.
     pub fn measure(&mut self, quantile: Option<f64>) {
         self.prediction.quantile = self.prediction.quantile.or(quantile);
     }
 
-    /// Nothing but its like tells of its size; or not even that.
+    /// Records that the size is only known from similar responses, or not even from those.
     pub fn guess_size(&mut self, is_learned: bool) {
         self.size_from.get_or_insert(if is_learned { SizeFrom::Learned } else { SizeFrom::Nothing });
     }
 
-    /// For a request that arrived then, and whose response left so long after that.
+    /// Returns the log's view, for a request that arrived at `arrived_at` and whose response left `first_byte` later.
     pub fn view(&self, arrived_at: Nanos, first_byte: Option<Nanos>) -> PassedOn<'_> {
         let Attempt { begun_at, connected_at, first_byte_at, .. } = self.attempt;
         let since = |from: Option<Nanos>, to: Option<Nanos>| from.zip(to).map(|(from, to)| to - from);

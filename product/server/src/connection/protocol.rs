@@ -30,7 +30,7 @@ impl Single {
         Single { http1: Http1::new(now, limits), exchange: Exchange::new(0, owner), job: None }
     }
 
-    /// What is left of a connection whose frames have ended.
+    /// Creates the state of a connection whose frames have ended.
     pub fn ended(now: Nanos, owner: u64) -> Single {
         Single { http1: Http1::ended(now), exchange: Exchange::new(0, owner), job: None }
     }
@@ -74,7 +74,7 @@ impl Protocol {
         .iter()
     }
 
-    /// The same, to be changed.
+    /// Iterates over them mutably.
     pub fn exchanges_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
         match self {
             Protocol::Http1(single) => std::slice::from_mut(&mut single.exchange),
@@ -215,7 +215,7 @@ impl Protocol {
         }
     }
 
-    /// Returns whether all that is to be sent waits for the reader.
+    /// Returns whether everything left to send waits for the reader.
     pub fn waits_for_reader(&self, scheduler: &Scheduler) -> bool {
         match self {
             Protocol::Http1(single) => {

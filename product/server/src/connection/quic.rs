@@ -1,8 +1,8 @@
-//! Connections of HTTP/3: a grant is content for QUIC and room for datagrams, which are made and leave at once. Acknowledgements, handshakes
-//! and what was lost leave when they are due, and are charged like TCP's own.
+//! HTTP/3 connections: a grant is content for QUIC and room for datagrams, which are made and leave at once.
+//! Acknowledgements, handshakes and retransmissions leave when they are due, and are charged like TCP's own.
 //!
-//! Below the decision waits at most what one grant has given and the congestion window did not let go: QUIC then holds it, and its
-//! connection is given nothing more until an acknowledgement comes.
+//! At most what one grant has given and the congestion window held back waits below the scheduler's decision. QUIC then
+//! holds it, and its connection is given nothing more until an acknowledgement arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,56 +17,56 @@ use units::memory::{Account, Charge};
 use super::{Connections, Framed};
 use crate::net::{DatagramSink, Seen, Socket};
 
-/// Ends a connection that has done nothing wrong (RFC 9114 section 8.1).
+/// H3_NO_ERROR: ends a connection that has done nothing wrong (RFC 9114 section 8.1).
 const NO_ERROR: u64 = 0x100;
 
-/// What a connection of HTTP/3 has for an engine.
+/// The engine of an HTTP/3 connection.
 pub struct Quic {
     pub session: Session,
     /// Datagrams for which there was no room.
     unsent: Option<Box<Datagrams>>,
-    /// Its number among those that wait for room.
+    /// The connection's number among the connections that wait for room.
     pub full: Option<u64>,
-    /// When its session wants to be told the time.
+    /// When the next timer of its session fires.
     timer_at: Option<Nanos>,
-    /// Acknowledgements that have come, and when the last one did.
+    /// The number of acknowledgements received, and when the last one was.
     acked: Option<(u64, Nanos)>,
     pub broken: Option<Broken>,
     /// The memory of `unsent`.
     charge: Charge,
 }
 
-/// What all connections of HTTP/3 have.
+/// The state shared by all HTTP/3 connections.
 #[derive(Default)]
 pub struct Shared {
-    /// By instant.
+    /// Timers by instant.
     timers: BTreeSet<(Nanos, usize)>,
-    /// Those whose datagrams wait for room in their socket, each once, by a number that only grows.
+    /// Connections whose datagrams wait for room in their socket, each once, by a number that only grows.
     pub full: BTreeMap<u64, usize>,
     full_count: u64,
-    /// Owners of those to which time has happened.
+    /// Owners of connections whose timer has fired.
     pub woken: Vec<u64>,
-    /// Memory for datagrams.
+    /// A reused buffer for datagrams.
     spare: Datagrams,
 }
 
 impl Shared {
-    /// Owners of those to which time has happened since this was last called.
+    /// Owners of connections whose timer has fired since the last call.
     pub fn woken(&mut self) -> std::vec::Drain<'_, u64> {
         self.woken.drain(..)
     }
 
-    /// Those whose datagrams wait for room.
+    /// Connections whose datagrams wait for room.
     pub fn full(&self) -> impl Iterator<Item = usize> {
         self.full.values().copied()
     }
 
-    /// When the first of them wants to be told the time.
+    /// The instant of the first timer.
     pub fn timer(&self) -> Option<Nanos> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// One that wants to be told the time by now.
+    /// Returns a connection whose timer is due.
     pub fn due(&self, now: Nanos) -> Option<usize> {
         self.timers.first().filter(|(timer_at, _)| *timer_at <= now).map(|(_, at)| *at)
     }
@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Makes datagrams for so much payload, of what was given and of what QUIC has to say, and sends them behind those that had no room before.
-    /// Says whether all is gone: nothing is held, and no socket is full.
+    /// Makes datagrams for `room_bytes` of payload, from content and QUIC's own frames, and sends them after those that
+    /// had no room before. Returns whether everything has left: nothing is held, and no socket is full.
     pub fn hand_down(
         &mut self,
         now: Nanos,
@@ -118,7 +118,7 @@ impl Shared {
         quic.is_done()
     }
 
-    /// Nothing reminds of it any more.
+    /// Removes it from the timers and from the list of full sockets.
     fn forget(&mut self, at: usize, quic: &mut Quic) {
         if let Some(timer_at) = quic.timer_at.take() {
             self.timers.remove(&(timer_at, at));
@@ -139,13 +139,13 @@ impl Quic {
         self.session.count_in(account);
     }
 
-    /// Bytes of memory that are alive.
+    /// The bytes of memory in use.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         self.unsent.as_ref().map_or(0, |unsent| unsent.bytes()) + self.session.alive_bytes()
     }
 
-    /// What it has seen of its path.
+    /// The state of its path.
     fn seen(&mut self, now: Nanos) -> Seen {
         let seen = self.session.path();
         if seen.acks > self.acked.map_or(0, |(known, _)| known) {
@@ -160,21 +160,22 @@ impl Quic {
         }
     }
 
-    /// Its client is told that the connection ends, if that was not done.
+    /// Closes the connection towards its client, if that was not done.
     pub fn close(&mut self, now: Nanos) {
         if !self.session.is_closing() {
             self.session.close(now, NO_ERROR, "");
         }
     }
 
-    /// All that was given has been made and has left, as far as is known.
+    /// Returns true if everything was made and has left, as far as known.
     pub fn is_done(&self) -> bool {
         self.unsent.is_none() && !self.session.is_held()
     }
 }
 
 impl<S: Socket> Connections<S> {
-    /// Hands down what a connection has and so much more, where it is one of HTTP/3; says whether all is gone.
+    /// Hands down an HTTP/3 connection's pending datagrams and new ones for `room_bytes`; returns whether everything
+    /// has left.
     pub fn hand_down_datagrams(&mut self, now: Nanos, at: usize, room_bytes: u64) -> bool {
         let (connection, shared) = self.with_datagrams(at);
         let Some(socket) = connection.socket.quic() else { return true };
@@ -243,7 +244,7 @@ impl<S: Socket> Connections<S> {
         may_go
     }
 
-    /// Sets the timer of a connection of HTTP/3 anew.
+    /// Updates the timer of an HTTP/3 connection.
     pub fn arm(&mut self, at: usize) {
         let (connection, shared) = self.with_datagrams(at);
         shared.arm(at, quic(connection.framed()));

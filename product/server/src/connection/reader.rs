@@ -1,27 +1,27 @@
-//! Whether a client reads what is sent to it: by what its socket takes, and where that is little by what the client acknowledges of what the
-//! socket holds, which may be a megabyte.
+//! Detects whether a client reads what is sent to it: judged by what its socket takes, and if that is little, by what the
+//! client acknowledges of what the socket holds, which may be a megabyte.
 
 use units::Nanos;
 
 use crate::limits::Patience;
 
-/// Of every connection, so it is small.
+/// The state of one reader. Each connection has one, so it is small.
 pub struct Reader {
-    /// When it began to be watched for slowness.
+    /// When the current window began.
     since: Nanos,
-    /// What had been handed down then, and at the last look; but for multiples of 4 GiB.
+    /// The bytes handed down at that time, and at the last look; modulo 4 GiB.
     bytes_then: u32,
     looked_at_bytes: u32,
-    /// Once it took little since it is watched.
+    /// Set once it took little in the current window.
     acked: Option<Box<Acked>>,
 }
 
-/// What a reader that took little acknowledges.
+/// The acknowledgements of a reader that took little.
 struct Acked {
     since: Nanos,
     bytes_then: u64,
     looked_at_bytes: u64,
-    /// In how many looks till now, one after another, it took too little.
+    /// The number of successive looks, up to now, at which it took too little.
     slow_looks: u8,
 }
 
@@ -30,7 +30,7 @@ impl Acked {
         Acked { since: now, bytes_then: bytes, looked_at_bytes: bytes, slow_looks: 0 }
     }
 
-    /// A look at one that took too little or did not, as far as its socket tells.
+    /// Updates the count with a look at the acknowledged bytes; `is_slow` says whether its socket took too little.
     fn look(&mut self, bytes: u64, is_slow: bool, rate_bytes_per_s: u64) {
         let acked_bytes = bytes.saturating_sub(std::mem::replace(&mut self.looked_at_bytes, bytes));
         let is_slow = is_slow && acked_bytes < rate_bytes_per_s.max(1);
@@ -38,7 +38,7 @@ impl Acked {
     }
 }
 
-/// So many bytes since then are less than this rate.
+/// Returns true if `bytes` since then are below this rate.
 fn is_below(bytes: u64, since: Nanos, now: Nanos, rate_bytes_per_s: u64) -> bool {
     u128::from(bytes) < u128::from(rate_bytes_per_s) * u128::from((now - since).0) / 1_000_000_000
 }
@@ -48,18 +48,19 @@ impl Reader {
         Reader { since: now, bytes_then: 0, looked_at_bytes: 0, acked: None }
     }
 
-    /// It is watched from now on.
+    /// Begins a new window.
     pub fn watch(&mut self, now: Nanos, sent_bytes: u64) {
         (self.since, self.bytes_then, self.acked) = (now, sent_bytes as u32, None);
     }
 
-    /// Leaves this long out of the window.
+    /// Leaves a pause of this length out of the window.
     pub fn excuse(&mut self, paused: Nanos) {
         self.since += paused;
         self.acked.iter_mut().for_each(|acked| acked.since += paused);
     }
 
-    /// A look, about once a second: whether it took too little in a whole window. `acked_bytes` costs a system call.
+    /// Looks at the reader, about once a second. Returns whether it took too little in a whole window. `acked_bytes`
+    /// costs a system call.
     pub fn is_stalled(
         &mut self,
         now: Nanos,
@@ -92,7 +93,7 @@ impl Reader {
         is_stalled
     }
 
-    /// At how many looks, one after another, it took less in a second than the least rate.
+    /// The number of successive looks at which it took less than the minimum rate.
     pub fn slow_looks(&self) -> u8 {
         self.acked.as_ref().map_or(0, |acked| acked.slow_looks)
     }
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!((look(35, 7000, true), look(36, 21_000, true)), ((1, false), (0, true)));
     }
 
-    /// The socket has taken a megabyte, and takes nothing more as long as its client reads that.
+    /// The socket has taken a megabyte, and takes nothing more while its client reads that.
     #[test]
     fn one_that_acknowledges_is_not_slow_whatever_its_socket_takes() {
         for (rate, is_slow) in [(10_000, false), (500, false), (499, true)] {

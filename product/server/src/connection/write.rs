@@ -9,9 +9,9 @@ use crate::net::Socket;
 use crate::storage::Storage;
 
 impl<S: Socket> Connection<S> {
-    /// Writes what there is room for: into the socket, or as frames that are handed down behind the last of them. Records of frames are made
-    /// then, and counted here.
-    /// Gives how many of what was sent are bytes of frames.
+    /// Writes what there is room for: into the socket, or as frames that are handed down after the last of them.
+    /// Records of frames are made then, and counted here. Returns what was sent, and how many of its bytes are bytes of
+    /// frames.
     pub fn write(
         &mut self,
         stream: u32,
@@ -42,7 +42,7 @@ impl<S: Socket> Connection<S> {
         self.framed().on_shut(job, scheduler);
     }
 
-    /// The connection takes no more, of any response.
+    /// Blocks all responses, because the connection takes no more.
     pub fn on_full(&mut self, scheduler: &mut Scheduler) {
         self.delivery.was_full = true;
         self.protocol.wait(scheduler);

@@ -1,11 +1,12 @@
-//! Which names some folders do not have, so that a path of fresh random names costs no look at the file system.
+//! Remembers which names some folders do not have, so that a path of fresh random names costs no access to the file
+//! system.
 //!
-//! Not absent names are remembered, of which a client can think of any number, but all names of a folder in which one was missing. A
-//! thread that may wait watches the folder and then reads it, so that no name that comes after that goes unnoticed. A path with a
-//! step that its folder lacks leads nowhere, whatever follows. Names count as equal here that differ in bits of 0x20: that is coarser
-//! than every file system that ignores case byte by byte (XFS), and costs at most a look. Folders that the kernel compares by Unicode, or
-//! shows otherwise while they are locked, are not remembered, nor those of file systems that others may change
-//! ([`Kind::Remote`]).
+//! It does not store absent names, of which a client can make up any number, but all names of a folder in which one was
+//! missing. A thread that may wait first watches the folder and then reads it, so that no name added after that goes
+//! unnoticed. A path with a segment that its folder lacks leads nowhere, whatever follows. Names that differ in bits of
+//! 0x20 count as equal here: that is coarser than every file system that ignores case byte by byte (XFS), and costs at
+//! most a needless access. Folders that the kernel compares by Unicode, or shows differently while they are locked, are
+//! not remembered, nor are those of file systems that others may change ([`Kind::Remote`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -24,34 +25,34 @@ use super::root::Looked;
 use super::watch::WatchId;
 use super::{Key, REVALIDATE_AFTER, Root, SiteNumber, Wait, trim_slashes};
 
-/// Folders that one worker remembers.
+/// The maximum number of folders that one worker remembers.
 pub(super) const FOLDERS_MAX: usize = 64;
-/// Names of a folder that is remembered, 8 bytes each.
+/// The maximum number of names in a remembered folder, 8 bytes each.
 pub(super) const NAMES_MAX: usize = 1024;
-/// One worker has a folder read no more often: as many as it remembers in the time after which it looks again. A read takes
-/// 0.2 ms at most where the names are in memory.
+/// The minimum interval between two reads of a folder for one worker: the time after which entries are revalidated,
+/// divided by the number of folders remembered. A read takes 0.2 ms at most if the names are in memory.
 pub(super) const READ_EVERY: Nanos = Nanos(REVALIDATE_AFTER.0 / FOLDERS_MAX as u64);
-/// Longer folders are not remembered.
+/// The maximum length of a remembered folder's path.
 const FOLDER_BYTES_MAX: usize = 1024;
-/// Steps of a path that are looked at, from the top.
+/// The number of segments of a path that are checked, from the top.
 const STEPS_MAX: usize = 16;
-/// No file system that is remembered has longer names.
+/// The maximum length of a name on every file system that is remembered.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Slots of the watch from here on are these, up to those of listings.
+/// Slots of the watch from here on belong to these folders, up to those of listings.
 const FIRST_SLOT: usize = 1 << (usize::BITS - 2);
 
 /// `FS_CASEFOLD_FL` and `FS_ENCRYPT_FL`.
 const COMPARED_OTHERWISE: IFlags = IFlags::from_bits_retain(0x4000_0000 | 0x800);
 
-/// The folders that a worker knows the names of.
+/// The folders whose names a worker remembers.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
     folders: Slab<Remembered>,
     by_key: HashMap<Key, usize>,
-    /// None is read before.
+    /// The time before which no folder is read.
     read_from: Nanos,
-    /// Of the last lookup, kept for its memory.
+    /// A buffer for the key of a lookup, kept for its memory.
     wanted: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ struct Remembered {
 /// A folder and all its names.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// Decoded, without a slash at the ends.
+    /// Decoded, without a slash at either end.
     path: Box<[u8]>,
     /// Sorted.
     digests: Vec<u64>,
@@ -74,7 +75,7 @@ pub(super) struct Folder {
 }
 
 impl Absent {
-    /// Whether the next lookup may read a folder; true only every [`READ_EVERY`].
+    /// Returns true if the next lookup may read a folder: at most once per [`READ_EVERY`].
     pub fn take_turn(&mut self, now: Nanos) -> bool {
         let is_due = now >= self.read_from;
         if is_due {
@@ -83,7 +84,7 @@ impl Absent {
         is_due
     }
 
-    /// The slot of a folder that lacks the next name of this path.
+    /// Returns the slot of a folder that lacks the next name of this path.
     pub fn lacking(&mut self, site: SiteNumber, path: &[u8]) -> Option<usize> {
         steps(path).find_map(|(folder, name)| {
             Key::write(site, folder, &mut self.wanted);
@@ -92,8 +93,8 @@ impl Absent {
         })
     }
 
-    /// Whether the path still leads to this folder, and that is in the state it was read in. Looks at it, without waiting, if that
-    /// was long ago.
+    /// Returns true if the path still leads to this folder, in the state in which it was read. Checks the file system,
+    /// without waiting, if the last check was long ago.
     pub fn is_true(&mut self, slot: usize, root: &Root, now: Nanos) -> bool {
         let Remembered { folder, compared_at, .. } = &mut self.folders[slot - FIRST_SLOT];
         if now - *compared_at >= REVALIDATE_AFTER {
@@ -105,7 +106,7 @@ impl Absent {
         true
     }
 
-    /// A slot that has to be given to [`Absent::take`] before this folder is inserted.
+    /// Returns the slot that must be given to [`Absent::take`] before this folder is inserted, if any.
     pub fn displaced(&mut self, site: SiteNumber, folder: &Folder) -> Option<usize> {
         Key::write(site, &folder.path, &mut self.wanted);
         let old = self.by_key.get(self.wanted.as_slice()).copied();
@@ -114,7 +115,7 @@ impl Absent {
         Some(FIRST_SLOT + at)
     }
 
-    /// Remembers a folder, and gives its slot for the watch.
+    /// Remembers a folder; returns its slot for the watch.
     pub fn insert(&mut self, site: SiteNumber, folder: Folder, now: Nanos) -> usize {
         Key::write(site, &folder.path, &mut self.wanted);
         let key = Key::from(self.wanted.as_slice());
@@ -123,7 +124,7 @@ impl Absent {
         FIRST_SLOT + at
     }
 
-    /// Forgets a folder, and gives what watched it. None for one forgotten already.
+    /// Forgets a folder; returns its watch. `None` if it was forgotten already.
     pub fn take(&mut self, slot: usize) -> Option<WatchId> {
         let Remembered { key, folder, .. } = self.folders.try_remove(slot - FIRST_SLOT)?;
         self.by_key.remove(&key);
@@ -134,14 +135,15 @@ impl Absent {
         self.folders.iter().map(|(at, _)| FIRST_SLOT + at).collect()
     }
 
-    /// Of slots that are no listing's.
+    /// Returns true for these slots; `at` must not be a listing's.
     pub fn is_slot(at: usize) -> bool {
         at >= FIRST_SLOT
     }
 }
 
 impl Folder {
-    /// The folder in which the first name of this path that is missing is missed. Waits for its disk. None if it cannot be remembered.
+    /// Reads the names of the folder in which the first missing name of this path is missing. Waits for its disk.
+    /// Returns `None` if the folder cannot be remembered.
     pub fn read(loader: &Loader, path: &[u8], added: &mut Vec<WatchId>) -> Option<Folder> {
         let root = loader.root.enter(Wait::Allowed).ok()?;
         let look = |folder: &[u8]| root.look(folder, Wait::Allowed).ok().filter(|it| it.metadata.is_dir());
@@ -151,7 +153,7 @@ impl Folder {
         }
         let watch = loader.inotify.add_names(&looked.file)?;
         added.push(watch);
-        // Had it been moved before it was watched, nobody would tell.
+        // Had the folder been moved before it was watched, no event would report it.
         let Looked { metadata, .. } = look(path)?;
         let state = State::of(&metadata);
         let digests = state.is_same_file(&looked.metadata).then(|| digests(&looked.file).ok()).flatten()?;
@@ -163,11 +165,11 @@ impl Folder {
     }
 }
 
-/// Of all names in a folder; None if they are too many or cannot be compared.
+/// Returns digests of all names in a folder; `None` if they are too many or cannot be compared.
 fn digests(folder: &File) -> io::Result<Option<Vec<u64>>> {
     let mut names =
         Dir::new(openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?;
-    // File systems without flags have none of these.
+    // File systems without flags never compare names in one of these ways.
     if ioctl_getflags(names.fd()?).is_ok_and(|flags| flags.intersects(COMPARED_OTHERWISE)) {
         return Ok(None);
     }
@@ -188,7 +190,7 @@ fn digest(name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The folders on the way of a decoded path, from the top, each with the name that is looked for in it.
+/// The folders along a decoded path, from the top, each with the name that is looked up in it.
 fn steps(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let path = trim_slashes(path);
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');

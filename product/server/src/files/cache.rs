@@ -1,25 +1,29 @@
-//! The files a worker has sent lately, by request path.
+//! The files that a worker has sent recently, by request path.
 //!
-//! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of one
-//! path are two entries. One cache per worker, so no locks; a bounded one, so hostile paths cost the others their hits
-//! and nothing more. What is not in memory is looked up by another thread ([`CacheAnswer::Offload`]): nothing here waits for a disk.
+//! The key is the path as the request had it, still percent-encoded, so that a hit decodes nothing; two spellings of
+//! one path are two entries. Each worker has its own cache, so there are no locks. It is bounded, so hostile paths cost
+//! others their hits and nothing more. What is not in memory is looked up by another thread ([`CacheAnswer::Offload`]):
+//! nothing here waits for a disk.
 //!
-//! A cached file that changes must be noticed before the next request. Three things see to that:
+//! A change to a cached file must be noticed before the next request. Three mechanisms ensure that:
 //! - the inode is watched ([`Watch`]), from before its state was read;
-//! - after the watch is in place the path is opened again and must lead to the same inode, or the change of name that
-//!   came between would never be told;
-//! - what an inode's events cannot tell (a folder above renamed, a symlink swapped, a write through mmap or on another
-//!   host of a network filesystem) is found by comparing path and state again, [`REVALIDATE_AFTER`] the last comparison;
-//!   at every use where the inode could not be watched.
+//! - after the watch is in place, the path is opened again and must lead to the same inode; otherwise a rename in
+//!   between would go unreported;
+//! - changes that an inode's events do not report (a folder above renamed, a symlink swapped, a write through mmap or
+//!   on another host of a network file system) are found by comparing path and state again once [`REVALIDATE_AFTER`]
+//!   has passed since the last comparison, or at every use if the inode could not be watched.
 //!
-//! Another folder in the place of a root is looked for four times a second ([`Followed`]): then nothing is known of the site any more. A root that cannot be
-//! looked at without waiting is found to be another by the next lookup that may wait: the next comparison of a file at the latest.
+//! Replacement of a root by another folder is checked for four times a second ([`Followed`]); everything cached for
+//! that site is then dropped. If a root cannot be checked without waiting, the replacement is found by the next lookup
+//! that may wait: at the latest, the next comparison of a file.
 //!
-//! A file that stays open keeps its file system mounted, so it is closed [`IDLE_AFTER`] its last use.
+//! A file that stays open keeps its file system mounted, so it is closed once [`IDLE_AFTER`] has passed since its last
+//! use.
 //!
-//! Of what does not exist nothing is remembered but the names of some folders that lack it ([`Absent`]), and the same three things see to
-//! it that a file put there is served at once: the folder is watched, from before its names were read; after that the path has to lead to
-//! the same folder; and [`REVALIDATE_AFTER`] the last comparison it is compared again. A folder that cannot be watched is not remembered.
+//! Of paths that do not exist, the cache remembers only the names of some folders that lack them ([`Absent`]). The same
+//! three mechanisms ensure that a file created there is served at once: the folder is watched from before its names
+//! were read; after that the path must lead to the same folder; and it is compared again once [`REVALIDATE_AFTER`] has
+//! passed since the last comparison. A folder that cannot be watched is not remembered.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -39,20 +43,23 @@ use super::watch::{Changed, Inotify, Watch, WatchId};
 use super::{Entry, Found, Key, Missing, Root, Roots, SiteNumber, Stop, Wait, trim_slashes};
 use crate::storage::Pool;
 
-/// How long an entry is believed without looking at the file system. A look is about 3 µs; once a second it is free.
+/// The time for which an entry is used without checking the file system. A check takes about 3 µs, which is negligible
+/// once a second.
 pub const REVALIDATE_AFTER: Nanos = Nanos::from_secs(1);
-/// The time after which a file is closed that is neither asked for nor being sent, from its last comparison: that is at most
-/// [`REVALIDATE_AFTER`] older than its last use.
+/// The time from its last comparison after which a file is closed if it is neither requested nor being sent. The last
+/// comparison is at most [`REVALIDATE_AFTER`] before the last use.
 const IDLE_AFTER: Nanos = Nanos(3 * REVALIDATE_AFTER.0);
-/// Entries in the caches of all workers; about 1 KiB each beside the bodies.
+/// The maximum number of entries in the caches of all workers; each takes about 1 KiB in addition to its body.
 pub const ENTRIES_MAX: usize = 4096;
-/// Files kept open in the caches of all workers: a quarter of the descriptors a process usually may have (1024).
+/// The maximum number of files kept open in the caches of all workers: a quarter of the descriptors a process may
+/// usually have (1024).
 pub const FILES_OPEN_MAX: usize = 256;
-/// Bodies in memory in the caches of all workers.
+/// The maximum bytes of bodies in memory in the caches of all workers.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
-/// Longer request paths are served but not remembered, or keys could take more memory than bodies.
+/// The maximum length of a remembered request path. Longer ones are served but not remembered, or keys could take more
+/// memory than bodies.
 const KEY_BYTES_MAX: usize = 1024;
-/// What one cache may hold.
+/// The bounds of one cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
     pub entries: usize,
@@ -73,18 +80,18 @@ impl CacheLimits {
         }
     }
 
-    /// The same in so much memory of each worker at most.
+    /// The same limits, reduced to at most `bytes` of memory.
     pub fn within(self, bytes: usize) -> CacheLimits {
         let listing_bytes = self.listing_bytes.min(bytes / 8);
         CacheLimits { body_bytes: self.body_bytes.min(bytes - listing_bytes), listing_bytes, ..self }
     }
 }
 
-/// A worker's files. Entries are shared with whoever sends them and outlive their place here.
+/// A worker's files. Entries are shared with the responses that send them, and may outlive their slot here.
 #[derive(Debug)]
 pub struct Cache {
     roots: Roots,
-    /// Those of the sites before, for what was begun then.
+    /// The roots of the previous sites, for requests that began then.
     roots_before: Option<Roots>,
     followed: Followed,
     inotify: Inotify,
@@ -93,21 +100,21 @@ pub struct Cache {
     watch: Watch,
     listings: Listings,
     absent: Absent,
-    /// Of the last lookup, kept for their memory.
+    /// Buffers of a lookup, kept for their memory.
     wanted: Vec<u8>,
     decoded: Vec<u8>,
 }
 
-/// What a cache knows of a path.
+/// The result of looking a path up in a cache.
 #[derive(Debug)]
 pub enum CacheAnswer {
     Ready(Result<Found, Missing>),
-    /// Somebody who may wait has to run this, for [`Cache::finish`].
+    /// A thread that may wait must run this, and return it to [`Cache::finish`].
     Offload(Box<Lookup>),
 }
 
 impl Cache {
-    /// Of these folders, one of each site.
+    /// Creates the cache of these roots, one per site.
     pub fn new(roots: Roots, limits: CacheLimits) -> Cache {
         let inotify = Inotify::new();
         Cache {
@@ -125,27 +132,27 @@ impl Cache {
         }
     }
 
-    /// The same, its files closed aside where that may have to wait.
+    /// Makes the pool close its files if closing may have to wait.
     pub fn closing_by(mut self, pool: Arc<Pool>) -> Cache {
         self.closer = Some(Closer(pool));
         self
     }
 
-    /// What is kept above these goes as others come.
+    /// Sets the limits. Entries above them are evicted as others are inserted.
     pub fn set_limits(&mut self, limits: CacheLimits) {
         self.entries.set_limits(limits);
         self.listings.set_bytes_max(limits.listing_bytes);
     }
 
-    /// From now on the sites are others. What is under way for those before ends as it began; for those before them it is given up. Nothing
-    /// is kept of them, nor are their files open.
+    /// Replaces the sites. Lookups in flight for the previous sites end as they began; those for the sites before them
+    /// are given up. Nothing of the old sites is kept, nor are their files open.
     pub fn replace_roots(&mut self, roots: Roots) {
         self.followed.replace(&roots);
         self.roots_before = Some(std::mem::replace(&mut self.roots, roots));
         self.clear();
     }
 
-    /// Looks whether the root of a site is another folder than it was, if that is due.
+    /// Checks whether the root of a site has been replaced by another folder, if a check is due.
     fn follow(&mut self, site: SiteNumber, now: Nanos) {
         if self.followed.take_turn(self.roots.place(site), now)
             && let Some(Some(root)) = self.roots.of(site)
@@ -155,7 +162,8 @@ impl Cache {
         }
     }
 
-    /// The root of a site was this folder at that time. Where it was another before, nothing is known of the site any more.
+    /// Records that the root of a site was this folder at time `at`. If it was another folder before, everything cached
+    /// for the site is dropped.
     fn see(&mut self, site: SiteNumber, folder: Identity, at: Nanos) {
         let Some(Some(root)) = self.roots.of(site) else { return };
         if !self.followed.see(self.roots.place(site), root, folder, at) {
@@ -165,11 +173,11 @@ impl Cache {
         let of_site: Vec<usize> = of_site.collect();
         of_site.into_iter().for_each(|at| self.forget(at));
         self.watch.release_unused();
-        // A lookup under way may find files of the folder before.
+        // A lookup in flight may find files of the previous folder.
         self.watch.disturb_all();
     }
 
-    /// Closes files that nobody has asked for lately. To be called once a second while [`Cache::is_due`].
+    /// Closes files that have not been requested recently. Must be called once a second while [`Cache::is_due`].
     pub fn close_idle(&mut self, now: Nanos) {
         for at in self.entries.open_since(now - IDLE_AFTER) {
             self.forget(at);
@@ -177,18 +185,19 @@ impl Cache {
         self.watch.release_unused();
     }
 
-    /// True while files are open or lines wait: [`Cache::close_idle`] and [`Cache::take_lines`] have something to do.
+    /// Returns true while files are open or lines wait: [`Cache::close_idle`] and [`Cache::take_lines`] have work to
+    /// do.
     pub fn is_due(&self) -> bool {
         self.entries.has_open() || self.followed.has_lines()
     }
 
-    /// Lines for the log: roots that are other folders now.
+    /// Lines for the log about roots that have been replaced by other folders.
     pub fn take_lines(&mut self) -> Vec<String> {
         self.followed.take_lines()
     }
 
-    /// What to send for this request path of a site (without its query, or with `?` and the number of a listing's page). Never waits. `now`
-    /// only has to grow.
+    /// Looks up this request path of a site (without its query, or with `?` and the number of a listing's page). Never
+    /// waits. `now` must not decrease.
     pub fn lookup(&mut self, site: SiteNumber, raw_path: &[u8], now: Nanos) -> CacheAnswer {
         self.follow(site, now);
         let mut wanted = std::mem::take(&mut self.wanted);
@@ -222,7 +231,7 @@ impl Cache {
         found
     }
 
-    /// Whether a folder on this path is known not to have the next name of it.
+    /// Returns true if a folder on this path is known not to have the next name of it.
     fn is_absent(&mut self, site: SiteNumber, path: &[u8], now: Nanos) -> bool {
         let Some(at) = self.absent.lacking(site, path) else { return false };
         let root = self.root(site).flatten().cloned();
@@ -234,7 +243,7 @@ impl Cache {
         is_true
     }
 
-    /// `None` for a site that is served no more.
+    /// Returns `None` for a site that is no longer served.
     fn root(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
         self.roots.of(site).or_else(|| self.roots_before.as_ref()?.of(site))
     }
@@ -244,7 +253,8 @@ impl Cache {
         Some(Loader { root, inotify: self.inotify.clone(), closer: self.closer.clone() })
     }
 
-    /// What came of a lookup. Without a descriptor for it, lets go of the files kept here; then it has to be run once more.
+    /// Takes the result of a lookup. If it failed for lack of a descriptor, the files kept open here are closed, and
+    /// the lookup is returned to be run once more.
     pub fn finish(&mut self, done: FinishedLookup) -> CacheAnswer {
         let FinishedLookup { request, outcome, without } = done;
         if let Some(folder) = outcome.root {
@@ -262,14 +272,15 @@ impl Cache {
         CacheAnswer::Ready(self.keep(&request.key, &request.known, outcome, is_undisturbed, request.began_at))
     }
 
-    /// Readable when a cached file has changed: then call [`Cache::on_change`], before any request that came with it.
+    /// Readable when a cached file has changed: the caller must then call [`Cache::on_change`], before it handles any
+    /// request that arrived with it.
     pub fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
         self.watch.fd()
     }
 
     /// Forgets the entries whose files have changed. Never blocks.
     pub fn on_change(&mut self) {
-        // Forgetting ends a watch, of which the kernel tells as well: the second time is for that.
+        // Forgetting ends a watch, which the kernel reports as well: the second round is for that.
         for _ in 0..2 {
             match self.watch.changed() {
                 Changed::Slots(slots) => slots.into_iter().for_each(|at| self.forget(at)),
@@ -322,7 +333,7 @@ impl Cache {
         folder.map_or(Known::Nothing, |(page, state)| Known::Page(page, state))
     }
 
-    /// Remembers what was found, if it may be, and hands it out.
+    /// Caches the outcome of a lookup if it may be cached, and returns it.
     fn keep(
         &mut self,
         key: &Key,
@@ -361,13 +372,13 @@ impl Cache {
         found
     }
 
-    /// Ends the watches of these that nothing uses, and of all that was forgotten.
+    /// Ends these watches if nothing uses them, and those of everything that was forgotten.
     fn give_back(&mut self, added: Vec<WatchId>) {
         self.watch.give_back(added);
         self.watch.release_unused();
     }
 
-    /// What is known was found to be so still.
+    /// Records that the known result was confirmed, and returns it.
     fn keep_known(&mut self, key: &Key, known: &Known, now: Nanos) -> Found {
         match known {
             Known::File(entry, _) => {
@@ -396,7 +407,7 @@ impl Cache {
         self.watch.attach(watch, self.absent.insert(site, folder, now));
     }
 
-    /// Lets go of the files kept open; false if there is none.
+    /// Forgets the entries with open files; returns false if there is none.
     fn close_files(&mut self) -> bool {
         let mut has_some = false;
         while let Some(at) = self.entries.next_open() {
@@ -427,7 +438,7 @@ impl Cache {
         }
     }
 
-    /// Does nothing for an entry forgotten already.
+    /// Forgets the entry in this slot. Does nothing if it was forgotten already.
     fn forget(&mut self, at: usize) {
         if Listings::is_slot(at) {
             if let Some(watch) = self.listings.take(at) {
@@ -446,7 +457,7 @@ impl Cache {
         }
     }
 
-    /// What the first site sends, waited for.
+    /// Looks up a path of the first site, waiting if necessary.
     #[cfg(test)]
     pub fn lookup_waiting(&mut self, raw_path: &[u8], now: Nanos) -> Result<Found, Missing> {
         let mut answer = self.lookup(0, raw_path, now);
@@ -458,7 +469,7 @@ impl Cache {
         }
     }
 
-    /// As if the user had no inotify instance left.
+    /// Behaves as if the user had no inotify instance left.
     #[cfg(test)]
     pub(super) fn unwatched(&mut self) {
         self.inotify = Inotify::unavailable();
@@ -475,14 +486,14 @@ impl Cache {
         self.listings.usage()
     }
 
-    /// Entries, files kept open, bytes held.
+    /// The number of entries, of files kept open, and of bytes held.
     #[cfg(test)]
     pub(super) fn usage(&self) -> (usize, usize, usize) {
         self.entries.usage()
     }
 }
 
-/// What a folder of a site is known by among the listings.
+/// The key of a site's folder, and page, among the listings.
 fn folder_of(key: &Key, folder: &[u8]) -> Vec<u8> {
     let (_, page) = key::page(key.raw_path());
     [format!("{}/{page}/", key.site()).as_bytes(), folder].concat()

@@ -1,4 +1,5 @@
-//! The entries that a cache holds, within its bounds: the next not used since the search last came by goes first (second chance).
+//! The entries of a cache, within its bounds. Eviction takes the next entry not used since the hand last passed it
+//! (second chance).
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ pub(super) struct Entries {
     limits: CacheLimits,
     files_open: usize,
     body_bytes: usize,
-    /// Where the search for an entry to evict goes on.
+    /// The slot at which the search for an entry to evict continues.
     hand: usize,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Slot {
     pub state: State,
     pub watch: Option<WatchId>,
     pub compared_at: Nanos,
-    /// Used since the hand last came by.
+    /// It was used since the hand last passed it.
     pub used: bool,
 }
 
@@ -40,7 +41,7 @@ impl Entries {
         Entries { slots: Slab::new(), by_key: HashMap::new(), limits, files_open: 0, body_bytes: 0, hand: 0 }
     }
 
-    /// Where the entry of a key is.
+    /// The slot of the entry with this key.
     pub fn at<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
     where
         Key: Borrow<Q>,
@@ -52,17 +53,17 @@ impl Entries {
         self.at(key).map(|at| &self.slots[at])
     }
 
-    /// All that are held.
+    /// The slots of all entries.
     pub fn slots(&self) -> Vec<usize> {
         self.slots.iter().map(|(at, _)| at).collect()
     }
 
-    /// Those of a site.
+    /// The slots of a site's entries.
     pub fn slots_of(&self, site: SiteNumber) -> Vec<usize> {
         self.slots.iter().filter(|(_, slot)| slot.key.site() == site).map(|(at, _)| at).collect()
     }
 
-    /// Those whose files are open for nobody but the cache, and were last compared by then.
+    /// The slots of entries whose files only the cache holds open, and that were last compared at `then` or earlier.
     pub fn open_since(&self, then: Nanos) -> Vec<usize> {
         if !self.has_open() {
             return Vec::new();
@@ -76,7 +77,7 @@ impl Entries {
         self.files_open > 0
     }
 
-    /// The entry, if it need not be looked at again.
+    /// Returns the entry if it need not be compared with the file system.
     pub fn hit(&mut self, at: usize, now: Nanos) -> Option<Arc<Entry>> {
         let slot = &mut self.slots[at];
         if slot.watch.is_none() || now - slot.compared_at >= REVALIDATE_AFTER {
@@ -86,7 +87,7 @@ impl Entries {
         Some(slot.entry.clone())
     }
 
-    /// It was found to be so still.
+    /// Records that the entry was compared and is unchanged.
     pub fn confirm(&mut self, key: &Key, entry: &Arc<Entry>, now: Nanos) {
         if let Some(at) = self.at(key)
             && let slot = &mut self.slots[at]
@@ -97,13 +98,13 @@ impl Entries {
         }
     }
 
-    /// False where this entry never fits.
+    /// Returns false if this entry can never fit.
     pub fn may_hold(&self, entry: &Entry) -> bool {
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
         entries > 0 && usize::from(entry.is_open()) <= files_open && entry.held_bytes() <= body_bytes
     }
 
-    /// One that has to go before this entry fits.
+    /// Returns the slot of an entry that must be evicted before this one fits.
     pub fn displaced_by(&mut self, entry: &Entry) -> Option<usize> {
         let (open, held) = (usize::from(entry.is_open()), entry.held_bytes());
         let CacheLimits { entries, files_open, body_bytes, .. } = self.limits;
@@ -114,15 +115,15 @@ impl Entries {
         })
     }
 
-    /// One whose file is kept open.
+    /// Returns the next entry to evict whose file is kept open.
     pub fn next_open(&mut self) -> Option<usize> {
         self.next(|slot| slot.entry.is_open())
     }
 
-    /// One of this kind.
+    /// Returns the next entry to evict of this kind.
     fn next(&mut self, kind: impl Fn(&Slot) -> bool) -> Option<usize> {
         let places = self.slots.capacity();
-        // Once around to take away the chances, once more to find one without.
+        // The first round clears the `used` flags, the second finds an entry without one.
         for _ in 0..2 * places {
             let at = self.hand;
             self.hand = (at + 1) % places;
@@ -135,7 +136,7 @@ impl Entries {
         None
     }
 
-    /// For an entry that fits.
+    /// Inserts an entry for which there is room.
     pub fn insert(&mut self, slot: Slot) -> usize {
         self.files_open += usize::from(slot.entry.is_open());
         self.body_bytes += slot.entry.held_bytes();
@@ -145,7 +146,7 @@ impl Entries {
         at
     }
 
-    /// `None` where it has gone already.
+    /// Returns `None` if it was removed already.
     pub fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
         self.files_open -= usize::from(slot.entry.is_open());
@@ -158,7 +159,7 @@ impl Entries {
         self.limits = limits;
     }
 
-    /// Entries, files kept open, bytes held.
+    /// The number of entries, of files kept open, and of bytes held.
     #[cfg(test)]
     pub fn usage(&self) -> (usize, usize, usize) {
         (self.by_key.len(), self.files_open, self.body_bytes)

@@ -1,8 +1,8 @@
-//! A file ready to be sent: its content or where to read it, and everything a response head says about it.
+//! A file ready to be sent: its content or where to read it, and everything that a response head says about it.
 //!
-//! Small files are held in memory, so that a response is one system call and needs no descriptor. Large ones stay open for
-//! `sendfile`. What is held must be one state of the file, not half of the old and half of the new: it is kept only if
-//! the file's times and size were the same after reading as before.
+//! Small files are held in memory, so that a response is one system call and needs no descriptor. Large ones stay open
+//! for `sendfile`. A held content must be one state of the file, not half of the old and half of the new: it is kept
+//! only if the file's times and size were the same after reading as before.
 
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek};
@@ -19,56 +19,57 @@ use super::mounts::{self, Kind};
 use super::{Stop, Wait};
 use crate::storage::{Lane, Pool, Probed, Reserved, read_now};
 
-/// Files up to this long are held in memory. At 64 KiB a copy to the socket costs about what `sendfile` costs, and a
+/// The maximum length of files held in memory. At 64 KiB, a copy to the socket costs about as much as `sendfile`, and a
 /// thousand such files fit the cache.
 pub const BODY_BYTES_HELD_MAX: u64 = 64 * 1024;
 
-/// One state of one file, shared by all responses that send it.
+/// A state of a file, shared by all responses that send it.
 #[derive(Debug)]
 pub struct Entry {
     pub content: Content,
-    /// Bytes of the whole file.
+    /// The length of the whole file in bytes.
     pub len: u64,
-    /// Strong entity tag with its quotes (RFC 9110 section 8.8.3).
+    /// The strong entity tag with its quotes (RFC 9110 section 8.8.3).
     pub etag: String,
     /// Whole seconds, never before 1970 nor in the future (RFC 9110 section 8.8.2.1).
     pub last_modified: SystemTime,
     pub mime: String,
-    /// Where it lies below the served folder, for messages.
+    /// The path below the served folder, for messages.
     pub path: Box<str>,
     pub device: u64,
-    /// It lies on a file system without a disk, where reading never waits.
+    /// It is on a file system without a disk, where reading never waits.
     pub is_in_memory: bool,
     pub fields: EntityFields,
 }
 
-/// Where the bytes of a file are.
+/// The location of a file's bytes.
 #[derive(Debug)]
 pub enum Content {
     /// In memory, all `len` of them.
     Held(Box<[u8]>),
-    /// To be read at an offset of the caller's; the file may have become shorter or longer since.
+    /// Read at an offset of the caller's; the file may have become shorter or longer since.
     Open(OpenFile),
 }
 
-/// A file that is closed by somebody else where that may have to wait: file systems over the network and in user space ask about it.
+/// An open file. If closing it may have to wait, another thread closes it: network and user-space file systems contact
+/// their server on close.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// Until it is dropped.
+    /// `Some` until it is dropped.
     file: Option<File>,
     closer: Option<Closer>,
     pub probed: Probed,
-    /// Of one that holds a response for its client.
+    /// The reserved spool space of a file that holds a response for its client.
     taken: Option<Box<Reserved>>,
 }
 
-/// Closes files aside.
+/// Closes files on a thread of the pool.
 #[derive(Clone)]
 pub(super) struct Closer(pub Arc<Pool>);
 
 impl Entry {
-    /// `path` gives the media type; `file` must be a regular file of a file system of this kind, open for reading, and `metadata`
-    /// what it was just now.
+    /// Loads an entry. `path` gives the media type; `file` must be a regular file on a file system of this kind, open
+    /// for reading, and `metadata` its current metadata.
     pub(super) fn load(
         path: &str,
         mut file: File,
@@ -101,7 +102,7 @@ impl Entry {
         Ok((entry, state))
     }
 
-    /// A file of our own, to which a response is written; the pool closes it.
+    /// An entry for a temporary file to which a response is written; the pool closes it.
     pub fn spooled(file: File, taken: Reserved, pool: Option<&Arc<Pool>>) -> Entry {
         let kind = rustix::fs::fstatfs(&file).map_or(Kind::Remote, |of| Kind::of(of.f_type));
         let device = mounts::device(&file).unwrap_or_default();
@@ -109,7 +110,7 @@ impl Entry {
         (open.closer, open.taken) = (pool.map(|pool| Closer(Arc::clone(pool))), Some(Box::new(taken)));
         Entry {
             content: Content::Open(open),
-            // It grows; no probe is remembered.
+            // The file grows; no probe is remembered.
             len: 0,
             etag: String::new(),
             last_modified: UNIX_EPOCH,
@@ -121,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// Whoever lets go of it last need not wait.
+    /// Makes the pool close the file, so that the thread that drops it last need not wait.
     pub(super) fn close_by(&mut self, closer: Option<Closer>) {
         if let Content::Open(file) = &mut self.content {
             file.closer = closer;
@@ -145,7 +146,7 @@ impl OpenFile {
         OpenFile { file: Some(file), closer: None, probed: Probed::default(), taken: None }
     }
 
-    /// What it takes of the room for responses.
+    /// The part of the room for spooled responses that it takes.
     pub fn taken(&self) -> Option<&Reserved> {
         self.taken.as_deref()
     }
@@ -169,7 +170,7 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         let (Some(file), Some(Closer(pool))) = (self.file.take(), self.closer.take()) else { return };
         let (device, taken) = (mounts::device(&file).unwrap_or_default(), self.taken.take());
-        // Where the pool takes no more it is closed here.
+        // If the pool accepts no more work, the file is closed here.
         let _ = pool.run(device, Lane::Read, move || drop((file, taken)));
     }
 }
@@ -180,10 +181,10 @@ impl std::fmt::Debug for Closer {
     }
 }
 
-/// What tells one state of a file from another. The time of change (ctime) is there because the time of modification
-/// can be set back by anyone who may write the file.
+/// The properties that distinguish one state of a file from another. The time of change (ctime) is included because
+/// anyone who may write the file can set the time of modification back.
 ///
-/// Two writes within one tick of the kernel's clock and of equal length look the same before Linux 6.13; since then a
+/// Before Linux 6.13, two writes of equal length within one tick of the kernel's clock look the same; since then, a
 /// time that has been read is never given to a later change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
@@ -206,12 +207,12 @@ impl State {
         }
     }
 
-    /// Whether it is the same file, in this state or another.
+    /// Returns true if it is the same file, in this state or another.
     pub(super) fn is_same_file(&self, metadata: &Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
-    /// Of size and time of modification, which copies on other hosts share if they are made with their times.
+    /// A tag of the size and the time of modification, which copies on other hosts share if they preserve times.
     fn etag(&self) -> String {
         let (seconds, nanoseconds) = self.modified;
         etag_of(&[self.size_bytes, seconds as u64, nanoseconds as u64].map(u64::to_le_bytes).concat())
@@ -224,12 +225,12 @@ impl State {
     }
 }
 
-/// A strong entity tag for these bytes: of a body that is held, or of what is known of a file that is not. It tells neither, and is
-/// the same on every host and in every version.
+/// A strong entity tag for these bytes: those of a held body, or the properties of a file that is not held. It does not
+/// reveal them, and is the same on every host and in every version.
 fn etag_of(bytes: &[u8]) -> String {
     const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-    // FNV-1a a word at a time, and each step mixed: byte by byte it would take as long as the system calls of a load.
+    // FNV-1a, a word at a time with each step mixed; byte by byte, it would take as long as the system calls of a load.
     let step = |digest: u64, word: u64| {
         let product = (digest ^ word).wrapping_mul(FNV_PRIME);
         product ^ product >> 29
@@ -242,10 +243,10 @@ fn etag_of(bytes: &[u8]) -> String {
     format!("\"{:016x}\"", words.chain([bytes.len() as u64]).fold(FNV_OFFSET, step))
 }
 
-/// A content and the state it belongs to.
+/// A content and the metadata of its state.
 type Held = (Box<[u8]>, Metadata);
 
-/// Both, if the file is small and keeps still while it is read, once or again.
+/// Reads the content if the file is small and does not change while it is read, once or again.
 fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>, Stop> {
     let mut before = metadata.clone();
     for _ in 0..2 {
@@ -262,7 +263,7 @@ fn hold(file: &mut File, metadata: &Metadata, wait: Wait) -> Result<Option<Held>
     Ok(None)
 }
 
-/// All of a file that should have so many bytes, or one more if it has more.
+/// Reads all of a file whose expected length is `bytes`, or one byte more if it is longer.
 fn read(file: &mut File, bytes: usize, wait: Wait) -> Result<Vec<u8>, Stop> {
     let mut body = Vec::with_capacity(bytes + 1);
     if wait == Wait::Allowed {
@@ -311,7 +312,7 @@ mod tests {
             .chain([etag_of(&body), etag_of(&body[..19]), etag_of(&[7, 0]), etag_of(&[7])])
             .collect();
         assert_eq!(tags.len(), 24);
-        // Stable: clients and other hosts keep it.
+        // Must be stable: clients and other hosts keep it.
         assert_eq!(etag_of(b"weir"), etag_of(b"weir"));
     }
 
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(state(-7).last_modified(now), UNIX_EPOCH);
     }
 
-    /// A pipe stands in for a file whose disk hangs: its other end tells when it is closed.
+    /// A pipe stands in for a file whose disk hangs: its other end shows when it is closed.
     #[test]
     fn whoever_drops_a_file_does_not_close_it() {
         let pool = Pool::new();

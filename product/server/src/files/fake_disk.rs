@@ -1,11 +1,11 @@
-//! A disk that answers when a test says so.
+//! A disk that answers when a test lets it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::{Stop, Wait};
 
-/// Some paths are not in memory; who asks for them waits while the disk hangs.
+/// Some paths are not in memory; looking them up blocks while the disk hangs.
 #[derive(Debug, Clone, Default)]
 pub struct FakeDisk(Arc<(Mutex<State>, Condvar)>);
 
@@ -13,12 +13,12 @@ pub struct FakeDisk(Arc<(Mutex<State>, Condvar)>);
 struct State {
     cold: BTreeSet<String>,
     hangs: bool,
-    /// How often it was asked, by those who may wait.
+    /// The number of accesses by threads that may wait.
     asked: usize,
 }
 
 impl FakeDisk {
-    /// With these paths (below the served folder) on it.
+    /// Creates a disk with these paths (below the served folder) on it.
     pub fn of(cold: &[&str]) -> FakeDisk {
         let disk = FakeDisk::default();
         disk.state().cold = cold.iter().map(ToString::to_string).collect();
@@ -30,7 +30,7 @@ impl FakeDisk {
         self.0.1.notify_all();
     }
 
-    /// Waits until somebody has been asking it so often.
+    /// Waits until it has been accessed this many times.
     pub fn wait_asked(&self, times: usize) {
         let mut state = self.state();
         while state.asked < times {

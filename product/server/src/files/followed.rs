@@ -1,25 +1,25 @@
-//! The folders that a worker has seen at the roots of its sites, by which it notices another in the place of one.
+//! The folders that a worker has seen at the roots of its sites, by which it notices when another folder replaces one.
 
 use units::Nanos;
 
 use super::root::Identity;
 use super::{Root, Roots};
 
-/// The time between two looks at the root of a site that is asked for. A look takes about 2 µs.
+/// The interval between two checks of the root of a site that receives requests. A check takes about 2 µs.
 pub const FOLLOW_EVERY: Nanos = Nanos::from_millis(250);
-/// Lines for the log that wait for the next second.
+/// The maximum number of lines for the log that wait for the next second.
 const LINES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Followed {
-    /// By the place of the site.
+    /// An entry per site, by its index in the set.
     seen: Vec<Seen>,
     lines: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    /// `None` until the site is first asked for.
+    /// `None` until the site's first request.
     folder: Option<Identity>,
     looked_at: Nanos,
     due_at: Nanos,
@@ -30,19 +30,20 @@ impl Followed {
         Followed { seen: vec![Seen::default(); roots.folders.len()], lines: Vec::new() }
     }
 
-    /// These sites take the place of those before.
+    /// Replaces the sites.
     pub fn replace(&mut self, roots: &Roots) {
         self.seen = vec![Seen::default(); roots.folders.len()];
     }
 
-    /// True once in [`FOLLOW_EVERY`]: the root at this place is to be looked at. False for a place beyond the last.
+    /// Returns true at most once per [`FOLLOW_EVERY`]: the caller must then check the root of this site. Returns false
+    /// for an index past the last.
     pub fn take_turn(&mut self, place: usize, now: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| now >= seen.due_at) else { return false };
         seen.due_at = now + FOLLOW_EVERY;
         true
     }
 
-    /// Notes the folder that a root was at that time. True if it was another before.
+    /// Records that the root was this folder at time `at`. Returns true if it was another folder before.
     pub fn see(&mut self, place: usize, root: &Root, folder: Identity, at: Nanos) -> bool {
         let Some(seen) = self.seen.get_mut(place).filter(|seen| at >= seen.looked_at) else { return false };
         seen.looked_at = at;

@@ -1,20 +1,20 @@
-//! What the files that were sent lately are known by.
+//! The keys of recently sent files.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// A site's place among those of the server.
+/// A site's number, unique among the sites of the server.
 pub type SiteNumber = u32;
 
 const SITE_BYTES: usize = size_of::<SiteNumber>();
 
-/// A request path of a site, as it came: the number of the site, then the path, in one piece of memory. It is looked for as bytes, so
-/// that a hit allocates nothing.
+/// A request path of a site as it was received: the number of the site, then the path, in one allocation. It is looked
+/// up as bytes, so that a hit allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
 
 impl Key {
-    /// Writes what [`Key::from`] makes a key of.
+    /// Writes the bytes that [`Key::from`] accepts.
     pub fn write(site: SiteNumber, raw_path: &[u8], into: &mut Vec<u8>) {
         into.clear();
         into.extend_from_slice(&site.to_le_bytes());
@@ -26,13 +26,14 @@ impl Key {
         SiteNumber::from_le_bytes(*site)
     }
 
-    /// With the number of a page behind it, as [`page`] reads it.
+    /// The path, followed by the number of a page as [`page`] reads it.
     pub fn raw_path(&self) -> &[u8] {
         &self.0[SITE_BYTES..]
     }
 }
 
-/// The path of a request, and the page of a listing: `/a/?2` is the second of `/a/`, and the first needs no number.
+/// Splits a raw path into the path of the request and the page of a listing: `/a/?2` is the second page of `/a/`, and
+/// the first needs no number.
 pub(super) fn page(raw_path: &[u8]) -> (&[u8], u32) {
     let Some(at) = raw_path.iter().rposition(|byte| *byte == b'?') else { return (raw_path, 1) };
     let number = std::str::from_utf8(&raw_path[at + 1..]).ok().and_then(|number| number.parse().ok());

@@ -1,8 +1,8 @@
-//! Symlinks that lead out of a root: where they may lead, and what is said of the others.
+//! Symlinks that lead out of a root: where they may lead, and the log lines about the others.
 //!
-//! They are refused unless an operator names the folders that they may lead into: all of them are followed in Apache (FollowSymLinks)
-//! and nginx (disable_symlinks off) by default, and then anybody who may make a symlink in the root can publish every file of the machine
-//! that the server may read.
+//! They are refused unless an operator names the folders that they may lead into. Apache (FollowSymLinks) and nginx
+//! (disable_symlinks off) follow all of them by default, and then anybody who may make a symlink in the root can
+//! publish every file of the machine that the server may read.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,44 +10,44 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Symlinks of one root that are told of; of more nothing is said until the next reload.
+/// The maximum number of symlinks of one root that are logged; more are not logged until the next reload.
 const TOLD_MAX: usize = 16;
-/// Steps of a path that are looked at for the symlink.
+/// The number of segments of a path that are searched for the symlink.
 const STEPS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Links {
-    /// Without a symlink in their own paths.
+    /// Paths without symlinks in them.
     into: Vec<PathBuf>,
-    /// Paths below the root.
+    /// The symlinks that were logged, as paths below the root.
     told: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Links {
-    /// Into these folders, which must be there.
+    /// Allows symlinks into these folders, which must exist.
     pub fn into(folders: &[PathBuf]) -> io::Result<Links> {
         let into = folders.iter().map(|folder| folder.canonicalize()).collect::<io::Result<_>>()?;
         Ok(Links { into, told: Mutex::default() })
     }
 
-    /// None may lead out of the root.
+    /// Returns true if no symlink may lead out of the root.
     pub fn are_refused(&self) -> bool {
         self.into.is_empty()
     }
 
-    /// `place`: of what was found, from `/` and without a symlink.
+    /// Returns true if a symlink may lead to `place`, an absolute path without symlinks.
     pub fn may_lead_to(&self, place: &Path) -> bool {
         self.into.iter().any(|folder| place.starts_with(folder))
     }
 
-    /// True if the log has no line yet about the symlink that leads this path out of the root.
+    /// Returns true if the symlink that leads this path out of the root has not been logged yet.
     pub fn is_unexplained(&self, path: &[u8]) -> bool {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < TOLD_MAX && !told.iter().any(|link| is_of(path, link))
     }
 
-    /// A line about the symlink that leads a path out of the root, with the cure; `None` if it has been given before. `is_leaving` says of a
-    /// path below the root that it leads out.
+    /// Returns a line about the symlink that leads a path out of the root, with the setting that would allow it; `None`
+    /// if it was given before. `is_leaving` returns true for a path below the root that leads out.
     pub fn explain(&self, root: &Path, path: &[u8], is_leaving: impl Fn(&[u8]) -> bool) -> Option<Arc<str>> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([path.len()]);
         let link = ends.take(STEPS_MAX).map(|end| &path[..end]).find(|step| is_leaving(step))?;
@@ -74,7 +74,7 @@ impl Links {
     }
 }
 
-/// True if a path is that of a symlink, or leads through it.
+/// Returns true if `path` is the symlink or leads through it.
 fn is_of(path: &[u8], link: &[u8]) -> bool {
     path.strip_prefix(link).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

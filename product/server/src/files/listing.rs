@@ -1,9 +1,9 @@
 //! A folder as web pages, a thousand names on each, all in order.
 //!
-//! A name is whatever somebody managed to create, so it is escaped as text and percent-encoded as a link, every byte but
-//! letters, digits and `-._~`. One that is not UTF-8 is shown with U+FFFD for what is none, and its link is exact. Its direction stays its own
-//! (`bdi`). Names that no request could
-//! ask for are counted; those that are hidden, and symlinks that leave, are left out.
+//! Anybody who can create a file chooses its name, so a name is escaped as text and percent-encoded as a link, every
+//! byte except letters, digits and `-._~`. In a name that is not UTF-8, invalid bytes are shown as U+FFFD, and its link
+//! is exact. Its text direction is isolated (`bdi`). Names that no request could contain are counted; hidden names, and
+//! symlinks that leave the root, are left out.
 
 use std::fmt::Write as _;
 
@@ -15,25 +15,27 @@ use super::loader::inside;
 use super::root::Entered;
 use super::{Stop, Wait};
 
-/// Names on one page. Each costs a look at the file, 3 to 10 µs where it is in memory: 10 ms at most.
+/// The maximum number of names on one page. Each costs a look at the file, 3 to 10 µs if it is in memory: 10 ms at
+/// most.
 pub const NAMES_MAX: usize = 1000;
-/// Names of a folder that are put in order, and their bytes: of more, those that the folder gives first.
+/// The maximum number of names of a folder that are sorted, and of their bytes; of a larger folder, the names that it
+/// returns first are used.
 const NAMES_READ_MAX: usize = 200_000;
 const NAME_BYTES_MAX: usize = 8 << 20;
 
-/// Pages of one folder.
+/// The maximum number of pages of one folder.
 pub const PAGES_MAX: u32 = (NAMES_READ_MAX / NAMES_MAX) as u32;
 
-/// What must be encoded inside one segment of a path (RFC 3986 section 2.3 lists what need not be).
+/// The bytes to encode inside one segment of a path (RFC 3986 section 2.3 lists those that need not be).
 pub(super) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What a folder has, before anything but the kind of each is looked at.
+/// The names of a folder, before anything but the type of each is known.
 struct Names {
-    /// In order: folders first, then by name, whatever the case.
+    /// Sorted: folders first, then by name, ignoring case.
     listed: Vec<Name>,
     /// The folder has more names than are read.
     is_cut: bool,
-    /// Names that no path of a request can have.
+    /// The number of names that no path of a request can contain.
     unservable: usize,
 }
 
@@ -49,8 +51,8 @@ struct Row {
     modified: String,
 }
 
-/// The page of this number, from 1, of the folder at `path` (relative, no slash at the ends). Waits for its disk. Beyond the last page there is
-/// nothing.
+/// Renders page `number`, from 1, of the folder at `path` (relative, no slash at either end). Waits for its disk.
+/// Returns [`super::Missing::NotFound`] beyond the last page.
 pub(super) fn page(root: &Entered<'_>, path: &[u8], number: u32) -> Result<Vec<u8>, Stop> {
     let names = names(root, path)?;
     let count = u32::try_from(names.listed.len().div_ceil(NAMES_MAX)).unwrap_or(u32::MAX).max(1);
@@ -74,7 +76,7 @@ pub(super) fn page(root: &Entered<'_>, path: &[u8], number: u32) -> Result<Vec<u
     Ok(page.write(path, &listing).into_bytes())
 }
 
-/// How many there are, the way to the other pages, and what is left out.
+/// Writes the number of names, links to the other pages, and what is left out.
 fn foot(page: &mut String, names: &Names, total: usize, (number, count): (u32, u32)) {
     let _ = write!(page, "<nav>{total} name{}", if total == 1 { "" } else { "s" });
     if count > 1 {
@@ -119,7 +121,8 @@ fn names(root: &Entered<'_>, path: &[u8]) -> Result<Names, Stop> {
     Ok(names)
 }
 
-/// None for what is not served: gone meanwhile, a symlink that leaves, neither file nor folder.
+/// Returns `None` for a name that is not served: gone meanwhile, a symlink that leaves the root, or neither file nor
+/// folder.
 fn row(root: &Entered<'_>, path: &[u8], name: &[u8]) -> Option<Row> {
     let metadata = root.look(&inside(path, name), Wait::Allowed).ok()?.metadata;
     if !metadata.is_file() && !metadata.is_dir() {
@@ -145,7 +148,7 @@ impl Row {
     }
 }
 
-/// Bytes as a person reads them, three digits: `999 B`, `1.2 KB`, `12 MB`, by powers of 1000.
+/// A size for people, three digits: `999 B`, `1.2 KB`, `12 MB`, in powers of 1000.
 struct Size(u64);
 
 impl std::fmt::Display for Size {

@@ -1,19 +1,21 @@
-//! The page around the names of a folder: the server's own, or a site's. HTML with two marks: `{{listing}}`, once, is the table of names and
-//! the way to the folder above and to further pages; `{{path}}` is the path of the folder, from a slash on.
+//! The page around a listing: the server's own, or a site's. It is HTML with two placeholders: `{{listing}}`, exactly
+//! once, is the table of names with links to the folder above and to further pages; `{{path}}` is the path of the
+//! folder, with a leading slash.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 
-/// Bytes of a site's own page: each listing that is kept has it.
+/// The maximum length of a site's own page in bytes: each cached listing contains it.
 pub const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// Light and dark, narrow and wide. The script sorts the rows of a page; without it they are in order of their names.
+/// Adapts to light and dark, narrow and wide. The script sorts the rows of a page; without it, they are ordered by
+/// name.
 static BUILT_IN: LazyLock<ListingPage> = LazyLock::new(|| {
     let read = ListingPage::read(include_bytes!("listing.html"));
     read.unwrap_or_else(|fault| unreachable!("the page of the server itself is right: {fault:?}"))
 });
 
-/// Between its parts stand the listing and, where they are [`Part::Path`], paths.
+/// A parsed page: its text, with the positions of the listing and of paths.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ListingPage(Vec<Part>);
 
@@ -24,10 +26,10 @@ enum Part {
     Listing,
 }
 
-/// A mistake in a page.
+/// An error in a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PageFault {
-    /// From 1.
+    /// Counted from 1.
     pub line: usize,
     pub said: String,
 }
@@ -73,7 +75,7 @@ impl ListingPage {
         }
     }
 
-    /// The page of the folder at this path (relative, no slash at the ends) with this listing.
+    /// Renders the page of the folder at this path (relative, no slash at either end) with this listing.
     pub(super) fn write(&self, path: &[u8], listing: &str) -> String {
         let path = String::from_utf8_lossy(path);
         let mut page = String::with_capacity(4096 + listing.len());
@@ -88,7 +90,7 @@ impl ListingPage {
     }
 }
 
-/// The next mark from here on: where it begins and ends, and its name. Other braces, as scripts have them, are text.
+/// Finds the next placeholder: its start, its end, and its name. Other braces, as in scripts, are text.
 fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     while let Some(at) = text[from..].find("{{").map(|at| from + at) {
         let inside = &text[at + 2..];
@@ -104,8 +106,8 @@ fn mark(text: &str, mut from: usize) -> Option<(usize, usize, &str)> {
     None
 }
 
-/// Text for HTML, in an element or in a quoted attribute. Characters that change the direction of the text around them are shown by their
-/// numbers, `<U+202E>`: `gpj.exe` could look like `exe.jpg`.
+/// Text for HTML, in an element or in a quoted attribute. Characters that change the direction of the text around them
+/// are shown by their numbers, `<U+202E>`: otherwise `gpj.exe` could look like `exe.jpg`.
 pub(super) struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -125,7 +127,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Embeddings, overrides, isolates and marks of direction (Unicode Standard Annex 9, section 2).
+/// Returns true for embeddings, overrides, isolates and direction marks (Unicode Standard Annex 9, section 2).
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }

@@ -1,8 +1,8 @@
-//! The listings made lately, by site and folder.
+//! Recently made listings, by site and folder.
 //!
-//! To make one costs a look at every name, 10 ms for a thousand, and its disk as many. A listing is sent again while the folder is
-//! in the state it was made from, no file in it was told to have changed, and it is young: what becomes of a folder in a folder
-//! inside, or behind a symlink, nobody tells.
+//! Making one costs a look at every name: 10 ms for a thousand, and as many accesses if they are on disk. A listing is
+//! sent again while the folder is in the state it was made from, no file in it was reported as changed, and it is
+//! young: changes inside a subfolder or behind a symlink are not reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::REVALIDATE_AFTER;
 use super::entry::State;
 use super::watch::WatchId;
 
-/// Pages kept by all workers: ten or so of the longest.
+/// The maximum bytes of pages kept by all workers: about ten of the longest.
 pub const LISTING_BYTES_MAX: usize = 4 << 20;
 
 /// Slots of the watch from here on are listings.
@@ -24,7 +24,7 @@ pub(super) struct Listings {
     bytes_max: usize,
     bytes: usize,
     by_folder: HashMap<Box<[u8]>, Listing>,
-    /// For the watch, which knows numbers.
+    /// The folder of each slot, for the watch, which uses numbers.
     folders: HashMap<usize, Box<[u8]>>,
     next_slot: usize,
 }
@@ -47,14 +47,14 @@ impl Listings {
         self.bytes_max = bytes_max;
     }
 
-    /// The folder's page and the state of the folder when it was made, if that was not long ago.
+    /// The folder's page, and the state of the folder when it was made, if that was not long ago.
     pub fn get(&self, folder: &[u8], now: Nanos) -> Option<(Arc<Vec<u8>>, State)> {
         let listing = self.by_folder.get(folder)?;
         (now - listing.made_at < REVALIDATE_AFTER).then(|| (listing.page.clone(), listing.state))
     }
 
-    /// Keeps a page, and gives its slot for the watch; None if it is too long to be kept. What it displaces has to be
-    /// detached with [`Listings::take`] first: see [`Listings::displaced`].
+    /// Keeps a page; returns its slot for the watch, or `None` if it is too long to be kept. The listings it displaces
+    /// must first be removed with [`Listings::take`]: see [`Listings::displaced`].
     pub fn insert(
         &mut self,
         folder: &[u8],
@@ -74,7 +74,8 @@ impl Listings {
         Some(slot)
     }
 
-    /// A slot that has to go for a page of this length in this folder's place; None when there is room.
+    /// Returns a slot that must be removed before a page of this length is inserted for this folder; `None` if there is
+    /// room.
     pub fn displaced(&self, folder: &[u8], page_bytes: usize) -> Option<usize> {
         if let Some(old) = self.by_folder.get(folder) {
             return Some(old.slot);
@@ -83,7 +84,7 @@ impl Listings {
         is_full.then(|| self.by_folder.values().min_by_key(|listing| listing.made_at).map(|oldest| oldest.slot))?
     }
 
-    /// Forgets a listing, and gives what watched it. None for one forgotten already.
+    /// Forgets a listing; returns its watch. `None` if it was forgotten already.
     pub fn take(&mut self, slot: usize) -> Option<WatchId> {
         let listing = self.by_folder.remove(&self.folders.remove(&slot)?).expect("a slot has its listing");
         self.bytes -= listing.page.len();

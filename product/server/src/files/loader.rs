@@ -1,6 +1,6 @@
-//! From a path to what is there now, by asking the file system: the part of a lookup that may have to wait for a disk, and so knows
-//! nothing of the cache. A worker runs it without waiting, a thread of the pool with. The watches it adds are the cache's to keep or to
-//! release, whatever comes of it.
+//! Looks up what is at a path in the file system: the part of a lookup that may have to wait for a disk, and therefore
+//! does not touch the cache. A worker runs it without waiting, a thread of the pool with waiting. The watches it adds
+//! are the cache's to keep or to release, whatever the outcome.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::root::{self, Entered, Identity, Looked};
 use super::watch::{Inotify, WatchId};
 use super::{Entry, Missing, Root, Stop, Wait, listing, trim_slashes};
 
-/// Times to try again when the file at a path is replaced between the look and the open.
+/// The maximum number of attempts if the file at a path is replaced between the look and the open.
 const LOAD_ATTEMPTS_MAX: usize = 3;
 
-/// What was found at a path before: if it is in that state still, it need not be loaded.
+/// The earlier result for a path: if its state is unchanged, it need not be loaded.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
     Nothing,
@@ -24,12 +24,12 @@ pub(super) enum Known {
     Page(Arc<Vec<u8>>, State),
 }
 
-/// What is at a path, freshly looked at.
+/// The fresh result of a lookup.
 pub(super) enum Loaded {
-    /// What was known.
+    /// The known result is still valid.
     Known,
     File(Box<LoadedFile>),
-    /// A folder asked for without its slash: the path with it.
+    /// A folder requested without its slash: the path with it.
     Folder(String),
     Page(LoadedPage),
 }
@@ -38,7 +38,7 @@ pub(super) struct LoadedFile {
     pub entry: Entry,
     pub state: State,
     pub watch: Option<WatchId>,
-    /// False if it was being replaced all the time: send it, do not remember it.
+    /// False if it kept being replaced: it may be sent, but not remembered.
     pub settled: bool,
 }
 
@@ -53,33 +53,33 @@ pub(super) struct LoadedPage {
 pub(super) struct Loader {
     pub root: Arc<Root>,
     pub inotify: Inotify,
-    /// None: whoever drops a file closes it.
+    /// `None` if the thread that drops a file closes it.
     pub closer: Option<Closer>,
 }
 
-/// What came of a lookup.
+/// The outcome of a lookup.
 pub(super) struct Outcome {
     pub loaded: Result<Loaded, Stop>,
     /// The watches that were added.
     pub added: Vec<WatchId>,
-    /// The folder at the root, where the lookup could wait to see it.
+    /// The folder at the root, if the lookup was able to wait to see it.
     pub root: Option<Identity>,
 }
 
 impl Outcome {
-    /// Whether descriptors were missing.
+    /// Returns true if descriptors were lacking.
     pub fn is_short(&self) -> bool {
         matches!(self.loaded, Err(Stop::Missing(Missing::Exhausted)))
     }
 }
 
 impl Loader {
-    /// What is at this decoded path; of a listing this page.
+    /// Finds what is at this decoded path; for a listing, this page of it.
     pub fn find(&self, path: &[u8], page: u32, known: &Known, wait: Wait) -> Outcome {
         let entered = self.root.enter(wait);
         let seen = if wait == Wait::Allowed { root::identity_of(&entered).ok() } else { None };
         let root = match (entered, known) {
-            // Without a descriptor to look with, what is known is the best there is.
+            // Without a descriptor for the lookup, the known result is the best available.
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => {
                 return Outcome { loaded: Ok(Loaded::Known), added: Vec::new(), root: None };
             }
@@ -91,13 +91,13 @@ impl Loader {
         Outcome { loaded, added: search.added, root: seen }
     }
 
-    /// The device that is asked for what is at this decoded path.
+    /// The device that a lookup of this decoded path accesses.
     pub fn device(&self, path: &[u8]) -> u64 {
         self.root.device(trim_slashes(path))
     }
 }
 
-/// One lookup.
+/// A lookup in progress.
 struct Search<'a> {
     loader: &'a Loader,
     root: Entered<'a>,
@@ -110,7 +110,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The same, of a path that leads out of the root with what is to be said of it, which takes one that may wait.
+    /// Adds the log line to the error of a path that leads out of the root. Finding it takes a lookup that may wait.
     fn explained(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Missing(Missing::Outside(None)) if self.root.is_unexplained(&self.leaving) => match self.wait {
@@ -155,11 +155,11 @@ impl Search<'_> {
         if matches!(self.known, Known::Page(_, known) if *known == state) {
             return Ok(Loaded::Known);
         }
-        // To read a folder asks its disk, and takes long in any case.
+        // Reading a folder accesses its disk, and takes long in any case.
         if self.wait == Wait::Never {
             return Err(Stop::WouldWait);
         }
-        // Before the folder is read, so that no change after that goes unnoticed.
+        // Added before the folder is read, so that no later change goes unnoticed.
         let watch = self.loader.inotify.add_folder(&file);
         self.added.extend(watch);
         let page = Arc::new(listing::page(&self.root, folder, self.page)?);
@@ -174,7 +174,7 @@ impl Search<'_> {
         looked
     }
 
-    /// None: it is a folder.
+    /// Returns `None` if it is a folder.
     fn load(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let mut loaded = self.load_once(path)?;
         for _ in 1..LOAD_ATTEMPTS_MAX {
@@ -188,7 +188,7 @@ impl Search<'_> {
 
     fn load_once(&mut self, path: &[u8]) -> Result<Option<Loaded>, Stop> {
         let looked = match (self.look(path), self.known) {
-            // Without a descriptor to look with, what is known is the best there is.
+            // Without a descriptor for the lookup, the known result is the best available.
             (Err(Stop::Missing(Missing::Exhausted)), Known::File(..)) => return Ok(Some(Loaded::Known)),
             (looked, _) => looked?,
         };
@@ -204,7 +204,7 @@ impl Search<'_> {
         }
         let watch = self.loader.inotify.add(&file);
         self.added.extend(watch);
-        // Its descriptor may be the last one.
+        // Its descriptor may be the last one available.
         drop(file);
         let (entry, state) = self.read(path, kind)?;
         let settled = state.is_same_file(&metadata);
@@ -214,7 +214,7 @@ impl Search<'_> {
     fn read(&self, path: &[u8], kind: Kind) -> Result<(Entry, State), Stop> {
         let file = self.root.read(path, self.wait)?;
         let metadata = file.metadata()?;
-        // The look has seen a regular file, but that was before the open.
+        // The look found a regular file, but that was before the open.
         if !metadata.is_file() {
             return Err(Stop::Missing(Missing::NotFound));
         }
@@ -231,7 +231,7 @@ pub(super) fn inside(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
 }
 
-/// The path of a folder as a link from the root, with its slash.
+/// The path of a folder as a link from the root, with its trailing slash.
 fn folder_link(folder: &[u8]) -> String {
     let mut link = String::with_capacity(folder.len() + 2);
     for segment in folder.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {

@@ -6,14 +6,15 @@ use super::loader::{Known, Loader, Outcome};
 use super::watch::Moment;
 use super::{Missing, Stop, Wait};
 
-/// A lookup that may have to wait for a disk: to be run by somebody who can, and then given back to the cache it came from.
+/// A lookup that may have to wait for a disk: run by a thread that can wait, and then returned to the cache it came
+/// from.
 #[derive(Debug)]
 pub struct Lookup {
     pub(super) request: Request,
     loader: Loader,
 }
 
-/// What is to be found.
+/// The description of what is to find.
 #[derive(Debug)]
 pub(super) struct Request {
     pub key: Key,
@@ -22,17 +23,17 @@ pub(super) struct Request {
     pub known: Known,
     pub began_at: Nanos,
     pub since: Moment,
-    /// Files were closed for it to have a descriptor.
+    /// Files were closed to free a descriptor for it.
     pub is_second: bool,
-    /// Where it ends the names are read too, if the path leads nowhere.
+    /// If the path leads nowhere, the names of the folder at which it ends are read.
     pub reads_names: bool,
 }
 
-/// The end of a lookup.
+/// A completed lookup.
 pub struct FinishedLookup {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
-    /// The folder that has no such name.
+    /// The folder that lacks the name.
     pub(super) without: Option<Folder>,
 }
 
@@ -41,7 +42,7 @@ impl Lookup {
         Lookup { request, loader }
     }
 
-    /// The disk it may have to wait for.
+    /// The device it may have to wait for.
     pub fn device(&self) -> u64 {
         self.loader.device(&self.request.path)
     }
@@ -54,7 +55,7 @@ impl Lookup {
         self.request.began_at
     }
 
-    /// Waits as long as it takes.
+    /// Runs the lookup, and waits as long as it takes.
     pub fn run(self) -> FinishedLookup {
         let Lookup { request, loader } = self;
         let (_, page) = key::page(request.key.raw_path());

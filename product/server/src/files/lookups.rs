@@ -1,9 +1,9 @@
-//! The lookups that other threads run for a worker, and who waits for them.
+//! The lookups that other threads run for a worker, and the requests that wait for them.
 //!
-//! Those who ask for a path before its lookup has begun share it, and it waits in the queue of each one's client, or a client could have
-//! another wait as long as itself. Those who ask while it is being found do not get what is found: it may be older than their request, and what changed
-//! in between is theirs to see. They wait for the next lookup of the path, all together, which is seldom made: mostly the first has put
-//! what they want into the cache.
+//! Requests for a path that arrive before its lookup has begun share it. It is in the queue of each of their clients,
+//! since otherwise a client could make another wait as long as itself. Requests that arrive while the lookup runs do
+//! not get its result: it may be older than the request, which must see the changes made in between. They all wait for
+//! the next lookup of the path, which is rarely needed: usually the first one has put the file into the cache.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -15,10 +15,10 @@ use super::lookup::FinishedLookup;
 use super::{Cache, CacheAnswer, Found, Key, Lookup, Missing};
 use crate::storage::{Done, Lane, Pool};
 
-/// What was found for an asker.
+/// The result for an asker.
 pub type Answer = (u64, Result<Found, Missing>);
 
-/// A disk that has let a lookup wait for so long is told of.
+/// The time a lookup waits for a disk after which the disk is logged as slow.
 pub const SLOW_AFTER: Nanos = Nanos::from_secs(10);
 
 /// A worker's lookups. Askers are numbers; each asks for one path at a time.
@@ -27,18 +27,18 @@ pub struct Lookups {
     done: Arc<Done<Ended>>,
     under_way: HashMap<Key, Askers>,
     ended: Vec<Ended>,
-    /// That a disk is slow was told, and it still is.
+    /// A slow disk was logged and is still slow.
     is_told: bool,
 }
 
-/// No more than there are connections.
+/// The requests that wait for a lookup; no more than there are connections.
 struct Askers {
     began_at: Nanos,
     device: u64,
     waiting: Arc<Mutex<Waiting>>,
-    /// They asked before the lookup began.
+    /// Askers that came before the lookup began.
     first: BTreeSet<u64>,
-    /// In whose queues it is.
+    /// The clients in whose queues it is.
     clients: BTreeSet<u32>,
     late: BTreeSet<u64>,
     late_clients: BTreeSet<u32>,
@@ -46,25 +46,26 @@ struct Askers {
 
 /// A lookup in the queues of the pool.
 struct Waiting {
-    /// Taken by the first queue to come to it.
+    /// Taken by the first queue to reach it.
     lookup: Option<Box<Lookup>>,
-    /// False when all have left: then it is skipped.
+    /// False once all askers have left; the lookup is then skipped.
     is_wanted: bool,
 }
 
 enum Ended {
     Found(Box<FinishedLookup>),
-    /// Nobody waited for it.
+    /// No asker waited for it.
     Skipped(Key),
 }
 
 impl Lookups {
-    /// `wake` is called by another thread when there is something for [`Lookups::take`].
+    /// `wake` is called by another thread when [`Lookups::take`] has something to return.
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Lookups {
         Lookups { pool, done: Arc::new(Done::new(wake)), under_way: HashMap::new(), ended: Vec::new(), is_told: false }
     }
 
-    /// Has a file found for this asker, a request of this client. [`Missing::Exhausted`] where too many lookups wait already.
+    /// Starts or joins the lookup of a file for this asker, a request of this client. Returns [`Missing::Exhausted`] if
+    /// too many lookups wait already.
     pub fn ask(&mut self, lookup: Box<Lookup>, asker: u64, client: u32) -> Result<(), Missing> {
         if let Some(askers) = self.under_way.get_mut(lookup.key()) {
             let mut waiting = lock(&askers.waiting);
@@ -77,7 +78,7 @@ impl Lookups {
             drop(waiting);
             askers.first.insert(asker);
             if askers.clients.insert(client) {
-                // Where that queue is full, it is in another.
+                // If that queue is full, the lookup is still in another.
                 let _ = run_for(&self.pool, &self.done, client, askers.device, &askers.waiting);
             }
             return Ok(());
@@ -85,7 +86,7 @@ impl Lookups {
         self.begin(lookup, BTreeSet::from([client]), BTreeSet::from([asker])).map_err(|_| Missing::Exhausted)
     }
 
-    /// The asker wants no answer any more.
+    /// Records that the asker no longer wants an answer.
     pub fn leave(&mut self, key: &Key, asker: u64) {
         if let Some(askers) = self.under_way.get_mut(key) {
             askers.first.remove(&asker);
@@ -96,14 +97,15 @@ impl Lookups {
         }
     }
 
-    /// Who waits for a lookup, and since when that is under way.
+    /// The askers that wait for a lookup, and when that began.
     pub fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
         self.under_way
             .values()
             .flat_map(|askers| askers.first.iter().chain(&askers.late).map(|asker| (*asker, askers.began_at)))
     }
 
-    /// What has been looked for for [`SLOW_AFTER`], longest; once until there is nothing of that kind.
+    /// Returns the path of the longest lookup that has taken [`SLOW_AFTER`] or more; once, until there is none that
+    /// slow.
     pub fn slow(&mut self, now: Nanos) -> Option<String> {
         let slow = self.under_way.iter().filter(|(_, askers)| now - askers.began_at >= SLOW_AFTER);
         let longest = slow.min_by_key(|(_, askers)| askers.began_at);
@@ -111,7 +113,7 @@ impl Lookups {
         longest.filter(|_| !was_told).map(|(key, _)| String::from_utf8_lossy(key.raw_path()).into_owned())
     }
 
-    /// Gives the cache what was found since this was last called, and everybody who waited for it an answer.
+    /// Gives the cache the lookups that ended since the last call, and adds the answers for their askers to `into`.
     pub fn take(&mut self, cache: &mut Cache, now: Nanos, into: &mut impl Extend<Answer>) {
         if self.under_way.is_empty() {
             return;
@@ -119,7 +121,7 @@ impl Lookups {
         let mut ended = std::mem::take(&mut self.ended);
         self.done.take(&mut ended);
         if !ended.is_empty() {
-            // Late askers see every change made before they asked.
+            // Late askers must see every change made before they asked.
             cache.on_change();
         }
         for done in ended.drain(..) {
@@ -134,7 +136,7 @@ impl Lookups {
                 continue;
             };
             match cache.finish(*done) {
-                // It begins only now.
+                // The lookup begins only now.
                 CacheAnswer::Offload(lookup) => {
                     clients.extend(late_clients);
                     self.begin_or_refuse(lookup, clients, &first | &late, into);
@@ -178,7 +180,7 @@ impl Lookups {
         }
     }
 
-    /// Gives the askers back where the pool takes no more.
+    /// Returns the askers if the pool accepts no more.
     fn begin(
         &mut self,
         lookup: Box<Lookup>,

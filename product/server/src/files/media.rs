@@ -1,6 +1,7 @@
-//! Media types and codings of files, by their names. `mime_guess` knows the types; here is where browsers and IANA's registry say otherwise.
+//! Media types and codings of files, by their names. `mime_guess` provides the types; this module corrects those for
+//! which browsers or IANA's registry differ.
 
-/// Types by extension, in lower case, that the library lacks or has by another name.
+/// Types by lower-case extension that the library lacks or names differently.
 const CORRECTIONS: [(&str, &str); 12] = [
     ("cjs", "text/javascript"),
     ("cmfa", "audio/mp4"),
@@ -16,14 +17,14 @@ const CORRECTIONS: [(&str, &str); 12] = [
     ("zst", "application/zstd"),
 ];
 
-/// MPEG-2 transport streams (RFC 3555 section 4.2.9), which have the extension of TypeScript.
+/// MPEG-2 transport streams (RFC 3555 section 4.2.9), which share the extension of TypeScript.
 const TRANSPORT_STREAM: &str = "video/mp2t";
 const TYPESCRIPT: &str = "text/typescript; charset=utf-8";
-/// What each packet of a transport stream begins with, and its bytes (ISO/IEC 13818-1).
+/// The first byte of each packet of a transport stream, and the packet's length (ISO/IEC 13818-1).
 const SYNC_BYTE: u8 = 0x47;
 const PACKET_BYTES: usize = 188;
 
-/// The media type of a file by its name's extension; text is said to be UTF-8, which nearly all of it is.
+/// The media type of a file by its name's extension; text is labelled UTF-8, which nearly all of it is.
 pub fn mime_of(path: &str) -> String {
     let corrected = extension(path).and_then(|extension| {
         CORRECTIONS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known)).map(|(_, mime)| *mime)
@@ -34,7 +35,8 @@ pub fn mime_of(path: &str) -> String {
     if mime.starts_with("text/") { format!("{mime}; charset=utf-8") } else { mime.into() }
 }
 
-/// The same, with a look at the content where that is known: a `.ts` that does not begin with a packet is no transport stream.
+/// Like [`mime_of`], with a check of the content if that is known: a `.ts` that does not begin with a packet is not a
+/// transport stream.
 pub(super) fn mime_of_content(path: &str, content: Option<&[u8]>) -> String {
     let mime = mime_of(path);
     let begins_packet = |content: &[u8]| {
@@ -47,7 +49,7 @@ pub(super) fn mime_of_content(path: &str, content: Option<&[u8]>) -> String {
     }
 }
 
-/// The coding in which a file is stored that is served by the type of its content: SVG 2 section 1.4.1.
+/// The coding in which a file is stored that is served with the type of its content: SVG 2 section 1.4.1.
 pub(super) fn coding_of(path: &str) -> Option<&'static str> {
     extension(path).is_some_and(|extension| extension.eq_ignore_ascii_case("svgz")).then_some("gzip")
 }

@@ -1,11 +1,12 @@
-//! From a request path to a file ready to be sent.
+//! Maps a request path to a file ready to be sent.
 //!
-//! A request names a path; the answer is nearly always a file that was sent a moment ago. [`Cache`] knows those by the
-//! path as it came, so that this common case costs one hash lookup: no decoding, no system call, no allocation. All
-//! else goes through [`Root`], which the kernel keeps inside the served folder, and becomes an [`Entry`].
+//! A request names a path; the answer is nearly always a file that was sent a moment ago. [`Cache`] finds those by the
+//! path as it was received, so that this common case costs one hash lookup: no decoding, no system call, no allocation.
+//! Everything else goes through [`Root`], which the kernel confines to the served folder, and becomes an [`Entry`].
 //!
-//! A worker must not wait for a disk. What can be found from what is in memory, it looks up itself; for the rest it gets a [`Lookup`],
-//! which a thread of the pool runs while the request waits with the others that want the same ([`Lookups`]).
+//! A worker must not wait for a disk. It looks up by itself what can be found in memory; for the rest it gets a
+//! [`Lookup`], which a thread of the pool runs while the request waits with the others that want the same
+//! ([`Lookups`]).
 
 mod absent;
 mod cache;
@@ -51,10 +52,11 @@ pub use media::mime_of;
 pub use root::{Options, Root};
 pub use roots::Roots;
 
-/// Media type of [`Found::Listing`].
+/// The media type of [`Found::Listing`].
 pub const LISTING_MIME: &str = "text/html; charset=utf-8";
 
-/// A decoded path is bytes, as names are to the kernel: they need not be UTF-8. Without the slashes at its ends.
+/// Removes the slashes at both ends of a decoded path. Paths are bytes, as names are to the kernel: they need not be
+/// UTF-8.
 fn trim_slashes(mut path: &[u8]) -> &[u8] {
     while let [b'/', rest @ ..] | [rest @ .., b'/'] = path {
         path = rest;
@@ -62,51 +64,52 @@ fn trim_slashes(mut path: &[u8]) -> &[u8] {
     path
 }
 
-/// What is at a path.
+/// The file or folder at a path.
 #[derive(Debug, Clone)]
 pub enum Found {
     File(Arc<Entry>),
-    /// A folder asked for without its slash: the path, percent-encoded, with it; the query is the caller's to add.
+    /// A folder requested without its slash: the path, percent-encoded, with it. The caller adds the query.
     Redirect(String),
     /// A folder without an index file, as an HTML page.
     Listing(Arc<Vec<u8>>),
 }
 
-/// Why there is nothing to send.
+/// The reason why there is nothing to send.
 #[derive(Debug, Clone)]
 pub enum Missing {
     NotFound,
-    /// A symlink leads out of the root; the line for the log about it, where it was not told of before.
+    /// A symlink leads out of the root. Has the line for the log about it, unless it was logged before.
     Outside(Option<Arc<str>>),
     Forbidden,
-    /// A folder without an index file, which is not listed.
+    /// A folder without an index file, whose listing is off.
     NoIndex,
-    /// The path is not one, for example for a wrong percent-encoding.
+    /// The path is malformed, for example by a wrong percent-encoding.
     BadPath(http::Reject),
-    /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk, which passes: 503.
+    /// The process or the machine has no descriptor or memory left, or too many lookups wait for the disk. This is
+    /// temporary: 503.
     Exhausted,
     Failed(Arc<io::Error>),
 }
 
-/// Whether a question to a file system may wait for its disk.
+/// Says whether an access to a file system may wait for its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Never,
     Allowed,
 }
 
-/// Why nothing was found.
+/// The reason why a lookup stopped.
 #[derive(Debug)]
 enum Stop {
     Missing(Missing),
-    /// It has to be found by somebody who may wait.
+    /// A thread that may wait must find it.
     WouldWait,
 }
 
 impl From<io::Error> for Missing {
     fn from(error: io::Error) -> Missing {
         match Errno::from_io_error(&error) {
-            // LOOP is a symlink met where none is followed, NXIO a socket.
+            // LOOP is a symlink where none is followed, NXIO a socket.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO) => Missing::NotFound,
             Some(Errno::XDEV) => Missing::Outside(None),
             Some(Errno::ACCESS | Errno::PERM) => Missing::Forbidden,

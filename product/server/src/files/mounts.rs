@@ -1,8 +1,8 @@
-//! Which file systems answer from memory when asked to.
+//! Determines which file systems can answer from memory alone.
 //!
-//! To open a file whose name is in memory costs a local file system no look at its disk. A file system over the network or in
-//! user space asks somebody else even then, who may never answer; and to ask which one it is would be such a question too. So
-//! each mount is asked by whoever may wait, once, and unknown ones count as remote.
+//! Opening a file whose name is in memory needs no disk access on a local file system. A network or user-space file
+//! system contacts a server or process even then, which may never answer; and asking which kind it is would be such an
+//! access too. So each mount is asked once, by a thread that may wait, and unknown ones count as remote.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,32 +11,33 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, Statx, StatxFlags, makedev, statx};
 
-/// Mounts that are remembered, usually one; more below one folder are forgotten all together, and learned again.
+/// The maximum number of mounts that are remembered, usually one. If there are more, all are forgotten and learned
+/// again.
 const MOUNTS_MAX: usize = 256;
 
-/// How to wait for a file system.
+/// The kind of a file system, by the waits that it causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Without a disk: everything is in memory. It refuses RWF_NOWAIT and does not need it.
+    /// A file system without a disk: everything is in memory. It refuses RWF_NOWAIT and does not need it.
     Memory,
-    /// What it has in memory it gives without asking its disk.
+    /// Returns what it has in memory without accessing its disk.
     Local,
-    /// Any question may take for ever.
+    /// Any access may block forever.
     Remote,
 }
 
-/// By the mount's number where the kernel gives one that is never used again (Linux 6.8), else by the device's.
+/// Kinds by the mount's number if the kernel provides one that is never reused (Linux 6.8), otherwise by the device's.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(Mutex<HashMap<u64, Kind>>);
 
 impl Mounts {
-    /// Never waits.
+    /// The kind of the file's mount; remote if unknown. Never waits.
     pub fn kind(&self, file: &File) -> Kind {
         let known = ask(file).and_then(|said| self.kinds().get(&number(&said)).copied());
         known.unwrap_or(Kind::Remote)
     }
 
-    /// Asks the file's file system, if it is not known.
+    /// The kind of the file's mount; queries the file system if unknown.
     pub fn learn(&self, file: &File) -> Kind {
         let number = ask(file).map(|said| number(&said));
         if let Some(kind) = number.and_then(|number| self.kinds().get(&number).copied()) {
@@ -57,7 +58,7 @@ impl Mounts {
 }
 
 impl Kind {
-    /// By the number of its type (`man 2 statfs`).
+    /// The kind of a file system type, by its number (statfs(2)).
     pub fn of(number: i64) -> Kind {
         const TMPFS: i64 = 0x0102_1994;
         const RAMFS: i64 = 0x8584_58f6;
@@ -78,7 +79,7 @@ pub(super) fn device(file: &impl AsFd) -> Option<u64> {
     ask(file).map(|said| makedev(said.stx_dev_major, said.stx_dev_minor))
 }
 
-/// Device and number of a file. Never waits.
+/// The device and inode number of a file. Never waits.
 pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let said = statx(file, "", flags, StatxFlags::INO).ok()?;
@@ -88,7 +89,7 @@ pub(super) fn identity(file: &OwnedFd) -> Option<(u64, u64)> {
 /// `STATX_MNT_ID_UNIQUE`.
 const MOUNT_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Mount and device, which the kernel knows whatever the file system does.
+/// Queries mount and device, which the kernel can return without the file system.
 fn ask(file: &impl AsFd) -> Option<Statx> {
     statx(file, "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, MOUNT_UNIQUE).ok()
 }

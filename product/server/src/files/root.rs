@@ -1,19 +1,21 @@
 //! The folder being served, and the only way into it.
 //!
 //! A path from a request must never reach a file outside the folder. Checking the text of the path is not enough: a
-//! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel is asked
-//! to keep inside, for every open: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
-//! inside and refuses the others, absolute ones included, since those start again at `/`. Where an operator names folders that
-//! symlinks may lead into, a path that leaves the root is opened without reading it, and the kernel says where it is.
+//! symlink inside the folder may lead anywhere, and may be swapped between a check and the open. So the kernel confines
+//! every open to the folder: `openat2` with `RESOLVE_BENEATH` (Linux 5.6). It follows relative symlinks that stay
+//! inside and refuses the others, absolute ones included, since those start again at `/`. If an operator names folders
+//! that symlinks may lead into, a path that leaves the root is opened without reading it, and the kernel reports where
+//! it is.
 //!
-//! Where `openat2` is missing (an old kernel, or a container's system call filter) the path is walked one segment at a
+//! If `openat2` is missing (an old kernel, or a container's system-call filter), the path is walked one segment at a
 //! time with `O_NOFOLLOW`, which refuses every symlink: less is served, but nothing escapes.
 //!
-//! The root itself is opened by its path for every lookup and closed after it: a folder that takes its place is served from then on, as
-//! by nginx, Apache and Caddy, and a file system that is mounted there can be unmounted. To open it costs about 1 µs.
+//! The root itself is opened by its path for every lookup and closed after it: a folder that replaces it is served from
+//! then on, as by nginx, Apache and Caddy, and a file system that is mounted there can be unmounted. Opening it costs
+//! about 1 µs.
 //!
-//! A path may lead to a disk that is slow, or dead. A lookup that cannot wait for one says so ([`Wait::Never`]), and the kernel answers
-//! from the names it has in memory or not at all (`RESOLVE_CACHED`, Linux 5.12; without it, not at all).
+//! A path may lead to a disk that is slow, or dead. A lookup that must not wait for one uses [`Wait::Never`], and the
+//! kernel answers from the names it has in memory or not at all (`RESOLVE_CACHED`, Linux 5.12; without it, not at all).
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -32,28 +34,29 @@ use super::listing_page::ListingPage;
 use super::mounts::{self, Kind, Mounts};
 use super::{Missing, Stop, Wait};
 
-/// `openat2` answers EAGAIN when a rename or mount anywhere on the machine raced with a `..` in a symlink; the kernel's
-/// documentation says to try again. More often than this in a row means something else is wrong.
+/// The maximum number of attempts. `openat2` returns EAGAIN if a rename or mount anywhere on the machine raced with a
+/// `..` in a symlink; the kernel's documentation says to try again. More failures than this in a row have another
+/// cause.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Folders above a path that are tried for one whose name is in memory.
+/// The number of folders above a path that are tried for one whose name is in memory.
 const FOLDERS_TRIED_MAX: usize = 16;
 
-/// Names at the top of a root that are tried for symlinks that leave it.
+/// The number of names at the top of a root that are tried for symlinks that leave it.
 const NAMES_TRIED_MAX: usize = 10_000;
 
-/// What of the folder is served.
+/// The settings for what is served from the folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Serve names that begin with a dot; `.well-known` (RFC 8615) is served always, `..` never.
+    /// Serve names that begin with a dot; `.well-known` (RFC 8615) is always served, `..` never.
     pub hidden: bool,
-    /// Answer for a folder without an index file with a list of its names.
+    /// Serve a list of names for a folder without an index file.
     pub listing: bool,
-    /// Names of the file that stands for its folder: the first that is there.
+    /// The names of index files; the first that exists is served for its folder.
     pub index: Vec<String>,
-    /// Around listings; `None` for that of the server.
+    /// The page around listings; `None` for the server's own.
     pub page: Option<Arc<ListingPage>>,
-    /// Folders, besides the root, that symlinks in it may lead into.
+    /// Folders in addition to the root that symlinks in it may lead into.
     pub links_into: Vec<PathBuf>,
 }
 
@@ -63,47 +66,47 @@ impl Default for Options {
     }
 }
 
-/// A folder whose files may be served: the one that its path leads to when something in it is looked for.
+/// A folder whose files may be served: whichever its path leads to at each lookup.
 #[derive(Debug)]
 pub struct Root {
-    /// From `/`: what the process was started in may be renamed.
+    /// Absolute: the working directory may be renamed.
     path: PathBuf,
     pub(super) options: Options,
     resolve: Resolve,
     links: Links,
-    /// The device on which it lay when it was last opened.
+    /// The device of the folder when it was last opened.
     device: AtomicU64,
-    /// The folder that the log was last told of.
+    /// The folder last reported to the log.
     told: Mutex<Option<Identity>>,
     mounts: Mounts,
-    /// A disk that is slow when a test says so.
+    /// A disk that is slow when a test lets it.
     #[cfg(test)]
     disk: Option<super::fake_disk::FakeDisk>,
 }
 
-/// A root, open for one lookup: all of it is found in one folder, whatever takes that one's place meanwhile.
+/// A root, open for one lookup: all of the lookup uses the same folder, even if that is replaced meanwhile.
 pub(super) struct Entered<'r> {
     root: &'r Root,
     folder: OwnedFd,
 }
 
-/// Device and number of the folder at a root's path; `None` where there is none.
+/// The device and inode of the folder at a root's path; `None` if there is none.
 pub(super) type Identity = Option<(u64, u64)>;
 
-/// What is at a path.
+/// A file or folder that was looked at.
 pub(super) struct Looked {
     /// Not open for reading.
     pub file: File,
     pub metadata: Metadata,
-    /// Of the file system it lies on.
+    /// The kind of the file system it lies on.
     pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolve {
-    /// `openat2` with `RESOLVE_BENEATH`, and `RESOLVE_CACHED` where it must not wait.
+    /// `openat2` with `RESOLVE_BENEATH`, and `RESOLVE_CACHED` if it must not wait.
     Cached,
-    /// `openat2` with `RESOLVE_BENEATH`; there is no other.
+    /// `openat2` with `RESOLVE_BENEATH`; `RESOLVE_CACHED` is not available.
     Beneath,
     /// Segment by segment, no symlinks.
     Walk,
@@ -111,15 +114,16 @@ enum Resolve {
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// O_NONBLOCK so that a FIFO put there between the look and the open does not stop the worker.
+/// O_NONBLOCK, so that a FIFO created between the look and the open does not block the worker.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Makes a root of a folder that is there and can be entered. Symlinks on the way to it are followed, being the operator's own.
+    /// Makes a root of a folder, which must exist and be accessible. Symlinks on the path to it are followed, being the
+    /// operator's own.
     pub fn open(dir: &Path, options: Options) -> io::Result<Root> {
         let path = std::path::absolute(dir)?;
         let folder = open(&path, FOLDER, Mode::empty())?;
-        // A folder can be opened by one who may not open what is in it.
+        // A folder can be opened by a user who may not open what is in it.
         openat(&folder, ".", FOLDER, Mode::empty())?;
         let resolve = match openat2(&folder, ".", FOLDER, Mode::empty(), BENEATH | ResolveFlags::CACHED) {
             Err(Errno::NOSYS | Errno::PERM) => Resolve::Walk,
@@ -141,7 +145,7 @@ impl Root {
         })
     }
 
-    /// Opens it where it is now.
+    /// Opens the folder that its path leads to now.
     pub(super) fn enter(&self, wait: Wait) -> Result<Entered<'_>, Stop> {
         let folder = match self.wait(wait) {
             Wait::Never if self.resolve != Resolve::Cached => return Err(Stop::WouldWait),
@@ -160,7 +164,7 @@ impl Root {
         identity_of(&self.enter(Wait::Never))
     }
 
-    /// The line for the log about this folder in place of another; `None` where it was told of already.
+    /// Returns the log line about this folder having replaced another; `None` if it was reported already.
     pub(super) fn tell_change(&self, now: Identity) -> Option<String> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.replace(now) == Some(now) {
@@ -190,7 +194,8 @@ impl Root {
         names.filter_map(|name| entered.explain_leaving(name.file_name().to_bytes())).collect()
     }
 
-    /// Whether this decoded path may be looked for at all: no `.` or `..`, no NUL, nothing hidden unless allowed.
+    /// Returns true if this decoded path may be looked up at all: no `.` or `..`, no NUL, nothing hidden unless
+    /// allowed.
     pub(super) fn admits(&self, path: &[u8]) -> bool {
         !path.contains(&0) && path.split(|&byte| byte == b'/').all(|segment| self.admits_segment(segment))
     }
@@ -203,8 +208,8 @@ impl Root {
         }
     }
 
-    /// The device that will be asked for what is at this path: the one of the last folder on the way whose name is in memory, as
-    /// those on which something is mounted are.
+    /// The device that a lookup of this path will access: that of the last folder on the way whose name is in memory.
+    /// Mount points are always in memory.
     pub(super) fn device(&self, path: &[u8]) -> u64 {
         let known = || self.device.load(Ordering::Relaxed);
         let Ok(entered) = self.enter(Wait::Never) else { return known() };
@@ -217,7 +222,7 @@ impl Root {
         folders.filter_map(found).find_map(|folder| mounts::device(&folder)).unwrap_or_else(known)
     }
 
-    /// A disk of a test decides alone: what the kernel has in memory depends on what else the machine does.
+    /// A test's disk alone decides: what the kernel has in memory depends on what else the machine does.
     fn wait(&self, wait: Wait) -> Wait {
         #[cfg(test)]
         if self.disk.is_some() && self.resolve == Resolve::Cached {
@@ -226,14 +231,14 @@ impl Root {
         wait
     }
 
-    /// As if the kernel had no `openat2`.
+    /// Behaves as if the kernel had no `openat2`.
     #[cfg(test)]
     pub(super) fn walking(mut self) -> Root {
         self.resolve = Resolve::Walk;
         self
     }
 
-    /// Before Linux 5.12.
+    /// Behaves as before Linux 5.12.
     #[cfg(test)]
     pub(super) fn uncached(mut self) -> Root {
         self.resolve = Resolve::Beneath;
@@ -248,8 +253,8 @@ impl Root {
 }
 
 impl Entered<'_> {
-    /// What is at this path (relative, without a slash at the ends; empty is the folder itself), without opening it:
-    /// to open a device can have effects, to look at it has none.
+    /// Looks at this path (relative, without a slash at either end; empty for the folder itself) without opening it:
+    /// opening a device can have effects, looking at it has none.
     pub fn look(&self, path: &[u8], wait: Wait) -> Result<Looked, Stop> {
         let file = self.at(path, OFlags::PATH | OFlags::CLOEXEC, wait)?;
         let kind = match wait {
@@ -267,17 +272,18 @@ impl Entered<'_> {
         &self.root.options
     }
 
-    /// True if a path may have this segment.
+    /// Returns true if a path may have this segment.
     pub fn admits_segment(&self, segment: &[u8]) -> bool {
         self.root.admits_segment(segment)
     }
 
-    /// Opens what is at this path, and was looked at, for reading.
+    /// Opens for reading what is at this path; it must have been looked at.
     pub fn read(&self, path: &[u8], wait: Wait) -> Result<File, Stop> {
         self.at(path, READ, wait)
     }
 
-    /// The line for the log about a path that leads out of the root; `None` where it leads nowhere, or enough was said. Waits for the disk.
+    /// Returns the log line about a path that leads out of the root; `None` if it leads nowhere, or enough was logged.
+    /// Waits for the disk.
     pub fn explain_leaving(&self, path: &[u8]) -> Option<Arc<str>> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let is_leaving =
@@ -285,7 +291,7 @@ impl Entered<'_> {
         self.root.links.explain(&self.root.path, path, is_leaving)
     }
 
-    /// True if [`Entered::explain_leaving`] may have a line about this path.
+    /// Returns true if [`Entered::explain_leaving`] may have a line about this path.
     pub fn is_unexplained(&self, path: &[u8]) -> bool {
         self.root.links.is_unexplained(path)
     }
@@ -328,8 +334,8 @@ impl Entered<'_> {
         result
     }
 
-    /// Opens the target of a symlink out of the root, if symlinks may lead there; otherwise the error is XDEV. The place is judged of the file
-    /// that was opened, so a symlink that is swapped meanwhile gains nothing.
+    /// Opens the target of a symlink out of the root, if symlinks may lead there; otherwise the error is XDEV. The
+    /// check uses the location of the file that was opened, so swapping the symlink meanwhile gains nothing.
     fn at_linked(&self, path: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, Errno> {
         let cached = if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() };
         let resolve = ResolveFlags::NO_MAGICLINKS | cached;
@@ -342,7 +348,7 @@ impl Entered<'_> {
         if flags.contains(OFlags::PATH) { Ok(found) } else { open(by_number, flags, Mode::empty()) }
     }
 
-    /// `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks, so that every step goes down.
+    /// Every step goes down: `admits` has refused `..`, and `O_NOFOLLOW` refuses symlinks.
     fn at_walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let start = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
         let (folders, name) = path.split_at(start);
@@ -355,7 +361,7 @@ impl Entered<'_> {
     }
 }
 
-/// The folder that a root was found to be; an error where that is not known.
+/// The folder that a root was found to be; an error if that is not known.
 pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identity, Stop> {
     match entered {
         Ok(entered) => Ok(mounts::identity(&entered.folder)),
@@ -364,7 +370,8 @@ pub(super) fn identity_of(entered: &Result<Entered<'_>, Stop>) -> Result<Identit
     }
 }
 
-/// File systems that know characters (exFAT, ext4 that ignores case, ZFS) have no name that is not UTF-8, and say that it is no name.
+/// File systems that store characters (exFAT, ext4 that ignores case, ZFS) have no names that are not UTF-8, and report
+/// such a name as invalid rather than missing.
 fn of_name(path: &[u8], errno: Errno) -> Errno {
     let is_no_name = matches!(errno, Errno::INVAL | Errno::ILSEQ) && std::str::from_utf8(path).is_err();
     if is_no_name { Errno::NOENT } else { errno }

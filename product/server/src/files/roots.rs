@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Root, SiteNumber};
 
-/// The folder of each site of a set that has one. Numbers go on from set to set, and come round.
+/// The folder of each site of a set, for sites that have one. Numbers continue from set to set, and wrap around.
 #[derive(Debug, Clone)]
 pub struct Roots {
     pub first: SiteNumber,
@@ -17,12 +17,12 @@ impl Roots {
         self.first.wrapping_add(self.folders.len() as SiteNumber)
     }
 
-    /// The place of a site among them; beyond the last for one of another set.
+    /// The index of a site in `folders`; out of range for a site of another set.
     pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }
 
-    /// `None` for a site of another set, and within it for one without a folder.
+    /// Returns `None` for a site of another set, and `Some(None)` for one without a folder.
     pub fn of(&self, site: SiteNumber) -> Option<Option<&Arc<Root>>> {
         self.folders.get(self.place(site)).map(Option::as_ref)
     }

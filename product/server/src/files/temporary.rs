@@ -9,7 +9,7 @@ use units::Nanos;
 
 use super::{Cache, CacheLimits, Entry, Found, Root};
 
-/// An empty folder of its own, removed when dropped.
+/// An empty, unique folder, removed when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -25,7 +25,7 @@ impl Folder {
         self.0.join(inside)
     }
 
-    /// Writes a file, in folders made if missing.
+    /// Writes a file, creating missing folders.
     pub fn put(&self, inside: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(inside);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -33,7 +33,7 @@ impl Folder {
         path
     }
 
-    /// A file at the top as somebody finds it who has not seen it before.
+    /// The entry of a file at the top, as a new cache loads it.
     pub fn entry(&self, name: &str) -> Arc<Entry> {
         let root = Root::open(&self.0, Default::default()).unwrap();
         let path = format!("/{name}");

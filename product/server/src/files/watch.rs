@@ -1,12 +1,14 @@
-//! Which cached files have changed, told by the kernel.
+//! Reports which cached files have changed, by inotify.
 //!
-//! Each cached file's inode is watched (not its folder: a busy folder of logs or uploads would wake us for files nobody
-//! asks for). Folders are watched where their names are remembered, until the next one comes or goes. Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before
-//! the system call that did it returns, so whoever handles [`Watch::changed`] before looking at requests never serves a
-//! state older than the request. What an inode's events cannot show is in the cache's argument.
+//! Each cached file's inode is watched (not its folder: a busy folder of logs or uploads would wake us for files that
+//! are not requested). Folders are watched if their names are remembered, until the next name is added or removed.
+//! Writing, truncating, `chmod`, renaming, unlinking, and being replaced by a rename all queue an event before the
+//! system call that did it returns, so a worker that handles [`Watch::changed`] before looking at requests never serves
+//! a state older than the request. The cache handles what an inode's events cannot show.
 //!
-//! A lookup that another thread runs adds its watch there, and the cache hears of it when it ends. What became of the inode in
-//! between, and whether its watch was given up for want of a user, is in a [`Watch`]'s memory of the last such things.
+//! A lookup that another thread runs adds its watch there, and the cache receives it when the lookup ends. A [`Watch`]
+//! remembers recent events, so it can report whether the inode changed in between, or its watch was removed because
+//! nothing used it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -17,13 +19,14 @@ use std::sync::{Arc, Once};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-/// Events read in one turn before giving up on telling which files changed: four times the kernel's default queue.
+/// The maximum number of events read in one turn; after more, any file may have changed. Four times the kernel's
+/// default queue.
 const EVENTS_PER_TURN_MAX: usize = 65_536;
-/// 16 bytes an event of a file, which has no name in it; one of a folder has one of up to 255 bytes.
+/// An event of a file takes 16 bytes, without a name; one of a folder has a name of up to 255 bytes.
 const BUFFER_BYTES: usize = 4096;
 
-/// Inodes of which it is remembered that they changed or are watched no more. A lookup that takes so long that more of them have, is
-/// sent and not kept.
+/// The number of inodes that are remembered as changed or no longer watched. If more are disturbed while a lookup runs,
+/// its result is sent but not kept.
 const REMEMBERED_MAX: usize = 1024;
 
 const CHANGES: WatchFlags = WatchFlags::MODIFY
@@ -32,14 +35,15 @@ const CHANGES: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::DELETE_SELF);
 
-/// Of a folder, to which the kernel tells also what becomes of the files in it.
+/// The events of a folder, including what happens to the files in it.
 const CHANGES_INSIDE: WatchFlags = CHANGES
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO);
 
-/// Of a folder, which names come to it and go: not what becomes of the content of its files, or each line of a log would wake us.
+/// The events of a folder whose names are remembered: names added or removed. Changes to the content of its files are
+/// left out, or each line of a log would wake us.
 const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -50,31 +54,31 @@ const NAMES: WatchFlags = WatchFlags::CREATE
 
 static SAID: Once = Once::new();
 
-/// A watch on a set of inodes, each used by one slot of the cache or more (a file can have several request paths).
+/// A watch on a set of inodes, each used by one or more slots of the cache (a file can have several request paths).
 #[derive(Debug)]
 pub(super) struct Watch {
     inotify: Inotify,
     slots: HashMap<WatchId, Vec<usize>>,
-    /// Given up by slots; empty between two calls of the cache.
+    /// Released by slots; empty between two calls of the cache.
     unused: Vec<WatchId>,
-    /// Inodes told of, or watched no more, and when that was: the last ones.
+    /// The inodes that changed or are no longer watched, with the time; the most recent ones.
     disturbed: VecDeque<(Moment, WatchId)>,
-    /// Before this nothing is remembered.
+    /// The moment before which nothing is remembered.
     remembers_from: Moment,
     now: Moment,
 }
 
-/// Counts what became of inodes.
+/// A count of inode events.
 pub(super) type Moment = u64;
 
-/// Where inodes are watched; any thread may add one. None where the user has no inotify instance left.
+/// The inotify instance, to which any thread may add inodes. `None` if the user has no inotify instance left.
 #[derive(Debug, Clone)]
 pub(super) struct Inotify(Option<Arc<OwnedFd>>);
 
 /// The kernel's number for a watched inode in this [`Watch`].
 pub(super) type WatchId = i32;
 
-/// What [`Watch::changed`] found out.
+/// The result of [`Watch::changed`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Changed {
     Slots(Vec<usize>),
@@ -88,23 +92,23 @@ impl Inotify {
         Inotify(inotify.map_err(say_once).ok().map(Arc::new))
     }
 
-    /// As if the user had no inotify instance left.
+    /// Behaves as if the user had no inotify instance left.
     #[cfg(test)]
     pub(super) fn unavailable() -> Inotify {
         Inotify(None)
     }
 
-    /// Watches the inode behind an open file; from here on its changes are told. None if that is not possible.
+    /// Watches the inode behind an open file for changes. Returns `None` if that is not possible.
     pub(super) fn add(&self, file: &File) -> Option<WatchId> {
         self.add_for(file, CHANGES)
     }
 
-    /// The same for a folder and what is in it.
+    /// Watches a folder and what is in it.
     pub(super) fn add_folder(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, CHANGES_INSIDE)
     }
 
-    /// The same for the names in a folder; what is told of it already still is.
+    /// Watches the names in a folder, in addition to what is already watched there.
     pub(super) fn add_names(&self, folder: &File) -> Option<WatchId> {
         self.add_for(folder, NAMES.union(WatchFlags::MASK_ADD))
     }
@@ -113,7 +117,7 @@ impl Inotify {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         match inotify::add_watch(self.0.as_ref()?, path, changes) {
             Ok(id) => Some(id),
-            // Without permission to read it, opening it fails as well and says why.
+            // Without permission to read it, opening it fails as well and reports the reason.
             Err(Errno::ACCESS) => None,
             Err(errno) => {
                 say_once(errno);
@@ -139,12 +143,12 @@ impl Watch {
         self.inotify.0.as_ref().map(|inotify| inotify.as_fd())
     }
 
-    /// To ask later what became of an inode since.
+    /// The current moment, for later calls of [`Watch::is_undisturbed`].
     pub(super) fn moment(&self) -> Moment {
         self.now
     }
 
-    /// Whether an inode is watched whose watch was added after this moment, and nothing was told of it.
+    /// Returns true if the inode, whose watch was added after this moment, is still watched and has had no event.
     pub(super) fn is_undisturbed(&self, id: WatchId, since: Moment) -> bool {
         since >= self.remembers_from && !self.disturbed.iter().any(|&(at, other)| at > since && other == id)
     }
@@ -157,7 +161,7 @@ impl Watch {
         self.disturbed.push_back((self.now, id));
     }
 
-    /// Forgets of which inodes nothing was told: [`Watch::is_undisturbed`] is false for every lookup that has begun.
+    /// Discards the record of events: [`Watch::is_undisturbed`] is false for every lookup that has begun.
     pub(super) fn disturb_all(&mut self) -> Changed {
         self.now += 1;
         self.disturbed.clear();
@@ -169,7 +173,7 @@ impl Watch {
         self.slots.entry(id).or_default().push(slot);
     }
 
-    /// The slot uses it no more; an inode that no other uses is watched until [`Watch::release_unused`].
+    /// Ends a slot's use of the inode. If no other slot uses it, it stays watched until [`Watch::release_unused`].
     pub(super) fn detach(&mut self, id: WatchId, slot: usize) {
         if let Some(slots) = self.slots.get_mut(&id) {
             slots.retain(|&other| other != slot);
@@ -180,12 +184,13 @@ impl Watch {
         self.unused.push(id);
     }
 
-    /// The same for watches that were added, and may not have been attached.
+    /// Releases watches that were added, and may not have been attached.
     pub(super) fn give_back(&mut self, added: Vec<WatchId>) {
         self.unused.extend(added);
     }
 
-    /// Stops watching what no slot uses. Not as soon as that is so: what is being inserted may want the watch of what goes for it.
+    /// Stops watching inodes that no slot uses. This is delayed because an entry being inserted may need the watch of
+    /// the one it displaces.
     pub(super) fn release_unused(&mut self) {
         while let Some(id) = self.unused.pop() {
             if self.slots.contains_key(&id) {
@@ -199,7 +204,7 @@ impl Watch {
         }
     }
 
-    /// The slots whose files have changed since the last call, some perhaps more than once; never blocks.
+    /// The slots whose files have changed since the last call, possibly with duplicates; never blocks.
     pub(super) fn changed(&mut self) -> Changed {
         let Some(inotify) = self.inotify.0.clone() else { return Changed::Slots(Vec::new()) };
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];

@@ -1,9 +1,8 @@
-//! One response as one line: the combined format that every log tool reads, or JSON with what that has no room for.
+//! Formats one response as one line: the combined format that every log tool reads, or JSON, which has more fields.
 //!
-//! Much of a line is chosen by the peer. Nothing a peer sends may end the line, end a quoted field, reach a terminal as
-//! a control sequence or change the order in which it shows text: combined writes such bytes as `\xHH`, as nginx does,
-//! JSON by its own rules.
-//! Formatting is by hand because it is paid for on every request.
+//! Much of a line is chosen by the peer. Nothing that a peer sends may end the line, end a quoted field, reach a
+//! terminal as a control sequence or change the order in which it shows text: combined writes such bytes as `\xHH`, as
+//! nginx does; JSON uses its own escapes. Formatting is done by hand because it costs time on every request.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -11,16 +10,16 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use units::Nanos;
 
-/// How a line is written. docs/weirlab.md has the fields.
+/// The format of a line. docs/weirlab.md lists the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `remote - - [time] "request" status bytes "referer" "user agent"`, times in UTC.
     Combined,
-    /// One object a line; times in UTC, durations in milliseconds.
+    /// An object per line; times in UTC, durations in milliseconds.
     Json,
 }
 
-/// One response, as it is logged when the kernel has taken the last byte or the connection has failed.
+/// A response, logged when the kernel has taken the last byte or the connection has failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     pub remote: IpAddr,
@@ -30,63 +29,63 @@ pub struct Entry<'a> {
     pub times: Times,
     /// JSON only.
     pub outcome: Outcome,
-    /// Why the request was refused; JSON only.
+    /// The reason why the request was refused; JSON only.
     pub reason: Option<&'static str>,
     /// The connection had carried a response before; JSON only.
     pub connection_reused: bool,
-    /// The name of its class, where there are classes; JSON only.
+    /// The name of its class, if there are classes; JSON only.
     pub class: Option<&'a str>,
-    /// Where an upstream answered it; JSON only.
+    /// The upstream's part, if one answered it; JSON only.
     pub passed_on: Option<PassedOn<'a>>,
-    /// What the client has had beyond its share of the link, where clients share it; JSON only.
+    /// The bytes that the client has received beyond its share of the link, if clients share it; JSON only.
     pub ahead_bytes: Option<u64>,
 }
 
-/// What the request says.
+/// The logged parts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Requested<'a> {
     /// Empty if no request line was received.
     pub method: &'a [u8],
-    /// As the request had it, with the query; without a method, what was received instead of a request line.
+    /// The target as received, with the query; without a method, what was received instead of a request line.
     pub target: &'a [u8],
-    /// Of HTTP: major and minor.
+    /// The HTTP version, major and minor.
     pub version: (u8, u8),
     pub referer: Option<&'a [u8]>,
     pub user_agent: Option<&'a [u8]>,
-    /// The authority that was asked for, with its port if it has one; JSON only.
+    /// The requested authority, with its port if it has one; JSON only.
     pub host: Option<&'a [u8]>,
 }
 
 /// A request that an upstream answered.
 #[derive(Debug, Clone, Copy)]
 pub struct PassedOn<'a> {
-    /// Its address.
+    /// The upstream's address.
     pub upstream: &'a str,
-    /// How long the request waited for its turn there.
+    /// The time the request waited for its turn there.
     pub queue: Option<Nanos>,
-    /// From then to a new connection that took its first byte; `None` where an idle one was used.
+    /// The time from then until a new connection took its first byte; `None` if an idle one was used.
     pub connect: Option<Nanos>,
-    /// From its turn to the first byte of the response.
+    /// The time from its turn to the first byte of the response.
     pub first_byte: Option<Nanos>,
-    /// From the response that was there to its first byte on the link.
+    /// The time from the arrival of the response to its first byte on the link.
     pub link: Option<Nanos>,
     pub size_from: Option<SizeFrom>,
-    /// The median of what its route has sent.
+    /// The median size of what its route has sent.
     pub predicted_bytes: Option<u64>,
-    /// Where its size lies among those, from 0 to 1.
+    /// The rank of its size among those, from 0 to 1.
     pub quantile: Option<f64>,
-    /// That went to a file.
+    /// The bytes that went to a file.
     pub spooled_bytes: u64,
 }
 
-/// How the order knew the size of a response when that began.
+/// The source of the size by which a response was ordered when it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeFrom {
-    /// Its head told it, or that there is no body.
+    /// The head gave the length, or that there is no body.
     Length,
-    /// It was there as a whole.
+    /// All of it was already buffered.
     Buffer,
-    /// From responses like it.
+    /// Learned from similar responses.
     Learned,
     Nothing,
 }
@@ -102,40 +101,40 @@ impl SizeFrom {
     }
 }
 
-/// Bytes of a response.
+/// The byte counts of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// Of the body that it was to have; JSON only.
+    /// The intended length of the body; JSON only.
     pub size: u64,
-    /// Of the head, taken by the kernel; JSON only.
+    /// The bytes of the head that the kernel took; JSON only.
     pub head: u64,
-    /// Of the body, taken by the kernel.
+    /// The bytes of the body that the kernel took.
     pub body: u64,
 }
 
-/// When a response was asked for and sent.
+/// The times of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// The line is written, since 1970.
+    /// When the line was written, since 1970.
     pub logged: Duration,
-    /// The head of the request was whole, since 1970; JSON only.
+    /// When the head of the request was complete, since 1970; JSON only.
     pub arrival: Duration,
-    /// From then to the first byte that the kernel took, if it took one; JSON only.
+    /// The time from arrival to the first byte that the kernel took, if it took one; JSON only.
     pub first_byte: Option<Nanos>,
-    /// From then to the last byte; JSON only.
+    /// The time from arrival to the last byte; JSON only.
     pub response: Nanos,
 }
 
-/// How a response ended.
+/// The end of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel took all of it.
     Complete,
     /// The server stopped first.
     Incomplete,
-    /// The connection ended first: by the client, the network, or because the client read too slowly.
+    /// The connection ended first: by the client, by the network, or because the client read too slowly.
     Reset,
-    /// The client went while the response was being made: before it began (status 499), or while its upstream sent it.
+    /// The client left while the response was being made: before it began (status 499), or while its upstream sent it.
     Aborted,
     /// The file could not be read to its end.
     Wrong,
@@ -153,7 +152,7 @@ impl Outcome {
     }
 }
 
-/// Writes lines of one format; remembers the second it last wrote.
+/// Writes lines of one format; caches the formatted time of the last second.
 #[derive(Debug, Clone)]
 pub(super) struct Formatter {
     format: Format,
@@ -207,7 +206,7 @@ fn combined(out: &mut Vec<u8>, entry: &Entry<'_>, time: &str) {
     out.push(b'\n');
 }
 
-/// Writes `HTTP/1.1`, as the metrics name it too ([`crate::metrics::protocol_name`]).
+/// Writes `HTTP/1.1`, the name that metrics use too ([`crate::metrics::protocol_name`]).
 fn protocol(out: &mut Vec<u8>, (major, minor): (u8, u8)) {
     out.extend_from_slice(b"HTTP/");
     number(out, major.into());
@@ -309,7 +308,7 @@ fn json_number(out: &mut Vec<u8>, name: &str, value: u64) {
     number(out, value);
 }
 
-/// To the nanosecond: `12.345678`.
+/// Writes milliseconds to the nanosecond: `12.345678`.
 fn json_milliseconds(out: &mut Vec<u8>, name: &str, time: Nanos) {
     json_name(out, name);
     let (whole, rest) = (time.0 / 1_000_000, time.0 % 1_000_000);
@@ -325,7 +324,7 @@ fn json_text(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.push(b'"');
 }
 
-/// Everything but printable ASCII, the quote and the backslash as `\xHH`.
+/// Writes everything except printable ASCII, and the quote and the backslash, as `\xHH`.
 fn escape_combined(out: &mut Vec<u8>, mut text: &[u8]) {
     loop {
         let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
@@ -336,14 +335,14 @@ fn escape_combined(out: &mut Vec<u8>, mut text: &[u8]) {
     }
 }
 
-/// The same in every format.
+/// Returns true for bytes that need no escape in any format.
 fn is_plain(&byte: &u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
-/// RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD, as JSON has no way to write them.
+/// Escapes by RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD, as JSON cannot represent them.
 fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
-    // Nearly always all of it; looking at bytes is several times as fast as at characters.
+    // This is nearly always the whole text; examining bytes is several times as fast as examining characters.
     let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
     out.extend_from_slice(&text[..plain]);
     for chunk in text[plain..].utf8_chunks() {
@@ -365,13 +364,14 @@ fn escape_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether a character is seen as itself wherever text is shown: no control character, nor one that changes the order of
-/// others (U+202E), their line (U+2028) or nothing that can be seen (U+200B). Rust's own escapes know these.
+/// Returns true if a character is shown as itself wherever text is displayed: it is not a control character, and
+/// neither changes the order of others (U+202E), ends a line (U+2028) nor is invisible (U+200B). Rust's own escapes
+/// cover these.
 fn is_shown(c: char) -> bool {
     matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1
 }
 
-/// Text for standard error: what cannot be seen as Rust escapes it, so that it stays one line.
+/// Formats text for standard error, with Rust's escapes for what is not shown, so that it stays one line.
 pub(super) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
         match is_shown(c) {
@@ -395,7 +395,8 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Takes the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT` apart: its parts have fixed places and it knows the calendar.
+/// Formats a time from the fields of the HTTP date `Sat, 21 Nov 2026 10:00:00 GMT`, which are at fixed positions; the
+/// HTTP date handles the calendar.
 fn time(format: Format, unix_s: u64) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_secs(unix_s)).unwrap_or(UNIX_EPOCH);
     let date = http::HttpDate::new(at);
@@ -524,7 +525,7 @@ mod tests {
         assert!(json.ends_with("\"outcome\":\"complete\",\"reason\":\"malformed request line\"}\n"), "{json}");
     }
 
-    /// Overrides and isolates of direction, line and paragraph separators, what has no width, tags.
+    /// Direction overrides and isolates, line and paragraph separators, zero-width characters, tags.
     #[test]
     fn what_changes_the_text_around_it_is_escaped() {
         let codes = "\u{61c}\u{200b}\u{200e}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}\u{feff}\u{e0041}";

@@ -15,15 +15,15 @@ use super::writer::{Queue, Writer};
 use super::{AccessLog, Log, LogConfig, STOP_WAIT_MAX};
 use crate::threads::Threads;
 
-/// Dropping it ends the thread after it has written what was sent, and waits for at most [`STOP_WAIT_MAX`]. Drop the workers' handles
-/// first.
+/// All access logs. Dropping it ends the thread after it has written what was sent, waiting at most [`STOP_WAIT_MAX`].
+/// The workers' handles must be dropped first.
 #[derive(Debug)]
 pub struct Logs {
     queue: Queue,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
     known: Mutex<HashMap<Arc<LogConfig>, Weak<Log>>>,
-    /// Those whose files were made since [`Logs::keep_made`].
+    /// The logs whose files were created since [`Logs::keep_made`].
     made: Mutex<Vec<Made>>,
 }
 
@@ -39,24 +39,24 @@ impl Logs {
         Ok(logs)
     }
 
-    /// With a thread that is still to be started, and what it drops at its end.
+    /// Creates the logs with a writer that is still to be started, and the sender that its thread must drop at its end.
     pub(super) fn with(complaints: Complaints) -> (Logs, Writer, SyncSender<()>) {
         let (running, ended) = sync_channel(0);
         let (queue, writer) = Queue::with_writer(complaints);
         (Logs { queue, ended, known: Mutex::default(), made: Mutex::default() }, writer, running)
     }
 
-    /// Less than [`super::QUEUED_BYTES_MAX`] may be on the way to the thread.
+    /// Lowers the bound on bytes queued for the thread, below [`super::QUEUED_BYTES_MAX`].
     pub fn bound(&self, bytes_max: usize) {
         self.queue.bound(bytes_max);
     }
 
-    /// One worker's end.
+    /// A worker's end of all logs.
     pub fn handle(&self) -> AccessLog {
         AccessLog::new(self.queue.clone())
     }
 
-    /// The log of this name and format, opened unless it is in use.
+    /// Returns the log of this name and format, opened unless it is in use.
     pub fn open(&self, config: &LogConfig) -> io::Result<Arc<Log>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = known.get(config).and_then(Weak::upgrade) {
@@ -75,22 +75,23 @@ impl Logs {
         Ok(log)
     }
 
-    /// The files made so far are wanted.
+    /// Confirms the files created so far.
     pub fn keep_made(&self) {
         self.made().clear();
     }
 
-    /// Removes the files made since, which nothing was written to: of sites that do not come into force.
+    /// Removes the unconfirmed files, if they are still empty: their sites did not come into force.
     pub fn remove_made(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (config, log) in self.made().drain(..) {
-            // The next to ask for it opens a file of that name, and not the one that is removed; a rotation does not make it again.
+            // The next site that uses this log opens a new file, not the removed one; and a rotation does not recreate
+            // it.
             known.remove(&config);
             if let Some(log) = log.upgrade() {
                 log.sink().discard();
             }
             if let Some(path) = config.path.as_ref().filter(|path| is_empty(path)) {
-                // A file that stays is of no harm.
+                // A file that stays is harmless.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -100,7 +101,7 @@ impl Logs {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the files anew by their names, as after a rotation. Where that fails the old one is kept.
+    /// Reopens the files by their names, as after a rotation. If that fails, the old file is kept.
     pub fn reopen(&self) {
         self.queue.reopen();
     }
@@ -122,7 +123,7 @@ impl Logs {
     }
 }
 
-/// The other end of logs that no thread writes.
+/// The writer of logs in tests, which run it without a thread.
 #[cfg(test)]
 pub struct Unthreaded {
     writer: Writer,
@@ -131,7 +132,7 @@ pub struct Unthreaded {
 
 #[cfg(test)]
 impl Unthreaded {
-    /// And the logs.
+    /// Returns it with its logs.
     pub fn new() -> (Logs, Unthreaded) {
         let said = Said::default();
         let (logs, writer, _) = Logs::with(Complaints(Box::new(said.clone())));
@@ -143,13 +144,13 @@ impl Unthreaded {
         self.writer.drain();
     }
 
-    /// What was said on standard error.
+    /// The lines written to standard error.
     pub fn said(&self) -> Vec<String> {
         self.said.lines()
     }
 }
 
-/// A log whose file was made for it.
+/// A log whose file was created for it.
 type Made = (Arc<LogConfig>, Weak<Log>);
 
 fn is_empty(path: &Path) -> bool {
@@ -165,7 +166,7 @@ impl Drop for Logs {
     }
 }
 
-/// Unless standard error would have to be waited for.
+/// Writes to standard error, unless that would block.
 fn complain_at_once(text: &str) {
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut stderr = io::stderr();

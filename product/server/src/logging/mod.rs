@@ -1,11 +1,12 @@
-//! Access logs, and error lines, written without ever making the event loop wait.
+//! Access logs and error lines, written without ever blocking the event loop.
 //!
-//! A disk can take seconds for one write and a pipe can take forever. So a worker only formats its lines into buffers
-//! of its own; one thread writes for all ([`writer`]). Between them stands a queue, bounded in bytes: when the thread cannot keep up, lines
-//! are lost and counted, and the count is told on standard error. Serving goes on whatever becomes of a log.
+//! A disk can take seconds for one write and a pipe can block forever. So a worker only formats its lines into buffers
+//! of its own; one thread writes for all ([`writer`]). Between them is a queue, bounded in bytes: if the thread cannot
+//! keep up, lines are lost and counted, and the count is reported on standard error. Serving goes on whatever happens
+//! to a log.
 //!
-//! Waking such a thread costs about as much as answering a small request, so a worker sends its lines together: when
-//! they are [`FLUSH_BYTES`] long, or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
+//! Waking that thread costs about as much as answering a small request, so a worker sends its lines together: when they
+//! reach [`FLUSH_BYTES`], or [`FLUSH_AFTER`] since it last sent some. A lone request is logged at once.
 
 mod format;
 mod logs;
@@ -31,35 +32,35 @@ use sink::{Output, Sink};
 use writer::Queue;
 pub use writer::{OPEN_MAX, QUEUED_BYTES_MAX};
 
-/// Lines are sent when they are this long together.
+/// The total length at which lines are sent.
 pub const FLUSH_BYTES: usize = 32 * 1024;
-/// Under load a worker sends its lines this often: 50 times a second, for a wake-up of about 5 µs each.
+/// The interval at which a worker sends its lines under load: 50 times a second, for a wake-up of about 5 µs each.
 pub const FLUSH_AFTER: Nanos = Nanos::from_millis(20);
-/// The clocks differ by so much more than before only where one was set.
+/// The minimum change in the difference of the clocks that means that one of them was set.
 const STEP_MIN: Duration = Duration::from_millis(1);
-/// How long a stopping server waits for its logs to be written.
+/// The time for which a stopping server waits for its logs to be written.
 pub const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A log as the operator wants it.
+/// A log as the operator configured it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LogConfig {
-    /// Appended to, made if missing; `None` is standard output.
+    /// The file to append to, created if missing; `None` for standard output.
     pub path: Option<PathBuf>,
     pub format: Format,
 }
 
-/// A log that is in use: by sites, and by responses that began for one of them. Whoever writes lines to one file in two formats has two.
+/// A log in use by sites, and by responses that began for one of them. A file written in two formats has two logs.
 #[derive(Debug)]
 pub struct Log {
     config: Arc<LogConfig>,
-    /// Locked by the thread that writes, alone after the start.
+    /// Locked only by the thread that writes, after the start.
     sink: Mutex<Sink>,
     /// The file can be closed between two writes.
     is_closable: bool,
     queue: Queue,
-    /// When it was written last, in batches of all logs.
+    /// When it was last written, counted in batches of all logs.
     used: AtomicU64,
-    /// Lines dropped because too much was on the way, not told yet.
+    /// Lines dropped because too much was queued, and not reported yet.
     lost: AtomicU64,
 }
 
@@ -71,17 +72,17 @@ struct Batch {
     lines: u64,
 }
 
-/// One worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
+/// A worker's end of all logs. A clone has its own buffers; dropping it sends what is left.
 #[derive(Debug)]
 pub struct AccessLog {
     queue: Queue,
     formatters: [Formatter; 2],
-    /// By the address of the log, which the batch keeps where it is.
+    /// Keyed by the address of the log, which its batch keeps in place.
     batches: HashMap<usize, Batch>,
-    /// Bytes of all of them.
+    /// The total bytes of the batches.
     buffered: usize,
     sent_at: Option<Nanos>,
-    /// Of our clock, since 1970.
+    /// The time since 1970 at which our clock was 0.
     origin: Duration,
 }
 
@@ -96,13 +97,13 @@ impl Log {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of logs; the thread that writes them closes the files that nobody else has.
+    /// Releases logs; the thread that writes them closes the files that have no other user.
     pub fn release(logs: impl IntoIterator<Item = Arc<Log>>) {
         let queue = logs.into_iter().fold(None, |queue, log| queue.or_else(|| Some(log.queue.clone())));
         queue.inspect(Queue::wake);
     }
 
-    /// For messages; the sink may be locked for as long as its disk takes.
+    /// The name, for messages. It does not use the sink, which may be locked for as long as its disk takes.
     fn name(&self) -> String {
         self.config.path.as_ref().map_or("on standard output".into(), |path| path.display().to_string())
     }
@@ -114,8 +115,9 @@ impl AccessLog {
         AccessLog { queue, formatters, batches: HashMap::new(), buffered: 0, sent_at: None, origin: Duration::ZERO }
     }
 
-    /// An instant of our clock, since 1970, where it is `now` on our clock and `unix` since 1970. A set clock is followed, but not what
-    /// passes between two looks at two clocks: instants keep their order.
+    /// Converts an instant of our clock to the time since 1970, given that it is `now` on our clock and `unix` since
+    /// 1970. If a clock is set, the result follows; the delay between reading the two clocks is ignored, so that
+    /// instants keep their order.
     pub fn unix_time(&mut self, at: Nanos, now: Nanos, unix: Duration) -> Duration {
         let origin = unix.saturating_sub(now.into());
         if origin.abs_diff(self.origin) > STEP_MIN {
@@ -137,7 +139,8 @@ impl AccessLog {
         }
     }
 
-    /// To be called once per turn of the loop. Returns when to call it again at the latest, if lines are left for then.
+    /// Sends the lines if they are due. Must be called once per turn of the loop. Returns when to call it again at the
+    /// latest, if lines are left.
     pub fn flush(&mut self, now: Nanos) -> Option<Nanos> {
         if self.buffered == 0 {
             return None;
@@ -151,8 +154,8 @@ impl AccessLog {
         None
     }
 
-    /// Writes `weir: text` to standard error, in one line whatever the text contains. Dropped and counted when the
-    /// thread cannot keep up.
+    /// Writes `weir: text` to standard error, in one line whatever the text contains. The line is dropped and counted
+    /// if the thread cannot keep up.
     pub fn error(&self, text: &str) {
         self.queue.tell(text);
     }

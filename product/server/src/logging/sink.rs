@@ -1,4 +1,4 @@
-//! A file of lines whose disk may fail: trouble is told once, what is lost meanwhile is counted, and a line that was cut
+//! A log file whose disk may fail. Trouble is reported once, lines lost meanwhile are counted, and a line that was cut
 //! short is ended before the next begins.
 
 use std::fs::File;
@@ -12,18 +12,18 @@ use rustix::io::Errno;
 
 use crate::stderr;
 
-/// Where lines are written.
+/// The destination of lines.
 #[derive(Debug)]
 pub struct Output {
-    /// None while it is closed; the next write opens it by its name.
+    /// `None` while it is closed; the next write opens it by its name.
     pub file: Option<File>,
-    /// None for standard output, which cannot be opened anew.
+    /// `None` for standard output, which cannot be reopened.
     pub path: Option<PathBuf>,
-    /// There was no such file before it was opened.
+    /// The file was created by opening it.
     pub is_made: bool,
 }
 
-/// Lines on standard error. If that fails too, there is nobody left to tell.
+/// Reports problems as lines on standard error. If that fails too, they are lost.
 pub struct Complaints(pub Box<dyn Write + Send>);
 
 impl Complaints {
@@ -35,14 +35,14 @@ impl Complaints {
 #[derive(Debug)]
 pub struct Sink {
     pub output: Output,
-    /// Lines lost since writing began to fail; None while it works.
+    /// The lines lost since writing began to fail; `None` while it works.
     failing: Option<u64>,
     /// The last write stopped inside a line.
     torn: bool,
 }
 
 impl Output {
-    /// A file, made if missing; without a path standard output.
+    /// Opens a file, created if missing; without a path, standard output.
     pub fn open(path: Option<&Path>) -> io::Result<Output> {
         match path {
             Some(path) => {
@@ -56,7 +56,7 @@ impl Output {
         }
     }
 
-    /// Whether it can be closed and opened again without a difference: no pipe, no terminal.
+    /// Returns true if it can be closed and reopened without a difference: not a pipe or a terminal.
     pub fn is_closable(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Err(ErrorKind::NotConnected.into()) };
         Ok(file.metadata()?.is_file() && self.path.is_some())
@@ -66,7 +66,7 @@ impl Output {
         self.path.as_ref().map_or("standard output".into(), |path| path.display().to_string())
     }
 
-    /// How much was written, and what stopped it if that was not all.
+    /// Returns how much was written, and the error if that was not all.
     fn write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         if let Err(error) = self.open_again() {
             return (0, Err(error));
@@ -92,8 +92,8 @@ impl Output {
     }
 }
 
-/// A pipe that nobody reads is an error, where it would be
-/// waited for: nobody is to wait for a log. Tells also whether the file was made for this.
+/// Opens a file for appending, without blocking: a pipe without a reader is an error instead of a wait. Returns also
+/// whether the file was created.
 fn append_to(path: &Path) -> io::Result<(File, bool)> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = File::options();
@@ -113,7 +113,7 @@ fn append_to(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, is_made))
 }
 
-/// `1 line`, `2 lines`.
+/// Formats `1 line`, `2 lines`.
 pub fn count_of(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -127,23 +127,23 @@ impl Sink {
         self.output.file.is_some()
     }
 
-    /// The next write opens it again.
+    /// Closes the file; the next write reopens it.
     pub fn close(&mut self) {
         self.output.file = None;
     }
 
-    /// It is never opened again.
+    /// Closes the file for good.
     pub fn discard(&mut self) {
         (self.output.file, self.output.path) = (None, None);
     }
 
-    /// False: there are too many open files.
+    /// Returns false if there are too many open files.
     pub fn has_descriptor(&mut self) -> bool {
         let opened = self.output.open_again();
         !opened.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE)))
     }
 
-    /// Opens the file anew by its name. False: that failed, and the old one is kept, or there is none to open.
+    /// Reopens the file by its name. Returns false if that failed and the old one is kept, or there is none to open.
     pub fn reopen(&mut self, complaints: &mut Complaints) -> bool {
         let Some(path) = &self.output.path else { return false };
         match append_to(path) {

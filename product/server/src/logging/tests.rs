@@ -32,7 +32,7 @@ fn combined(path: &Path) -> LogConfig {
     LogConfig { path: Some(path.into()), format: Format::Combined }
 }
 
-/// Logs whose thread has not been started: the test does its work when it says so.
+/// Logs whose thread has not been started: the test runs its work explicitly.
 struct Bench {
     writer: RefCell<Writer>,
     running: SyncSender<()>,
@@ -65,7 +65,7 @@ impl Bench {
         self.logs.open_files()
     }
 
-    /// What is said by the end of the writer, and of all else.
+    /// Drops everything but the writer's output, and returns the lines on standard error.
     fn ended(self) -> Vec<String> {
         let Bench { logs, writer, running, said } = self;
         let writer = std::thread::spawn(move || {
@@ -141,7 +141,7 @@ fn lines_are_sent_at_once_when_idle_and_together_under_load() {
     assert!(end.buffered < FLUSH_BYTES && written() > 3);
 }
 
-/// One log is as full as another may be empty; a line goes where its site says, in its format.
+/// A log may be full while another is empty; a line goes to its site's log, in its format.
 #[test]
 fn each_log_has_its_lines_in_its_format() {
     let (folder, bench) = (Folder::new(), Bench::new());
@@ -187,7 +187,7 @@ fn beyond_the_bytes_on_the_way_lines_are_lost_and_counted_for_each_log() {
     logs[0].queue.send(vec![full]);
     end.write(&logs[0], &entry(b"/kept"));
     end.send();
-    // A thread that has written something has room again, and only then.
+    // Only a thread that has written something has room again.
     logs.iter().for_each(|log| end.write(log, &entry(b"/lost")));
     end.write(&logs[3], &entry(b"/lost"));
     end.send();
@@ -234,7 +234,7 @@ fn a_full_disk_is_told_once_and_again_when_over() {
 
 #[test]
 fn a_line_torn_by_a_full_disk_is_ended_before_the_next() {
-    // A pipe takes 64 KiB and then, not blocking, fails as a disk does that fills in the middle of a line.
+    // A pipe takes 64 KiB and then, being non-blocking, fails like a disk that fills up in the middle of a line.
     let (folder, bench) = (Folder::new(), Bench::new());
     let flags = rustix::pipe::PipeFlags::NONBLOCK;
     let (reader, writer) = rustix::pipe::pipe_with(flags).unwrap();
@@ -276,7 +276,7 @@ fn reopening_follows_a_rotation_and_survives_a_failure() {
     assert!(said.len() == 1 && said[0].contains("cannot reopen"), "{said:?}");
 }
 
-/// However many logs there are: each has all its lines, in their order.
+/// Independent of how many logs there are, each has all its lines, in their order.
 #[test]
 fn few_of_many_files_are_open() {
     const LOGS: usize = OPEN_MAX + 50;
@@ -305,7 +305,7 @@ fn few_of_many_files_are_open() {
     assert_eq!(bench.ended(), [""; 0]);
 }
 
-/// A log that no site has any more stays open for the responses that began there, and no longer.
+/// A log that no site names any more stays open for the responses that began there, and no longer.
 #[test]
 fn a_log_is_closed_behind_its_last_line() {
     let (folder, bench) = (Folder::new(), Bench::new());
@@ -328,7 +328,7 @@ fn a_log_is_closed_behind_its_last_line() {
     assert_eq!((targets(&path).len(), bench.open_files()), (2, 0));
 }
 
-/// Who writes lines waits for no reader: the thread does, and what finds no room is counted.
+/// A worker that writes lines waits for no reader: only the thread does, and lines without room are counted.
 #[test]
 fn a_pipe_that_nobody_reads_holds_up_the_thread_alone() {
     let folder = Folder::new();
@@ -344,7 +344,7 @@ fn a_pipe_that_nobody_reads_holds_up_the_thread_alone() {
     let target = vec![b'a'; 4000];
     (0..100).for_each(|_| end.write(&slow, &entry(&target)));
     end.send();
-    // Its pipe is full before its lines are written, and it waits with its sink in hand.
+    // Its pipe is full before its lines are written, and it waits with its sink locked.
     while slow.sink.try_lock().is_ok() {
         std::thread::yield_now();
     }

@@ -1,7 +1,8 @@
 //! The thread that writes all logs, and error lines to standard error.
 //!
-//! It may wait for a disk, or for the reader of a pipe; nobody waits for it. What is on the way to it is bounded in bytes: beyond, lines are
-//! lost, counted and told. Ten thousand sites have as many logs: the files written last stay open, the others are opened again by name.
+//! It may wait for a disk, or for the reader of a pipe; no other thread waits for it. What is queued for it is bounded
+//! in bytes: beyond that, lines are lost, counted and reported. Ten thousand sites have as many logs: the files written
+//! last stay open, the others are reopened by name.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -12,20 +13,22 @@ use super::format::one_line;
 use super::sink::{Complaints, count_of};
 use super::{Batch, Log};
 
-/// Open files, pipes and terminals aside, which stay open. Opening and closing one again takes about 10 us.
+/// The maximum number of open files, in addition to pipes and terminals, which stay open. Closing a file and reopening
+/// it takes about 10 µs.
 pub const OPEN_MAX: usize = 128;
 
-/// Bytes on the way to the thread: what 100,000 requests/s write in three seconds, at 200 bytes a line. Beyond, lines are lost.
+/// The maximum bytes queued for the thread: what 100,000 requests/s write in three seconds, at 200 bytes a line. Beyond
+/// it, lines are lost.
 pub const QUEUED_BYTES_MAX: usize = 64 << 20;
-/// A batch or an error line is counted with so much besides its text.
+/// The bytes counted for a batch or an error line in addition to its text.
 const MESSAGE_BYTES: usize = 128;
 
-/// Lost lines are told at most this often.
+/// The minimum interval between two reports of lost lines.
 const LOST_TOLD_EVERY: Duration = Duration::from_secs(1);
-/// So many logs are named at a time, the others counted.
+/// The maximum number of logs named in a report; the others are counted.
 const LOGS_NAMED_MAX: usize = 10;
 
-/// The way to the thread.
+/// The queue to the thread.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     messages: mpsc::Sender<Message>,
@@ -35,13 +38,13 @@ pub(super) struct Queue {
 #[derive(Debug)]
 enum Message {
     Lines(Vec<Batch>),
-    /// To be written to standard error, as [`crate::stderr`] has it.
+    /// Written to standard error, in the form of [`crate::stderr`].
     Error(String),
-    /// Each log that is open is opened anew by its name.
+    /// Reopens each open log by its name.
     Reopen,
-    /// Close what nobody writes to any more.
+    /// Closes the logs that have no user left.
     Wake,
-    /// Write what has been sent and end.
+    /// Writes what has been sent, then ends the thread.
     Stop,
 }
 
@@ -50,9 +53,9 @@ struct Shared {
     queued_bytes: AtomicUsize,
     queued_bytes_max: AtomicUsize,
     open: Mutex<Vec<Arc<Log>>>,
-    /// Logs with lines that were lost and not told yet, each once.
+    /// Logs with lost lines that were not reported yet, each once.
     logs_lost: Mutex<Vec<Arc<Log>>>,
-    /// Error lines that were lost and not told yet.
+    /// Lost error lines that were not reported yet.
     errors_lost: AtomicU64,
 }
 
@@ -67,7 +70,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// And the thread that is still to be started at its other end.
+    /// Returns the queue, and the writer for its other end, whose thread is still to be started.
     pub fn with_writer(complaints: Complaints) -> (Queue, Writer) {
         let (messages, received) = mpsc::channel();
         let queued_bytes_max = AtomicUsize::new(QUEUED_BYTES_MAX);
@@ -76,15 +79,15 @@ impl Queue {
         (Queue { messages, shared }, writer)
     }
 
-    /// Less than [`QUEUED_BYTES_MAX`] may be on the way.
+    /// Lowers the bound on queued bytes, below [`QUEUED_BYTES_MAX`].
     pub fn bound(&self, bytes_max: usize) {
         self.shared.queued_bytes_max.store(bytes_max.min(QUEUED_BYTES_MAX), Relaxed);
     }
 
-    /// Written or lost together.
+    /// Sends batches, which are written or lost together.
     pub fn send(&self, batches: Vec<Batch>) {
         if self.reserve(bytes_of(&batches)) {
-            // Nobody is there at the end alone.
+            // Sending fails only at the very end, when the writer is gone.
             let _ = self.messages.send(Message::Lines(batches));
             return;
         }
@@ -95,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// In one line, whatever the text contains.
+    /// Sends text for standard error, in one line whatever it contains.
     pub fn tell(&self, text: &str) {
         let line = one_line(text);
         if self.reserve(line.len() + MESSAGE_BYTES) {
@@ -105,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// What is lost for want of room is told behind what takes it.
+    /// Takes room in the queue. Lines lost for lack of room are reported after those that occupy it.
     fn reserve(&self, bytes: usize) -> bool {
         let bytes_max = self.shared.queued_bytes_max.load(Relaxed);
         let has_room = self.shared.queued_bytes.fetch_add(bytes, Relaxed) + bytes <= bytes_max;
@@ -115,7 +118,7 @@ impl Queue {
         has_room
     }
 
-    /// A log that has just been opened stays so, if there is room.
+    /// Keeps a log that has just been opened open, if there is room; otherwise closes it.
     pub fn adopt(&self, log: &Arc<Log>) {
         let mut open = self.shared.open();
         if open.len() < OPEN_MAX || !log.is_closable {
@@ -152,13 +155,13 @@ pub(super) struct Writer {
     received: Receiver<Message>,
     shared: Arc<Shared>,
     complaints: Complaints,
-    /// Batches written so far.
+    /// The number of batches written so far.
     batches: u64,
     told_at: Option<Instant>,
 }
 
 impl Writer {
-    /// Until told to stop, or until all ends are gone.
+    /// Runs until it receives [`Message::Stop`], or until all senders are gone.
     pub fn run(mut self) {
         loop {
             let message = if self.has_lost() {
@@ -180,14 +183,14 @@ impl Writer {
         self.tell_lost();
     }
 
-    /// What was sent so far.
+    /// Handles what was sent so far.
     pub fn drain(&mut self) {
         while let Ok(message) = self.received.try_recv() {
             self.handle(message);
         }
     }
 
-    /// Returns whether to stop.
+    /// Returns true to stop.
     fn handle(&mut self, message: Message) -> bool {
         match message {
             Message::Lines(batches) => {
@@ -226,7 +229,7 @@ impl Writer {
                 self.close_oldest();
             }
         }
-        // The batch and the list have it, and nobody else.
+        // Only the batch and the list have it.
         if Arc::strong_count(log) <= 2 {
             drop(batch);
             self.close_unused();
@@ -243,7 +246,7 @@ impl Writer {
         }
     }
 
-    /// Their last lines are written.
+    /// Drops the logs without users; their last lines are written.
     fn close_unused(&self) {
         let unused: Vec<_> = self.shared.open().extract_if(.., |log| Arc::strong_count(log) == 1).collect();
         drop(unused);

@@ -1,28 +1,29 @@
-//! Memory that the machine has, and what cgroups leave of it (proc(5), cgroups(7)).
+//! The memory of the machine, and the limits that cgroups set on it (proc(5), cgroups(7)).
 
 use std::fs;
 use std::path::Path;
 
-/// `MemTotal` of /proc/meminfo.
+/// Reads `MemTotal` of /proc/meminfo.
 pub fn machine_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the kernel says of the machine (sysinfo(2)), also where no /proc does.
+/// The memory of the machine by sysinfo(2), which works without /proc.
 pub fn kernel_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram.saturating_mul(info.mem_unit.into())
 }
 
-/// The least limit of the process's own cgroup and those above it, of both versions. A limit above what `u64` or the machine has is none.
+/// The lowest limit of the process's own cgroup and those above it, in both cgroup versions. A limit that exceeds `u64`
+/// does not count; the caller ignores one above the memory of the machine.
 pub fn cgroup_bytes(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     text.lines().filter_map(|line| of_hierarchy(root, line)).min()
 }
 
-/// A line is `ID:CONTROLLERS:PATH`; the second version has no controllers in it.
+/// Reads the limit of one hierarchy. A line is `ID:CONTROLLERS:PATH`; cgroup v2 lists no controllers in it.
 fn of_hierarchy(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?);
@@ -33,7 +34,7 @@ fn of_hierarchy(root: &Path, line: &str) -> Option<u64> {
         }
         _ => return None,
     };
-    // In a container the path may be the host's: then only the root is there.
+    // In a container the path may be the host's; then only the root is there.
     let cgroups = Path::new(path.trim_start_matches('/')).ancestors();
     let files = cgroups.flat_map(|cgroup| mounts.iter().map(move |mount| root.join(mount).join(cgroup).join(name)));
     files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(cgroup_bytes(&root), Some(500));
         write(&root, "sys/fs/cgroup/system.slice/weir.service/memory.max", "400\n");
         assert_eq!(cgroup_bytes(&root), Some(400));
-        // The first version beside the second, and a path that is not here.
+        // Cgroup v1 and v2 together, and a path that does not exist here.
         write(&root, "proc/self/cgroup", "5:cpu,memory:/docker/a\n4:cpuset:/b\n0::/system.slice/weir.service\n");
         write(&root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "300\n");
         assert_eq!(cgroup_bytes(&root), Some(300));

@@ -1,4 +1,4 @@
-//! The budget of memory: how much the process may hold, and the shares of its parts.
+//! The memory budget: how much the process may hold, and the shares of its parts.
 //!
 //! Workers share no counter of it: connections are spread evenly over them, and so is the memory for connections.
 
@@ -6,22 +6,25 @@ mod host;
 
 use std::path::Path;
 
-/// The least budget: the program with its caches, and a few hundred connections.
+/// The minimum budget: the program with its caches, and a few hundred connections.
 pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
-/// Of the memory of the host or the cgroup, where nothing else is asked for: the rest is for the page cache, from which files are sent.
+/// The divisor of the default budget: half of the memory of the host or the cgroup. The rest is for the page cache,
+/// from which files are sent.
 const DEFAULT_PART: u64 = 2;
-/// And no less than this.
+/// The minimum of the default budget.
 const DEFAULT_BYTES_MIN: u64 = 64 << 20;
 
-/// Program, threads and tables of a server without connections: 8 to 9.3 MB are resident in a release build.
+/// The memory of a server without connections (program, threads and tables): 8 to 9.3 MB are resident in a release
+/// build.
 const PROGRAM_BYTES: u64 = 12 << 20;
-/// Parts for the files in memory and for lines on their way to the logs; both have bounds of their own as well.
+/// The fractions of the budget for files in memory and for lines on their way to the logs; both have bounds of their
+/// own as well.
 const CACHES_PART: u64 = 8;
 const LOGS_PART: u64 = 16;
-/// Of the memory for connections, the part for what was read and is not sent.
+/// The fraction of the connections' memory for bytes that were read and are not sent yet.
 const READS_PART: u64 = 4;
 
-/// Bytes that the process may hold.
+/// The maximum memory of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit {
     pub bytes: u64,
@@ -34,12 +37,12 @@ pub enum Origin {
     Asked,
     /// A share of the memory of the machine.
     Machine,
-    /// A share of what a cgroup allows the process, which is less.
+    /// A share of the memory that a cgroup allows the process, if that is less.
     Cgroup,
 }
 
 impl MemoryLimit {
-    /// What is asked for, or the default on this host.
+    /// The requested budget, or the default on this host.
     pub fn new(asked: Option<u64>) -> MemoryLimit {
         match asked {
             Some(bytes) => MemoryLimit { bytes: bytes.max(MEMORY_BYTES_MIN), origin: Origin::Asked },
@@ -47,7 +50,7 @@ impl MemoryLimit {
         }
     }
 
-    /// A unit of systemd may hide /proc/meminfo (ProcSubset): then the kernel's word counts.
+    /// The default budget. A systemd unit may hide /proc/meminfo (ProcSubset); the value of sysinfo(2) is used then.
     fn of_host(root: &Path, kernel: Option<u64>) -> MemoryLimit {
         let (machine, cgroup) = (host::machine_bytes(root).or(kernel), host::cgroup_bytes(root));
         let is_cgroup = cgroup.is_some_and(|cgroup| machine.is_none_or(|machine| cgroup < machine));
@@ -56,22 +59,23 @@ impl MemoryLimit {
         MemoryLimit { bytes: (whole / DEFAULT_PART).max(DEFAULT_BYTES_MIN), origin }
     }
 
-    /// For files in memory and listings of each of so many workers, at most.
+    /// The maximum for the files in memory and listings of each worker.
     pub fn caches_bytes(&self, workers: usize) -> u64 {
         self.bytes / CACHES_PART / workers.max(1) as u64
     }
 
-    /// For lines on their way to the logs, at most.
+    /// The maximum for lines on their way to the logs.
     pub fn logs_bytes(&self) -> u64 {
         self.bytes / LOGS_PART
     }
 
-    /// For bytes of files that were read for connections and are not sent yet; a part of what is for these.
+    /// The maximum for bytes of files that were read for connections and are not sent yet; a part of the connections'
+    /// memory.
     pub fn reads_bytes(&self) -> u64 {
         self.connections_bytes(1) / READS_PART
     }
 
-    /// For the connections of each of so many workers.
+    /// The maximum for the connections of each worker.
     pub fn connections_bytes(&self, workers: usize) -> u64 {
         (self.bytes - PROGRAM_BYTES - self.caches_bytes(1) - self.logs_bytes()) / workers.max(1) as u64
     }

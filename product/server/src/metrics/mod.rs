@@ -1,8 +1,8 @@
-//! What the responses of an event loop came to: how many by site, class, protocol, size and status, how long they took, and how long a line that
-//! all responses share would have taken for the same.
+//! Metrics of an event loop's responses: their number by site, class, protocol, size and status, how long they took,
+//! and how long the same would have taken if all responses had shared the line (processor sharing).
 //!
-//! Plain numbers of one thread, which another asks for ([`crate::objectives::StatusChannel`]); those of several loops add up. Pure: every instant is an
-//! argument.
+//! Plain numbers of one thread, which another requests ([`crate::objectives::StatusChannel`]); those of several loops
+//! add up. Pure: every instant is an argument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,47 +10,48 @@ use std::sync::Arc;
 use sched::{Turns, TurnsEnded};
 use units::Nanos;
 
-/// Size classes: the largest response of each in bytes, head included, and its name.
+/// The size classes: the maximum response of each in bytes, head included, and its name.
 pub const SIZES: [(u64, &str); 4] = [(10_000, "10KB"), (100_000, "100KB"), (1_000_000, "1MB"), (u64::MAX, "more")];
-/// The longest times of the first buckets, milliseconds; one more is for longer ones.
+/// The upper bounds of the first buckets, in milliseconds; one more bucket is for longer times.
 pub const TIMES_MS: [u64; 12] = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
-/// Sites told apart; those that are named later count as the last.
+/// The maximum number of sites distinguished; later ones count as the last.
 const SITES_MAX: usize = 20_000;
 
-/// What responses are counted by.
+/// The labels by which responses are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels {
-    /// A place among [`Metrics::sites`].
+    /// An index into [`Metrics::sites`].
     pub site: u32,
     pub class: u16,
-    /// The version of HTTP, major and minor, of which there are four.
+    /// The version of HTTP, major and minor; there are four.
     pub protocol: (u8, u8),
-    /// A place among [`SIZES`].
+    /// An index into [`SIZES`].
     pub size: u8,
-    /// The first figure of the status.
+    /// The first digit of the status.
     pub status: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub responses: u64,
-    /// Of these, that did not reach their end.
+    /// The responses among them that did not reach their end.
     pub cut: u64,
-    /// Sent of these responses and of those under way, heads included.
+    /// The bytes sent of these responses and of the ones in flight, heads included.
     pub bytes: u64,
 }
 
-/// Of the whole responses of a size class.
+/// The durations of the complete responses of a size class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// By [`TIMES_MS`], each response in one.
+    /// A count for each of [`TIMES_MS`] and one for longer times; each response is in one bucket.
     pub buckets: [u64; TIMES_MS.len() + 1],
     pub total: Nanos,
-    /// Those whose size was known before they were sent at a pace, and what they took: waits for clients, files and upstreams are part of it and of
-    /// what they would have taken in turns.
+    /// The number of responses whose size was known before they were sent at a pace, and (below) their total time. Both
+    /// this time and that of the turns include waits for clients, files and upstreams.
     pub compared: u64,
     pub compared_total: Nanos,
-    /// Of the same those that would have ended by now if all took turns, and what they would have taken ([`Turns`]).
+    /// The compared responses that would have ended by now if all took turns, and (below) the time they would have
+    /// taken ([`Turns`]).
     pub turns: u64,
     pub turns_total: Nanos,
 }
@@ -59,7 +60,7 @@ pub struct Times {
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
     pub took: Nanos,
-    /// Without what [`Metrics::on_sent`] was told.
+    /// The bytes sent, without those already reported by [`Metrics::on_sent`].
     pub sent_bytes: u64,
     pub is_whole: bool,
     /// It is compared with its turns ([`sched::Scheduler::compare`]).
@@ -69,17 +70,17 @@ pub struct Ended {
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     sites: Vec<Arc<str>>,
-    /// Of the sites in force, by their place, the place among all.
+    /// The index into `sites` of each site in force.
     in_force: Vec<u32>,
     responses: BTreeMap<Labels, Count>,
     times: [Times; SIZES.len()],
 }
 
 impl Metrics {
-    /// These sites are in force from now on; those of before keep what they have.
+    /// Sets the sites in force; the earlier ones keep their counts.
     pub fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.in_force.clear();
-        // A reload of ten thousand sites must not look through all of them for each.
+        // A reload of ten thousand sites must not search all of them for each.
         let mut places: HashMap<Arc<str>, usize> = self.sites.iter().cloned().zip(0..).collect();
         for name in names {
             let place = places.get(name).copied().unwrap_or_else(|| {
@@ -93,12 +94,12 @@ impl Metrics {
         }
     }
 
-    /// The place of a site among all, by its place among those in force; without one, that of no site.
+    /// Converts the index of a site in force to its index among all sites; `u32::MAX` for no site.
     pub fn site(&self, place: Option<usize>) -> u32 {
         place.and_then(|place| self.in_force.get(place).copied()).unwrap_or(u32::MAX)
     }
 
-    /// The same, with what the responses compared would have taken in turns.
+    /// Returns a copy, with the time that the compared responses would have taken in turns.
     pub fn with_turns(&self, turns: Option<&Turns>) -> Metrics {
         let mut metrics = self.clone();
         for (size, times) in (0..).zip(&mut metrics.times) {
@@ -108,7 +109,7 @@ impl Metrics {
         metrics
     }
 
-    /// So many bytes of a response under way were sent since this was last told of it.
+    /// Counts bytes of a response in flight that were sent since the last call for it.
     pub fn on_sent(&mut self, labels: Labels, bytes: u64) {
         self.responses.entry(labels).or_default().bytes += bytes;
     }
@@ -131,7 +132,7 @@ impl Metrics {
         }
     }
 
-    /// Adds what another event loop has counted. Both know the same sites in the same order.
+    /// Adds the counts of another event loop. Both have the same sites in the same order.
     pub fn add(&mut self, other: &Metrics) {
         if other.sites.len() > self.sites.len() {
             self.sites.clone_from(&other.sites);
@@ -156,7 +157,7 @@ impl Metrics {
         self.responses.iter()
     }
 
-    /// By size class, as [`SIZES`] has them.
+    /// The times by size class, in the order of [`SIZES`].
     pub fn times(&self) -> &[Times; SIZES.len()] {
         &self.times
     }
@@ -167,12 +168,12 @@ impl Metrics {
     }
 }
 
-/// A version of HTTP as logs, metrics and `weir status` name it: `HTTP/1.1`.
+/// The name of an HTTP version in logs, metrics and `weir status`: `HTTP/1.1`.
 pub fn protocol_name((major, minor): (u8, u8)) -> String {
     format!("HTTP/{major}.{minor}")
 }
 
-/// The size class of a response of so many bytes, as a place among [`SIZES`].
+/// The size class of a response of `bytes`, as an index into [`SIZES`].
 pub fn size_class(bytes: u64) -> u8 {
     SIZES.iter().position(|(most, _)| bytes <= *most).unwrap_or(SIZES.len() - 1) as u8
 }

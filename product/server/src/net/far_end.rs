@@ -1,4 +1,4 @@
-//! Connections of tests: what is at the other end takes bytes and gives them, and that is all that is known of it.
+//! Connections for tests: the other end takes bytes and returns bytes, and nothing else is known of it.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -8,9 +8,9 @@ use super::{Sink, Status, Stream};
 
 /// The other end of a connection.
 pub trait FarEnd: Debug {
-    /// As [`Sink::send`].
+    /// Takes bytes like [`Sink::send`].
     fn take(&self, bytes: &[u8]) -> io::Result<usize>;
-    /// As [`Stream::receive`].
+    /// Returns bytes like [`Stream::receive`].
     fn give(&self, into: &mut [u8]) -> rustix::io::Result<usize>;
 }
 

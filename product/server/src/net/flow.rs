@@ -1,4 +1,4 @@
-//! A connection of QUIC where the write path has a socket: datagrams over a socket that it shares, and what TCP would tell of it.
+//! A QUIC connection as the write path's socket: datagrams over a shared socket, and the status that TCP would report.
 
 use std::io;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use units::Nanos;
 use crate::net::{DatagramSink, Seen, Shared, Status};
 use crate::udp::{DatagramSocket, Left, Udp};
 
-/// One connection on a socket of many.
+/// A QUIC connection on a UDP socket that it shares with others.
 #[derive(Debug)]
 pub struct Flow<U = Udp> {
     socket: Arc<U>,
-    /// Datagrams count as segments.
+    /// Datagrams and bytes sent; datagrams count as segments.
     sent: TcpSent,
     seen: Seen,
-    /// Something was sent since.
+    /// Set if data was sent since `seen` was recorded.
     is_unseen: bool,
     priority: u32,
 }
@@ -28,7 +28,7 @@ impl<U: DatagramSocket> Flow<U> {
         Flow { socket, sent: TcpSent::default(), seen: Seen::default(), is_unseen: false, priority }
     }
 
-    /// As TCP tells it.
+    /// The status in TCP's terms.
     pub fn status(&self) -> Status {
         let Seen { path, lost_bytes, acked_bytes, acked_ago, is_unacknowledged } = self.seen;
         Status {
@@ -45,12 +45,12 @@ impl<U: DatagramSocket> Flow<U> {
         }
     }
 
-    /// What is sent from now on is marked so.
+    /// Sets the priority with which later datagrams are marked.
     pub fn set_priority(&mut self, priority: u32) {
         self.priority = priority;
     }
 
-    /// The socket, and its number.
+    /// The socket and its number.
     pub fn shared(&self) -> Option<(u64, Shared)> {
         Some((self.socket.number(), DatagramSocket::shared(&self.socket)?))
     }

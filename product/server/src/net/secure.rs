@@ -4,10 +4,10 @@ use std::io::{self, IoSlice, Write};
 
 use super::Sink;
 
-/// A socket that takes what is sealed.
+/// A socket that takes sealed records.
 pub struct Down<'a, S> {
     pub socket: &'a S,
-    /// More follows at once.
+    /// Set if more follows at once.
     pub more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where a client is reached: a socket of TCP, or its part of one of UDP.
+//! The transport to a client: a TCP socket, or a QUIC connection on a shared UDP socket.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -20,7 +20,7 @@ pub enum Transport<N: Net = Os> {
     Quic(Box<Flow<N::Udp>>),
 }
 
-/// A connected socket.
+/// A connected TCP socket.
 #[derive(Debug)]
 pub struct TcpSocket(OwnedFd);
 
@@ -63,7 +63,7 @@ impl Sink for TcpSocket {
     }
 
     fn finish(&self) {
-        // Fails only when the connection is gone already, which the worker will see.
+        // Fails only if the connection is gone already, which the worker will notice.
         let _ = rustix::net::shutdown(self, Shutdown::Write);
     }
 
@@ -99,7 +99,7 @@ impl Stream for TcpSocket {
     }
 
     fn set_priority(&self, priority: u32) {
-        // That we may was found at the start; without it packets stay in the band they were in.
+        // The permission was checked at the start; without it, packets stay in the band they were in.
         let _ = SockRef::from(self).set_priority(priority);
     }
 }
@@ -179,9 +179,9 @@ fn flags(more: bool) -> SendFlags {
     if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL }
 }
 
-/// The path as a policy wants it. The round trip is known from the handshake on. A delivery rate that what we wrote has
-/// limited says how we scheduled the connection, not how fast it is, and would keep it where it is: then the policy is
-/// left to work with window and round trip.
+/// The path as a policy needs it. The round trip is known from the handshake on. A delivery rate limited by what we
+/// wrote reflects how we scheduled the connection, not how fast it is, and using it would keep the connection there.
+/// Without a rate, the policy works with window and round trip.
 fn path(info: &TcpInfo) -> Path {
     let is_measured = info.delivery_rate > 0 && !info.is_delivery_app_limited;
     Path {
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A client, and the server's end of its connection.
+    /// Connects a client; returns it with the server's end of its connection.
     fn connection() -> (TcpStream, Transport) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(SockRef::from(connection.tcp().unwrap()).priority().unwrap(), 5);
     }
 
-    /// It takes bytes, and no datagrams.
+    /// A TCP socket accepts bytes, not datagrams.
     #[test]
     fn a_connection_of_tcp_is_none_of_quic() {
         let (_client, mut connection) = connection();

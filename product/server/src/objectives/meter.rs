@@ -1,17 +1,17 @@
-//! How one class keeps its objective: counts of the last minute and since the start, in memory that does not grow.
+//! Measures how one class meets its objective: counts of the last minute and since the start, in constant memory.
 
 use config::Objective;
 use units::Nanos;
 
-/// The minute is so many steps, and slides by one.
+/// The number of steps in a minute; the window slides by one step.
 const STEPS: usize = 12;
 const STEP: Nanos = Nanos::from_secs(5);
 
-/// Responses that an objective is about.
+/// The responses to which an objective applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub responses: u64,
-    /// Of these, those that took longer.
+    /// The responses among them that took longer.
     pub missed: u64,
 }
 
@@ -21,23 +21,23 @@ impl Counts {
         self.missed += other.missed;
     }
 
-    /// Of 1; none where nothing was counted.
+    /// The share of misses, from 0 to 1; `None` if nothing was counted.
     pub fn missed_share(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.missed as f64 / self.responses as f64)
     }
 
-    /// The share of misses over the share that the objective allows: above 1 it is missed.
+    /// The share of misses divided by the share that the objective allows: above 1, the objective is missed.
     pub fn burn(&self, objective: &Objective) -> Option<f64> {
         Some(self.missed_share()? * 1000.0 / f64::from(allowed_permille(objective)))
     }
 
-    /// Whether no more miss than the objective allows.
+    /// Returns true if no more responses miss than the objective allows.
     pub fn meets(&self, objective: &Objective) -> bool {
         u128::from(self.missed) * 1000 <= u128::from(self.responses) * u128::from(allowed_permille(objective))
     }
 }
 
-/// At least 1, since no objective is for all responses.
+/// The allowed misses in thousandths: at least 1, since no objective is for all responses.
 pub fn allowed_permille(objective: &Objective) -> u32 {
     1000 - objective.permille
 }
@@ -45,24 +45,24 @@ pub fn allowed_permille(objective: &Objective) -> u32 {
 /// A response that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// From the head of its request to its end.
+    /// The time from the head of its request to its end.
     pub took: Nanos,
-    /// Of its body, whole.
+    /// The full length of its body.
     pub body_bytes: u64,
-    /// Head included, without what was counted while it was under way.
+    /// The bytes sent, head included, without those counted while it was in flight.
     pub sent_bytes: u64,
     /// All of it was sent.
     pub is_whole: bool,
-    /// It is what was asked for.
+    /// It is a proper answer to the request, not an error.
     pub is_right: bool,
 }
 
-/// What a class has had for its objective.
+/// The measurements of a class for its objective.
 #[derive(Debug)]
 pub struct Meter {
     objective: Objective,
     total: Counts,
-    /// Of the step now and those before it, by number modulo their count.
+    /// The counts of the current step and those before it, by step number modulo their count.
     steps: [Counts; STEPS + 1],
     step: u64,
 }
@@ -80,7 +80,8 @@ impl Meter {
         self.total
     }
 
-    /// Says whether the objective is about this response. One cut when its time was over is missed, one cut before says nothing.
+    /// Counts a response; returns true if the objective applies to it. A response cut off after its deadline counts as
+    /// missed; one cut off before it does not count.
     pub fn count(&mut self, now: Nanos, ended: &Ended) -> bool {
         let is_late = ended.took > Nanos::from(self.objective.under);
         let fits = self.objective.size_bytes_max.is_none_or(|most| ended.body_bytes <= most);
@@ -94,7 +95,7 @@ impl Meter {
         counts
     }
 
-    /// Of the minute that ends with the last whole step.
+    /// The counts of the minute that ends with the last complete step.
     pub fn minute(&mut self, now: Nanos) -> Counts {
         self.advance(now);
         let now_at = self.step as usize % self.steps.len();
@@ -102,13 +103,13 @@ impl Meter {
         sum(before.map(|(_, counts)| counts))
     }
 
-    /// Of the minute before now, and of the rest of the step in which it began.
+    /// The counts of the minute before now, and of the rest of the step in which it began.
     pub fn lately(&mut self, now: Nanos) -> Counts {
         self.advance(now);
         sum(self.steps.iter())
     }
 
-    /// A clock that goes back stays in its step.
+    /// If the clock goes back, the step stays.
     fn advance(&mut self, now: Nanos) {
         let step = now.0 / STEP.0;
         let passed = step.saturating_sub(self.step).min(self.steps.len() as u64);
@@ -120,7 +121,7 @@ impl Meter {
     }
 }
 
-/// When the minute of a response that ends now is over: at the end of a step.
+/// The end of the minute that contains a response ending now: the end of a step.
 pub fn minute_from(now: Nanos) -> Nanos {
     Nanos((now.0 / STEP.0).saturating_add(STEPS as u64).saturating_mul(STEP.0))
 }
@@ -173,7 +174,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all that was counted: at the end of a minute it is that minute, and never anything older than a step more.
+        /// Compared with a list of all that was counted: at the end of a minute the count is that minute's, and it
+        /// never includes anything older than one more step.
         #[test]
         fn a_minute_is_a_minute(gaps_ms in prop::collection::vec((0u64..20_000, 0u64..400), 1..200)) {
             let mut meter = Meter::new(objective(990));
@@ -202,7 +204,7 @@ mod tests {
             prop_assert_eq!(meter.total(), within(&all, Nanos::ZERO, now + Nanos(1)));
         }
 
-        /// Whatever the clock does, the minute is part of the whole.
+        /// Whatever the clock does, the minute's counts are part of the total.
         #[test]
         fn a_clock_that_jumps_breaks_nothing(instants in prop::collection::vec(any::<u64>(), 1..100)) {
             let mut meter = Meter::new(objective(500));

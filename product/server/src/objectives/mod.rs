@@ -1,7 +1,8 @@
-//! What each class of a file has had, and how it keeps its objective.
+//! The counts of each class of a file, and whether it meets its objective.
 //!
-//! A response counts with the time from the end of its request's head to the moment in which the kernel took its last byte. Paced, that is a
-//! grant before the byte leaves; with shaping off, what sockets hold is still to be sent then. Pure: every instant is an argument.
+//! The time of a response is from the end of its request's head to the moment in which the kernel took its last byte.
+//! Paced, that is one grant before the byte leaves; with shaping off, what sockets hold is still unsent then. Pure:
+//! every instant is an argument.
 
 mod meter;
 mod responses;
@@ -17,13 +18,13 @@ use meter::{Meter, allowed_permille, minute_from};
 pub use responses::{ClientStatus, Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, place};
 pub use status_channel::{ClassStatus, Found, ObjectiveStatus, Question, Status, StatusChannel};
 
-/// The classes of a file, by their numbers.
+/// The counts of the classes of a file, by their numbers.
 #[derive(Debug, Default)]
 pub struct Book {
     classes: Vec<Had>,
-    /// Of those with an objective.
+    /// The meters of the classes with an objective.
     meters: BTreeMap<u16, Meter>,
-    /// When those that missed theirs are to be told.
+    /// The time at which the classes that missed their objectives are due to be logged.
     tell_at: Option<Nanos>,
 }
 
@@ -42,7 +43,7 @@ impl Book {
         book
     }
 
-    /// The classes are these from now on, each under its number of before; an objective that has changed is counted anew.
+    /// Sets the classes; each keeps its counts under its number. If an objective has changed, its counts start at zero.
     pub fn replace(&mut self, assigned: &Assigned) {
         let specs = assigned.specs();
         self.classes.resize_with(specs.len(), Had::default);
@@ -59,14 +60,14 @@ impl Book {
         }
     }
 
-    /// So many bytes of a response of this class, which is under way, were sent since this was last told of it.
+    /// Counts bytes of a response in flight of this class that were sent since the last call for it.
     pub fn on_sent(&mut self, class: u16, bytes: u64) {
         if let Some(had) = self.classes.get_mut(usize::from(class)) {
             had.bytes += bytes;
         }
     }
 
-    /// A response of this class has ended.
+    /// Counts a response of this class that has ended.
     pub fn count(&mut self, now: Nanos, class: u16, ended: &Ended) {
         let Some(had) = self.classes.get_mut(usize::from(class)) else { return };
         had.responses += 1;
@@ -76,12 +77,12 @@ impl Book {
         }
     }
 
-    /// When [`Book::lines`] has something to look at.
+    /// The time at which [`Book::lines`] has something to check.
     pub fn due(&self) -> Option<Nanos> {
         self.tell_at
     }
 
-    /// A line for each class that missed its objective in the minute that is over, if one is.
+    /// Returns a line for each class that missed its objective in the minute that has ended, if one has.
     pub fn lines(&mut self, now: Nanos) -> Vec<String> {
         let Some(at) = self.tell_at.take_if(|at| now >= *at) else { return Vec::new() };
         let mut lines = Vec::new();
@@ -94,7 +95,8 @@ impl Book {
         lines
     }
 
-    /// All that there ever were, in the order of their numbers, by which counts name them; `under_way` is by number.
+    /// The status of all classes there ever were, in the order of their numbers, which counts use; `under_way` is by
+    /// number.
     pub fn status(&mut self, now: Nanos, under_way: &BTreeMap<u16, UnderWay>) -> Vec<ClassStatus> {
         let mut classes = Vec::new();
         for (number, had) in (0..).zip(&self.classes) {
@@ -116,14 +118,14 @@ impl Book {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnderWay {
     pub running: u64,
-    /// For want of a slot.
+    /// The number waiting for a slot.
     pub asleep: u64,
-    /// The time since the oldest of those asleep came.
+    /// The age of the oldest response waiting for a slot.
     pub asleep_for_max: Option<Nanos>,
 }
 
 impl UnderWay {
-    /// One more, which came so long ago.
+    /// Adds a response of this age.
     pub fn add(&mut self, is_asleep: bool, age: Nanos) {
         if is_asleep {
             self.asleep += 1;

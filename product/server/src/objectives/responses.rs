@@ -1,4 +1,4 @@
-//! Responses under way and the clients that are sent most, as an operator is told of them.
+//! The responses in flight and the busiest clients, in the form shown to an operator.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,55 +8,56 @@ use units::Nanos;
 
 use crate::send::WaitsFor;
 
-/// Responses that are told of one by one; others are counted.
+/// The maximum number of responses listed individually; others are counted.
 pub const RESPONSES_MAX: usize = 20;
 
-/// One under way.
+/// A response in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseStatus {
-    /// Empty without one, or where responses are not counted.
+    /// Empty if it has no site, or responses are not counted.
     pub site: String,
-    /// Empty without classes of a file.
+    /// Empty without the classes of a file.
     pub class: String,
     /// The version of HTTP, major and minor.
     pub protocol: (u8, u8),
     pub client: IpAddr,
-    /// Method and target, where a log will have them: whatever bytes the client sent.
+    /// The method and target as they will be logged: any bytes that the client sent.
     pub requested: Option<[Vec<u8>; 2]>,
-    /// Head included; `None` where the end alone will tell.
+    /// The size, head included; `None` if it is known only at the end.
     pub size: Option<u64>,
     pub sent_bytes: u64,
-    /// Since its last byte, or before the first since it came.
+    /// The time since its last byte or, before the first, since it arrived.
     pub silent_for: Nanos,
     pub waits_for: WaitsFor,
 }
 
-/// Those of an event loop, or of several.
+/// The responses of one or more event loops.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResponsesStatus {
-    /// [`RESPONSES_MAX`] at most, the longest silent first; behind them those that wait for an upstream, which may be idle on purpose.
+    /// At most [`RESPONSES_MAX`], the longest silent first; after them those that wait for an upstream, which may be
+    /// idle on purpose.
     pub first: Vec<ResponseStatus>,
-    /// How many wait for each of [`WaitsFor::ALL`].
+    /// The number of responses that wait for each of [`WaitsFor::ALL`].
     pub counts: [u64; WaitsFor::ALL.len()],
-    /// How many each client has, by the index of its account.
+    /// The number of responses of each client, by the index of its account.
     pub by_client: HashMap<u32, u64>,
 }
 
 /// A client, as it is now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientStatus {
-    /// An address, or a prefix with its length.
+    /// Formats an address, or a prefix with its length.
     pub prefix: String,
     pub connections: u32,
-    /// Under way.
+    /// The number of responses in flight.
     pub responses: u64,
-    /// That it was sent, those of a minute ago worth a half.
+    /// The bytes it was sent; those of a minute ago count half.
     pub bytes_lately: u64,
-    /// Connections and requests that were one too many.
+    /// The number of refused connections and requests.
     pub refusals: u16,
 }
 
-/// A place in the list: the least is the first.
+/// The sort key of the list: the lowest comes first.
 pub type Place = (bool, Reverse<Nanos>);
 
 pub fn place(waits_for: WaitsFor, silent_for: Nanos) -> Place {
@@ -64,13 +65,13 @@ pub fn place(waits_for: WaitsFor, silent_for: Nanos) -> Place {
 }
 
 impl ResponsesStatus {
-    /// One is under way, of this client where that has an account.
+    /// Counts a response in flight of this client.
     pub fn count(&mut self, waits_for: WaitsFor, client: u32) {
         self.counts[waits_for as usize] += 1;
         *self.by_client.entry(client).or_default() += 1;
     }
 
-    /// Those of another event loop too.
+    /// Adds the responses of another event loop.
     pub fn add(&mut self, other: ResponsesStatus) {
         self.first.extend(other.first);
         self.first.sort_by_key(|one| place(one.waits_for, one.silent_for));

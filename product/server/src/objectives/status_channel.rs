@@ -1,4 +1,4 @@
-//! The questions of another thread to an event loop: classes, routes of proxies, upstreams, responses under way.
+//! Queries of another thread to an event loop: classes, routes of proxies, upstreams, responses in flight.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -12,34 +12,35 @@ use crate::metrics::Metrics;
 use crate::send::Line;
 use crate::upstream::{RoutesStatus, UpstreamStatus};
 
-/// What each class has had, by the order of their numbers, what is known of the line, and what was counted.
+/// The status of each class, in the order of their numbers, of the line, and of the metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Empty without classes of a file.
+    /// Empty without the classes of a file.
     pub classes: Vec<ClassStatus>,
-    /// `None` where nothing is paced.
+    /// `None` if nothing is paced.
     pub line: Option<Line>,
-    /// `None` where nothing is counted.
+    /// `None` if responses are not counted.
     pub metrics: Option<Metrics>,
-    /// That were handed to the link, with their headers; 0 where nothing is paced.
+    /// The bytes handed to the link, headers included; 0 if nothing is paced.
     pub wire_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassStatus {
     pub name: String,
-    /// It is in the file as it was read last.
+    /// It is in the file as last read.
     pub is_in_force: bool,
-    /// That have ended, however they did.
+    /// The responses that have ended, in any way.
     pub responses: u64,
-    /// Sent of these and of those under way.
+    /// The bytes sent, of ended responses and of the ones in flight.
     pub bytes: u64,
     pub under_way: UnderWay,
     pub objective: Option<ObjectiveStatus>,
 }
 
 impl ClassStatus {
-    /// Whether an operator is told of it: one that the file has no more only while it has responses under way. Counts keep its number.
+    /// Returns true if an operator is shown it: one that is no longer in the file only while it has responses in
+    /// flight. Counts keep its number.
     pub fn is_told(&self) -> bool {
         self.is_in_force || self.under_way != UnderWay::default()
     }
@@ -48,9 +49,9 @@ impl ClassStatus {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectiveStatus {
     pub objective: Objective,
-    /// In the last 60 to 65 seconds.
+    /// The counts of the last 60 to 65 seconds.
     pub lately: Counts,
-    /// Since the start, or since the objective changed.
+    /// The counts since the start, or since the objective changed.
     pub total: Counts,
 }
 
@@ -61,7 +62,7 @@ pub struct Found {
     pub at: Nanos,
 }
 
-/// Asked by one thread at a time.
+/// A query and its answer; one thread at a time may ask.
 #[derive(Debug)]
 pub struct Question<T>(Mutex<Option<SyncSender<T>>>);
 
@@ -72,7 +73,7 @@ impl<T> Default for Question<T> {
 }
 
 impl<T> Question<T> {
-    /// `wake` has the loop look; `None` where it has not answered for so long.
+    /// Asks, and calls `wake` so that the loop checks for it. Returns `None` if it has not answered within `wait`.
     pub fn ask(&self, wake: impl FnOnce(), wait: Duration) -> Option<T> {
         let (answer, answered) = sync_channel(1);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
@@ -80,34 +81,34 @@ impl<T> Question<T> {
         answered.recv_timeout(wait).ok()
     }
 
-    /// The loop answers, if somebody asks.
+    /// Answers if a query is pending; called by the loop.
     pub fn answer(&self, answer: impl FnOnce() -> T) {
         let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(asker) = asker {
-            // One that waits no longer need not know.
+            // The asker may have stopped waiting.
             let _ = asker.try_send(answer());
         }
     }
 }
 
-/// The questions, and what the loop leaves there without being asked.
+/// The queries, and what the loop publishes without being asked.
 #[derive(Debug, Default)]
 pub struct StatusChannel {
     pub status: Question<Status>,
     pub routes: Question<RoutesStatus>,
     pub upstreams: Question<Vec<UpstreamStatus>>,
-    /// A question of its own: nobody looks through all responses for metrics.
+    /// A separate query, so that reading metrics does not walk all responses.
     pub responses: Question<ResponsesStatus>,
     found: Mutex<Option<Found>>,
 }
 
 impl StatusChannel {
-    /// The line's rate is known to be this.
+    /// Publishes the rate of the line.
     pub fn leave(&self, found: Found) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 
-    /// What was left last.
+    /// The rate published last.
     pub fn found(&self) -> Option<Found> {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }

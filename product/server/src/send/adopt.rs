@@ -1,4 +1,4 @@
-//! Other settings for a write path that has responses: the next grant goes by them.
+//! New settings for a write path that is in use: they apply from the next grant on.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use super::{Gauge, Link, Transmitter};
 use crate::clients::ClientRate;
 use crate::limits::Patience;
 
-/// What an operator may change of the link; whether it is paced at all stays.
+/// The settings of the link that an operator may change; whether it is paced at all stays as it was.
 pub struct LinkSettings {
     pub scheduler: Settings,
-    /// `None`: the rate is searched as before, from what is known of it.
+    /// `None`: the search for the rate goes on from what is known.
     pub line: Option<LineSettings>,
 }
 
-/// What is known of the line, told anew.
+/// New knowledge about the line.
 pub struct LineSettings {
     pub bounds: Option<Bounds>,
     pub gauge: Option<Gauge>,
 }
 
 impl LinkSettings {
-    /// No grant is outstanding.
+    /// Applies the settings. No grant may be outstanding.
     pub fn apply_to(self, now: Nanos, link: &mut Link) {
         if let Some(LineSettings { bounds, gauge }) = self.line {
             link.observer = bounds.map(Observer::new);
             link.gauge = gauge;
             return self.scheduler.apply_to(now, &mut link.scheduler);
         }
-        // The length of grants is that to begin with, not what responses that overtook each other have made of it.
+        // Grants get their initial length back, not the length to which responses that overtook each other have cut
+        // them.
         let Pace { cross_permille, grant_for, .. } = self.scheduler.pace;
         let pace = Pace { cross_permille, grant_for, ..*link.scheduler.pacer().pace() };
         Settings { pace, ..self.scheduler }.apply_to(now, &mut link.scheduler);
     }
 }
 
-/// How slow a reader may be, and what one client may be sent; `None`: anything.
+/// The limits of clients: how slow a reader may be, and how much one client may be sent; `None` means unlimited.
 pub struct ReaderSettings {
     pub patience: Patience,
     pub client_rate: Option<Arc<dyn ClientRate>>,
@@ -58,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Grants that had become short stayed short until the rate was told anew.
+    /// Grants that had become short used to stay short until the rate was set again.
     #[test]
     fn another_order_begins_with_whole_grants_and_keeps_the_rate() {
         let policy: PolicySpec = "srpt".parse().unwrap();

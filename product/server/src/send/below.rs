@@ -1,8 +1,8 @@
 //! Our own bytes below us: the connections that have packets in a queue of this host.
 //!
-//! A queueing discipline counts everybody's bytes; TCP counts, for each of its connections, the memory of the packets that
-//! it has sent and that have not left yet. The connections written to lately are few when responses are paced, so asking
-//! each is cheap, and done only when the queue is longer than the clock explains.
+//! A queueing discipline counts the bytes of all senders. TCP counts, for each connection, the memory of the packets
+//! that it has sent and that have not left yet. If responses are paced, few connections were written to lately, so
+//! querying the kernel about each is cheap. It is done only when the queue is longer than the clock explains.
 
 use sched::Watched;
 
@@ -10,33 +10,33 @@ use crate::connection::Connections;
 use crate::net::Shared;
 use crate::net::Socket;
 
-/// Connections remembered at most; more packets than this are never below us by our own doing. Of what is forgotten the bytes
+/// The maximum number of sockets remembered: our own packets below us are never more. The bytes of a forgotten socket
 /// count as cross traffic until they have left.
 const REMEMBERED_MAX: usize = 256;
 
-/// Wire bytes of packets whose memory is this much, as near as can be said: 1,514 bytes of a full segment occupy 2,304 to
-/// 2,560, short ones relatively more.
+/// Estimates the wire bytes of packets from their memory: the 1,514 bytes of a full segment occupy 2,304 to 2,560,
+/// short packets relatively more.
 fn wire_bytes_of(memory_bytes: u64) -> u64 {
     memory_bytes * 5 / 8
 }
 
-/// Of a connection that has ended nothing is below: a client has read it to its end.
+/// The sockets that may have packets below. A connection that has ended has none: its client has read it to the end.
 pub(super) struct Below {
-    /// The one written to last stands last.
+    /// The socket written to last stands last.
     sockets: Vec<Known>,
-    /// The number of the last write, if all of it is below.
+    /// The number of the socket written to last, if all of that write is below.
     whole: Option<u64>,
     watch: Option<Watch>,
 }
 
 /// A socket that may have packets below.
 struct Known {
-    /// Its owner's, or that of the socket which many share.
+    /// The owner's number, or that of a socket shared by many.
     number: u64,
     /// The connection that wrote to it last.
     at: usize,
     shared: Option<Shared>,
-    /// Of its packets below, when it was last looked at.
+    /// The memory of its packets below, when it was last examined.
     memory_bytes: u64,
 }
 
@@ -49,7 +49,8 @@ impl Known {
     }
 }
 
-/// A write that is watched until it has left, by the memory of its socket's packets: those written behind it are known.
+/// A write that is watched until it has left, by the memory of its socket's packets: the bytes written behind it are
+/// known.
 struct Watch {
     number: u64,
     behind_bytes: u64,
@@ -61,7 +62,7 @@ impl Below {
         Below { sockets: Vec::new(), whole: None, watch: None }
     }
 
-    /// Something was written to this connection.
+    /// Records that something was written to this connection.
     pub fn on_written(&mut self, at: usize, connections: &Connections<impl Socket>) {
         let connection = &connections[at];
         let number = connection.number_below();
@@ -86,8 +87,8 @@ impl Below {
         }
     }
 
-    /// Looks at the socket that was written to last, whether this much payload went down: packets occupy more memory than that. What TCP
-    /// keeps cannot be watched, and leaves at a time that nobody notices.
+    /// Examines the socket that was written to last: if `payload_bytes` all went down, its packets grew by more memory
+    /// than that. Bytes that TCP keeps cannot be watched, because they leave unobserved.
     pub fn look(&mut self, payload_bytes: u64, connections: &Connections<impl Socket>) {
         let Some(known) = self.sockets.last_mut() else { return };
         let Some(memory_bytes) = known.queued_bytes(connections) else { return };
@@ -104,23 +105,23 @@ impl Below {
         }
     }
 
-    /// Watches the last write, if it can be told from others.
+    /// Watches the last write. Returns false if it cannot be distinguished from others.
     pub fn watch(&mut self) -> bool {
         let Some(number) = self.whole.take() else { return false };
         self.watch = Some(Watch { number, behind_bytes: 0, state: Watched::Waits });
         true
     }
 
-    /// The write that is watched, as the last count found it.
+    /// The state of the watched write at the last count.
     pub fn watched(&self) -> Watched {
         self.watch.as_ref().map_or(Watched::Nothing, |watch| watch.state)
     }
 
-    /// Wire bytes of ours below us, about; zero is exact. Forgets the connections that have none.
+    /// Returns roughly how many of our wire bytes are below us; zero is exact. Forgets the sockets that have none.
     pub fn bytes(&mut self, connections: &Connections<impl Socket>) -> u64 {
         let (mut bytes, watch) = (0, &mut self.watch);
         self.sockets.retain_mut(|known| {
-            // A socket that does not tell cannot be held against anybody.
+            // A socket that reports nothing counts as empty.
             let memory_bytes = known.queued_bytes(connections);
             if watch.as_ref().is_some_and(|watch| watch.number == known.number) {
                 watch_on(watch, known.memory_bytes, memory_bytes);
@@ -133,7 +134,8 @@ impl Below {
     }
 }
 
-/// What TCP sent by itself cannot be told from what was written.
+/// Updates the watch from a socket's packet memory before and now. Ends it if TCP sent something by itself, which
+/// cannot be distinguished from what was written.
 fn watch_on(watch: &mut Option<Watch>, before_bytes: u64, memory_bytes: Option<u64>) {
     match (memory_bytes, watch.as_mut()) {
         (Some(bytes), Some(one)) if bytes <= one.behind_bytes => one.state = Watched::Left,
@@ -158,7 +160,7 @@ mod tests {
             (4000, Some(0), 0, Watched::Left),
             (4000, Some(2001), 2000, Watched::Waits),
             (4000, Some(2000), 2000, Watched::Left),
-            // TCP sent something by itself, or nobody can tell.
+            // TCP sent something by itself, or the socket reports nothing.
             (2000, Some(4000), 0, Watched::Nothing),
             (2000, None, 0, Watched::Nothing),
         ] {

@@ -1,5 +1,5 @@
-//! Connections as the write path has them: opened once, sent on, ended once. One of HTTP/1.1 has a response at a time; one of HTTP/2 or HTTP/3
-//! offers one of its responses to the order.
+//! Connections in the write path: opened once, sent on, ended once. An HTTP/1.1 connection has one response at a time;
+//! an HTTP/2 or HTTP/3 connection offers one of its responses to the scheduler.
 
 use sched::{Arrival, JobId, Path, Precedence};
 use units::Nanos;
@@ -14,32 +14,32 @@ use crate::net::Socket;
 /// A response to be sent.
 pub struct Dispatch {
     pub outgoing: Outgoing,
-    /// Whose it is, by the index of an account; `None`: the connection's.
+    /// The index of its client's account; `None` means the connection's client.
     pub client: Option<u32>,
-    /// Of the customer or folder, for policies with classes.
+    /// The class of the customer or folder, for policies with classes.
     pub class: u16,
-    /// The number of its stream on the connection, 0 where that has one response at a time.
+    /// The number of its stream on the connection, 0 if that has one response at a time.
     pub stream: u32,
-    /// The client's wishes for the order within the connection.
+    /// The client's priority within the connection.
     pub precedence: Precedence,
 }
 
 impl Dispatch {
-    /// On a connection that has one response at a time.
+    /// A response on a connection that has one at a time.
     pub fn single(outgoing: Outgoing, class: u16) -> Dispatch {
         Dispatch { outgoing, class, client: None, stream: 0, precedence: Precedence::default() }
     }
 
-    /// The same for this client.
+    /// Assigns the response to this client.
     pub fn of(self, client: u32) -> Dispatch {
         Dispatch { client: Some(client), ..self }
     }
 }
 
-/// What became of a response that was not a job.
+/// The result of sending a response without a job.
 #[derive(Debug)]
 pub enum Direct {
-    /// The kernel has all of it. The buffer can be used again.
+    /// The kernel has all of it. The buffer can be reused.
     Sent(Vec<u8>),
     /// The rest is a job.
     Begun(JobId),
@@ -91,7 +91,8 @@ impl Transmitter {
         untold_bytes
     }
 
-    /// Takes over a response, whose first byte leaves when the scheduler says so. `None` if its connection has as many as it may have.
+    /// Takes over a response, whose first byte leaves when the scheduler grants it. Returns `None` if its connection
+    /// has its maximum of responses.
     pub fn dispatch(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -101,7 +102,7 @@ impl Transmitter {
     ) -> Option<JobId> {
         let id = self.admit(connections, now, at, dispatch, 0)?;
         if !connections[at].delivery.is_known() && connections[at].protocol.group().is_none() {
-            // The handshake. What is sent again between two responses is settled behind the next one.
+            // Settles the handshake. Retransmissions between two responses are settled after the next one.
             self.link.settle_if_it_may(now, &mut connections[at], true);
         }
         Some(id)
@@ -138,8 +139,8 @@ impl Transmitter {
         Some(id)
     }
 
-    /// Sends a response at once, at most so many bytes of it: what an order without a pace would grant to the only one. What is left
-    /// becomes a job. Gives how many were sent.
+    /// Sends at most `bytes_max` of a response at once, as an unpaced scheduler would grant to a single response. The
+    /// rest becomes a job. Returns how many bytes were sent.
     pub fn send_now(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -193,7 +194,7 @@ impl Transmitter {
         aside.bytes
     }
 
-    /// The connection takes bytes again, as far as is known. A no-op where nothing waits for that.
+    /// Resumes a connection that may take bytes again. Does nothing if no response waits for that.
     pub fn on_writable(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         let connection = &mut connections[at];
         if !connection.protocol.wants_room(&self.link.scheduler) {
@@ -214,7 +215,7 @@ impl Transmitter {
         }
     }
 
-    /// The response will not be finished, and nobody waits for it. A no-op for a job that has departed.
+    /// Ends a response that will not be finished and is not awaited. Does nothing for a job that has departed.
     pub fn abort(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, failure: Failure) {
         let Some(at) = self.sendings.get(id).map(Sending::connection) else { return };
         self.link.settle(now, &mut connections[at]);
@@ -222,8 +223,8 @@ impl Transmitter {
         self.depart(connections, now, id, Some(failure));
     }
 
-    /// Ends the responses of a connection whose reader is too slow; to be called about once a second. A reader is waited for where all it
-    /// could have waits for it; a producer has a clock of its own.
+    /// Ends the responses of a connection whose reader is too slow; called about once a second. Only time in which
+    /// everything available waits for the reader counts; producers have a clock of their own.
     pub fn end_stalled(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) {
         if connections[at].protocol.is_quiet() {
             return;
@@ -235,7 +236,8 @@ impl Transmitter {
         }
     }
 
-    /// Ends all responses of a connection: its client is gone, or too slow. The order is asked for none of them meanwhile, and the kernel once.
+    /// Ends all responses of a connection whose client is gone or too slow. The scheduler considers none of them
+    /// meanwhile, and the kernel is queried once.
     pub fn end_all(
         &mut self,
         connections: &mut Connections<impl Socket>,

@@ -8,7 +8,7 @@ use crate::connection::{Connections, HandedDown};
 use crate::net::Socket;
 
 impl Transmitter {
-    /// Takes what has come over HTTP/2; what it says is asked of its [`Engine`]. Answers leave in this turn.
+    /// Takes what has arrived over HTTP/2; its [`Engine`] reports the events. Answers leave in this turn.
     pub fn receive(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -23,9 +23,9 @@ impl Transmitter {
         taken
     }
 
-    /// Hands down what connections have to say for themselves and no response took along.
+    /// Hands down connections' own output that no response carried.
     pub fn say_unsaid(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos, until: Nanos) {
-        // What is added meanwhile is said in the next turn.
+        // Output that is added meanwhile leaves in the next turn.
         for _ in 0..connections.unsaid() {
             let now = clock();
             if now >= until {
@@ -37,7 +37,8 @@ impl Transmitter {
         }
     }
 
-    /// Hands down the last frames of a connection. Where they do not all leave: the bytes that its client has to take before they do.
+    /// Hands down the last frames of a connection. If not all of them leave, returns the bytes that its client must
+    /// take before they do.
     pub fn say_last(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, at: usize) -> Option<u64> {
         connections.begin_frames(at).control();
         if self.hand_down(connections, now, at, u64::MAX) {

@@ -1,8 +1,9 @@
-//! Reading the queue below us, and living without.
+//! Reading the queue below us, and doing without it.
 //!
-//! What is read belongs to somebody else: an operator changes the shaper's rate, takes it away or puts another there, the
-//! interface goes and comes. None of this may stop a response. A reading that fails leaves the clock alone (stale); when
-//! nothing can be read for a while the gauge is lost, and the pace falls to what is safe without it, until it is found again.
+//! The queue that is read belongs to others: an operator changes the shaper's rate, removes it or installs another, the
+//! interface disappears and reappears. None of this may stop a response. If a reading fails, only the clock is used
+//! (stale). If nothing can be read for a while, the gauge is lost, and the pace falls to what is safe without it, until
+//! it is found again.
 
 use std::io;
 
@@ -11,23 +12,23 @@ use units::{Nanos, Rate};
 
 use super::Notice;
 
-/// How often the queue below is read at most.
+/// The minimum time between two readings of the queue below.
 const READ_EVERY_MIN: Nanos = Nanos::from_micros(500);
-/// A reading may cost so much of a core, in thousandths: the kernel answers with the queues of every interface, and a host
-/// with hundreds of containers has hundreds. Then it is read less often.
+/// The maximum cost of readings, in thousandths of a core. The kernel answers with the queues of every interface, and a
+/// host with hundreds of containers has hundreds; the queue is then read less often.
 const READ_COST_PERMILLE: u64 = 20;
-/// How fast the cost of a reading may seem to rise, with each reading.
+/// The maximum rise of the measured cost with each reading.
 const COST_STEP: Nanos = Nanos::from_micros(1);
-/// Failing for this long, the gauge is lost.
+/// The gauge is lost after failing for this long.
 const LOST_AFTER: Nanos = Nanos::from_secs(1);
 
 /// The queue below, wherever it is read.
 pub trait Queue: Send {
-    /// Its name for the log: the interface.
+    /// The queue's name for the log: the interface.
     fn name(&self) -> &str;
-    /// Bytes that wait now, and packets dropped so far.
+    /// Reads the bytes that wait now, and the packets dropped so far.
     fn read(&mut self) -> io::Result<Queued>;
-    /// Looks for it anew; gives the rate it is emptied at, or nothing where no such queue limits us.
+    /// Searches for the queue again. Returns the rate at which it is emptied, or `None` if no such queue limits us.
     fn find(&mut self) -> io::Result<Option<Rate>>;
 }
 
@@ -40,7 +41,7 @@ pub struct Queued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// Nothing was read since.
+    /// The last readings failed, since this instant.
     Stale(Nanos),
     Lost,
 }
@@ -49,34 +50,35 @@ pub struct Gauge {
     queue: Box<dyn Queue>,
     state: State,
     read_at: Nanos,
-    /// What a reading costs when nothing interrupts it.
+    /// The cost of a reading that is not interrupted.
     cost: Nanos,
-    /// The queue's, as it was last found; `None` before.
+    /// The queue's rate, as it was last found; `None` if it was never found.
     rate: Option<Rate>,
-    /// The most that the operator says the line carries, wherever its bottleneck is.
+    /// The operator's maximum for the line, wherever its bottleneck is.
     told: Option<Rate>,
     failure: Option<String>,
 }
 
 impl Gauge {
-    /// A queue that is emptied at `rate`; where it is lost, `told` is the rate to be careful with, or else its own.
+    /// Creates the gauge of a queue that is emptied at `rate`. If it is lost, the careful rate is derived from the configured rate,
+    /// or else from its own rate.
     pub fn new(queue: Box<dyn Queue>, rate: Rate, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Fresh, None);
         Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: Some(rate), told, failure }
     }
 
-    /// A queue that may be there one day, on a line of this rate, if that is known.
+    /// Creates a gauge without a queue, which may appear one day, on a line of the given rate if that is known.
     pub fn missing(queue: Box<dyn Queue>, told: Option<Rate>) -> Gauge {
         let (state, failure) = (State::Lost, None);
         Gauge { queue, state, read_at: Nanos::ZERO, cost: Nanos::ZERO, rate: told, told, failure }
     }
 
-    /// The interface the queue is at.
+    /// The interface of the queue.
     pub fn name(&self) -> &str {
         self.queue.name()
     }
 
-    /// It was read the last time that it was tried.
+    /// Returns true if the last attempt to read it succeeded.
     pub fn is_fresh(&self) -> bool {
         self.state == State::Fresh
     }
@@ -85,7 +87,7 @@ impl Gauge {
         self.state == State::Lost
     }
 
-    /// The queue now; `None` if it was read a moment ago or cannot be read.
+    /// Reads the queue; `None` if it was read a moment ago or cannot be read.
     pub fn read(&mut self, now: Nanos, clock: &impl Fn() -> Nanos) -> Option<Queued> {
         let read_every = READ_EVERY_MIN.max(Nanos(self.cost.0.saturating_mul(1000 / READ_COST_PERMILLE)));
         if self.state == State::Lost || now - self.read_at < read_every {
@@ -93,7 +95,7 @@ impl Gauge {
         }
         self.read_at = now;
         let read = self.queue.read();
-        // A reading that was interrupted seems dear: what it costs rises slowly and falls at once.
+        // An interrupted reading seems expensive: the cost estimate rises slowly and falls at once.
         self.cost = (clock() - now).min(self.cost + Nanos(self.cost.0 / 8) + COST_STEP);
         match read {
             Ok(queued) => {
@@ -110,12 +112,13 @@ impl Gauge {
         }
     }
 
-    /// To be called about once a second: what has become of the queue. A new rate is to be paced at from now on.
+    /// Checks what has become of the queue; called about once a second. Returns the new rate for pacing if it has
+    /// changed.
     pub fn check(&mut self, now: Nanos) -> Option<(Rate, Notice)> {
         let found = self.queue.find();
         let interface = self.queue.name().to_string();
         match found {
-            // Found and not to be read would be lost again, once a second.
+            // A queue that is found but cannot be read would be lost again, once a second.
             Ok(Some(rate)) if self.state == State::Lost => {
                 self.queue.read().ok()?;
                 (self.state, self.rate, self.failure) = (State::Fresh, Some(rate), None);

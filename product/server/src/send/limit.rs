@@ -1,4 +1,4 @@
-//! Responses of a client that has been sent what it may have for now: they wait, and others go on.
+//! The rate limit of clients: responses of a client that has been sent its limit for now wait, and others go on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,9 +13,9 @@ use crate::clients::ClientRate;
 #[derive(Default)]
 pub struct Limit {
     rate: Option<Arc<dyn ClientRate>>,
-    /// By the instant they may go on, then by their numbers.
+    /// Waiting jobs: by the instant they may go on, then by their numbers.
     waiting: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
-    /// By slot.
+    /// Waiting jobs by slot.
     jobs: Vec<Option<JobId>>,
 }
 
@@ -24,24 +24,24 @@ impl Limit {
         Limit { rate, ..Limit::default() }
     }
 
-    /// Another, or none. Those that wait go on when they would have.
+    /// Sets another limit, or none. Waiting jobs keep their instants.
     pub fn set_rate(&mut self, rate: Option<Arc<dyn ClientRate>>) {
         self.rate = rate;
     }
 
-    /// Whether a client may be sent more now.
+    /// Returns whether a client may be sent more now.
     pub fn allows(&self, client: u32, now: Nanos) -> bool {
         self.rate.as_ref().is_none_or(|rate| rate.spend(client, 0, now).is_none())
     }
 
-    /// Bytes were sent to a client.
+    /// Records bytes sent to a client.
     pub fn spend(&self, client: u32, bytes: u64, now: Nanos) {
         if let Some(rate) = &self.rate {
             let _ = rate.spend(client, bytes, now);
         }
     }
 
-    /// The job is about to be sent: whether it has to wait.
+    /// Returns whether a job about to be sent must wait; if so, it waits.
     pub fn holds(&mut self, scheduler: &mut Scheduler, id: JobId, client: u32, now: Nanos) -> bool {
         let Some(until) = self.rate.as_ref().and_then(|rate| rate.spend(client, 0, now)) else { return false };
         scheduler.on_wait(id, Why::Limit);
@@ -53,7 +53,7 @@ impl Limit {
         true
     }
 
-    /// Lets those go on whose time has come.
+    /// Resumes the jobs whose time has come.
     pub fn release(&mut self, scheduler: &mut Scheduler, now: Nanos) {
         while let Some(Reverse((_, number, slot))) = self.waiting.peek().copied().filter(|Reverse((at, ..))| *at <= now)
         {
@@ -64,7 +64,7 @@ impl Limit {
         }
     }
 
-    /// When the next may go on.
+    /// The instant at which the next job may go on.
     pub fn timeout(&self) -> Option<Nanos> {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
     }

@@ -1,16 +1,16 @@
-//! What the connections tell of the line while we pace blind.
+//! Estimates of the line from the connections, while we pace without a readable queue.
 //!
-//! Mostly it costs no system call: what the kernel says of a connection is asked for the byte ledger anyhow.
+//! Mostly it costs no system call: what the kernel reports of a connection is requested for the byte ledger anyway.
 
 use sched::Lateness;
 use sched::line::{Bounds, Change, Estimator, Look, Status as LineStatus};
 use units::{Nanos, Rate};
 
-/// A line from which on a core is the bottleneck: one serves 5 to 10 Gbit/s of large responses, and a segment takes such a line less than
-/// the system call that hands it down.
+/// The rate above which a core is the bottleneck: it serves 5 to 10 Gbit/s of large responses, and a line this fast
+/// sends a segment in less time than the system call that hands it down.
 const FAST: u64 = 3_000_000_000;
 
-/// A line that is found to carry this is not paced: responses would wait for a core, not for the line.
+/// Returns true if a line of this rate is not paced: responses would wait for a core, not for the line.
 pub fn is_fast(rate: Rate) -> bool {
     rate.bits_per_s() >= FAST
 }
@@ -23,13 +23,13 @@ pub(super) struct Observer {
     pub script: Option<Script>,
 }
 
-/// What a test has in place of the estimator.
+/// A test's replacement of the estimator.
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub is_due: bool,
     pub change: Option<Change>,
-    /// All looks so far, with what had been charged.
+    /// All looks so far, with the bytes charged before each.
     pub looks: Vec<(u64, Look)>,
 }
 
@@ -43,7 +43,7 @@ impl Observer {
         }
     }
 
-    /// The same line, which carries so much as far as is known.
+    /// Restarts the estimate for the same line, beginning at this rate.
     pub fn from(&self, rate: Rate) -> Observer {
         let first = Some(self.bounds.most.map_or(rate, |most| rate.min(most)));
         Observer { bounds: self.bounds, ..Observer::new(Bounds { first, ..self.bounds }) }
@@ -53,18 +53,18 @@ impl Observer {
         self.estimator.status(now)
     }
 
-    /// No response waits.
+    /// Records that no response waits.
     pub fn on_idle(&mut self) {
         self.estimator.on_idle();
     }
 
-    /// The kernel was asked about a connection of this client.
+    /// Takes what the kernel reported of a connection of this client.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: u32, look: Look) {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
             script.looks.push((charged_bytes, look));
         }
-        // Neighbours are not to meet in one place of a table: the odd multiplier is 2^64 over the golden ratio.
+        // Neighbouring indices must not collide in a table: the odd multiplier is 2^64 divided by the golden ratio.
         let key = || u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32);
         self.estimator.on_look(now, charged_bytes, key, look);
     }
@@ -77,7 +77,7 @@ impl Observer {
         self.estimator.is_due(now)
     }
 
-    /// Ends the interval, in which the sender ran this late.
+    /// Ends the interval, in which the sender was late by `lateness`.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64, lateness: &Lateness) -> Option<Change> {
         #[cfg(test)]
         if let Some(script) = &mut self.script {
@@ -88,17 +88,17 @@ impl Observer {
     }
 }
 
-/// What is known of the line.
+/// The known state of the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// The rate of a shaper, whose queue is read, at this interface.
+    /// The rate of a shaper at this interface, whose queue is read.
     Read { interface: String, rate: Option<Rate> },
-    /// It is found by what is acknowledged.
+    /// The rate is estimated from acknowledgements.
     Found(LineStatus),
 }
 
 impl Line {
-    /// What is sent at, where that is known and held to.
+    /// The pace of sending, if one is known and kept to.
     pub fn pace(&self) -> Option<Rate> {
         match self {
             Line::Read { rate, .. } => *rate,
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// It was found to be faster than a core, and nobody said the most: see [`is_fast`].
+    /// Returns true if the line was found to be faster than a core, and no maximum is configured: see [`is_fast`].
     pub fn is_unpaced(&self) -> bool {
         matches!(self, Line::Found(LineStatus { rate: Some(rate), bounds, .. }) if is_fast(*rate) && bounds.most.is_none())
     }

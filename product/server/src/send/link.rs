@@ -1,5 +1,5 @@
-//! The link: the scheduler that shares it out, and all that corrects the scheduler's idea of it. That is the queue below where it can be read, what TCP
-//! says it has sent on each connection, and where we pace blind what is acknowledged.
+//! The link: the scheduler that shares it, and everything that corrects the scheduler's model of it: the queue below if
+//! it can be read, what TCP reports as sent on each connection, and, if the queue cannot be read, what is acknowledged.
 
 use sched::line::{Bounds, Change, Look, Status as LineStatus};
 use sched::{Correction, JobId, Presence, Reading, Scheduler};
@@ -14,7 +14,8 @@ use crate::connection::Connection;
 use crate::connection::Connections;
 use crate::net::{Socket, Status};
 
-/// The log says once that the event loop hands down this much ahead, after as many checks in a row (calls of [`Link::check`], about a second each).
+/// The log reports once that the event loop hands down this much in advance, after `LATE_CHECKS_MIN` checks in a row
+/// (calls of [`Link::check`], about a second each).
 const LATE_AHEAD_MIN: Nanos = Nanos::from_millis(5);
 const LATE_CHECKS_MIN: u32 = 5;
 /// A line about cross traffic is logged at most this often.
@@ -25,16 +26,16 @@ pub struct Link {
     pub(super) gauge: Option<Gauge>,
     /// The connections whose packets the gauge may see; empty without one.
     pub(super) below: Below,
-    /// What the connections tell of the line, where the queue below cannot be read; `None` where we do not pace.
+    /// The estimator of the line's rate for a queue below that cannot be read; `None` if nothing is paced.
     pub(super) observer: Option<Observer>,
     pub(super) unacknowledged: Unacknowledged,
     notices: Vec<Notice>,
     cross_noticed_at: Option<Nanos>,
-    /// Checks in a row at which the event loop was late, until that was logged.
+    /// The number of successive checks at which the event loop was late, until that was logged.
     late_checks: u32,
 }
 
-/// Where nothing else is said of it.
+/// The bounds if only a rate is configured.
 fn told(rate: Rate) -> Bounds {
     Bounds { least: None, first: Some(rate), most: Some(rate) }
 }
@@ -53,7 +54,7 @@ impl Link {
         }
     }
 
-    /// The same, with an uplink whose rate is searched between these, or known from a queue.
+    /// Sets the bounds between which the uplink's rate is searched, or that apply while its queue cannot be read.
     pub fn with_bounds(self, bounds: Option<Bounds>) -> Link {
         Link { observer: bounds.map(Observer::new), ..self }
     }
@@ -62,7 +63,7 @@ impl Link {
         &self.scheduler
     }
 
-    /// To tell it of clients, classes and wishes; it is asked for grants here alone.
+    /// The scheduler, to report clients, classes and priorities to. Grants are requested only here.
     pub fn scheduler_mut(&mut self) -> &mut Scheduler {
         &mut self.scheduler
     }
@@ -72,12 +73,12 @@ impl Link {
         self.scheduler.jobs().get(job).map_or(0, |job| job.client)
     }
 
-    /// What an operator should know, since this was last called.
+    /// Returns what an operator should know, since the last call.
     pub fn notices(&mut self) -> std::vec::Drain<'_, Notice> {
         self.notices.drain(..)
     }
 
-    /// We decide what leaves and when; how fast may not be known yet.
+    /// Returns true if we decide what leaves and when; the rate may not be known yet.
     pub fn is_paced(&self) -> bool {
         self.observer.is_some()
     }
@@ -86,22 +87,22 @@ impl Link {
         self.scheduler.pacer().pace().rate.is_some()
     }
 
-    /// The line's rate is not known yet: bytes leave as fast as sockets take them.
+    /// Returns true if the line's rate is not known yet: bytes leave as fast as sockets take them.
     pub fn is_searching(&self) -> bool {
         self.is_paced() && !self.has_pace()
     }
 
-    /// Nothing says how long the queue below is.
+    /// Returns true if the length of the queue below cannot be read.
     pub(super) fn is_blind(&self) -> bool {
         self.gauge.as_ref().is_none_or(Gauge::is_lost)
     }
 
-    /// The queue below was read when that was last tried.
+    /// Returns true if the last attempt to read the queue below succeeded.
     fn is_gauged(&self) -> bool {
         self.gauge.as_ref().is_some_and(Gauge::is_fresh)
     }
 
-    /// What is known of the line; `None` where nothing is paced.
+    /// Returns what is known of the line; `None` if nothing is paced.
     pub fn line(&self, now: Nanos) -> Option<Line> {
         let observer = self.observer.as_ref()?;
         match self.gauge.as_ref().filter(|_| !self.is_blind()) {
@@ -112,14 +113,14 @@ impl Link {
         }
     }
 
-    /// How the guard kept its promise; `None` where nothing was promised, or sent.
+    /// Returns how the guard kept its promise; `None` if nothing was promised or sent.
     pub fn longest_wait(&self) -> Option<Notice> {
         let (wait, responses) = (self.scheduler.order().longest_wait(), self.scheduler.jobs().most());
         let promised = self.scheduler.wait_bound(Framing::ETHERNET)?.with(responses);
         (responses > 0).then_some(Notice::LongestWait { wait, responses, promised })
     }
 
-    /// Looks after the queue below; to be called about once a second while anything is sent.
+    /// Checks the queue below; called about once a second while anything is sent.
     pub fn check(&mut self, now: Nanos, connections: &Connections<impl Socket>) {
         if let Some((rate, notice)) = self.gauge.as_mut().and_then(|gauge| gauge.check(now)) {
             self.scheduler.set_pace(now, Some(rate));
@@ -131,7 +132,7 @@ impl Link {
         self.notice_late();
     }
 
-    /// Logs once that the processor is busy: a lasting state, of which an operator can do something.
+    /// Logs once that the processor is busy: a lasting state that an operator can change.
     fn notice_late(&mut self) {
         let ahead = self.scheduler.pacer().lateness().ahead();
         self.late_checks = match self.late_checks {
@@ -158,7 +159,7 @@ impl Link {
         }
     }
 
-    /// Lets the queue below correct the scheduler's idea of it, when that is about to matter.
+    /// Corrects the scheduler's model by reading the queue below, when a grant is about to depend on it.
     pub(super) fn measure(&mut self, now: Nanos, clock: &impl Fn() -> Nanos, connections: &Connections<impl Socket>) {
         let Some(gauge) = &mut self.gauge else { return };
         if self.scheduler.poll_timeout().is_none_or(|at| at > now) {
@@ -174,7 +175,7 @@ impl Link {
         self.scheduler.pacer_mut().on_reading(now, reading);
     }
 
-    /// Ends the interval where one is over, and sets the pace that the line allows.
+    /// Ends the interval if it is over, and sets the pace that the line allows.
     pub(super) fn follow(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
         let Some(observer) = self.observer.as_ref().filter(|_| self.is_blind()) else { return };
         let is_due = observer.is_due(now);
@@ -194,7 +195,8 @@ impl Link {
         }
     }
 
-    /// Whether what the estimator says is held to by pacing: one that was told is. A queue is not drained where the line is fast.
+    /// Returns whether an estimated pace is enforced by pacing; under a configured maximum it is. On a fast line
+    /// no pace is set, not even to drain a queue.
     fn is_worth_pacing(&self, now: Nanos, pace: Rate) -> bool {
         let Some(LineStatus { rate, bounds, .. }) = self.observer.as_ref().map(|observer| observer.status(now)) else {
             return true;
@@ -202,7 +204,8 @@ impl Link {
         bounds.most.is_some() || !is_fast(rate.unwrap_or(pace))
     }
 
-    /// Looks at those that have unacknowledged bytes; while the rate is searched, each in its turn where the search can do without.
+    /// Looks at connections with unacknowledged bytes. While the rate is searched, those that the search does not need
+    /// take turns.
     fn look_around(&mut self, now: Nanos, connections: &mut Connections<impl Socket>) {
         let (is_searching, mut is_spent) = (self.is_searching(), false);
         for at in self.unacknowledged.begin_round() {
@@ -211,7 +214,7 @@ impl Link {
             let status = may_look.then(|| connection.socket.status());
             if let Some(status) = &status {
                 if connection.protocol.is_quiet() {
-                    // What was foreseen behind the last response stays charged.
+                    // What was foreseen after the last response stays charged.
                     let look = connection.delivery.look(now, status);
                     self.observe(now, connection.client, look);
                 } else {
@@ -228,7 +231,8 @@ impl Link {
         }
     }
 
-    /// Tells the estimator that no response waits: an interval without a backlog says nothing of the line's rate.
+    /// Reports to the estimator that no response waits: an interval without a backlog reveals nothing of the line's
+    /// rate.
     pub(super) fn note_idle(&mut self) {
         if self.scheduler.jobs().is_empty()
             && let Some(observer) = &mut self.observer
@@ -237,7 +241,8 @@ impl Link {
         }
     }
 
-    /// Something was handed down on a connection, and charged. Where others wait below us one hand-down at a time is watched.
+    /// Records that something was handed down on a connection, and charged. If others' bytes wait below us, one write
+    /// at a time is watched.
     pub(super) fn note_written(&mut self, now: Nanos, at: usize, connections: &mut Connections<impl Socket>) {
         if self.is_blind() {
             if self.is_paced() {
@@ -258,7 +263,7 @@ impl Link {
         }
     }
 
-    /// A connection is acknowledged, or ends.
+    /// Removes a connection that is acknowledged or ends.
     pub(super) fn unlist(&mut self, at: usize, connections: &mut Connections<impl Socket>) {
         let connection = &mut connections[at];
         connection.delivery.was_full = false;
@@ -267,13 +272,14 @@ impl Link {
         }
     }
 
-    /// Whether the kernel may be asked about a connection: while the rate is searched, not about all that only have small responses.
+    /// Returns whether the kernel may be queried about a connection. While the rate is searched, connections with only
+    /// small responses share a limited number of queries.
     fn may_look(&mut self, connection: &Connection<impl Socket>) -> bool {
         !self.is_searching() || connection.delivery.was_full || self.unacknowledged.spend_look()
     }
 
-    /// Charges the link for what TCP sent, not for what waits in the socket for a window: over a long path a response holds
-    /// two segments back in every round trip, and the link would idle for as long as each would have taken.
+    /// Charges the link for what TCP sent, not for what waits in the socket for a window. Over a long path a response
+    /// holds two segments back in every round trip, and the link would idle for as long as each takes to send.
     pub(super) fn settle(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_paced() {
             let status = connection.socket.status();
@@ -291,7 +297,7 @@ impl Link {
         self.observe(now, connection.client, look);
     }
 
-    /// The same behind the last byte of a response, where nobody may look again.
+    /// Settles after the last byte of a response, when no further look may follow.
     pub(super) fn settle_last(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, ends_connection: bool) {
         let (is_read, status) = (self.is_gauged(), connection.socket.status());
         let (correction, look) = connection.delivery.settle(now, &status);
@@ -301,7 +307,7 @@ impl Link {
         self.observe(now, connection.client, look);
     }
 
-    /// The same where it can wait for another time; `is_again` says that there will be one.
+    /// Settles if that is worth a system call; `is_again` says that there will be another time.
     pub(super) fn settle_if_it_may(&mut self, now: Nanos, connection: &mut Connection<impl Socket>, is_again: bool) {
         match self.is_paced() && self.may_look(connection) {
             true if is_again => self.settle(now, connection),
@@ -310,7 +316,7 @@ impl Link {
         }
     }
 
-    /// The same when the connection ends.
+    /// Settles when the connection ends.
     pub(super) fn settle_closed(&mut self, now: Nanos, connection: &mut Connection<impl Socket>) {
         if self.is_paced() && self.may_look(connection) {
             let (correction, look) = connection.delivery.close(now, &connection.socket.status());
@@ -320,7 +326,7 @@ impl Link {
         }
     }
 
-    /// So many wire bytes left that no grant covered.
+    /// Charges wire bytes that left without a grant.
     pub fn correct(&mut self, now: Nanos, charge_bytes: u64) {
         if self.is_paced() {
             let is_gauged = self.is_gauged();

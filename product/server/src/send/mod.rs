@@ -1,9 +1,9 @@
-//! The response write path: what is sent is what the scheduler grants.
+//! The response write path: it sends exactly what the scheduler grants.
 //!
-//! A [`Transmitter`] holds the responses that are being sent and asks its [`sched::Scheduler`] for grants. With shaping
-//! `off` every worker has one without a rate, which then only orders what is ready in the same turn; with `paced` there is one
-//! worker and so one order; with `bands` packets are marked ([`Marker`]), and the kernel orders them.
-//! It is generic over the socket and takes the time as an argument: tests run it under simulated time.
+//! A [`Transmitter`] holds the responses that are being sent and requests grants from its [`sched::Scheduler`]. With
+//! shaping `off`, every worker has a transmitter without a rate, which only orders what is ready in the same turn. With
+//! `paced`, there is one worker and so one order. With `bands`, packets are marked ([`Marker`]), and the kernel orders
+//! them. It is generic over the socket and takes the time as an argument: tests run it under simulated time.
 
 mod adopt;
 mod below;
@@ -49,26 +49,26 @@ use crate::connection::{Connections, Departure};
 use crate::limits::Patience;
 use crate::net::{Sink, Socket};
 
-/// How long a turn may take before events are looked at again; one system call more where a disk is slow.
+/// The maximum length of a turn before events are handled again; a slow disk adds one system call.
 pub const TURN_FOR: Nanos = Nanos::from_millis(5);
-/// Grants made in one turn before events are looked at again: 64 segments take 77 ms at 10 Mbit/s and 0.8 ms at 1 Gbit/s,
-/// so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
+/// The maximum number of grants in one turn before events are handled again. 64 segments take 77 ms at 10 Mbit/s and
+/// 0.8 ms at 1 Gbit/s, so pacing ends a turn long before this does; without a rate it bounds the turn to 128 MiB.
 pub const GRANTS_PER_TURN_MAX: usize = 64;
 
-/// The order of responses and the way out for them, over owners of what it takes.
+/// The order of responses and their path to the sockets; each part has its own owner.
 pub struct Transmitter {
     pub link: Link,
     pub sendings: Sendings,
     pub reads: Reads,
     pub limit: Limit,
-    /// Where the kernel is to order packets.
+    /// The marker, if the kernel orders packets.
     pub marker: Option<Marker>,
     patience: Patience,
     departures: Vec<Departure>,
 }
 
 impl Transmitter {
-    /// Without marks, a limit, and files.
+    /// Creates a transmitter without marks, limit and files.
     pub fn new(link: Link, patience: Patience) -> Transmitter {
         Transmitter {
             link,
@@ -81,7 +81,7 @@ impl Transmitter {
         }
     }
 
-    /// Nothing is being sent or read, nothing that ended is left to be told, and nothing is to be looked at yet.
+    /// Returns true if nothing is being sent or read, no departure is left to be reported, and no look is due.
     pub fn is_idle(&self, connections: &Connections<impl Socket>, now: Nanos) -> bool {
         let is_look_due = look_at(&self.link).is_some_and(|at| at <= now);
         self.link.scheduler.jobs().is_empty()
@@ -91,8 +91,8 @@ impl Transmitter {
             && !is_look_due
     }
 
-    /// Sends what is granted, until nothing is or the turn is over. Gives when to be called again: an instant that
-    /// may have passed, or `None` when only an event can change anything.
+    /// Sends what is granted, until nothing is or the turn is over. Returns when to call again: an instant that may
+    /// have passed, or `None` if only an event can change anything.
     pub fn run(&mut self, connections: &mut Connections<impl Socket>, clock: &impl Fn() -> Nanos) -> Option<Nanos> {
         let began_at = clock();
         self.take_reads(connections, began_at);
@@ -109,19 +109,19 @@ impl Transmitter {
             self.send(connections, now, grant);
         }
         self.link.note_idle();
-        // Their time is their own: grants may have used up theirs.
+        // They have time of their own: grants may have used up the turn's.
         let until = clock() + TURN_FOR;
         self.say_unsaid(connections, clock, until);
         self.poll_timeout(connections)
     }
 
-    /// When [`Transmitter::run`] wants to be called; `None` when only an event can change anything.
+    /// When [`Transmitter::run`] must be called next; `None` if only an event can change anything.
     pub fn poll_timeout(&self, connections: &Connections<impl Socket>) -> Option<Nanos> {
         let (grant_at, look_at) = (self.link.scheduler.poll_timeout(), look_at(&self.link));
         [grant_at, self.limit.timeout(), connections.timeout(), look_at].into_iter().flatten().min()
     }
 
-    /// Gives back what tables have behind the last one in use.
+    /// Frees table slots behind the last one in use.
     pub fn shrink(&mut self) {
         let slots = self.link.scheduler.shrink();
         self.sendings.truncate(slots);
@@ -129,7 +129,7 @@ impl Transmitter {
         self.departures.shrink_to_fit();
     }
 
-    /// The responses that ended since this was last called.
+    /// The responses that ended since the last call.
     pub fn departures(&mut self) -> std::vec::Drain<'_, Departure> {
         self.departures.drain(..)
     }
@@ -138,7 +138,7 @@ impl Transmitter {
         let mut sending = self.sendings.take(id);
         let connection = &mut connections[sending.connection()];
         if failure.is_some() && sending.outgoing.body().pipe().is_some_and(Pipe::ends_by_close) {
-            // An orderly end would tell the client that this is all.
+            // An orderly end would signal to the client that the body is complete.
             connection.session = None;
             connection.socket.tcp().into_iter().for_each(Sink::reset);
         }
@@ -147,7 +147,8 @@ impl Transmitter {
     }
 }
 
-/// When connections are to be looked at; never where the queue below can be read, since then nothing is learned of them.
+/// When connections must be looked at next; never while the queue below can be read, because nothing is learned from
+/// them then.
 fn look_at(link: &Link) -> Option<Nanos> {
     link.unacknowledged.look_at().filter(|_| link.observer.is_some() && link.is_blind())
 }

@@ -5,25 +5,25 @@ use units::{Nanos, Rate};
 
 use super::Line;
 
-/// A line that was not full for so long may be another by now: cable and radio change within the hour, DSL syncs anew.
+/// A line that was not full for this long may have changed: cable and radio change within the hour, DSL resynchronises.
 const OLD: Nanos = Nanos::from_secs(600);
 
-/// News of the link for the operator, one line of the log each.
+/// News of the link for the operator, each one line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Other programs' bytes wait in the queue our responses take.
+    /// Bytes of other programs wait in the queue that our responses pass.
     CrossTraffic { interface: String, bytes: u64, share_permille: u32, rate: Rate },
-    /// How the guard's promise was kept, at the end.
+    /// The longest wait compared with the guard's promise, reported at the end.
     LongestWait { wait: Nanos, responses: u64, promised: Nanos },
-    /// The event loop gets the processor late, so that this link time is handed down ahead.
+    /// The event loop gets the processor late, so that this much link time is handed down in advance.
     Late { ahead: Nanos },
     /// The queue below can no longer be read.
     QueueLost { interface: String, why: String, rate: Rate },
-    /// It can be read, or be read again.
+    /// The queue below can be read, or read again.
     QueueFound { interface: String, rate: Rate },
     /// The shaper was changed.
     RateChanged { interface: String, before: Rate, rate: Rate },
-    /// The line carries another rate than we were told, or does so no more.
+    /// The line's rate differs from the configured one, or does so no longer.
     Pace(sched::line::Notice),
 }
 
@@ -124,7 +124,7 @@ fn said(limit: Limit) -> &'static str {
     }
 }
 
-/// A span, rounded down: `45 s`, `12 min`, `3 h`.
+/// Formats a span, rounded down: `45 s`, `12 min`, `3 h`.
 pub fn in_words(span: Nanos) -> String {
     let seconds = span.0 / 1_000_000_000;
     match seconds {
@@ -134,7 +134,7 @@ pub fn in_words(span: Nanos) -> String {
     }
 }
 
-/// A rate as it was measured, three digits of it: `9.42 Mbit/s`.
+/// Formats a measured rate with three digits: `9.42 Mbit/s`.
 pub fn mbit(rate: Rate) -> String {
     let bits_per_s = rate.bits_per_s() as f64;
     let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];

@@ -1,6 +1,6 @@
-//! Responses whose bytes come later: a producer on the same event loop pushes them to the response's job. A response that has sent all that has
-//! come leaves the order until more comes. Its producer learns that the reader has left by the response's [`super::Departure`], and by what a push
-//! gives.
+//! Responses whose bytes come later: a producer on the same event loop pushes them to the response's job. A response
+//! that has sent everything that has arrived leaves the order until more arrives. Its producer is notified that the
+//! reader has left by the response's [`super::Departure`], and by the result of a push.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::net::Socket;
 const TOO_MUCH: Failure = Failure::Source("more bytes than were announced");
 const TOO_LITTLE: Failure = Failure::Source("fewer bytes than were announced");
 
-/// The producer's end of a response's body. All is a no-op for a response that has departed.
+/// The producer's end of a response's body. All methods do nothing for a response that has departed.
 pub struct Producer<'a, S: Socket> {
     pub(super) transmitter: &'a mut Transmitter,
     pub(super) connections: &'a mut Connections<S>,
@@ -29,8 +29,9 @@ impl<'a, S: Socket> Producer<'a, S> {
         Producer { transmitter, connections, job }
     }
 
-    /// Takes as much as there is room for, and gives how many bytes; where those are not all, the response will be among
-    /// [`super::Reads::refills`]. `None` where it has departed, or departs since this is more than was announced.
+    /// Takes as many bytes as there is room for, and returns how many. If not all were taken, the response will be
+    /// among [`super::Reads::refills`]. Returns `None` if it has departed, or departs now because this is more than was
+    /// announced.
     pub fn push(&mut self, now: Nanos, bytes: &[u8]) -> Option<usize> {
         let taken = self.pipe()?.push(bytes);
         match taken {
@@ -40,22 +41,23 @@ impl<'a, S: Socket> Producer<'a, S> {
         taken
     }
 
-    /// Bytes that may be pushed now; `None` for a response that has departed.
+    /// The bytes that may be pushed now; `None` for a response that has departed.
     pub fn room(&mut self) -> Option<usize> {
         self.pipe().map(|pipe| pipe.room())
     }
 
-    /// There would be room if other responses of the connection held less: nobody tells when there is.
+    /// Returns true if room is only blocked by the memory of the connection's other responses. No notification follows
+    /// when it is free.
     pub fn waits_for_memory(&mut self) -> bool {
         self.pipe().is_some_and(|pipe| pipe.waits_for_memory())
     }
 
-    /// Bytes that have come and not gone.
+    /// The bytes that have arrived and not left.
     pub fn queued_bytes(&mut self) -> u64 {
         self.pipe().map_or(0, |pipe| pipe.queued().len() as u64)
     }
 
-    /// Has the response, while its size is not known, ranked by those of its like.
+    /// Ranks the response by the sizes of similar ones as long as its size is not known.
     pub fn expect(&mut self, curve: Option<Arc<Curve>>) {
         self.transmitter.link.scheduler.on_curve(self.job, curve);
     }
@@ -66,7 +68,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         Some((self.connections[sending.connection()].owner, sending.stream))
     }
 
-    /// The body is whole, with these fields behind it.
+    /// Ends the body, with these trailers.
     pub fn finish(&mut self, now: Nanos, trailers: Option<Box<Trailers>>) {
         let Some(is_right) = self.pipe().map(|pipe| pipe.finish(trailers)) else { return };
         if is_right {
@@ -77,7 +79,7 @@ impl<'a, S: Socket> Producer<'a, S> {
         }
     }
 
-    /// The rest of the body will not come: what waits is dropped, so that no client takes it for whole.
+    /// Fails the body: what waits is dropped, so that no client takes it for complete.
     pub fn fail(&mut self, now: Nanos, why: &'static str) {
         self.transmitter.abort(self.connections, now, self.job, Failure::Source(why));
     }
@@ -86,12 +88,12 @@ impl<'a, S: Socket> Producer<'a, S> {
         self.transmitter.sendings.get_mut(self.job)?.outgoing.body().pipe_mut()
     }
 
-    /// More is known of the response, and it may go on.
+    /// Updates the size of the response, and resumes it.
     fn on_produced(&mut self, now: Nanos) {
         let sending = &self.transmitter.sendings[self.job];
         let size = sending.outgoing.size(sending.sent_bytes);
         let scheduler = &mut self.transmitter.link.scheduler;
-        // Where nothing but its end is left, that is told when it has left.
+        // If only its end is left, that is reported when it has left.
         let is_news = size != Size::Known(sending.sent_bytes);
         let sized = if is_news { scheduler.on_size(self.job, size) } else { Ok(()) };
         scheduler.on_wait_over(now, self.job, Why::Source);

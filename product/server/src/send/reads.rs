@@ -1,4 +1,4 @@
-//! Where bodies are read from. A response whose next bytes are not in memory waits for another thread.
+//! The storage from which bodies are read. A response whose next bytes are not in memory waits for another thread.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use crate::connection::Connections;
 use crate::net::Socket;
 use crate::storage::{InMemory, ReadDone, Storage, Write, Written};
 
-/// The storage, the reads aside that have not ended, and what producers are to be told.
+/// The storage, the reads and writes of other threads that have not ended, and notifications for producers.
 pub struct Reads {
     storage: Box<dyn Storage + Send>,
     under_way: usize,
-    /// Ended ones, in memory that is kept.
+    /// Ended reads; the allocation is reused.
     done: Vec<ReadDone>,
     /// Responses whose producers have room again.
     refills: Vec<JobId>,
-    /// Writes that have not ended.
+    /// The number of writes that have not ended.
     writing: usize,
-    /// Why one failed, since this was last asked.
+    /// The error of a failed write since the last call of `take_write_failure`.
     write_failure: Option<io::Error>,
 }
 
@@ -52,22 +52,22 @@ impl Reads {
         &mut *self.storage
     }
 
-    /// Responses to which a producer may push again that was told to stop, since this was last asked.
+    /// Responses whose stopped producers may push again, since the last call.
     pub fn refills(&mut self) -> std::vec::Drain<'_, JobId> {
         self.refills.drain(..)
     }
 
-    /// The producer of a response has room again.
+    /// Records that the producer of a response has room again.
     pub(super) fn on_room(&mut self, job: Option<JobId>) {
         self.refills.extend(job);
     }
 
-    /// Why a write has failed since this was last asked.
+    /// Returns the error of a write that has failed since the last call.
     pub fn take_write_failure(&mut self) -> Option<io::Error> {
         self.write_failure.take()
     }
 
-    /// Some of a response is to be written to a file.
+    /// Begins to write part of a response to a file.
     pub(super) fn begin_write(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
         self.storage.write_aside(job, client, write)?;
         self.writing += 1;
@@ -84,13 +84,13 @@ impl Reads {
         written
     }
 
-    /// A producer may go on, or has to wait for its client.
+    /// Records the end of a write: the producer may go on, or has to wait for its client.
     pub(super) fn on_write_ended(&mut self, job: JobId, failed: Option<io::Error>) {
         self.write_failure = failed.or(self.write_failure.take());
         self.refills.push(job);
     }
 
-    /// The next bytes of a response are not in memory: somebody else waits for the disk.
+    /// Begins to read the next bytes of a response, which are not in memory, in another thread.
     pub(super) fn begin(&mut self, sending: &Sending, client: u32, scheduler: &mut Scheduler) -> Result<(), Failure> {
         let (entry, range) = sending.outgoing.absent();
         let asked = self.storage.read_aside(sending.id, client, entry, range);
@@ -102,7 +102,7 @@ impl Reads {
 }
 
 impl Transmitter {
-    /// Takes what was read aside, and what was written.
+    /// Takes what was read and what was written by other threads.
     pub(super) fn take_reads(&mut self, connections: &mut Connections<impl Socket>, now: Nanos) {
         if self.reads.is_idle() {
             return;
@@ -129,12 +129,12 @@ impl Transmitter {
 
 #[cfg(test)]
 impl Transmitter {
-    /// Bytes of memory for frames that its socket has not taken.
+    /// The bytes of memory for frames that its socket has not taken.
     pub fn frames_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
         connections[at].framed().out.capacity()
     }
 
-    /// Bytes that are alive for a connection and its responses.
+    /// The bytes of memory in use for a connection and its responses.
     pub fn alive_bytes(&mut self, connections: &mut Connections<impl Socket>, at: usize) -> usize {
         let connection = &mut connections[at];
         let jobs: Vec<JobId> = connection.protocol.jobs(&self.link.scheduler).collect();

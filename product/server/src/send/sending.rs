@@ -10,32 +10,32 @@ use crate::connection::{Departure, Outgoing};
 use crate::net::Socket;
 use crate::storage::ReadDone;
 
-/// A path is asked for when a response begins, when its socket takes bytes again, and after this many bytes: a few
-/// windows of TCP, and one system call to fifty sends of a segment.
+/// A path is queried when a response begins, when its socket takes bytes again, and after this many bytes: a few
+/// windows of TCP, and one system call for fifty sends of a segment.
 const PATH_BYTES: u32 = 64 << 10;
 
 /// A response that is being sent.
 pub struct Sending {
     pub id: JobId,
-    /// The place of its connection.
+    /// The slot of its connection.
     connection: u32,
-    /// The number of its stream, where its connection has several.
+    /// The number of its stream, if its connection has several.
     pub stream: u32,
     pub outgoing: Outgoing,
     pub sent_bytes: u64,
-    /// What its connection carried for it, records included.
+    /// The bytes its connection carried for it, including records.
     pub carried_bytes: u64,
-    /// What the caller knows to be sent.
+    /// The bytes that were reported to the caller as sent.
     told_bytes: u64,
-    /// [`Nanos::MAX`]: none.
+    /// When the first byte was handed down; [`Nanos::MAX`] before.
     first_byte_at: Nanos,
-    /// As that: of the bytes that were handed down last.
+    /// When bytes were last handed down; [`Nanos::MAX`] before.
     last_byte_at: Nanos,
-    /// What had been sent when the kernel was last asked about the connection, but for multiples of 4 GiB.
+    /// The bytes sent when the path was last queried, modulo 4 GiB.
     asked_at_bytes: u32,
-    /// How often the kernel was told something.
+    /// The number of times its mark was set.
     marks: u8,
-    /// The memory that was made for this response alone, but for what its body counts itself.
+    /// The memory that was made for this response alone, except what its body counts itself.
     _charge: Charge,
 }
 
@@ -60,13 +60,13 @@ impl Sending {
         }
     }
 
-    /// The place of its connection.
+    /// The slot of its connection.
     pub fn connection(&self) -> usize {
         self.connection as usize
     }
 
-    /// Sees to it that what is sent next carries its mark. A band that comes and goes with the path is followed as often as
-    /// there are bands, so that marking costs a response a bounded number of system calls.
+    /// Sets the mark of what is sent next. A band that changes with the path is followed at most as often as there are
+    /// bands, so that marking costs a response a bounded number of system calls.
     pub fn mark(&mut self, connection: &mut Connection<impl Socket>, bands: &Bands, band: u8) {
         if usize::from(self.marks) < bands.count() {
             let is_marked = bands.mark(&mut connection.socket, &mut connection.delivery.band, band);
@@ -74,7 +74,7 @@ impl Sending {
         }
     }
 
-    /// So much of it was handed down.
+    /// Records what was handed down.
     pub fn on_sent(&mut self, now: Nanos, sent: &Sent) {
         if sent.bytes > 0 || sent.carried_bytes > 0 {
             self.first_byte_at = self.first_byte_at.min(now);
@@ -84,7 +84,8 @@ impl Sending {
         self.carried_bytes += sent.carried_bytes;
     }
 
-    /// The scheduler has counted more of it than its size, or all of that while more is left.
+    /// Returns an overrun if the scheduler has counted more than the response's size, or all of its size while more is
+    /// left.
     pub fn overrun(&self, progress: Progress) -> Option<Overrun> {
         let left_bytes = match progress {
             Progress::Remains => 0,
@@ -95,22 +96,22 @@ impl Sending {
         (left_bytes > 0).then_some(Overrun { size_bytes: self.sent_bytes, found_bytes })
     }
 
-    /// When bytes of it were last handed down as a job's.
+    /// When its bytes were last handed down as a job's.
     pub fn last_byte_at(&self) -> Option<Nanos> {
         Some(self.last_byte_at).filter(|at| *at != Nanos::MAX)
     }
 
-    /// The same, on a stream.
+    /// Puts the response on a stream.
     pub fn on_stream(self, number: u32) -> Sending {
         Sending { stream: number, ..self }
     }
 
-    /// What was sent since this was last asked.
+    /// The bytes sent since the last call.
     pub fn tell(&mut self) -> u64 {
         self.sent_bytes - std::mem::replace(&mut self.told_bytes, self.sent_bytes)
     }
 
-    /// Takes what was read aside.
+    /// Takes what was read by another thread.
     pub fn on_read(&mut self, done: ReadDone, account: &Account) -> Result<(), Failure> {
         match done.result {
             Ok(mut buffer) => {
@@ -121,19 +122,19 @@ impl Sending {
         }
     }
 
-    /// Bytes of memory that are alive: what was made for it is counted from its dispatch to its departure.
+    /// The bytes of memory in use: what was made for it is counted from its dispatch to its departure.
     #[cfg(test)]
     pub fn alive_bytes(&mut self) -> usize {
         self._charge.bytes() + self.outgoing.body().alive_bytes()
     }
 
-    /// Tells a policy that looks at paths how this one is now.
+    /// Reports the current path to a policy that uses it.
     pub fn tell_path(&mut self, connection: &Connection<impl Socket>, scheduler: &mut Scheduler) {
         self.asked_at_bytes = self.sent_bytes as u32;
         scheduler.on_path(self.id, connection.socket.status().path);
     }
 
-    /// Whether so much was sent since the kernel was last asked that the path may have changed.
+    /// Returns whether enough was sent since the last query that the path may have changed.
     pub fn is_path_old(&self) -> bool {
         (self.sent_bytes as u32).wrapping_sub(self.asked_at_bytes) >= PATH_BYTES
     }

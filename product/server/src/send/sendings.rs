@@ -5,12 +5,12 @@ use sched::grow::grow_to;
 
 use super::sending::Sending;
 
-/// The responses that are being sent, by their jobs. Nobody can go through all of them: what happens to one connection costs its own
-/// responses, which the scheduler knows ([`sched::Jobs::on`]), and not those of others.
+/// The responses that are being sent, by their jobs. There is no iteration over all of them: an event on one connection
+/// costs time for its own responses only, which the scheduler lists ([`sched::Jobs::on`]).
 #[derive(Default)]
 pub struct Sendings {
     by_slot: Vec<Option<Sending>>,
-    /// How often one was looked up.
+    /// The number of look-ups.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
@@ -22,7 +22,7 @@ impl Sendings {
         self.by_slot[slot] = Some(sending);
     }
 
-    /// `None` for one that has departed.
+    /// The response of a job; `None` if it has departed.
     pub(super) fn get(&self, id: JobId) -> Option<&Sending> {
         self.note_look();
         self.by_slot.get(id.slot())?.as_ref().filter(|sending| sending.id == id)
@@ -43,12 +43,12 @@ impl Sendings {
         self.by_slot[id.slot()].take_if(|sending| sending.id == id).expect("a job departs once")
     }
 
-    /// What was sent of a response since this was last asked, or since it was dispatched.
+    /// The bytes sent of a response since the last call, or since it was dispatched.
     pub fn untold_bytes(&mut self, id: JobId) -> u64 {
         self.get_mut(id).map_or(0, Sending::tell)
     }
 
-    /// All that was sent of a response, head included; 0 of one that has departed.
+    /// All bytes sent of a response, head included; 0 if it has departed.
     pub fn sent_bytes(&self, id: JobId) -> u64 {
         self.get(id).map_or(0, |sending| sending.sent_bytes)
     }
@@ -57,7 +57,7 @@ impl Sendings {
         self.by_slot.capacity()
     }
 
-    /// Nobody has a slot from this one on.
+    /// Frees the slots from `slots` on, which are unused.
     pub(super) fn truncate(&mut self, slots: usize) {
         self.by_slot.truncate(slots);
         self.by_slot.shrink_to_fit();

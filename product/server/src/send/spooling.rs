@@ -1,6 +1,6 @@
-//! Responses whose bytes wait in a file: what a producer has pushed, and a client does not take, is written behind what was written before.
-//! Until a write has ended its bytes stay in memory and in their place, so that they can be sent meanwhile, and nothing is lost where the
-//! disk fails: then its producer waits for the client again.
+//! Responses whose bytes wait in a file: what a producer has pushed and a client does not take is appended to what was
+//! written before. Until a write has ended, its bytes stay in memory and in their place. They can be sent meanwhile,
+//! and nothing is lost if the disk fails: then its producer waits for the client again.
 
 use std::io;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use crate::simulation::planted::{Fault, strikes};
 use crate::storage::{Room, Target, Write, Written};
 
 impl<S: Socket> Producer<'_, S> {
-    /// Has what the pipe holds written to a file, so that it has room: the response is then among [`super::Reads::refills`], and again when the write
-    /// has ended. False where it cannot be: nothing is queued, a write is under way or has failed, or there is no room for its client.
+    /// Writes the pipe's bytes to a file, so that the pipe has room: the response is then among
+    /// [`super::Reads::refills`], and again when the write has ended. Returns false if that is impossible: nothing is
+    /// queued, a write is under way or has failed, or there is no room for its client.
     pub fn spool(&mut self, room: &Arc<Room>) -> bool {
         let Some(sending) = self.transmitter.sendings.get_mut(self.job) else { return false };
         let client = self.transmitter.link.client_of(self.job);
@@ -31,14 +32,14 @@ impl<S: Socket> Producer<'_, S> {
         begun.is_ok()
     }
 
-    /// Some of it is being written: the producer waits for the disk and not for the client.
+    /// Returns true if some of it is being written: the producer waits for the disk and not for the client.
     pub fn is_being_written(&mut self) -> bool {
         self.pipe().is_some_and(|pipe| pipe.is_being_written())
     }
 }
 
 impl Body {
-    /// What is queued, to be written behind what is in a file already, or to a new one.
+    /// Takes what is queued, to be appended to the response's file or to a new one.
     fn begin_write(&mut self, room: &Arc<Room>, client: u32) -> Option<Write> {
         let bytes = self.pipe().filter(|pipe| pipe.may_be_written())?.queued().len() as u64;
         let (file, offset) = self.written().map_or((None, 0), |(file, end)| (Some(file), end));
@@ -55,7 +56,8 @@ impl Body {
         files.last()
     }
 
-    /// A write of some of its bytes has ended: they are in a file now, unless they are gone. Gives why they are not.
+    /// Handles the end of a write: its bytes that have not left are in a file now. Returns the error if the write
+    /// failed.
     fn on_written(&mut self, written: Written) -> Option<io::Error> {
         let Written { bytes, offset, result } = written;
         self.pipe_mut()?.end_write(result.is_ok());
@@ -77,7 +79,7 @@ impl Body {
 }
 
 impl Reads {
-    /// Takes what was written.
+    /// Takes the writes that have ended.
     pub(super) fn take_written(&mut self, sendings: &mut Sendings) {
         for (job, written) in self.ended_writes() {
             let Some(sending) = sendings.get_mut(job) else { continue };

@@ -1,28 +1,31 @@
-//! Connections with unacknowledged bytes. What is acknowledged of them, and when, tells the line's rate, also behind the last byte of a
-//! response: a small one is acknowledged when it has long departed. A connection is listed until all of it is acknowledged, or it ends.
+//! Connections with unacknowledged bytes. What is acknowledged of them, and when, reveals the line's rate, even after
+//! the last byte of a response: a small response is acknowledged long after it has departed. A connection is listed
+//! until all of it is acknowledged, or it ends.
 
 use units::Nanos;
 
 use crate::connection::Listed;
 
-/// What is not acknowledged by then is lost, and its client perhaps gone.
+/// Bytes not acknowledged within this time are lost, and its client perhaps gone.
 const UNACKNOWLEDGED_FOR: Nanos = Nanos::from_secs(5);
-/// How often they are looked at, at least, while there are any.
+/// The maximum time between two looks at the list while it is not empty.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
-/// Connections that are looked at in one interval; the others have their turn in the next.
+/// The maximum number of connections examined in one interval; the others take their turn in the next.
 const LOOKS_MAX: usize = 1024;
-/// While the rate is searched, looks an interval at connections whose socket took all at once: each costs a system call, and tells little.
+/// While the rate is searched, the maximum number of looks in an interval at connections whose socket took everything
+/// at once: each costs a system call and reveals little.
 const SEARCH_LOOKS_MAX: usize = 64;
-/// Of these, what is left for newcomers and for those that end.
+/// The part of them that is kept for newcomers and for connections that end.
 const SEARCH_LOOKS_KEPT: usize = SEARCH_LOOKS_MAX / 2;
 
-/// Listed connections from which on an idle one is not listed as well: what is acknowledged of it is told by its next response, or its end.
+/// The number of listed connections from which on an idle one is not added: what is acknowledged of it is reported by its
+/// next response or its end.
 const IDLE_LISTED_MAX: usize = LOOKS_MAX;
-/// An empty list keeps room for so many.
+/// The capacity that an empty list keeps.
 const LISTED_KEPT: usize = 256;
 
 pub(super) struct Unacknowledged {
-    /// Each connection once, which knows where it stands here, and until when it is looked at.
+    /// Each connection once, with the time until which it is examined. The connection stores its place in the list.
     listed: Vec<(u32, Nanos)>,
     /// The one whose turn is next.
     next: usize,
@@ -36,12 +39,12 @@ impl Unacknowledged {
         Unacknowledged { listed: Vec::new(), next: 0, looks_left: SEARCH_LOOKS_MAX, look_at: None }
     }
 
-    /// When they are to be looked at; `None` while there are none.
+    /// When the next looks are due; `None` while the list is empty.
     pub fn look_at(&self) -> Option<Nanos> {
         self.look_at
     }
 
-    /// Looks were taken, and the next are due in a while.
+    /// Schedules the next looks after some were taken.
     pub fn rearm(&mut self, now: Nanos) {
         if self.listed.is_empty() && self.listed.capacity() > LISTED_KEPT {
             self.listed = Vec::new();
@@ -49,12 +52,12 @@ impl Unacknowledged {
         self.look_at = (!self.listed.is_empty()).then_some(now + LOOK_EVERY);
     }
 
-    /// A look that the search can do without; whether it may be taken.
+    /// Returns whether a look that the search can do without may be taken; if so, counts it.
     pub fn spend_look(&mut self) -> bool {
         self.spend_look_of(0)
     }
 
-    /// The same in a connection's turn, which leaves some to others.
+    /// Returns the same for a connection's turn, which leaves some looks to others.
     pub fn spend_look_in_turn(&mut self) -> bool {
         self.spend_look_of(SEARCH_LOOKS_KEPT)
     }
@@ -65,7 +68,7 @@ impl Unacknowledged {
         may
     }
 
-    /// Something was handed down on a connection, which may have nothing more to send for now.
+    /// Lists a connection on which something was handed down; `is_idle`: it may have nothing more to send for now.
     pub fn list(&mut self, now: Nanos, at: usize, listed: &mut Listed, is_idle: bool) {
         if is_idle && *listed == Listed::NOWHERE && self.listed.len() >= IDLE_LISTED_MAX {
             return;
@@ -84,19 +87,20 @@ impl Unacknowledged {
         }
     }
 
-    /// A connection is acknowledged, or ends. Gives the one that has its place now, and the place.
+    /// Removes a connection that is acknowledged or ends. Returns the connection that was moved to its place, and the
+    /// place.
     pub fn unlist(&mut self, listed: &mut Listed) -> Option<(usize, Listed)> {
         let place = std::mem::take(listed);
         self.listed.swap_remove(place.at()?);
         self.listed.get(place.at()?).map(|(at, _)| (*at as usize, place))
     }
 
-    /// Its time is over, whatever is acknowledged.
+    /// Returns true if its time is over, whatever is acknowledged.
     pub fn is_over(&self, now: Nanos, listed: Listed) -> bool {
         listed.at().is_some_and(|place| self.listed[place].1 <= now)
     }
 
-    /// Begins another round of looks; gives those whose turn it is.
+    /// Begins another round of looks. Returns the connections whose turn it is.
     pub fn begin_round(&mut self) -> Vec<usize> {
         self.looks_left = SEARCH_LOOKS_MAX;
         let count = self.listed.len().min(LOOKS_MAX);
@@ -105,7 +109,7 @@ impl Unacknowledged {
         self.listed.iter().cycle().skip(begin).take(count).map(|(at, _)| *at as usize).collect()
     }
 
-    /// No look was left for this one: the next round begins with it.
+    /// Begins the next round with this connection, for which no look was left.
     pub fn go_on_with(&mut self, listed: Listed) {
         self.next = listed.at().unwrap_or(self.next);
     }

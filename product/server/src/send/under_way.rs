@@ -1,4 +1,5 @@
-//! The responses that are being sent, as an operator is told of them. Nothing is kept for that: who asks has all of them looked through.
+//! The responses that are being sent, as reported to an operator. Nothing is stored for that: each request examines all
+//! of them.
 
 use sched::{JobId, Size, Waits, Why};
 use units::Nanos;
@@ -7,20 +8,20 @@ use super::Transmitter;
 use crate::connection::Connections;
 use crate::net::Socket;
 
-/// What keeps a response from being sent on.
+/// The reason why a response is not being sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// Others before it in the order, or the pace.
+    /// Other responses come first in the order, or the pace holds it back.
     Turn,
-    /// Its client takes no more for now.
+    /// The client takes no more for now.
     Client,
-    /// It is being read, or opened.
+    /// The file is being read or opened.
     File,
     /// An upstream has not sent more of it.
     Upstream,
-    /// Its client has been sent what it may have for now.
+    /// The client has reached its rate limit for now.
     Limit,
-    /// As many responses of its class are sent as may be at a time.
+    /// The maximum number of responses of its class is being sent.
     Slot,
 }
 
@@ -28,14 +29,14 @@ pub enum WaitsFor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnderWay {
     pub job: JobId,
-    /// Of its connection.
+    /// The owner of its connection.
     pub owner: u64,
     pub stream: u32,
     /// The index of its client's account.
     pub client: u32,
     pub size: Size,
     pub sent_bytes: u64,
-    /// Since its last byte was handed down; before the first, since it came.
+    /// The time since its last byte was handed down, or before the first, since it arrived.
     pub silent_for: Nanos,
     pub waits_for: WaitsFor,
 }
@@ -44,7 +45,8 @@ impl WaitsFor {
     pub const ALL: [WaitsFor; 6] =
         [WaitsFor::Turn, WaitsFor::Client, WaitsFor::File, WaitsFor::Upstream, WaitsFor::Limit, WaitsFor::Slot];
 
-    /// Of several reasons the one that ends last, as far as can be told: who has no slot is not sent whatever else ends.
+    /// Chooses among several reasons the one that ends last, as far as can be judged: a response without a slot is not
+    /// sent whatever else ends.
     pub fn of(waits: Waits) -> WaitsFor {
         let first = [
             (Why::Slot, WaitsFor::Slot),
@@ -60,7 +62,7 @@ impl WaitsFor {
     }
 }
 
-/// Of the first so many jobs those that are responses: not the flights of handshakes.
+/// Lists the responses among the first `jobs_max` jobs, leaving out the flights of handshakes.
 pub fn under_way<S: Socket>(
     transmitter: &Transmitter,
     connections: &Connections<S>,

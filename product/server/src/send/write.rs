@@ -1,5 +1,6 @@
-//! The way out: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once, in records where the client speaks
-//! TLS; over HTTP/2 and HTTP/3 it becomes frames, behind which room that is left goes to the connection's next response.
+//! The path to the socket: what a grant lets a response write, whatever the protocol. Over HTTP/1.1 it leaves at once,
+//! in records if the client speaks TLS. Over HTTP/2 and HTTP/3 it becomes frames; room that is left goes to the
+//! connection's next response.
 
 use sched::{Grant, JobId, Progress, Scheduler};
 use units::Nanos;
@@ -10,25 +11,25 @@ use crate::body::{Failure, Pipe};
 use crate::connection::{Connection, Connections, ROOM_BYTES_MIN, Room, Sent};
 use crate::net::Socket;
 
-/// Frames that are made before they are handed down, where there is no pace.
+/// The maximum bytes of frames made before they are handed down, without a pace.
 const FRAMES_BYTES_MAX: u64 = 64 << 10;
 
 impl Sent {
-    /// So much was handed down of a job, and the link is charged for it.
+    /// Records what was handed down of a job, and charges the link for it.
     pub(super) fn charge(&self, now: Nanos, id: JobId, scheduler: &mut Scheduler) -> Progress {
         let carried = sched::Sent { content_bytes: self.bytes, carried_bytes: self.carried_bytes };
         let progress = scheduler.on_sent(now, id, carried);
         if !self.is_whole || progress.is_departed() {
             return progress;
         }
-        // How much it would be was not known.
+        // Its size was not known.
         scheduler.on_end(id);
         Progress::Departed
     }
 }
 
 impl Transmitter {
-    /// Sends what is granted to a response, and fills the room that is left with those behind it on its connection.
+    /// Sends what is granted to a response, and fills the rest of the room with the next responses of its connection.
     pub(super) fn send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, grant: Grant) {
         let at = self.sendings[grant.job].connection();
         if !self.may_send(connections, now, grant.job, at) {
@@ -51,7 +52,8 @@ impl Transmitter {
         self.hand_down(connections, now, at, room.carried_bytes_max);
     }
 
-    /// Sends of one response what there is room for. Where room is left that its connection's next response may have: the frames it took.
+    /// Sends as much of one response as there is room for. If the connection's next response may use the rest, returns
+    /// the bytes of frames taken.
     fn send_some(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -98,7 +100,7 @@ impl Transmitter {
     ) {
         let connection = &mut connections[at];
         match sent.failure {
-            // A failure behind the last byte is the connection's.
+            // A failure after the last byte concerns the connection.
             _ if progress.is_departed() && connection.protocol.group().is_some() => {
                 self.depart(connections, now, id, None);
             }
@@ -118,7 +120,8 @@ impl Transmitter {
         }
     }
 
-    /// The only response of its connection was sent on: frames are settled when they are handed down.
+    /// Settles the account after the only response of its connection was sent on; frames are settled when they are
+    /// handed down.
     fn on_sent_alone(
         &mut self,
         connections: &mut Connections<impl Socket>,
@@ -143,9 +146,9 @@ impl Transmitter {
         }
     }
 
-    /// Whether a granted response can be sent now; if so, its packets are marked.
+    /// Returns whether a granted response can be sent now; if so, its packets are marked.
     fn may_send(&mut self, connections: &mut Connections<impl Socket>, now: Nanos, id: JobId, at: usize) -> bool {
-        // The kernel decides the order, so it gets no more of a response than may keep the mark of the moment.
+        // The kernel decides the order, so it gets no more of a response than may keep its current mark.
         let is_ordered_below = self.marker.is_some() && !self.link.is_paced();
         if is_ordered_below && !connections[at].socket.has_room() {
             connections[at].on_full(&mut self.link.scheduler);
@@ -167,8 +170,8 @@ impl Transmitter {
     }
 }
 
-/// As much of a grant as is handed down at once: as the grant itself, it ends where a segment does. The marker is that of packets which
-/// the kernel orders.
+/// The part of a grant that is handed down at once. Like the grant itself, it ends on a segment boundary. `marker`
+/// is set if the kernel orders packets.
 fn room<S: Socket>(
     connection: &Connection<S>,
     grant: Grant,
@@ -187,7 +190,7 @@ fn room<S: Socket>(
         let over_bytes = burst.map_or(0, |_| sending.sent_bytes % segment_bytes);
         return Room::paced(grant.bytes_max.min(burst_bytes - over_bytes), grant.room_bytes);
     }
-    // Under TLS segments are not those of the response's own bytes.
+    // Under TLS, segments do not align with the response's own bytes.
     let most_bytes = link.scheduler.pacer().pace().grant_bytes(connection.delivery.framing()).min(burst_bytes);
     let left_bytes = most_bytes - sending.carried_bytes % segment_bytes;
     let room_bytes = if left_bytes > ROOM_BYTES_MIN { left_bytes } else { left_bytes + segment_bytes };

@@ -1,9 +1,9 @@
-//! Certificates and keys that only root may read, also after the server has become another user.
+//! Access to certificates and keys that only root may read, even after the server has become another user.
 //!
-//! A helper process stays root to read them again at every reload. Before the server gives its privileges up it names the files;
-//! afterwards it can ask for the bytes of the first, the second and so on of these, and for nothing else. The helper has one
-//! capability, opens no socket, and ends when the server has. It is this program anew, not a fork: no port, log or memory of the
-//! server's is in it.
+//! A helper process stays root to read them again at every reload. Before the server gives up its privileges, it names
+//! the files; afterwards it can request the bytes of the first, the second and so on, and nothing else. The helper has
+//! one capability, opens no socket, and ends when the server has. It is this program started again, not a fork: it has
+//! no port, log or memory of the server.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,12 +21,12 @@ use rustix::thread::CapabilitySet;
 use super::privileges::confine;
 use crate::sandbox::{Reach, folders_of, refuse_calls, restrict_files};
 
-/// The helper is told from the program by the name that it is started with.
+/// The name with which the helper is started, by which it is distinguished from the server.
 pub const NAME: &str = "weir-keys";
-/// Of all names together: 10,000 sites have a megabyte.
+/// The maximum of all names together: those of 10,000 sites take a megabyte.
 const NAMES_BYTES_MAX: u32 = 16 << 20;
 
-/// Reads certificates and keys: those that a helper has by it, others as the server's user.
+/// Reads certificates and keys: those of the helper through it, others as the server's user.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Option<Arc<Helper>>);
 
@@ -37,7 +37,7 @@ struct Helper {
 }
 
 impl Keys {
-    /// Starts the helper for these files, with the privileges of now; for none there is none.
+    /// Starts the helper for these files, with the current privileges. Without files there is no helper.
     pub fn kept(files: Vec<PathBuf>) -> io::Result<Keys> {
         if files.is_empty() {
             return Ok(Keys::default());
@@ -72,7 +72,7 @@ impl Helper {
     }
 }
 
-/// The error number of the answer, 0 for none, and the bytes of the file.
+/// Requests a file. Returns the error number, 0 for none, and the bytes of the file.
 fn ask(socket: &mut UnixStream, at: usize) -> io::Result<(i32, Vec<u8>)> {
     socket.write_all(&u32::try_from(at).map_err(io::Error::other)?.to_le_bytes())?;
     let errno = i32::from_le_bytes(number(socket)?);
@@ -89,7 +89,7 @@ pub fn keep() -> io::Result<()> {
     confine(own & CapabilitySet::DAC_READ_SEARCH)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let reads = files.iter().flat_map(|file| folders_of(file)).collect();
-    // Where the kernel has them.
+    // If the kernel supports them.
     let _ = (restrict_files(&Reach { reads, writes: Vec::new() }, false), refuse_calls());
     loop {
         let at = match number(&mut socket) {

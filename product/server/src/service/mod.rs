@@ -1,5 +1,5 @@
-//! What a service manager gives and wants: sockets that it opened, word of how the service is, and a user other than root.
-//! Each is absent where nobody asks for it.
+//! The interface to a service manager: sockets that it opened, notifications about the state of the service, and a user
+//! other than root. Each part is absent if not requested.
 
 mod keys;
 mod notify;

@@ -1,7 +1,7 @@
 //! The protocol of sd_notify(3): datagrams of `NAME=VALUE` lines to the socket that NOTIFY_SOCKET names.
 //!
-//! The socket is connected once, at the start: as another user or in a folder that has gone its path may be out of reach. That
-//! is why this is no crate: those at hand connect for every message.
+//! The socket is connected once, at the start: later, as another user or in a folder that is gone, its path may not be
+//! accessible. The crates available connect for every message, so none is used.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -11,30 +11,30 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long a message may wait for room in the manager's queue; then it is lost.
+/// The maximum time that a message waits for room in the manager's queue before it is dropped.
 const SEND_MAX: Duration = Duration::from_secs(1);
-/// Of a line for the operator.
+/// The maximum length of a line for the operator.
 const STATUS_CHARS_MAX: usize = 1000;
-/// Between the end of the responses and the end of the process, for the logs.
+/// The time for the logs between the end of the responses and the end of the process.
 const STOP_SLACK: Duration = Duration::from_secs(5);
 
-/// Tells the service manager how the service is.
+/// Notifies the service manager of the state of the service.
 #[derive(Debug)]
 pub struct Notifier(Option<UnixDatagram>);
 
-/// The manager's watchdog: unfed for this long, the service is restarted.
+/// The manager's watchdog: if not fed for this long, the service is restarted.
 pub struct Watchdog {
     pub patience: Duration,
     pub feed: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Notifier {
-    /// One that tells nobody.
+    /// A notifier that sends nothing.
     pub fn absent() -> Notifier {
         Notifier(None)
     }
 
-    /// By NOTIFY_SOCKET; without it nothing is ever sent.
+    /// Connects to NOTIFY_SOCKET; if it is not set, nothing is ever sent.
     pub fn from_env() -> io::Result<Notifier> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(Notifier::absent()) };
         let name = name.into_encoded_bytes();
@@ -51,30 +51,31 @@ impl Notifier {
         Ok(Notifier(Some(socket)))
     }
 
-    /// Serving, with a line for the operator.
+    /// Reports that the service is ready, with a line for the operator.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// From now on until [`Notifier::ready`]. The instant tells the manager that this answers its own signal, and none before.
+    /// Reports that the service is reloading, until [`Notifier::ready`]. The instant shows the manager that this
+    /// answers its latest signal, not an earlier one.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
-    /// Finishing what is under way, for so long at most.
+    /// Reports that responses in flight are being finished, for at most `at_most`.
     pub fn stopping(&self, at_most: Duration) {
         let wait = (at_most + STOP_SLACK).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS=finishing responses\nEXTEND_TIMEOUT_USEC={wait}"));
     }
 
-    /// Another process is the service from now on, and reports itself.
+    /// Reports that another process is the service from now on; that process sends its own reports.
     pub fn is_followed_by(&self, pid: u32) {
         self.send(&format!("MAINPID={pid}"));
     }
 
-    /// What the manager's watchdog wants, if this process has one.
+    /// The manager's watchdog, if this process has one.
     pub fn watchdog(&self) -> Option<Watchdog> {
         let socket = self.0.as_ref()?.try_clone().ok()?;
         let variable = |name| std::env::var(name).ok();
@@ -83,7 +84,7 @@ impl Notifier {
         Some(Watchdog { patience, feed })
     }
 
-    /// A manager that does not listen changes nothing of serving.
+    /// Errors are ignored: a manager that does not listen does not affect serving.
     fn send(&self, message: &str) {
         if let Some(socket) = &self.0 {
             let _ = socket.send(message.as_bytes());
@@ -91,14 +92,14 @@ impl Notifier {
     }
 }
 
-/// WATCHDOG_PID names the process that is meant.
+/// The watchdog's time, unless WATCHDOG_PID names another process.
 fn patience(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let is_meant = pid.is_none_or(|pid| pid.parse() == Ok(own));
     let usec = usec?.parse().ok().filter(|&usec| usec > 0)?;
     is_meant.then(|| Duration::from_micros(usec))
 }
 
-/// As much of it as is read: of a file with ten thousand mistakes a datagram would not take all.
+/// Joins the lines and truncates them: with ten thousand errors in a file, a datagram would not hold them all.
 fn one_line(text: &str) -> String {
     let line = text.lines().collect::<Vec<_>>().join("; ");
     match line.char_indices().nth(STATUS_CHARS_MAX) {

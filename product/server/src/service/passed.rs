@@ -1,4 +1,4 @@
-//! Sockets that the service manager opened for us (sd_listen_fds(3)): descriptors from 3 on, as many as LISTEN_FDS says, meant
+//! Sockets that the service manager opened for this process (sd_listen_fds(3)): LISTEN_FDS descriptors from 3 on, meant
 //! for the process that LISTEN_PID names.
 
 use std::io;
@@ -12,17 +12,17 @@ use thiserror::Error;
 use crate::config::Listen;
 use crate::sys;
 
-/// The first descriptor after those of standard input, output and error.
+/// The first descriptor after standard input, output and error.
 const FIRST: i32 = 3;
-/// As many as `weir.toml` may have listeners.
+/// The maximum number of listeners in `weir.toml`.
 const PASSED_MAX: usize = 64;
-/// The name of a socket whose clients speak TLS, if no listener of the file has its address: `FileDescriptorName=https`.
+/// The name of a socket whose clients use TLS, if no listener of the file has its address: `FileDescriptorName=https`.
 const SECURE_NAME: &str = "https";
 
-/// The name of a socket that the process before this one bound; any other is the service manager's.
+/// The name of a socket that the previous process bound; any other is the service manager's.
 pub const OWN_NAME: &str = "weir";
 
-/// A socket, and its name as LISTEN_FDNAMES has it.
+/// A socket, with its name in LISTEN_FDNAMES.
 #[derive(Debug)]
 pub struct NamedSocket {
     pub name: String,
@@ -35,27 +35,28 @@ impl NamedSocket {
     }
 }
 
-/// Listening sockets of one address: one of the manager's, which outlives us, or those of the process before this one.
+/// The listening sockets of one address: either one of the manager's, which outlives us, or those of the previous
+/// process.
 #[derive(Debug)]
 pub struct PassedSocket {
     pub address: SocketAddr,
-    /// As LISTEN_FDNAMES has it; empty without.
+    /// The name in LISTEN_FDNAMES; empty without one.
     pub name: String,
-    /// Its clients speak TLS.
+    /// Clients use TLS here.
     pub is_secure: bool,
-    /// And, if so, HTTP/3.
+    /// If they do, HTTP/3 is served too.
     pub has_http3: bool,
     /// See [`Listen::has_proxy_header`].
     pub(crate) has_proxy_header: bool,
-    /// Several where each worker has its own.
+    /// Several if each worker has its own.
     pub(crate) sockets: Vec<OwnedFd>,
     /// The datagram sockets of the same address, for HTTP/3.
     pub(crate) datagrams: Vec<OwnedFd>,
-    /// An IPv6 socket for all addresses that takes IPv4 too.
+    /// It is an IPv6 socket for all addresses that accepts IPv4 too.
     is_dual: bool,
 }
 
-/// What is wrong with what was passed.
+/// The fault of the passed sockets.
 #[derive(Debug, Error)]
 pub enum PassedError {
     #[error("LISTEN_FDS `{0}`: expected a number of sockets from 0 to {PASSED_MAX}")]
@@ -69,7 +70,8 @@ pub enum PassedError {
     Unfit { fd: i32, name: String, is: String },
 }
 
-/// Those passed to this process. To be called before anything else opens a descriptor; a second call gives none.
+/// The sockets passed to this process. Must be called before anything else opens a descriptor; a second call returns
+/// none.
 pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     let variable = |name| std::env::var(name).ok();
     let is_meant = variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) == Some(std::process::id());
@@ -87,7 +89,7 @@ pub fn passed_sockets() -> Result<Vec<PassedSocket>, PassedError> {
     gather(named)
 }
 
-/// By their addresses. An error names a socket by its place, counted as descriptors are.
+/// Groups sockets by address. An error names a socket by its index, counted as descriptors are.
 pub fn gather(named: Vec<NamedSocket>) -> Result<Vec<PassedSocket>, PassedError> {
     let (mut listening, mut datagrams) = (Vec::new(), Vec::new());
     for (nth, NamedSocket { name, socket }) in named.into_iter().enumerate() {
@@ -104,7 +106,7 @@ pub fn gather(named: Vec<NamedSocket>) -> Result<Vec<PassedSocket>, PassedError>
     Ok(listening)
 }
 
-/// Those of one address that Weir bound are one for each worker.
+/// Adds a listening socket. Those of one address that Weir bound are grouped, one for each worker.
 fn add_listening(listening: &mut Vec<PassedSocket>, socket: OwnedFd, name: &str) -> Result<(), String> {
     let new = PassedSocket::new(socket, name)?;
     match listening.iter_mut().find(|known| new.is_own() && known.is_own() && known.address == new.address) {
@@ -114,7 +116,7 @@ fn add_listening(listening: &mut Vec<PassedSocket>, socket: OwnedFd, name: &str)
     Ok(())
 }
 
-/// A place among those passed.
+/// A passed descriptor, for messages.
 struct Descriptor {
     fd: i32,
     name: String,
@@ -127,7 +129,7 @@ impl Descriptor {
     }
 }
 
-/// Gives a datagram socket to the listening one of its address; or what it is instead.
+/// Adds a datagram socket to the listening one of its address. The error describes what the socket is instead.
 fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), String> {
     let address = address_of(&socket)?;
     let of_address = listening.iter_mut().find(|passed| passed.address == address);
@@ -135,7 +137,7 @@ fn add_datagrams(listening: &mut [PassedSocket], socket: OwnedFd) -> Result<(), 
     beside.take_datagrams(socket)
 }
 
-/// Or what it is instead.
+/// The address of a socket. The error describes what the socket is instead.
 fn address_of(socket: &OwnedFd) -> Result<SocketAddr, String> {
     let address = getsockname(socket).map_err(unread)?;
     SocketAddr::try_from(address).map_err(|_| "no socket of the internet".to_string())
@@ -145,10 +147,11 @@ fn unread(error: impl Into<io::Error>) -> String {
     format!("unreadable ({})", error.into())
 }
 
-/// Of these addresses those that no passed socket listens on; they are to be bound. A passed socket speaks TLS where its address is to, and
-/// without one where it is called `https`.
+/// Returns the configured listeners that no passed socket serves; they must be bound. A passed socket uses TLS if the
+/// listener of its address does or, without one, if its name is `https`.
 pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Listen> {
-    // What the process before this one bound, and is not wanted any more; a service manager's is.
+    // Sockets that the previous process bound and that are no longer configured are dropped; a service manager's are
+    // kept.
     passed.retain(|socket| !socket.is_own() || configured.iter().any(|listen| socket.is_for(listen.address)));
     for socket in passed.iter_mut() {
         if let Some(known) = configured.iter().find(|listen| socket.is_for(listen.address)) {
@@ -161,7 +164,7 @@ pub fn unpassed(configured: &[Listen], passed: &mut Vec<PassedSocket>) -> Vec<Li
 }
 
 impl PassedSocket {
-    /// Or what it is instead.
+    /// The error describes what the socket is instead.
     fn new(socket: OwnedFd, name: &str) -> Result<PassedSocket, String> {
         socket_type(&socket).map_err(|_| "no socket".to_string())?;
         let address = address_of(&socket)?;
@@ -190,23 +193,23 @@ impl PassedSocket {
         Ok(())
     }
 
-    /// The process before this one bound it, and nobody else has it once that has ended.
+    /// Returns true if the previous process bound it. When that has ended, no other process has it.
     pub fn is_own(&self) -> bool {
         self.name == OWN_NAME
     }
 
-    /// Whether it is the listener of this address, where one of ours may have got its port from the kernel.
+    /// Returns true if it is the listener of this address. One of ours may have received its port from the kernel.
     fn is_for(&self, address: SocketAddr) -> bool {
         self.serves(address) || (self.is_own() && address.port() == 0 && address.ip() == self.address.ip())
     }
 
-    /// Whether connections to this address come to it. `ListenStream=80` is one socket for both families.
+    /// Returns true if connections to this address arrive at it. `ListenStream=80` is one socket for both families.
     fn serves(&self, address: SocketAddr) -> bool {
         let all_of_ipv4 = address.is_ipv4() && address.ip().is_unspecified();
         address == self.address || (self.is_dual && all_of_ipv4 && address.port() == self.address.port())
     }
 
-    /// The address, and the name if it has one.
+    /// The address, with the name if it has one.
     pub fn label(&self) -> String {
         if self.name.is_empty() { self.address.to_string() } else { format!("{} ({})", self.address, self.name) }
     }
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(unpassed(&[one, other], &mut vec![]), [one, other]);
     }
 
-    /// A service manager's is kept, since it would pass it again.
+    /// A service manager's socket is kept, since it would be passed again.
     #[test]
     fn what_the_process_before_bound_goes_with_its_listener() {
         let own = || PassedSocket::new(TcpListener::bind("127.0.0.1:0").unwrap().into(), OWN_NAME).unwrap();

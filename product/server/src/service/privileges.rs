@@ -1,10 +1,10 @@
-//! From root to a user without privileges, for good: after the ports below 1024 are bound, before anything else is opened
-//! but certificates and keys ([`Keys`]).
+//! The permanent change from root to an unprivileged user: after the ports below 1024 are bound, and before anything
+//! else is opened except certificates and keys ([`Keys`]).
 //!
-//! Logs and folders are opened as the user, not before: what a rotation or a reload opens later then can be opened, or
-//! the start fails and says so. Credentials belong to a thread, as far as the kernel is concerned. The C library changes those of
-//! all threads, but capabilities it does not know; so this runs before any other thread does, and those started later inherit
-//! everything.
+//! Logs and folders are opened as the user, not before: then what a rotation or a reload opens later can be opened too,
+//! or the start fails with a message. In the kernel, credentials belong to a thread. The C library changes those of all
+//! threads, but does not handle capabilities; so this runs before there is any other thread, and those started later
+//! inherit everything.
 
 use std::ffi::CString;
 use std::io;
@@ -18,16 +18,16 @@ use thiserror::Error;
 
 use super::Keys;
 
-/// What the server gives up once it listens, and what it keeps.
+/// The privileges that the server gives up once it listens, and those that it keeps.
 #[derive(Debug, Default)]
 pub struct Privileges {
     /// The user that it becomes, if it is root.
     pub account: Option<Account>,
     /// Certificates and keys, read as the user who started it.
     pub keys: Keys,
-    /// It can open and call what it needs, and nothing else.
+    /// The sandbox is on: the server can open and call what it needs, and nothing else.
     pub is_sandboxed: bool,
-    /// Read again at a reload.
+    /// The configuration file, which a reload reads again.
     pub configuration: Option<PathBuf>,
 }
 
@@ -37,11 +37,11 @@ pub struct Account {
     name: String,
     uid: u32,
     gid: u32,
-    /// Whether other groups have it as a member.
+    /// The user database lists it, so that it may be a member of other groups.
     is_listed: bool,
 }
 
-/// Why the server cannot run as that user.
+/// The reason why the server cannot run as that user.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     #[error("user `{0}` is not known; expected a name or number of a user: `getent passwd` lists them")]
@@ -65,7 +65,7 @@ pub enum PrivilegeError {
     Regained(String),
 }
 
-/// Root is not root in every container.
+/// A hint for containers in which root lacks capabilities.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -76,7 +76,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl Account {
-    /// By names or numbers; without a group it is the user's own.
+    /// Finds a user and group by names or numbers; without a group, the user's own is used.
     pub fn find(user: &str, group: Option<&str>) -> Result<Account, PrivilegeError> {
         let unread = |doing| {
             let name = user.to_string();
@@ -110,7 +110,7 @@ impl Account {
         self.gid
     }
 
-    /// What this process is from now on, with no more privileges than `kept`, and with no way back. No other thread may run.
+    /// Makes this process the user, with no more privileges than `kept`, and irrevocably. No other thread may run.
     pub(crate) fn assume(&self, kept: CapabilitySet) -> Result<(), PrivilegeError> {
         let own = unistd::geteuid();
         if !own.is_root() {
@@ -126,7 +126,7 @@ impl Account {
         unistd::setresgid(gid, gid, gid).map_err(|e| failed("setting its group")(e.into()))?;
         unistd::setresuid(uid, uid, uid).map_err(|e| failed("setting it")(e.into()))?;
         confine(kept).map_err(failed("dropping capabilities"))?;
-        // The kernel hides a process that changed its user, and threads/storage.rs looks at our own threads in /proc.
+        // The kernel hides a process that changed its user, but threads/storage.rs reads our own threads in /proc.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
             .map_err(|e| failed("showing its threads")(e.into()))?;
         if self.can_return(kept) { Err(PrivilegeError::Regained(self.name.clone())) } else { Ok(()) }
@@ -139,7 +139,7 @@ impl Account {
         }
     }
 
-    /// Tried, not believed.
+    /// Tries whether root's privileges can be regained, rather than trusting the calls above.
     fn can_return(&self, kept: CapabilitySet) -> bool {
         let is_root = unistd::setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_ok();
         let is_own =
@@ -170,7 +170,8 @@ fn gid_of(group: &str) -> nix::Result<Option<u32>> {
     }
 }
 
-/// A machine without a list of users, as a container, has none: getpwnam(3) has four names for that.
+/// Maps the errors of a machine without a user database, such as a container, to `None`: getpwnam(3) lists four of
+/// them.
 fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
     match listed {
         Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
@@ -178,7 +179,7 @@ fn found<T>(listed: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
     }
 }
 
-/// These capabilities and no others, and none by starting a program.
+/// Limits the thread to these capabilities, and prevents it from gaining others by starting a program.
 pub(super) fn confine(kept: CapabilitySet) -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };

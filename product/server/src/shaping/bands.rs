@@ -1,4 +1,5 @@
-//! The shaping `bands`: which priorities the tree on the interface offers, and which of them a policy's bands get.
+//! The shaping `bands`: finds the priorities that the tree on the interface offers, and assigns them to a policy's
+//! bands.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ use super::error::Misfit;
 use super::{BURST_FOR, ShapingChoice, ShapingError, ShapingOptions, UNSENT_BYTES};
 use crate::send::{Bands, Marker};
 
-/// The policies that a few bands can keep, for messages.
+/// The policies that a few bands can implement, for messages.
 pub const POLICIES: &str = "srpt, srpt-bands, srrt, quick-fix, fair";
 
 pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoice, ShapingError> {
@@ -33,7 +34,7 @@ pub fn find(options: &ShapingOptions, listen: SocketAddr) -> Result<ShapingChoic
     Ok(ShapingChoice { policy, link: Some(rate), marker: Some(marker), control_priority: Some(control), ..choice })
 }
 
-/// Whether a classifier sorts this server's packets into bands, whatever we mark them with.
+/// Returns true if a classifier sorts this server's packets into bands, regardless of our marks.
 #[cfg(feature = "bpf")]
 fn is_sorted(interface: &Interface, port: u16) -> bool {
     let settings = uplink::classify::find(interface).ok().flatten().and_then(|attached| attached.settings);
@@ -52,14 +53,14 @@ fn tree_at(ip: IpAddr) -> Result<(Interface, Option<Tree>), ShapingError> {
     Ok((interface, tree))
 }
 
-/// What the tree's link sends in [`BURST_FOR`], and two segments at least.
+/// The bytes that the tree's link sends in [`BURST_FOR`], at least two segments.
 fn burst_bytes(tree: &Tree) -> u64 {
     tree.plan.rate.bytes_in(BURST_FOR).max(UNSENT_BYTES)
 }
 
-/// For a shaping that keeps the order itself above a tree of bands: all responses go to the first band for them, and the
-/// listening socket to the one for control, by its priority. Without the privilege there is none, and they go
-/// where all goes that is not marked.
+/// The marker for a shaping that keeps the order itself above a tree of bands: all responses go to the first data band,
+/// and the listening socket to the control band, by its priority. Returns `None` without the privilege; packets then go
+/// where unmarked ones go.
 pub fn single(tree: &Tree) -> Option<(Marker, u32)> {
     let control = tree.priority(CONTROL_BAND);
     try_mark(control).is_ok().then(|| (marker(tree, 1), control))
@@ -71,7 +72,7 @@ fn marker(tree: &Tree, bands: u8) -> Marker {
     Marker { bands: Bands { priorities }, burst_bytes }
 }
 
-/// The policy with its bands, and how many it has: `srpt` and `srrt` get as many as there are.
+/// The policy with its bands, and their number: `srpt` and `srrt` get as many as there are.
 fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec, u8), ShapingError> {
     let all = || BandSpec::learned(bands_max.into());
     let policy = match asked.order() {
@@ -91,13 +92,13 @@ fn fit(asked: &PolicySpec, interface: &str, bands_max: u8) -> Result<(PolicySpec
     Ok((policy, bands))
 }
 
-/// Whether a single queue of the kernel's keeps the policy.
+/// Returns true if a single queue of the kernel implements the policy.
 fn is_one_queue(policy: &PolicySpec) -> bool {
     let is_one_band = matches!(policy.order(), Order::SrptBands(bands) | Order::SrrtBands(bands) if bands.count() == 1);
     policy.is_fair() || is_one_band
 }
 
-/// Priorities above 6 need a privilege, which is found out on a socket of no use.
+/// Checks that packets may be marked, on a throwaway socket: priorities above 6 need a privilege.
 fn try_mark(priority: u32) -> Result<(), ShapingError> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
     let socket = socket.map_err(|error| ShapingError::Mark(error.into()))?;

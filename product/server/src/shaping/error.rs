@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use sched::policy::PolicySpec;
 use thiserror::Error;
 
-/// Why the shaping that was asked for cannot be had: what is missing, where, and what would be right.
+/// The reason why the requested shaping is not possible: what is missing, where, and what would be right.
 #[derive(Debug, Error)]
 pub enum ShapingError {
     #[error("no interface has address {0}; expected an address of this host in --listen (listener.address)")]
@@ -16,7 +16,7 @@ pub enum ShapingError {
     Kernel(uplink::Error),
     #[error("{interface} has no bands; run `weir uplink up {interface} --rate RATE`")]
     NoTree { interface: String },
-    /// Bands: a classifier marks the same packets, after us.
+    /// The shaping is bands, and a classifier marks the same packets after us.
     #[error(
         "`weir attach` already sorts port {port} on {interface}; use --shaping off, or run `weir attach --detach {interface}`"
     )]
@@ -29,7 +29,7 @@ pub enum ShapingError {
     Policy(Misfit),
 }
 
-/// Why the policy is none for this shaping.
+/// The reason why the policy does not fit this shaping.
 #[derive(Debug, Error)]
 pub enum Misfit {
     #[error("policy `{policy}` has no bands; expected one of {}", super::bands::POLICIES)]
@@ -46,7 +46,7 @@ pub enum Misfit {
 }
 
 impl ShapingError {
-    /// Whether another command line would do on this machine as it is.
+    /// Returns true if another command line would work on this machine as it is.
     pub fn is_usage(&self) -> bool {
         matches!(self, ShapingError::Policy(_))
     }

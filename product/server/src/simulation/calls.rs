@@ -1,11 +1,11 @@
-//! The server's system calls on a connection of TCP.
+//! The server's system calls on a TCP connection.
 
 use rustix::io::Errno;
 
 use super::world::{Event, World};
 
 impl World {
-    /// The server reads.
+    /// A read by the server.
     pub fn read(&mut self, at: usize, into: &mut [u8]) -> Result<usize, Errno> {
         self.enter();
         if self.plan.has_socket_faults && self.random.once_in(50) {
@@ -20,7 +20,7 @@ impl World {
         read
     }
 
-    /// The server writes, and may say that more follows.
+    /// A write by the server; `more` announces that more data follows.
     pub fn write(&mut self, at: usize, bytes: &[u8], more: bool) -> std::io::Result<usize> {
         self.enter();
         let most = if self.plan.has_socket_faults && self.random.once_in(8) {
@@ -40,7 +40,7 @@ impl World {
         written
     }
 
-    /// The server has closed its end.
+    /// The server closes its end.
     pub fn close(&mut self, at: usize) {
         self.enter();
         let server = &mut self.wires[at].server;

@@ -1,4 +1,5 @@
-//! A certificate whose signatures are all of one length, so that a handshake is of as many bytes each time. Of nobody: for the simulation alone.
+//! A test certificate whose signatures all have the same length, so that a handshake has the same number of bytes each
+//! time.
 
 pub const KEY: &str = "\
 -----BEGIN PRIVATE KEY-----\n\

@@ -1,4 +1,4 @@
-//! Chunks of RFC 9112 section 7.1, read by hand: what checks a codec does not use it.
+//! A decoder of chunks (RFC 9112 section 7.1), written separately: a checker of the codec must not use the codec.
 
 #[derive(Debug, Default, Clone)]
 pub struct Chunks {
@@ -19,7 +19,7 @@ enum State {
 }
 
 impl Chunks {
-    /// Takes from the front; what it gives is content, and whether that is all.
+    /// Takes from the front; returns the content, and whether that was all.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<(Vec<u8>, bool), String> {
         let mut data = Vec::new();
         while !bytes.is_empty() && self.state != State::Done {

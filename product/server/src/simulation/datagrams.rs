@@ -1,4 +1,5 @@
-//! Datagrams between the server and clients of HTTP/3: some are lost, some overtake others, and no queue on their way is without an end.
+//! Datagrams between the server and HTTP/3 clients: some are lost, some overtake others, and every queue on the path is
+//! bounded.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,36 +14,36 @@ use super::world::{Event, World};
 use crate::poll::Ready;
 
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, 255, 2)), 443);
-/// Of the first client; the others follow.
+/// The port of the first client; the others follow.
 const PORT: u16 = 20_000;
-/// What would wait longer on its way is lost.
+/// The maximum time in a queue on the path; a datagram that would wait longer is lost.
 const WAITS_MAX: Nanos = Nanos::from_secs(2);
-/// Datagrams that the server's kernel keeps for it.
+/// The maximum number of datagrams that the server's kernel queues for it.
 const INBOX_MAX: usize = 2_000;
-/// Room that comes of itself is there so soon.
+/// The time after which room becomes available by itself.
 const ROOM_AFTER: Nanos = Nanos::from_millis(1);
 
-/// What happens to datagrams, and to those who send them.
+/// Events of datagrams and their senders.
 #[derive(Debug, PartialEq)]
 pub enum Passing {
-    /// It has arrived at the server.
+    /// The datagram has arrived at the server.
     Up { client: usize, bytes: Vec<u8> },
-    /// It has arrived at its client.
+    /// The datagram has arrived at its client.
     Down { client: usize, bytes: Vec<u8> },
-    /// So much has left the server's socket.
+    /// These bytes have left the server's socket.
     Departure { bytes: usize },
     /// There is room again.
     Room,
-    /// A client begins, or acts again.
+    /// A client starts, or acts again.
     Act { client: usize },
 }
 
-/// The way of one client.
+/// The path of one client.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     delay: Nanos,
     rate_bytes_per_s: u64,
-    /// Until then it carries what was given before.
+    /// The time until which it carries earlier datagrams to the client.
     down_until: Nanos,
     up_until: Nanos,
 }
@@ -52,11 +53,11 @@ struct Way {
 pub struct Datagrams {
     /// Arrived, and not read.
     pub inbox: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Under which its readiness is announced, and of what.
+    /// The token under which its readiness is announced, and the events.
     pub heard: Option<(u64, EventFlags)>,
-    /// In the socket, on their way down.
+    /// The bytes in the socket, on their way down.
     pub queued_bytes: usize,
-    /// There is no room whatever is queued, for a moment.
+    /// For a moment there is no room, whatever is queued.
     is_short: bool,
     pub clients: Vec<Option<Http3>>,
     ways: Vec<Way>,
@@ -78,7 +79,7 @@ impl Way {
         Way { delay, rate_bytes_per_s, down_until: Nanos::ZERO, up_until: Nanos::ZERO }
     }
 
-    /// When what is given now is through, and from when on the way is free; `None` where too much waits.
+    /// Returns when a datagram sent now is through, which is also when the path is free; `None` if too much waits.
     fn carry(&self, now: Nanos, until: Nanos, bytes: usize) -> Option<Nanos> {
         let through_at = until.max(now) + Nanos(bytes as u64 * 1_000_000_000 / self.rate_bytes_per_s);
         (through_at <= now + WAITS_MAX).then_some(through_at)
@@ -100,7 +101,7 @@ impl Datagrams {
 }
 
 impl World {
-    /// Clients of HTTP/3 begin as the others do.
+    /// Starts the HTTP/3 clients at random times, like the others.
     pub fn begin_datagrams(&mut self) {
         let Some(plan) = self.plan.http3 else { return };
         let random = &mut Random::new(plan.seed);
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// What epoll would say of the server's socket, again and again as long as it is so.
+    /// The readiness that epoll would report for the server's socket (level-triggered).
     pub fn ready_datagrams(&mut self) -> Option<Ready> {
         let (token, wanted) = self.peers.datagrams.heard?;
         let mut flags = EventFlags::empty();
@@ -125,11 +126,11 @@ impl World {
     pub fn has_datagram_room(&self) -> bool {
         let most = self.plan.http3.map_or(0, |http3| http3.buffer_bytes);
         let Datagrams { is_short, queued_bytes, .. } = self.peers.datagrams;
-        // As sock_writeable.
+        // As `sock_writeable` in the kernel.
         !is_short && queued_bytes < most / 2
     }
 
-    /// The server sends; false where there is no room.
+    /// The server sends a datagram; returns false if there is no room.
     pub fn take_datagram_down(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         let Some(plan) = self.plan.http3 else { return true };
         let datagrams = &mut self.peers.datagrams;
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// How much later than others a datagram arrives; `None` where it does not.
+    /// Returns the extra delay of a datagram; `None` if it is lost.
     fn passes(&mut self, bytes: usize) -> Option<Nanos> {
         let plan = self.plan.http3?;
         let late_by = Nanos(self.random.below(plan.jitter_max.0 + 1));
@@ -191,7 +192,7 @@ impl World {
         }
     }
 
-    /// A client takes a datagram, if one has come, and does what it can.
+    /// A client receives a datagram, if one has arrived, and does what it can.
     fn act_http3(&mut self, number: usize, came: Option<&[u8]>) {
         let Some(mut client) = self.peers.datagrams.clients[number].take() else { return };
         if !client.is_done {
@@ -200,7 +201,7 @@ impl World {
             while let Some(datagram) = client.say(self.now) {
                 self.take_datagram_up(number, datagram);
             }
-            // What was sent may have to be sent again.
+            // Sent data may have to be retransmitted.
             match acted.and_then(|()| client.acts_again_at(self.now)) {
                 Ok(Some(again_at)) => self.wake(again_at, Event::Datagram(Passing::Act { client: number })),
                 Ok(None) => {}
@@ -214,13 +215,13 @@ impl World {
         self.peers.datagrams.clients[number] = Some(client);
     }
 
-    /// For the server's QUIC.
+    /// The seed of the server's QUIC.
     pub fn seed(&self) -> [u8; 32] {
         quic_seed(&mut Random::new(!self.plan.http3.map_or(0, |http3| http3.seed)))
     }
 }
 
-/// WEIR_SHOW of the first of them.
+/// The value of WEIR_SHOW for the first HTTP/3 client.
 const SHOWN_FROM: usize = 1_000;
 
 pub fn quic_seed(random: &mut Random) -> [u8; 32] {

@@ -1,4 +1,4 @@
-//! The disk: what other threads would do for a worker is done at the instants that the seed decides.
+//! The disk: the work that other threads would do for a worker is done at instants that the seed determines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,14 +15,14 @@ use crate::files::{Content, Entry};
 use crate::storage::{Buffer, Look, Pool, ReadDone, Storage, Taken, Write, Written};
 use crate::wake::Wake;
 
-/// Lookups that wait for the disk, reads, and writes of what waits for clients.
+/// Lookups that wait for the disk, reads, and writes of spooled responses.
 pub struct DiskQueue {
     pub pool: Arc<Pool>,
     reads: Arc<Mutex<Reads>>,
     wake: Arc<Wake>,
     under_way: BTreeMap<u64, Task>,
     numbered: u64,
-    /// Reads that failed.
+    /// The number of reads that failed.
     pub failures: u64,
 }
 
@@ -40,7 +40,7 @@ struct Reads {
     written: Vec<(JobId, Written)>,
 }
 
-/// Files as a transmitter has them.
+/// Storage as a transmitter uses it.
 pub struct SimulatedStorage {
     reads: Arc<Mutex<Reads>>,
     random: Random,
@@ -59,7 +59,7 @@ impl DiskQueue {
         SimulatedStorage { reads, random, cold_permille: plan.cold_permille, scratch: Vec::new() }
     }
 
-    /// Begins something; gives its number, and for how long it is under way.
+    /// Begins a task; returns its number and its duration.
     pub fn begin(&mut self, random: &mut Random, plan: &Plan) -> Option<(u64, Nanos)> {
         let mut asked = lock(&self.reads);
         let read = asked.asked.pop();
@@ -88,7 +88,7 @@ impl DiskQueue {
         buffer.fill(file, range.start).map(|()| buffer)
     }
 
-    /// One that fails may have written some.
+    /// Performs a write; one that fails may have written some bytes.
     fn write(write: Write, random: &mut Random, plan: &Plan) -> Written {
         let is_broken = plan.has_disk_errors && random.once_in(10);
         let written = write.run(&std::env::temp_dir(), None);

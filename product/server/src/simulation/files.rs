@@ -9,13 +9,13 @@ use super::random::Random;
 use crate::files::fake_disk::FakeDisk;
 use crate::files::temporary::Folder;
 
-/// Names that lead nowhere.
+/// The number of names without a file.
 pub const ABSENT: u64 = 3;
 
-/// Small ones that are held in memory, and larger ones that are read.
+/// Sizes of small files, which are held in memory, and of larger ones, which are read.
 const SIZES: [usize; 9] = [0, 1, 5, 1_000, 20_000, 65_536, 65_537, 300_000, 1_000_000];
 
-/// Of all files, since 1970.
+/// The modification time of all files, since 1970.
 const MODIFIED_AT: Duration = Duration::from_secs(1_600_000_000);
 
 pub struct Site {
@@ -29,18 +29,18 @@ impl Site {
         let files: Vec<Vec<u8>> = SIZES.iter().map(|size| content(*size)).collect();
         for (number, bytes) in files.iter().enumerate() {
             let path = folder.put(format!("f{number}"), bytes);
-            // Names of its state and its date are compressed, and as long in every run.
+            // The path, state and date appear in compressed fields, and must have the same length in every run.
             let file = fs::File::options().write(true).open(path).expect("it was just written");
             file.set_modified(UNIX_EPOCH + MODIFIED_AT).expect("it is ours");
         }
         folder.put("secret/cert.pem", CERT);
         folder.put("secret/key.pem", KEY);
-        // The kernel knows of them, so that what it says does not depend on who asked before.
+        // Put into the kernel's cache, so that its answers do not depend on earlier lookups.
         (0..ABSENT).for_each(|number| assert!(!folder.path(format!("none{number}")).exists()));
         Site { folder, files }
     }
 
-    /// Of the paths so many in a thousand are not in memory.
+    /// A disk on which `permille` of the paths in a thousand are not in memory.
     pub fn cold(&self, permille: u64, random: &mut Random) -> FakeDisk {
         let files = (0..self.files.len()).map(|number| format!("f{number}"));
         let all = files.chain((0..ABSENT).map(|number| format!("none{number}")));
@@ -62,7 +62,7 @@ impl Site {
     }
 }
 
-/// No two places of any files look alike for long.
+/// Content in which any two places, of the same or of different files, soon differ.
 fn content(size: usize) -> Vec<u8> {
     (0..size as u64).map(|at| ((at * 2_654_435_761 + size as u64) >> 11) as u8).collect()
 }

@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-/// Without TLS, and with it.
+/// The number of listeners: the first without TLS, the second with it.
 const LISTENERS: usize = 2;
 
 #[derive(Default)]
 pub struct Listeners {
     waiting: [VecDeque<usize>; LISTENERS],
-    /// Under which the readiness of each is announced, while it is.
+    /// The token under which each listener's readiness is announced, while it is.
     tokens: [Option<u64>; LISTENERS],
     is_refusing: bool,
 }
 
 impl Listeners {
-    /// False: the server accepts no more.
+    /// Adds a client; returns false if the server accepts no more.
     pub fn arrive(&mut self, listener: usize, wire: usize) -> bool {
         if !self.is_refusing {
             self.waiting[listener].push_back(wire);
@@ -30,17 +30,17 @@ impl Listeners {
         !self.waiting[listener].is_empty()
     }
 
-    /// Its readiness is announced under this, or no more.
+    /// Announces the listener's readiness under `token`, or no longer.
     pub fn announce(&mut self, listener: usize, token: Option<u64>) {
         self.tokens[listener] = token;
     }
 
-    /// Tokens of those at which clients wait.
+    /// The tokens of the listeners at which clients wait.
     pub fn ready(&self) -> impl Iterator<Item = u64> {
         self.tokens.iter().zip(&self.waiting).filter(|(_, waiting)| !waiting.is_empty()).filter_map(|(token, _)| *token)
     }
 
-    /// Those who waited here are refused, as all are from now on.
+    /// Refuses all clients from now on; returns those that waited here.
     pub fn refuse(&mut self, listener: usize) -> VecDeque<usize> {
         self.is_refusing = true;
         std::mem::take(&mut self.waiting[listener])

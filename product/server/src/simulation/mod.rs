@@ -1,5 +1,5 @@
-//! A whole server in simulated time, from a seed: clients, network, disk and clock are the seed's, and so is every fault. What must be true of it
-//! whatever happens is checked, and a seed that breaks it does so again.
+//! A whole server in simulated time, from a seed, which determines clients, network, disk, clock, and every fault.
+//! Invariants are checked throughout, and a seed that breaks one does so again.
 //!
 //! TigerBeetle's simulator is the model.
 
@@ -39,10 +39,10 @@ use planted::{Fault, plant};
 use random::Random;
 use server::Server;
 
-/// Turns of the event loop after which a run is taken for an endless loop.
+/// The number of turns of the event loop after which a run counts as an endless loop.
 const STEPS_MAX: u64 = 3_000_000;
 
-/// What a run was.
+/// The summary of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Report {
     seconds: f64,
@@ -54,7 +54,7 @@ struct Report {
 fn run(seed: u64, site: &Rc<Site>) -> Result<Report, String> {
     let mut random = Random::new(seed);
     let mut plan = Plan::of(&mut random);
-    // Of its own, so that what else a seed decides stays.
+    // A separate generator, so that the seed's other decisions do not change.
     let mut of_http3 = Random::new(!seed);
     plan.http3 = of_http3.once_in(3).then(|| Http3Plan::of(&mut of_http3));
     let mut of_health = Random::new(!seed.rotate_left(32));
@@ -76,7 +76,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// `cargo xtask simulate` says how many, and from which on.
+/// `cargo xtask simulate` sets the first seed and their number.
 #[test]
 fn every_seed_keeps_the_laws() {
     let (first, count) = (number("WEIR_SEED").unwrap_or(1), number("WEIR_SEEDS").unwrap_or(60));
@@ -104,19 +104,19 @@ fn every_seed_keeps_the_laws() {
     assert_eq!(failed, 0, "of {count} seeds from {first}");
 }
 
-/// Beyond those that every run of the tests plays.
+/// Seeds in addition to those of every test run.
 #[test]
 fn seeds_that_found_faults_keep_the_laws() {
     let site = Rc::new(Site::new());
-    // An idle connection to an upstream that nothing closed; connections of HTTP/3 that gave way with a response on its way; fields behind an
-    // empty body that were never sent; a large body that was longer on a slow line than its
-    // response is waited for, which was taken for wrong.
+    // An idle connection to an upstream that was never closed; HTTP/3 connections that gave way with a response in
+    // flight; trailers of an empty body that were never sent; a large body that took longer on a slow line than the
+    // response timeout, which was reported as an error.
     for seed in [906, 1261, 1487, 2456, 2897, 4290, 8529, 8660] {
         run(seed, &site).unwrap_or_else(|why| panic!("{why}"));
     }
 }
 
-/// Each is found within so many seeds; far fewer suffice.
+/// The number of seeds within which each fault must be found; far fewer suffice.
 const SEEDS_FOR_A_FAULT: u64 = 1_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a worker has of the simulated world.
+//! The simulated world as a worker sees it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,9 +21,9 @@ use crate::net::{Sink, Status, Stream};
 use crate::poll::Ready;
 use crate::upstream::Endpoint;
 
-/// When the simulation begins, since 1970.
+/// The beginning of the simulation, since 1970.
 const BEGAN_AT: Duration = Duration::from_secs(1_700_000_000);
-/// As much as `sendfile` takes of a file at once.
+/// The maximum that one `sendfile` call takes of a file.
 const FILE_BYTES_MAX: usize = 256 << 10;
 
 pub struct SimulatedNet {
@@ -211,7 +211,7 @@ impl Sink for SimulatedTcp {
         let mut world = self.world.borrow_mut();
         world.wires[self.at].down.is_ended = true;
         world.pump_down(self.at);
-        // Both ways may have ended now.
+        // Both directions may have ended now.
         if world.wires[self.at].server.has_fin {
             world.mark(self.at);
         }

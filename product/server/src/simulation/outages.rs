@@ -1,5 +1,5 @@
-//! Applications that are not well for a while, and the requests by which the server finds that out. One that it must know to be down is asked for
-//! nothing.
+//! Outages of applications, and the health checks with which the server detects them. An application that the server
+//! must have found to be down must not receive a request.
 
 use units::Nanos;
 
@@ -7,21 +7,21 @@ use super::plan::UpstreamPlan;
 use super::random::Random;
 use super::world::BEGINS_AT;
 
-/// What applications are asked to tell how they are.
+/// The path of health checks.
 pub const HEALTH: &str = "/up";
-/// Most applications.
+/// The maximum number of applications.
 const ENDPOINTS: usize = 3;
-/// The server looks once a second, and a request may have been on its way when that was found out.
+/// The server checks once a second, and a request may have been in flight when the outage was detected.
 const SLACK: Nanos = Nanos::from_secs(5);
-/// Results that make a change.
+/// The number of equal results that change the state.
 const RESULTS: u64 = 2;
 
-/// How the server asks, and when applications are not well.
+/// The settings of health checks, and the outages of applications.
 #[derive(Debug, Clone, Copy)]
 pub struct HealthPlan {
     pub every: Nanos,
     pub slow_start: Nanos,
-    /// By endpoint.
+    /// An outage, if any, for each endpoint.
     outages: [Option<Outage>; ENDPOINTS],
 }
 
@@ -32,14 +32,14 @@ struct Outage {
     kind: OutageKind,
 }
 
-/// Other requests are answered as ever, but for connections that are refused.
+/// The kinds of outage. Other requests are answered as usual, unless connections are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutageKind {
-    /// It says so.
+    /// The health check reports an error.
     Error,
-    /// It does not say how it is.
+    /// The health check gets no response.
     Silence,
-    /// It takes no connections.
+    /// It refuses connections.
     Refusal,
 }
 
@@ -64,15 +64,15 @@ impl HealthPlan {
         self.outages.iter().any(Option::is_some)
     }
 
-    /// What an application has now.
+    /// The outage of an application at this time.
     pub fn outage(&self, endpoint: usize, now: Nanos) -> Option<OutageKind> {
         let outage = self.outages[endpoint].filter(|outage| (outage.from..outage.to).contains(&now));
         outage.map(|outage| outage.kind)
     }
 
-    /// The server must know that an application is down, and have no request for it left.
+    /// Returns true if the server must have detected that an application is down, and must have no request left for it.
     pub fn is_known_down(&self, endpoint: usize, now: Nanos, plan: &UpstreamPlan) -> bool {
-        // One that is silent has the time to connect twice: for that, and for its first byte.
+        // A silent application has the connect timeout twice: for the connection, and for its first byte.
         let found_after = RESULTS * (self.every.0 + 2 * plan.connect_timeout.0);
         // A request may have waited for a place.
         let waits = if plan.has_queue() { plan.read_timeout.0 } else { 0 };
@@ -80,12 +80,12 @@ impl HealthPlan {
         self.outages[endpoint].is_some_and(|outage| (outage.from + known_after..outage.to).contains(&now))
     }
 
-    /// What an application says to the request for [`HEALTH`].
+    /// The response of an application to the request for [`HEALTH`].
     pub fn says(&self, endpoint: usize, now: Nanos) -> &'static [u8] {
         match self.outage(endpoint, now) {
             Some(OutageKind::Error) => b"HTTP/1.1 503 Down\r\nContent-Length: 4\r\n\r\ndown",
             Some(OutageKind::Silence) => b"",
-            // One that has the connection already.
+            // For a connection that was already open.
             Some(OutageKind::Refusal) => b"HTTP/1.1 500 Down\r\nTransfer-Encoding: chunked\r\n\r\n",
             None => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup",
         }

@@ -1,18 +1,18 @@
-//! What is known of a run: what happened in it, and how it ends.
+//! The result of a run: the trace of its events, and how it ends.
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Of all that happened.
+    /// A hash of all events.
     pub trace: u64,
-    /// The first law that was broken.
+    /// The first invariant that was broken.
     pub broken: Option<String>,
-    /// Nothing will happen any more.
+    /// No event is left.
     pub is_over: bool,
-    /// The server is to be told to stop.
+    /// It is time to stop the server.
     pub is_stop_due: bool,
     /// The client whose connection is shown on standard output (WEIR_SHOW).
     pub shown: Option<usize>,
-    /// Segments that the kernel kept in vain.
+    /// Segments that the kernel held back in vain.
     pub held_tails: Vec<String>,
 }
 

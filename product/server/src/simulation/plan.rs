@@ -1,4 +1,5 @@
-//! What a seed decides of a run: the server's order and limits, the network, the disk, the clients, and which faults there are.
+//! The decisions that a seed makes for a run: the server's order and limits, the network, the disk, the clients, and
+//! the faults.
 
 use units::Nanos;
 
@@ -6,7 +7,7 @@ use super::outages::HealthPlan;
 use super::random::Random;
 use super::wire::Link;
 
-/// Orders of responses, with the rate at which they are paced in bytes per second.
+/// The orders of responses, with their pace in bytes per second.
 const ORDERS: [(&str, Option<u64>); 6] = [
     ("fair", None),
     ("srpt", None),
@@ -21,54 +22,54 @@ pub struct Plan {
     pub clients: usize,
     pub arrivals_over: Nanos,
     pub policy: &'static str,
-    /// The rate of the pace, and of the uplink that all clients share; none where nothing is paced.
+    /// The pace, and the rate of the uplink that all clients share; `None` if nothing is paced.
     pub uplink_bytes_per_s: Option<u64>,
-    /// A system call takes less than this.
+    /// The upper bound on the duration of a system call.
     pub call_ns_max: u64,
-    /// And being woken takes less than this.
+    /// The upper bound on the wake-up delay.
     pub wake_ns_max: u64,
     pub unsent_bytes_max: usize,
-    /// Interrupted calls, short writes, and too few descriptors.
+    /// Interrupted calls, short writes, and a shortage of descriptors.
     pub has_socket_faults: bool,
-    /// Of looks at files that are not in memory, so many in a thousand need the disk.
+    /// The number of looks in a thousand, at files that are not held in memory, that need the disk.
     pub cold_permille: u64,
     pub disk_takes_max: Nanos,
     /// Some reads fail.
     pub has_disk_errors: bool,
     pub places: usize,
-    /// For connections; all that there is where it is [`u64::MAX`].
+    /// The memory for connections; [`u64::MAX`] for no limit.
     pub memory_bytes: u64,
-    /// The server is told to stop so long after the beginning.
+    /// The time after the beginning at which the server receives a stop.
     pub stop_after: Option<Nanos>,
     /// Each response has a line in a log.
     pub is_logged: bool,
     pub has_http2: bool,
     pub has_tls: bool,
-    /// Clients that leave, reset, stall or send half a head are among the others.
+    /// Some clients leave, reset, stall or send half a head.
     pub has_strange_clients: bool,
-    /// Clients that ask for too much are among them.
+    /// Some clients are attackers, which request too much.
     pub has_attackers: bool,
-    /// Applications behind the server, where some requests are passed on.
+    /// The applications behind the server, if some requests are passed on.
     pub upstreams: Option<UpstreamPlan>,
-    /// Clients of HTTP/3 are among the others.
+    /// The HTTP/3 clients among the others, if any.
     pub http3: Option<Http3Plan>,
-    /// The link of every connection, where it is not left to chance.
+    /// The link of every connection, if it is not random.
     pub link: Option<Link>,
 }
 
-/// Clients of HTTP/3, and what becomes of datagrams.
+/// HTTP/3 clients, and the faults of datagrams.
 #[derive(Debug, Clone, Copy)]
 pub struct Http3Plan {
     pub clients: usize,
-    /// What is left to chance in them.
+    /// The seed of their random decisions.
     pub seed: u64,
-    /// Of datagrams so many in a thousand are lost.
+    /// The number of datagrams in a thousand that are lost.
     pub lost_permille: u64,
-    /// Each may be so much later than the one before it.
+    /// The maximum extra delay of a datagram.
     pub jitter_max: Nanos,
-    /// Longer ones do not fit the path.
+    /// The maximum payload that fits the path.
     pub payload_bytes_max: usize,
-    /// What the server's socket holds.
+    /// The size of the server's socket buffer.
     pub buffer_bytes: usize,
 }
 
@@ -85,23 +86,23 @@ impl Http3Plan {
     }
 }
 
-/// Applications, and how the server is to treat them.
+/// Applications, and how the server must treat them.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamPlan {
     pub endpoints: u64,
-    /// To each at once.
+    /// The maximum number of concurrent requests to each.
     pub requests_max: u32,
     pub connect_timeout: Nanos,
     pub read_timeout: Nanos,
-    /// Of connections so many in a thousand are refused, or never come about.
+    /// The number of connections in a thousand that are refused, or never established.
     pub refused_permille: u64,
     /// They close idle connections.
     pub closes_idle: bool,
-    /// The server asks how they are.
+    /// The health checks of the server, if it makes any.
     pub health: Option<HealthPlan>,
 }
 
-/// Requests beyond which none waits.
+/// A maximum with which no request waits.
 const REQUESTS_MANY: u32 = 1_000;
 
 impl UpstreamPlan {
@@ -117,18 +118,18 @@ impl UpstreamPlan {
         }
     }
 
-    /// A request may find no connection, or none in time.
+    /// Returns true if a request may find no connection, or none in time.
     pub fn may_fail(&self) -> bool {
         let has_outages = self.health.is_some_and(|health| health.has_outages());
         self.has_queue() || self.refused_permille > 0 || has_outages
     }
 
-    /// Requests may wait for others to end.
+    /// Returns true if requests may wait for others to end.
     pub fn has_queue(&self) -> bool {
         self.requests_max < REQUESTS_MANY
     }
 
-    /// No client waits longer for them.
+    /// The maximum time that a client waits for applications.
     fn patience(&self) -> Nanos {
         Nanos(3 * self.connect_timeout.0 + 3 * self.read_timeout.0)
     }
@@ -144,9 +145,9 @@ impl Plan {
             policy,
             uplink_bytes_per_s,
             call_ns_max: random.one_of(&[200, 2_000, 20_000]),
-            // The last is a busy host, later than a worker hands down ahead.
+            // The last is a busy host: later than a worker hands down ahead.
             wake_ns_max: random.one_of(&[1, 10_000, 5_000_000, 30_000_000]),
-            // As the server has it where it paces.
+            // As the server sets it when pacing.
             unsent_bytes_max: if uplink_bytes_per_s.is_some() { 2 * 1460 + 1 } else { usize::MAX },
             has_socket_faults: random.once_in(2),
             cold_permille: random.one_of(&[0, 100, 1_000]),
@@ -166,26 +167,26 @@ impl Plan {
         }
     }
 
-    /// Clients of all protocols.
+    /// The number of clients of all protocols.
     pub fn all_clients(&self) -> usize {
         self.clients + self.http3.map_or(0, |http3| http3.clients)
     }
 
-    /// Nobody has to make room for others, and the server goes on.
+    /// Returns true if no client must make room for others, and the server is not stopped.
     pub fn has_room(&self) -> bool {
         self.places >= self.all_clients() && self.memory_bytes == u64::MAX && self.stop_after.is_none()
     }
 
-    /// A client's connection may be ended though it did nothing wrong.
+    /// Returns true if the server may end a client's connection through no fault of the client.
     pub fn may_cut(&self) -> bool {
         self.has_disk_errors || self.memory_bytes < u64::MAX
     }
 
-    /// Nobody waits longer for the next byte of a response, however it is ordered.
+    /// The maximum time that a client waits for the next byte of a response, in any order.
     pub fn patience(&self) -> Nanos {
         let carried =
             self.uplink_bytes_per_s.map_or(0, |rate| self.all_clients() as u64 * super::client::BYTES_ASKED_MAX / rate);
-        // Behind others that the server gives up in their time.
+        // Behind others that the server gives up in time.
         let is_queued = self.places < self.all_clients() || self.memory_bytes < u64::MAX;
         let queued = if is_queued { 400 } else { 0 };
         let passed = self.upstreams.map_or(Nanos::ZERO, |upstreams| upstreams.patience());

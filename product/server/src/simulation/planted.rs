@@ -1,8 +1,8 @@
-//! Mistakes that are made on purpose, of each kind that the simulation is there to find: it has to find them.
+//! Deliberate faults, one of each kind that the simulation must find.
 
 use std::cell::Cell;
 
-/// One is made once in so many times; one whose occasion is rare, each time.
+/// A fault is made once in this many times; one with rare occasions, every time.
 const EVERY: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,23 +13,23 @@ pub enum Fault {
     DoubleAnswer,
     /// A connection that has ended stays in its client's account.
     LeakedAccount,
-    /// A stream whose window has opened is not sent on.
+    /// A stream whose window has opened is not resumed.
     StarvedStream,
-    /// The body of a response that its upstream has cut ends as if it were whole.
+    /// The body of a response that its upstream has cut ends as if it were complete.
     CutBodyEnded,
     /// A response over HTTP/3 counts as sent when a part of it is.
     UnfinishedStream,
-    /// A connection of HTTP/3 is not told the time at which it would send again.
+    /// An HTTP/3 connection's retransmission timer is not set.
     ForgottenTimer,
-    /// What was written to a file is read from beside its place.
+    /// Spooled bytes are read from the wrong offset.
     SpooledBeside,
-    /// An upstream that is down is asked.
+    /// A request is sent to an upstream that is down.
     DownAsked,
-    /// One client may have all places of an upstream.
+    /// A single client may take all places of an upstream.
     GreedyClient,
     /// A client that has shut its connection is not noticed while an upstream works for it.
     GoneUnnoticed,
-    /// The kernel is told to keep the end of what has come until more does.
+    /// The server makes the kernel hold back the end of the received data until more follows.
     HeldTail,
 }
 
@@ -38,13 +38,13 @@ thread_local! {
     static TIMES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on, on this thread.
+/// Makes this fault on this thread from now on.
 pub fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);
     TIMES.set(0);
 }
 
-/// Whether the mistake is made this time.
+/// Returns true if the fault is made this time.
 pub fn strikes(fault: Fault) -> bool {
     if PLANTED.get() != Some(fault) {
         return false;

@@ -1,4 +1,4 @@
-//! What the server is told of: that it was woken, and connections whose readiness changed.
+//! The readiness reported to the server: its wake-up, and connections whose readiness changed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::wake::Wake;
 
 pub struct Readiness {
     wake: Arc<Wake>,
-    /// Under which it is announced that it was woken.
+    /// The token under which the wake-up is announced.
     pub wake_token: u64,
     pub marked: VecDeque<usize>,
 }

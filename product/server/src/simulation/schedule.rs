@@ -1,4 +1,4 @@
-//! What is to happen, each at an instant and with a number, so that the order is the seed's alone.
+//! Pending events, each with an instant and a number, so that the seed alone determines the order.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ impl<E> Schedule<E> {
         self.events.insert((at, self.numbered), event);
     }
 
-    /// The same, unless it happens at that instant already: one that is woken by each of many bytes would wake as often ever after.
+    /// Adds an event unless the same one is already due at that instant: otherwise a peer woken by each of many bytes
+    /// would wake as often from then on.
     pub fn add_once(&mut self, at: Nanos, event: E)
     where
         E: PartialEq,
@@ -36,7 +37,7 @@ impl<E> Schedule<E> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// The next, if its instant has come.
+    /// Takes the next event, if its instant has come.
     pub fn take(&mut self, now: Nanos) -> Option<(Nanos, E)> {
         let entry = self.events.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((at, _), event) = entry.remove_entry();

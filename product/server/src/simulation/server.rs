@@ -1,4 +1,4 @@
-//! A worker in the simulated world, and the laws.
+//! A worker in the simulated world, and the invariants.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ use crate::upstream::UpstreamPlaces;
 use crate::wake::Wake;
 use crate::worker::{Admission, Journal, Order, Parts, Replies, Setup, Stop, Worker};
 
-/// After the last client has left, the last connection ends within this: longer than every time-out.
+/// The time after the last client has left within which the last connection must end: longer than every timeout.
 const EMPTY_AFTER: Nanos = Nanos::from_secs(400);
 
-/// Lines wait in a worker for less than this.
+/// The maximum time that lines wait in a worker.
 const FLUSHED_AFTER: Nanos = Nanos::from_secs(1);
 
 pub struct Server {
@@ -48,16 +48,16 @@ pub struct Server {
     stop: Arc<Stop>,
     wake: Arc<Wake>,
     places: Arc<Places>,
-    /// The longest that the guard has promised so far.
+    /// The maximum wait that the guard has promised so far.
     promised: Nanos,
     reloads: Reloads,
     writer: Unthreaded,
-    /// Of the access log, if there is one.
+    /// The path of the access log, if there is one.
     log_path: Option<PathBuf>,
     _logs: Logs,
 }
 
-/// As a server with an admin listener has it.
+/// The scheduler of a server with an admin listener.
 fn scheduler(policy: &PolicySpec, plan: &Plan) -> Scheduler {
     Scheduler::new(policy.build(), pace(plan)).with_guard(Guard::new(crate::GUARD_PERMILLE)).with_turns()
 }
@@ -76,7 +76,7 @@ pub(super) fn order(plan: &Plan, policy: &PolicySpec) -> Order {
     }
 }
 
-/// An access log without a line.
+/// An empty access log.
 fn log(logs: &Logs, path: &Path) -> Arc<Log> {
     std::fs::write(path, "").expect("the folder is there");
     logs.open(&LogConfig { path: Some(path.into()), format: Format::Json }).expect("the file is there")
@@ -103,7 +103,7 @@ fn admission(places: &Arc<Places>, plan: &Plan, limits: &Limits) -> Admission {
     Admission::new(0, Arc::clone(places), clients, plan.memory_bytes, limits)
 }
 
-/// One site, for all hosts.
+/// A single site, for all hosts.
 fn current(site: &Site, log: Option<Arc<Log>>, upstreams: Option<&UpstreamPlan>) -> Arc<Current> {
     let (cert, key) = site.certificate();
     let https = Https { certificate: Some(Certificate::Files { cert, key }), ..Https::default() };
@@ -159,7 +159,7 @@ impl Server {
         Server { worker, world, stop, wake, places, promised: Nanos::ZERO, reloads, writer, log_path, _logs: logs }
     }
 
-    /// Until everybody has left and the server has stopped.
+    /// Runs until all clients have left and the server has stopped.
     pub fn run(mut self, steps_max: u64) -> Result<Report, String> {
         let outcome = self.run_to_the_end(steps_max);
         let now = self.world.borrow().now;
@@ -193,7 +193,7 @@ impl Server {
                 return Err("nothing will happen any more, and a client waits".into());
             }
         }
-        // A server that stops gives up in the end what is left.
+        // A stopping server may give up what is left at the end.
         if self.worker.is_empty() {
             self.check_accounts()?;
         }
@@ -213,7 +213,8 @@ impl Server {
         }
     }
 
-    /// All clients have left. `is_flushed`: the log has its lines; `is_late`: no connection may be left.
+    /// Checks the state after all clients have left. `is_flushed`: the log has its lines; `is_late`: no connection may
+    /// be left.
     fn end(&mut self, is_flushed: bool, is_late: bool) -> Result<(), String> {
         let is_empty = self.worker.is_empty();
         if !is_empty && is_late {
@@ -230,7 +231,7 @@ impl Server {
         Ok(())
     }
 
-    /// The time, whether nothing will happen, whether the server is to stop, and whether all clients have left.
+    /// The time, whether no event is left, whether the server must stop, and whether all clients have left.
     fn look(&self) -> Result<(Nanos, bool, bool, bool), String> {
         let mut world = self.world.borrow_mut();
         let (now, are_done, outcome) = (world.now, world.are_clients_done(), &mut world.outcome);
@@ -240,7 +241,7 @@ impl Server {
         }
     }
 
-    /// Nothing is kept of those who have left.
+    /// Checks that no account of clients that have left is kept.
     fn check_accounts(&mut self) -> Result<(), String> {
         let now = self.world.borrow().now;
         let left = self.worker.left_over(now);
@@ -255,7 +256,8 @@ impl Server {
         Ok(())
     }
 
-    /// All connections together hold hardly more than there is for them, and what is counted is what is alive.
+    /// Checks that all connections together hold little more memory than allowed, and that the count matches what is
+    /// allocated.
     fn check_memory(&mut self) -> Result<(), String> {
         let (held, most) = (self.worker.held_bytes(), self.world.borrow().plan.memory_bytes);
         if held > most.saturating_add(most / 10) {
@@ -264,19 +266,19 @@ impl Server {
         self.worker.check_memory()
     }
 
-    /// It goes by the pace, which may have been slower before.
+    /// Records the guard's promise. It depends on the pace, which may have been slower before.
     fn note_promise(&mut self) {
         if let Some(Notice::LongestWait { promised, .. }) = self.worker.longest_wait() {
             self.promised = self.promised.max(promised);
         }
     }
 
-    /// Each response that came has its line, and no request has two.
+    /// Checks that each received response has its log line, and no request has two.
     fn check_log(&mut self) -> Result<(), String> {
         self.writer.drain();
         let Some(path) = &self.log_path else { return Ok(()) };
         let read = Run::read_access_log(path, None).map_err(|error| error.to_string());
-        // A log without a line is no run.
+        // A log without a line cannot be read as a run.
         let is_empty = std::fs::metadata(path).is_ok_and(|log| log.len() == 0);
         let rows = if is_empty { Vec::new() } else { read?.records };
         let lines = rows.len() as u64;
@@ -286,7 +288,7 @@ impl Server {
         let datagrams = &world.peers.datagrams;
         let answered = count(|client| client.answered) + datagrams.answered();
         let asked = count(Client::asked) + datagrams.asked();
-        // One that is told to stop may have some yet.
+        // A stopped server may still have some.
         let has_all = lines >= answered || world.plan.stop_after.is_some();
         if !has_all || lines > asked {
             let shown: Vec<_> = rows.iter().map(|row| (row.status, row.size_bytes, row.body_bytes)).collect();
@@ -295,12 +297,12 @@ impl Server {
         Ok(())
     }
 
-    /// What the kernel was told to keep for what follows was followed.
+    /// Checks that data followed whenever the server had announced more to the kernel.
     fn check_tails(&self) -> Result<(), String> {
         self.world.borrow().outcome.held_tails.first().map_or(Ok(()), |tail| Err(tail.clone()))
     }
 
-    /// The guard's promise.
+    /// Checks the guard's promise.
     fn check_waits(&self) -> Result<(), String> {
         match self.worker.longest_wait() {
             Some(Notice::LongestWait { wait, responses, .. }) if wait > self.promised => Err(format!(

@@ -1,4 +1,4 @@
-//! An operator who changes the order and the pace while clients are served.
+//! Reloads: an operator changes the order and the pace while clients are served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::send::{LineSettings, LinkSettings};
 use crate::wake::Wake;
 use crate::worker::{Change, Changes, LinkChange, MemoryShare, NewSettings};
 
-/// Those with a guard, so that its promise holds throughout.
+/// Policies with a guard, so that its promise holds throughout.
 const POLICIES: [&str; 3] = ["las", "psjf", "srpt"];
-/// Of plans, one in so many has reloads.
+/// The reciprocal of the share of plans with reloads.
 const PLANS: usize = 3;
-/// Turns between two of them, and up to twice as many.
+/// The minimum number of turns between two reloads; the maximum is twice as many.
 const TURNS: usize = 50;
 
-/// Drawn from what a plan has anyway, so that no other seed is another run.
+/// Reloads, derived from other decisions of the plan, so that the runs of existing seeds do not change.
 pub struct Reloads {
     changes: Arc<Changes>,
-    /// `None`: nothing is changed.
+    /// `None` for no reloads.
     every: Option<u64>,
     done: usize,
 }
@@ -35,12 +35,12 @@ impl Reloads {
         Reloads { changes: Arc::default(), every, done: 0 }
     }
 
-    /// Where the worker finds them.
+    /// The queue in which the worker finds them.
     pub fn changes(&self) -> Arc<Changes> {
         Arc::clone(&self.changes)
     }
 
-    /// The next, if it is due at this turn.
+    /// Hands over the next reload, if it is due at this turn.
     pub fn at_turn(&mut self, turn: u64, plan: &Plan, limits: &Limits, wake: &Wake) {
         if self.every.is_some_and(|every| turn.is_multiple_of(every)) {
             self.done += 1;

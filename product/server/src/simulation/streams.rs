@@ -1,6 +1,7 @@
-//! Streams of messages through a proxy: WebSocket, server-sent events, long polls, chunks without an end; over each protocol, with TLS and without,
-//! paced and not. What an application says is with its client as soon as the links allow, and what a client says is with its application: the
-//! server adds a few milliseconds at most. A message that it leaves with the kernel, to be sent with the next one, comes 200 ms late.
+//! Message streams through the proxy: WebSocket, server-sent events, long polls, endless chunks; over each protocol,
+//! with and without TLS, paced and unpaced. A message must reach the other side as soon as the links allow; the server
+//! may add a few milliseconds. A message that it leaves in the kernel, to be sent with the next one, arrives 200 ms
+//! late.
 
 use std::rc::Rc;
 
@@ -17,19 +18,19 @@ use super::server::Server;
 use super::wire::Link;
 use super::world::World;
 
-/// Of each link, one way.
+/// The delay of each link, one way.
 const DELAY: Nanos = Nanos::from_millis(10);
-/// A message comes through two links, and is in the server no longer than this.
+/// The maximum time a message spends in the server. It also crosses two links.
 const ADDED_MAX: Nanos = Nanos::from_millis(5);
-/// What is said within this is one message.
+/// Writes closer together than this are one message.
 const PAUSE_MIN: Nanos = Nanos::from_millis(100);
-/// Messages with less before the next are not timed: the kernel keeps the end of one for 200 ms.
+/// Messages followed by the next within this time are not timed: the kernel holds back the end of one for 200 ms.
 const TIMED_FOR: Nanos = Nanos::from_millis(240);
-/// For which the last message is waited for.
+/// The time for which the last message is awaited.
 const LAST_FOR: Nanos = Nanos::from_secs(1);
-/// Of each kind at least so many are timed.
+/// The minimum number of messages of each kind that must be timed.
 const TIMED_MIN: usize = 3;
-/// Requests of a client that polls.
+/// The number of requests of a polling client.
 const POLLS: usize = 6;
 const UPLINK_BYTES_PER_S: u64 = 2_500_000;
 const STEPS_MAX: u64 = 1_000_000;
@@ -46,11 +47,11 @@ enum Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     WebSocket,
-    /// Its application ends it with its connection (RFC 9112 section 6.3).
+    /// Ended by its application with the connection (RFC 9112 section 6.3).
     Events,
-    /// Chunks, of which the last never comes.
+    /// A chunked body whose last chunk never arrives.
     Endless,
-    /// The length is known before the messages are.
+    /// The length is announced before the messages.
     Announced,
     LongPoll,
 }
@@ -58,12 +59,12 @@ enum Kind {
 const PROTOCOLS: [Protocol; 5] =
     [Protocol::Http1, Protocol::Http1Tls, Protocol::Http2, Protocol::Http2Tls, Protocol::Http3];
 const KINDS: [Kind; 5] = [Kind::WebSocket, Kind::Events, Kind::Endless, Kind::Announced, Kind::LongPoll];
-/// Files that come in forty messages, of 500 bytes and of 1,638: less than a segment, and more than one.
+/// Files that arrive in forty messages, of 500 bytes and of 1,638: less than a segment, and more than one.
 const FILES: [usize; 2] = [4, 5];
-/// What a poll gets, 1,000 bytes.
+/// The response to a poll, 1,000 bytes.
 const POLLED_FILE: usize = 3;
 
-/// It delays, and does no more.
+/// A link that only delays.
 const LINK: Link = Link {
     delay: DELAY,
     rate_bytes_per_s: 100_000_000,
@@ -93,7 +94,7 @@ const HTTP3: Http3Plan = Http3Plan {
     buffer_bytes: 4 << 20,
 };
 
-/// In which nothing fails.
+/// A plan without failures.
 fn plan(uplink_bytes_per_s: Option<u64>, protocol: Protocol) -> Plan {
     Plan {
         clients: 1,
@@ -142,7 +143,7 @@ impl Kind {
             }
     }
 
-    /// Of one client.
+    /// The requests of one client.
     fn requests(self, file: usize, site: &Site, random: &mut Random) -> Vec<Request> {
         let count = if self == Kind::LongPoll { POLLS } else { 1 };
         let ask = |_| Ask::find(site, random, |ask| self.is_asked_for(ask, file));
@@ -150,23 +151,24 @@ impl Kind {
     }
 }
 
-/// The times at which one end spoke, with how many bytes, and at which the other heard.
+/// The times at which one end sent, with the number of bytes, and at which the other received.
 struct Way {
     said: Vec<(Nanos, u64)>,
     heard: Vec<Nanos>,
 }
 
-/// One message: its length, and how much later than its last byte was said the last byte was heard; `None` where nothing was heard before the next.
+/// A message: its length, and the time from the sending of its last byte to its arrival; `None` if nothing arrived
+/// before the next message.
 type Message = (u64, Option<Nanos>);
 
 impl Way {
-    /// The messages that another did not follow at once.
+    /// The messages that no other followed at once.
     fn messages(&self) -> Vec<Message> {
         let bursts: Vec<_> = self.said.chunk_by(|one, next| next.0 - one.0 < PAUSE_MIN).collect();
         let begins = bursts.iter().skip(1).map(|next| next[0].0).chain([Nanos::MAX]);
         let heard = |(burst, next_at): (&&[(Nanos, u64)], Nanos)| {
             let (ended_at, bytes) = (burst[burst.len() - 1].0, burst.iter().map(|(_, bytes)| bytes).sum());
-            // Behind the last message there is the end of the stream.
+            // After the last message comes the end of the stream.
             let until = next_at.min(ended_at + LAST_FOR);
             let heard = self.heard.iter().filter(|at| **at > ended_at && **at < until).max();
             (next_at - ended_at > TIMED_FOR).then_some((bytes, heard.map(|last| *last - ended_at)))
@@ -175,7 +177,7 @@ impl Way {
     }
 }
 
-/// What is wrong with a stream.
+/// Runs a stream; returns an error if a message is late.
 fn judge(protocol: Protocol, kind: Kind, file: usize, uplink: Option<u64>, site: &Rc<Site>) -> Result<(), String> {
     let plan = plan(uplink, protocol);
     let server = Server::new(plan.clone(), Random::new(1), Rc::clone(site));
@@ -204,7 +206,7 @@ fn judge(protocol: Protocol, kind: Kind, file: usize, uplink: Option<u64>, site:
     ran.map(|_| ())
 }
 
-/// The way to the client, and in a tunnel the way from it.
+/// The direction to the client, and in a tunnel also the one from it.
 fn ways(world: &World, kind: Kind) -> Vec<Way> {
     let clients = world.peers.clients.iter().flatten().map(|client| (&client.said_at, &client.heard_at));
     let datagrams = world.peers.datagrams.clients.iter().flatten().map(|client| (&client.said_at, &client.heard_at));
@@ -215,7 +217,7 @@ fn ways(world: &World, kind: Kind) -> Vec<Way> {
     if kind != Kind::WebSocket {
         return vec![down];
     }
-    // Before its tunnel is open a client says other things.
+    // Before its tunnel is open, a client sends other data.
     let opened_at = *echoed_at.first().unwrap_or(&Nanos::MAX);
     let said = said_at.iter().filter(|at| **at > opened_at).map(|at| (*at, 0)).collect();
     vec![down, Way { said, heard: echoed_at }]
@@ -226,7 +228,7 @@ enum Asking {
     Datagrams(Box<Http3>),
 }
 
-/// One that asks for such a stream.
+/// A client that requests such a stream.
 fn client(protocol: Protocol, kind: Kind, file: usize, plan: &Plan, site: &Site) -> Asking {
     let random = &mut Random::new(1);
     let requests = kind.requests(file, site, random);
@@ -245,11 +247,11 @@ fn client(protocol: Protocol, kind: Kind, file: usize, plan: &Plan, site: &Site)
     Asking::Stream(Box::new(Client::of(engine, is_secure, plan)))
 }
 
-/// Every stream: file, and the rate of the uplink where it is paced.
+/// All streams: kind, file, and the rate of the uplink if it is paced.
 fn streams() -> impl Iterator<Item = (Kind, usize, Option<u64>)> {
     let uplinks = [None, Some(UPLINK_BYTES_PER_S)];
     let of_files = KINDS.into_iter().flat_map(|kind| FILES.map(|file| (kind, file)));
-    // Neither a tunnel nor a poll depends on it.
+    // Neither a tunnel nor a poll depends on the file.
     let each = of_files.filter(|(kind, file)| *file == FILES[0] || !matches!(kind, Kind::WebSocket | Kind::LongPoll));
     each.flat_map(move |(kind, file)| uplinks.map(|uplink| (kind, file, uplink)))
 }
@@ -268,7 +270,8 @@ fn messages_of_streams_leave_at_once() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The server kept the end of what had come over HTTP/1.1, with TLS on a paced uplink: messages took 200 ms more.
+/// The server once held back the end of what had arrived over HTTP/1.1, with TLS on a paced uplink: messages took 200
+/// ms longer.
 #[test]
 fn messages_that_the_kernel_keeps_are_late() {
     let site = Rc::new(Site::new());

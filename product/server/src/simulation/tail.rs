@@ -1,28 +1,28 @@
-//! The last segment of what a socket has not sent. The kernel keeps one that is not full where the server has said that more follows, by MSG_MORE
-//! or TCP_CORK: until it is full, until that is taken back, and for 200 ms at most (tcp(7)). A server that lets it come to that has a client
-//! wait for nothing, which is the law here.
+//! The last segment of a socket's unsent data. If the server has announced more data by MSG_MORE or TCP_CORK, the
+//! kernel holds back a partial segment until it is full, until the announcement is withdrawn, and for at most 200 ms
+//! (tcp(7)). A server that lets it wait for that long delays a client for nothing, which is the invariant checked here.
 
 use units::Nanos;
 
 use super::wire::SEGMENT_BYTES;
 use super::world::{Event, World};
 
-/// As tcp(7) has it of TCP_CORK.
+/// The maximum time that the kernel holds back a segment, as tcp(7) describes for TCP_CORK.
 const HELD_FOR: Nanos = Nanos::from_millis(200);
 
 #[derive(Debug, Default)]
 pub struct Tail {
-    /// The last write said that more follows.
+    /// The last write announced more data.
     has_more: bool,
     is_corked: bool,
-    /// It was kept for as long as it may be.
+    /// It was held back for the maximum time.
     is_over: bool,
-    /// An event is due that looks at it.
+    /// An event that checks it is scheduled.
     is_watched: bool,
 }
 
 impl Tail {
-    /// Bytes at the end of so many unsent ones that do not leave yet.
+    /// The number of bytes at the end of `unsent_bytes` that do not leave yet.
     pub fn held_bytes(&self, unsent_bytes: usize) -> usize {
         let is_held = (self.has_more || self.is_corked) && !self.is_over;
         if is_held { unsent_bytes % SEGMENT_BYTES as usize } else { 0 }
@@ -32,14 +32,15 @@ impl Tail {
         (self.has_more, self.is_over) = (more, false);
     }
 
-    /// What MSG_MORE kept leaves with the next acknowledgement, which asks for what is unsent without it; TCP_CORK stays in force.
+    /// Handles an acknowledgement: data held back by MSG_MORE leaves with it, since it sends what is unsent without the
+    /// flag; TCP_CORK stays in force.
     pub fn on_acked(&mut self) {
         self.has_more = false;
     }
 }
 
 impl World {
-    /// As TCP_CORK.
+    /// Sets or clears TCP_CORK.
     pub fn cork(&mut self, at: usize, is_corked: bool) {
         self.enter();
         let tail = &mut self.wires[at].down.tail;
@@ -48,7 +49,7 @@ impl World {
         self.pump_down(at);
     }
 
-    /// Nothing leaves now: if that is since the tail is kept, it leaves later nevertheless.
+    /// Called if nothing can leave now: if that is because the tail is held back, schedules its departure.
     pub fn watch_tail(&mut self, at: usize) {
         let wire = &mut self.wires[at];
         let is_held = wire.held_bytes() > 0 && wire.held_bytes() == wire.down.unsent.len();

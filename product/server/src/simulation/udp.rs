@@ -1,4 +1,4 @@
-//! The server's socket for datagrams.
+//! The server's UDP socket.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::world::World;
 use crate::net::Shared;
 use crate::udp::{Came, DatagramSocket, Left, Pieces};
 
-/// As the kernel gives.
+/// The maximum number of datagrams in one call, as with the kernel.
 const RECEIVED_AT_ONCE: usize = 8;
 
 pub struct SimulatedUdp {
@@ -22,7 +22,7 @@ pub struct SimulatedUdp {
 }
 
 impl SimulatedUdp {
-    /// `None` where no client speaks HTTP/3.
+    /// Returns `None` if no client uses HTTP/3.
     #[expect(clippy::arc_with_non_send_sync, reason = "a worker shares it with its connections alone, as the kernel's")]
     pub fn of(world: &Rc<RefCell<World>>) -> Option<Arc<SimulatedUdp>> {
         let has_clients = world.borrow().plan.http3.is_some();

@@ -14,24 +14,24 @@ use super::wire::{Far, Link, Wire};
 use super::world::{Event, World};
 use crate::upstream::{Endpoint, EndpointAddress};
 
-/// Of the first application; the others follow.
+/// The port of the first application; the others follow.
 pub const PORT: u16 = 9_000;
-/// One that is not refused at once is within this.
+/// The maximum delay of a refusal that does not come at once.
 const REFUSED_WITHIN: Nanos = Nanos::from_millis(100);
 
-/// Everybody whom the server speaks to.
+/// All peers of the server.
 #[derive(Default)]
 pub struct Peers {
     pub clients: Vec<Option<Client>>,
     pub datagrams: Datagrams,
-    /// By connection.
+    /// Indexed by connection.
     applications: Vec<Option<Application>>,
-    /// Requests that applications were asked.
+    /// The requests that applications have received.
     seen: Seen,
 }
 
 impl World {
-    /// A connection to an application, which may be still to come.
+    /// Opens a connection to an application, which may complete later.
     pub fn open_upstream(&mut self, to: &Endpoint) -> io::Result<usize> {
         self.enter();
         let plan = self.plan.upstreams.ok_or(Errno::NETUNREACH)?;
@@ -54,7 +54,7 @@ impl World {
                 let refused_at = self.now + Nanos(self.random.below(REFUSED_WITHIN.0));
                 self.schedule(refused_at, Event::UpReset { wire: at });
             }
-            // Nothing comes of it.
+            // The connection is never established.
             true => {}
         }
         Ok(at)
@@ -65,7 +65,7 @@ impl World {
         self.mark(at);
     }
 
-    /// When applications have said something, and how many bytes.
+    /// The times at which applications sent data, and the number of bytes.
     pub fn said_upstream(&self) -> Vec<(Nanos, u64)> {
         let mut said: Vec<_> = self.peers.applications.iter().flatten().flat_map(|one| one.said.clone()).collect();
         said.sort();
@@ -100,7 +100,8 @@ impl World {
         self.judge_load(endpoint);
     }
 
-    /// No application has more requests at once than it is to have, nor more than half of them of one client, nor any of a client that has gone.
+    /// Checks that no application has more concurrent requests than allowed, nor more than half of them from one
+    /// client, nor any from a client that has gone.
     fn judge_load(&mut self, endpoint: usize) {
         let Some(plan) = self.plan.upstreams else { return };
         let is_busy = |application: &&Application| {
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// Addresses of the applications.
+    /// The address of an application.
     pub fn address(endpoint: u64) -> SocketAddr {
         SocketAddr::from(([198, 18, 255, 1], PORT + endpoint as u16))
     }

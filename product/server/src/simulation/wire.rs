@@ -1,5 +1,5 @@
-//! A connection of TCP: two streams of bytes over a link of a rate and a delay, with buffers and windows that fill, an end and a reset for each side.
-//! What the kernel would tell the server of it is told alike.
+//! A TCP connection: two byte streams over a link with a rate and a delay, with buffers and windows that fill, and an
+//! end and a reset for each side. The server gets the same information about it as from the kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,19 +15,19 @@ use super::tail::Tail;
 use crate::net::Status;
 
 pub const SEGMENT_BYTES: u32 = 1448;
-/// The server notices an end within: its event loop may be late, and have others to look at.
+/// The maximum time in which the server notices an end: its event loop may be late, and busy with other connections.
 const NOTICED_WITHIN: Nanos = Nanos::from_secs(1);
 
-/// What a link carries, and what its ends hold.
+/// The capacity of a link, and the buffers of its ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     pub delay: Nanos,
     pub rate_bytes_per_s: u64,
-    /// Bytes that arrive together.
+    /// The number of bytes that arrive together.
     pub piece_bytes: usize,
     pub window_bytes: usize,
     pub send_buffer_bytes: usize,
-    /// Unsent bytes beyond which there is no room (TCP_NOTSENT_LOWAT).
+    /// The number of unsent bytes beyond which there is no room (TCP_NOTSENT_LOWAT).
     pub unsent_bytes_max: usize,
     pub inbox_bytes_max: usize,
 }
@@ -40,14 +40,14 @@ impl Link {
             rate_bytes_per_s,
             piece_bytes: random.one_of(&[1448, 1448, 14_480, 65_536]),
             window_bytes: random.one_of(&[14_480, 64_000, 1 << 20]),
-            // As the kernel's grows with what the path takes: a second of it at most.
+            // The kernel's buffer grows with the capacity of the path: a second of it at most.
             send_buffer_bytes: random.one_of(&[4 << 10, 64 << 10, 1 << 20]).min(rate_bytes_per_s as usize),
             unsent_bytes_max: random.one_of(&[usize::MAX, 16 << 10]),
             inbox_bytes_max: random.one_of(&[2 << 10, 64 << 10, 256 << 10]),
         }
     }
 
-    /// Often next door.
+    /// A link to an upstream, often a local one.
     pub fn to_upstream(random: &mut Random) -> Link {
         let link = Link { unsent_bytes_max: usize::MAX, ..Link::of(random) };
         match random.once_in(3) {
@@ -61,14 +61,14 @@ impl Link {
     }
 }
 
-/// Who is at the other end: a client, or a connection of an application.
+/// The far end: a client, or a connection of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Far {
     Client(usize),
     Application(usize),
 }
 
-/// One connection. What the server and the client may do to their ends are methods; what travels is an event of the world.
+/// A TCP connection. What the server and the client do at their ends are methods; what travels is an event of the world.
 #[derive(Debug)]
 pub struct Wire {
     pub link: Link,
@@ -80,7 +80,7 @@ pub struct Wire {
     pub stop: Stop,
 }
 
-/// Whether the server stops.
+/// The state of the server's stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     No,
@@ -90,32 +90,32 @@ pub enum Stop {
     Over,
 }
 
-/// What the kernel of the server has of it.
+/// The connection in the server's kernel.
 #[derive(Debug, Default)]
 pub struct ServerEnd {
-    /// What came and was not read.
+    /// Received and not read.
     pub inbox: VecDeque<u8>,
-    /// Read while it could answer.
+    /// The number of bytes read while it could still answer.
     pub read_bytes: u64,
     pub has_fin: bool,
-    /// When that came.
+    /// When the FIN arrived.
     pub fin_at: Option<Nanos>,
     pub has_reset: bool,
     /// The server has closed its socket.
     pub is_closed: bool,
-    /// Under which its readiness is announced.
+    /// The token under which its readiness is announced.
     pub token: Option<u64>,
-    /// It is on the list of those whose readiness changed.
+    /// It is on the list of connections whose readiness changed.
     pub is_marked: bool,
-    /// Its close is a reset.
+    /// Closing it sends a reset.
     pub ends_with_reset: bool,
-    /// Somebody waits for room.
+    /// The server waits for room.
     pub waits_for_room: bool,
-    /// It has asked for the connection, and was not answered.
+    /// The connection was requested and is not established yet.
     pub is_connecting: bool,
 }
 
-/// The way to the client.
+/// The direction to the client.
 #[derive(Debug, Default)]
 pub struct Down {
     pub unsent: VecDeque<u8>,
@@ -125,7 +125,7 @@ pub struct Down {
     pub acked_bytes: u64,
     pub acked_at: Nanos,
     pub segments: u32,
-    /// On the way, not in the client's memory yet.
+    /// In transit, not in the client's memory yet.
     pub air_bytes: usize,
     pub free_at: Nanos,
     pub last_arrival: Nanos,
@@ -135,7 +135,7 @@ pub struct Down {
     pub is_reset_sent: bool,
 }
 
-/// The client's end, and the way from there.
+/// The client's end, and the direction from there.
 #[derive(Debug, Default)]
 pub struct Up {
     pub inbox: VecDeque<u8>,
@@ -150,7 +150,7 @@ pub struct Up {
     pub is_fin_sent: bool,
     pub wants_reset: bool,
     pub is_reset_sent: bool,
-    /// The client reads no more, and what comes is answered with a reset.
+    /// The client reads no more, and data that arrives is answered with a reset.
     pub is_closed: bool,
 }
 
@@ -159,7 +159,7 @@ impl Wire {
         Wire { link, peer, far, server: ServerEnd::default(), down: Down::default(), up: Up::default(), stop: Stop::No }
     }
 
-    /// For a person who looks for what went wrong.
+    /// The state, for debugging.
     pub fn describe(&self) -> String {
         let Wire { server, down, up, .. } = self;
         format!(
@@ -177,7 +177,7 @@ impl Wire {
         )
     }
 
-    /// It is of this client, which has shut it, and the server had time to notice.
+    /// Returns true if it is a connection of this client, which has shut it, and the server had time to notice.
     pub fn is_gone(&self, client: IpAddr, now: Nanos) -> bool {
         let is_noticed = self.server.fin_at.is_some_and(|at| now >= at + NOTICED_WITHIN);
         matches!(self.far, Far::Client(_)) && self.peer.ip() == client && is_noticed
@@ -187,7 +187,8 @@ impl Wire {
         (self.down.written_bytes - self.down.acked_bytes) as usize
     }
 
-    /// As sk_stream_is_writeable and tcp_stream_memory_free.
+    /// Returns true if the socket has room, by the rules of the kernel's `sk_stream_is_writeable` and
+    /// `tcp_stream_memory_free`.
     pub fn has_room(&self) -> bool {
         let (queued, most) = (self.queued_bytes(), self.link.send_buffer_bytes);
         !self.server.is_connecting
@@ -195,7 +196,8 @@ impl Wire {
             && self.down.unsent.len() < self.link.unsent_bytes_max
     }
 
-    /// What epoll would say. It is told of room later where there is none now (tcp_poll sets SOCK_NOSPACE).
+    /// The readiness that epoll would report. If there is no room now, room is announced later (`tcp_poll` sets
+    /// SOCK_NOSPACE).
     pub fn poll(&mut self) -> EventFlags {
         self.server.waits_for_room |= !self.has_room();
         let ServerEnd { inbox, has_fin, has_reset, .. } = &self.server;
@@ -208,7 +210,7 @@ impl Wire {
         flags
     }
 
-    /// Takes at most so many bytes; `more` says that others follow at once, which counts where all are taken.
+    /// Takes at most `most` bytes. `more` announces that others follow at once; it counts only if all are taken.
     pub fn write(&mut self, bytes: &[u8], more: bool, most: usize) -> io::Result<usize> {
         if self.server.has_reset || self.down.is_ended {
             return Err(Errno::PIPE.into());
@@ -238,7 +240,7 @@ impl Wire {
             return Err(Errno::AGAIN);
         }
         inbox.drain(..bytes).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
-        // What comes behind the end of what it says is thrown away.
+        // Data that arrives after the server has ended its own is discarded.
         *read_bytes += if self.down.is_ended { 0 } else { bytes as u64 };
         Ok(bytes)
     }
@@ -262,7 +264,7 @@ impl Wire {
         }
     }
 
-    /// Bytes that the client's window takes now.
+    /// The number of bytes that the client's window accepts now.
     pub fn sendable(&self) -> usize {
         let flight = (self.down.sent_bytes - self.down.acked_bytes) as usize;
         let window = self.link.window_bytes.saturating_sub(flight);
@@ -270,7 +272,7 @@ impl Wire {
         window.min(client).min(self.down.unsent.len() - self.held_bytes()).min(self.link.piece_bytes)
     }
 
-    /// Bytes that wait for others to fill their segment.
+    /// The number of bytes that wait for others to fill their segment.
     pub fn held_bytes(&self) -> usize {
         if self.down.is_ended { 0 } else { self.down.tail.held_bytes(self.down.unsent.len()) }
     }

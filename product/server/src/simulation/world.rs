@@ -1,4 +1,4 @@
-//! Time, and all that happens in it: bytes travel, clients act, disks answer.
+//! Simulated time and its events: bytes travel, clients act, disks answer.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use super::wire::{Far, Link, SEGMENT_BYTES, Stop, Wire};
 use crate::poll::Ready;
 use crate::wake::Wake;
 
-/// As the server's limits have it.
+/// The stop timeout of the server's limits.
 const STOP_TIMEOUT: Nanos = Nanos::from_secs(30);
-/// Events that the kernel gives at once.
+/// The maximum number of events that the kernel returns at once.
 const EVENTS_MAX: usize = 512;
 
 #[derive(PartialEq)]
@@ -65,7 +65,7 @@ pub struct World {
     pub outcome: Outcome,
 }
 
-/// When a run begins.
+/// The time at which a run begins.
 pub const BEGINS_AT: Nanos = Nanos::from_secs(1_000);
 
 impl World {
@@ -101,7 +101,7 @@ impl World {
         self.schedule.add(at.max(self.now), event);
     }
 
-    /// A peer acts again, later than now.
+    /// Schedules a peer to act again, later than now.
     pub fn wake(&mut self, at: Nanos, event: Event) {
         self.schedule.add_once(at.max(self.now + Nanos(1)), event);
     }
@@ -126,7 +126,7 @@ impl World {
         self.peers.clients.iter().flatten().all(|client| client.is_done) && self.peers.datagrams.are_done()
     }
 
-    /// A system call of the server: it takes its time, in which other things happen.
+    /// Enters a system call of the server: it takes time, in which other events happen.
     pub fn enter(&mut self) {
         self.now += Nanos(self.random.below(self.plan.call_ns_max));
         self.run_due();
@@ -141,14 +141,14 @@ impl World {
         self.start_disk();
     }
 
-    /// What the pool has to do is begun; it ends when the seed says so.
+    /// Starts the pool's pending tasks; each ends at a time that the seed determines.
     fn start_disk(&mut self) {
         while let Some((task, takes)) = self.disk.begin(&mut self.random, &self.plan) {
             self.schedule(self.now + takes, Event::Disk { task });
         }
     }
 
-    /// Until something is ready for the server, or its time-out is over.
+    /// Waits until something is ready for the server, or its timeout has passed.
     pub fn wait(&mut self, timeout: Option<Nanos>, into: &mut VecDeque<Ready>) {
         self.enter();
         let until = timeout.map(|timeout| self.now + timeout);
@@ -164,7 +164,7 @@ impl World {
             self.now = self.now.max(at);
             self.run_due();
         }
-        // It is not told at once.
+        // The server wakes up with a delay.
         self.now += Nanos(self.random.below(self.plan.wake_ns_max));
         self.note(self.now.0);
     }
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Its readiness changed.
+    /// Records that the readiness of a connection changed.
     pub fn mark(&mut self, at: usize) {
         let server = &mut self.wires[at].server;
         if server.token.is_some() && !std::mem::replace(&mut server.is_marked, true) {
@@ -303,7 +303,7 @@ impl World {
         self.act_at(far);
     }
 
-    /// What the client has not read stays its own, as on Linux.
+    /// The client can still read what it has received, as on Linux.
     fn on_down_end(&mut self, at: usize, is_reset: bool) {
         let Wire { up, far, .. } = &mut self.wires[at];
         up.has_fin |= !is_reset;
@@ -345,7 +345,7 @@ impl World {
             return self.reset_client(at);
         }
         wire.server.inbox.extend(bytes);
-        // A whole request that comes twice is as one that is answered twice.
+        // A request that arrives twice is equivalent to one that is answered twice.
         if bytes.ends_with(b"\r\n\r\n") && bytes.starts_with(b"GET") && strikes(Fault::DoubleAnswer) {
             wire.server.inbox.extend(bytes);
         }
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// What the client's window and the link let go.
+    /// Sends what the client's window and the link allow.
     pub fn pump_down(&mut self, at: usize) {
         loop {
             let now = self.now;
@@ -394,7 +394,7 @@ impl World {
         }
     }
 
-    /// So many bytes leave, behind those of others on the uplink.
+    /// Sends these bytes, after those of others on the uplink.
     fn depart(&mut self, at: usize, bytes: usize) {
         let now = self.now;
         let wire = &mut self.wires[at];
@@ -413,7 +413,7 @@ impl World {
         self.schedule(arrives_at, Event::Down { wire: at, bytes: left });
     }
 
-    /// When the uplink that all clients share has carried so much more.
+    /// The time at which the uplink that all clients share has carried these bytes too.
     pub fn uplink_leaves_at(&mut self, bytes: usize) -> Nanos {
         if let Some(rate) = self.plan.uplink_bytes_per_s {
             let begins_at = self.uplink_free_at.max(self.now);

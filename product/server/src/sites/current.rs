@@ -1,4 +1,4 @@
-//! The sites in force. Another set takes their place in one step, and the event loops learn of it by their wake-ups.
+//! The sites in force. Another set replaces them in one step, and the event loops notice it at their next wake-up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -22,41 +22,41 @@ use crate::storage::Room;
 use crate::upstream::names::{Name, Names};
 use crate::upstream::{Group, NamedFiles, Trust};
 
-/// Sites with their folders and logs, which were all there when it was made.
+/// A set of sites with their folders and logs, which all existed when the set was opened.
 pub struct Served {
     pub sites: Arc<Sites>,
     pub roots: Roots,
-    /// Classes by the rules of a file.
+    /// The classes by the rules of a file.
     pub assigned: Option<Arc<Assigned>>,
-    /// By the place of the site, those of its file.
+    /// The upstream groups of each site, by its index, in the order of its configuration.
     groups: Vec<Vec<Arc<Group>>>,
-    /// Some of them are asked how they are.
+    /// Some of them have health checks.
     pub has_checks: bool,
-    /// By the place of the site; its own, or that of the server.
+    /// The log of each site, by its index; its own, or the server's.
     logs: Vec<Option<Arc<Log>>>,
     server_log: Option<Arc<Log>>,
-    /// For clients that speak TLS; `None` where no site has a certificate.
+    /// The acceptor for TLS connections; `None` if no site has a certificate.
     pub acceptor: Option<Acceptor>,
-    /// What an operator should know of the certificates, and of upstreams' names.
+    /// Remarks for the operator on the certificates, and on upstreams' names.
     pub remarks: Vec<String>,
-    /// By the place of the site, the end of its certificate; empty where no site has one.
+    /// The expiry of each site's certificate, by its index; empty if no site has one.
     not_after: Vec<Option<SystemTime>>,
 }
 
-/// Opens a log, or gives the one that is open.
+/// Opens a log, or returns the one that is open.
 pub type OpenLog<'o> = dyn Fn(&LogConfig) -> Result<Arc<Log>, StartError> + 'o;
 
-/// What is to be served.
+/// The configuration to serve.
 #[derive(Clone, Copy)]
 pub struct Wanted<'w> {
     pub sites: &'w [SiteConfig],
     pub classes: Option<&'w ClassesConfig>,
-    /// Of the sites without their own.
+    /// The log of the sites without their own.
     pub access_log: Option<&'w LogConfig>,
     pub open_log: &'w OpenLog<'w>,
 }
 
-/// What goes on from before.
+/// The state that is carried over from the previous sites.
 struct Before<'b> {
     /// The number of the first site.
     first: SiteNumber,
@@ -68,7 +68,7 @@ struct Before<'b> {
 }
 
 impl Served {
-    /// Logs are opened last.
+    /// Opens everything; logs last.
     fn open(wanted: &Wanted<'_>, assigned: Option<Assigned>, before: Before<'_>) -> Result<Served, StartError> {
         let (configs, Before { first, tickets, development, keys, spool, names }) = (wanted.sites, before);
         let mut folders = configs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -105,13 +105,13 @@ impl Served {
         })
     }
 
-    /// The upstreams that answer a request for this site, if others do.
+    /// The upstreams that answer a request for this site, if it is passed on.
     pub fn group(&self, site: SiteNumber, request: &Request) -> Option<Arc<Group>> {
         let proxy = self.sites.proxy(site, request)?;
         Some(Arc::clone(&self.groups[self.sites.place(site)][proxy]))
     }
 
-    /// The names of sites with a certificate, and when it ends.
+    /// The names of sites with a certificate, and when it expires.
     pub fn certificates(&self) -> impl Iterator<Item = (&str, SystemTime)> {
         self.sites.names().zip(&self.not_after).filter_map(|(site, end)| Some((site, (*end)?)))
     }
@@ -121,25 +121,25 @@ impl Served {
         self.groups.iter().flatten()
     }
 
-    /// The names of upstreams that have to be looked up, each once.
+    /// The names of upstreams that must be resolved, each once.
     pub fn names(&self) -> Vec<Name> {
         let names: BTreeSet<&Name> = self.groups().flat_map(|group| group.addresses.names()).collect();
         names.into_iter().cloned().collect()
     }
 
-    /// Others answer requests of some site.
+    /// Returns true if upstreams answer requests of some site.
     pub fn has_proxies(&self) -> bool {
         self.groups().next().is_some()
     }
 
-    /// Where a request for this site, or for none, is logged.
+    /// The log for requests for this site, or for none.
     pub fn log(&self, site: Option<SiteNumber>) -> Option<&Arc<Log>> {
         let own = site.and_then(|site| self.logs.get(self.sites.place(site)));
         own.unwrap_or(&self.server_log).as_ref()
     }
 }
 
-/// The folder of a site, if it has one.
+/// Opens the folder of a site, if it has one.
 fn open(site: &SiteConfig) -> Result<Option<Arc<Root>>, StartError> {
     let Some(dir) = &site.dir else { return Ok(None) };
     for folder in &site.files.links_into {
@@ -180,7 +180,7 @@ fn groups(
     config.answers.proxies.iter().map(group).collect()
 }
 
-/// Opens a folder whose files upstreams name: it is numbered behind those of sites.
+/// Opens a folder whose files upstreams name: it is numbered after those of sites.
 fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>>) -> Result<SiteNumber, StartError> {
     let options = Options { hidden: true, index: Vec::new(), ..Options::default() };
     let root = Root::open(dir, options).map_err(|error| StartError::Folder(dir.into(), error))?;
@@ -188,7 +188,7 @@ fn open_files(dir: &Path, first: SiteNumber, folders: &mut Vec<Option<Arc<Root>>
     Ok(first.wrapping_add(folders.len() as SiteNumber - 1))
 }
 
-/// One for all upstreams that are trusted by the same file.
+/// Returns the connector for this file of authorities; upstreams with the same file share one.
 fn connector(
     ca: Option<&Path>,
     keys: &Keys,
@@ -212,25 +212,25 @@ impl Drop for Served {
 
 pub struct Current {
     served: Mutex<Arc<Served>>,
-    /// How often there was another.
+    /// The number of replacements so far.
     turn: AtomicU64,
-    /// Of all sets: a client resumes its session with the next.
+    /// Shared by all sets: a client resumes its session under the next one.
     tickets: Tickets,
     development: Development,
-    /// A listener speaks TLS.
+    /// A listener uses TLS.
     is_secure: bool,
     /// Reads certificates and keys.
     keys: Keys,
-    /// On disk, for the responses of all proxies.
+    /// The disk space for the responses of all proxies.
     spool: Arc<Room>,
-    /// Of upstreams.
+    /// The names of upstreams.
     names: Arc<Names>,
-    /// A thread looks them up again.
+    /// A thread resolves them periodically.
     is_followed: AtomicBool,
 }
 
 impl Current {
-    /// `is_secure`: clients of a listener speak TLS.
+    /// Opens the first set. `is_secure`: clients of a listener use TLS.
     pub fn open(wanted: &Wanted<'_>, is_secure: bool, keys: Keys, spool_bytes_max: u64) -> Result<Current, StartError> {
         let tickets =
             Tickets::new().ok_or(StartError::System("make keys of TLS tickets", io::ErrorKind::Other.into()))?;
@@ -264,13 +264,13 @@ impl Current {
         &self.names
     }
 
-    /// Whether a thread is to look names up again from now on, once.
+    /// Returns true, once, if a thread must be started to resolve names periodically.
     pub fn needs_follower(&self) -> bool {
         !self.served().names().is_empty() && !self.is_followed.swap(true, Ordering::Relaxed)
     }
 
-    /// All of these, or, with the reason why not, those from before. Their numbers are new: what was begun for another set is
-    /// not taken for theirs.
+    /// Replaces the sites by these; on an error, the old ones stay. Their numbers are new, so that a request begun for
+    /// another set is not attributed to them.
     pub fn replace(&self, wanted: &Wanted<'_>) -> Result<(), StartError> {
         let before = self.served();
         let assigned = match (&before.assigned, wanted.classes) {
@@ -287,7 +287,7 @@ impl Current {
         Ok(())
     }
 
-    /// So many bytes on disk from now on.
+    /// Sets the disk space for spooled responses.
     pub fn set_spool(&self, bytes_max: u64) {
         self.spool.set_bytes_max(bytes_max);
     }
@@ -296,14 +296,14 @@ impl Current {
         Arc::clone(&self.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Those in force, if they are not those of this turn; the turn becomes theirs.
+    /// Returns the sites in force if they are newer than turn `than`, and sets `than` to their turn.
     pub fn newer(&self, than: &mut u64) -> Option<Arc<Served>> {
         let turn = self.turn.load(Ordering::Acquire);
         (std::mem::replace(than, turn) != turn).then(|| self.served())
     }
 }
 
-/// With a certificate, if one is needed.
+/// Fails if a certificate is needed and none is there.
 fn checked(served: Served, is_secure: bool) -> Result<Arc<Served>, StartError> {
     if is_secure && served.acceptor.is_none() {
         return Err(SecureError::NoCertificate.into());

@@ -1,4 +1,5 @@
-//! The names of upstreams are looked up again for as long as sites that have them are in force, by a thread that waits for nothing else.
+//! Periodic resolution of upstream names, as long as sites that use them are in force, by a thread that does nothing
+//! else.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -6,12 +7,13 @@ use std::sync::{Arc, Weak};
 use super::{Current, Served};
 use crate::upstream::names::{Found, Name, Names};
 
-/// Has upstreams at the addresses that their names have, until the sites are gone; gives each change as a line for the error log.
+/// Updates upstreams to the current addresses of their names, until the sites are gone; reports each change as a line
+/// for the error log.
 pub fn follow_names(current: &Weak<Current>, log: impl Fn(&str)) {
     let (mut answers, mut known) = (0, BTreeMap::new());
     while let Some(current) = current.upgrade() {
         let (served, names) = (current.served(), Arc::clone(current.names()));
-        // Nobody is kept while this waits.
+        // The sites must not be kept alive while this waits.
         drop(current);
         let due = names.renew(&served.names());
         changes(&served, &names, &mut known).iter().for_each(|line| log(line));
@@ -20,7 +22,7 @@ pub fn follow_names(current: &Weak<Current>, log: impl Fn(&str)) {
     }
 }
 
-/// Takes what is known of names now; a line for each that has changed since the last time.
+/// Applies the current results of names; returns a line for each that has changed since the last call.
 fn changes(served: &Served, names: &Names, known: &mut BTreeMap<Name, Found>) -> Vec<String> {
     for group in served.groups() {
         group.addresses.renew(names);

@@ -1,4 +1,4 @@
-//! What a site does to the answers to its requests.
+//! The changes that a site makes to the responses of its requests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::files::SiteNumber;
 const HTTPS_PORT: u16 = 443;
 
 impl Sites {
-    /// Where a request of this site is sent instead: the status and the address.
+    /// The redirect of a request of this site: the status and the address.
     pub fn redirect(&self, site: SiteNumber, request: &Request, is_secure: bool) -> Option<(Status, String)> {
         let answers = &self.answers[self.place(site)];
         if let Some(port) = self.https[self.place(site)].redirects_to.filter(|_| !is_secure) {
@@ -28,7 +28,7 @@ impl Sites {
         Some((Status(redirect.status), to))
     }
 
-    /// The place, among the site's, of the upstreams that answer a request.
+    /// The index, among the site's proxies, of the upstreams that answer a request.
     pub fn proxy(&self, site: SiteNumber, request: &Request) -> Option<usize> {
         let answers = &self.answers[self.place(site)];
         if answers.proxies.is_empty() {
@@ -38,15 +38,15 @@ impl Sites {
         answers.proxy(readings.plain())
     }
 
-    /// The rejection of a request, or the redirect to the one spelling of its path, where the rules of its site or classes by paths (`class`)
-    /// say of one reading of the path other things than of another, and a program would have it.
+    /// Returns the rejection of a request for an application, or the redirect to the canonical spelling of its path, if
+    /// the rules of its site or the classes by path (`class`) treat one reading of the path differently from another.
     pub fn unclear<C: PartialEq>(
         &self,
         site: SiteNumber,
         request: &Request,
         class: Option<impl Fn(&[u8]) -> C>,
     ) -> Option<Result<String, Reject>> {
-        // A path of no reading is refused with the files.
+        // A path without a valid reading is refused when its file is looked up.
         let readings = Readings::of(request.path).ok().filter(Readings::are_several)?;
         match self.answers[self.place(site)].check(host_of(request).as_ref(), &readings, class) {
             Ok(()) => None,
@@ -55,7 +55,7 @@ impl Sites {
         }
     }
 
-    /// The response with the fields of its site, and its body if it is an error's.
+    /// Adds the fields of the site to the response, and replaces the body of an error.
     pub fn add_headers(
         &self,
         site: SiteNumber,
@@ -77,7 +77,7 @@ impl Sites {
         self.add_fields(site, request, is_secure, response)
     }
 
-    /// The response with the fields of its site; a Cache-Control that it has stays.
+    /// Adds the fields of the site to the response; a Cache-Control that it has stays.
     pub fn add_fields(
         &self,
         site: SiteNumber,
@@ -85,7 +85,7 @@ impl Sites {
         is_secure: bool,
         mut response: Response<Body>,
     ) -> Response<Body> {
-        // Without TLS anybody could have put it there (RFC 6797 section 7.2).
+        // Without TLS, anyone on the path could have inserted it (RFC 6797 section 7.2).
         if let Some(hsts) = self.https[self.place(site)].hsts.as_ref().filter(|_| is_secure) {
             response = response.with("Strict-Transport-Security", hsts.as_bytes());
         }
@@ -96,10 +96,10 @@ impl Sites {
         let Ok(readings) = Readings::of(request.path) else { return response };
         let path = readings.plain();
         for rule in answers.headers(path) {
-            // An upstream's is replaced.
+            // A value set by an upstream is replaced.
             response = response.without(&rule.name).with(&rule.name, rule.value.as_bytes());
         }
-        // What holds for a file does not hold for the way to another.
+        // A rule for a file does not apply to a redirect or an error.
         let is_of_file = response.status.0 < 300 || response.status == Status::NOT_MODIFIED;
         let is_settled = !is_of_file || response.has("Cache-Control");
         match answers.cache(path).filter(|_| !is_settled) {
@@ -109,13 +109,13 @@ impl Sites {
     }
 }
 
-/// The second line of an error's text, which is all ours.
+/// The second line of an error's text, which this server wrote itself.
 fn reason_of(response: &Response<Body>) -> String {
     let text = response.body.pieces().next().and_then(Piece::in_memory).unwrap_or_default();
     String::from_utf8_lossy(text).lines().nth(1).unwrap_or_default().into()
 }
 
-/// The same error, its own fields kept.
+/// Returns the same error with this page as its body; its own fields are kept.
 fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
     let is_of_body =
         |name: &[u8]| ["content-type", "content-length"].iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name));
@@ -126,7 +126,7 @@ fn with_page(response: &Response<Body>, page: &Page) -> Response<Body> {
     response.with("Content-Type", page.mime.as_bytes()).with_length(page.bytes.len() as u64)
 }
 
-/// The same over TLS, at this port; `None` for a request that names no host, or is about no path.
+/// The same URL over TLS, at this port; `None` if the request names no host, or has no path.
 fn https_url(request: &Request, port: u16) -> Option<String> {
     let host = host_of(request).filter(|_| request.path.starts_with(b"/"))?;
     let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
@@ -138,7 +138,8 @@ fn host_of(request: &Request) -> Option<HostName> {
     HostName::new(&name_of(request.fields.host?)?)
 }
 
-/// The target of a request with the empty segments of its path left out; `None` where there are none, or the path has another mistake.
+/// The target of a request without the empty segments of its path; `None` if there are none, or the path is invalid
+/// otherwise.
 pub fn merged(request: &Request) -> Option<String> {
     let merged = http::merge_slashes(request.path)?;
     http::decode_path(&merged, &mut Vec::new()).ok()?;

@@ -1,13 +1,15 @@
-//! The page of an error for a browser, where the site has none of its own: a sentence for the visitor. Programs get a line of text.
+//! The error page for browsers if the site has none of its own: a sentence for the visitor. Other programs get a line
+//! of text.
 
 use http::{Request, Status};
 
-/// Written like listings.
+/// Styled like listings.
 const STYLE: &str = "<style>:root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}\
 h1{font-size:1.25rem}p{overflow-wrap:anywhere}a:focus{outline:2px solid}.note{color:#888}</style>";
 
-/// Whether the client asks for HTML by its name, as browsers do (RFC 9110 section 12.5.1); its weight does not matter.
+/// Returns true if the client names HTML in Accept, as browsers do (RFC 9110 section 12.5.1); its weight does not
+/// matter.
 pub fn is_for_browser(request: &Request) -> bool {
     let names_html = |value: &[u8]| value.windows(TEXT_HTML.len()).any(|part| part.eq_ignore_ascii_case(TEXT_HTML));
     request.values("accept").any(names_html)
@@ -15,7 +17,7 @@ pub fn is_for_browser(request: &Request) -> bool {
 
 const TEXT_HTML: &[u8] = b"text/html";
 
-/// The sentence for every visitor, and the reason in this case, as the line of text has it.
+/// Renders the page: the sentence for the visitor, and the reason in this case, as in the line of text.
 pub fn page(status: Status, reason: &str) -> Vec<u8> {
     let Status(code) = status;
     let title = status.reason();

@@ -1,4 +1,5 @@
-//! Sites: which of them a request is for, by the host it names (RFC 9110 section 7.2), and what each answers beside its files.
+//! Sites: selects the site of a request by the host it names (RFC 9110 section 7.2), and defines what each answers in
+//! addition to its files.
 
 mod current;
 mod follow;
@@ -25,50 +26,51 @@ pub use responsiveness::{Object, received};
 pub use secure::SecureError;
 use secure::{Development, Secured, secure};
 
-/// A site as the operator wants it.
+/// A site as the operator configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteConfig {
-    /// What metrics call it.
+    /// The name in metrics.
     pub name: String,
-    /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name below it.
+    /// Hosts in lower case: a name, an address, an IPv6 address in brackets, or `*.` and a name for every name
+    /// below it.
     pub hosts: Vec<String>,
-    /// Whether it answers for hosts of no site, and requests that name none. The first such one does.
+    /// It answers for hosts of no site, and for requests that name none. If several are marked, only the first does.
     pub is_default: bool,
     /// The folder that is served; a site of redirects alone has none.
     pub dir: Option<PathBuf>,
     pub files: files::Options,
-    /// The file of the page around listings, if it has its own; read into the options.
+    /// The file of its own page around listings, if any; it is read into the options.
     pub listing_page: Option<PathBuf>,
     pub answers: Answers,
-    /// Its own, if it has one.
+    /// The log of the site, if it has its own.
     pub log: Option<LogConfig>,
     pub https: Https,
 }
 
-/// What a site does about TLS.
+/// The TLS settings of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Https {
-    /// Its own; without one it has that of the default site, or of the first that has one.
+    /// The certificate of the site; without one it uses that of the default site, or of the first that has one.
     pub certificate: Option<Certificate>,
-    /// Requests without TLS are sent to this port.
+    /// The port to which requests without TLS are redirected.
     pub redirects_to: Option<u16>,
     /// The value of Strict-Transport-Security.
     pub hsts: Option<String>,
 }
 
-/// Where a site's certificate and its key come from.
+/// The source of a site's certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Certificate {
     Files {
         cert: PathBuf,
         key: PathBuf,
     },
-    /// It signs itself, for these names.
+    /// Self-signed, for these names.
     Development(Vec<String>),
 }
 
 impl SiteConfig {
-    /// The only one: it answers for all hosts.
+    /// The configuration of a single site, which answers for all hosts.
     pub fn alone(dir: PathBuf, files: files::Options) -> SiteConfig {
         SiteConfig {
             name: "default".into(),
@@ -88,7 +90,7 @@ impl SiteConfig {
 #[derive(Debug, Default)]
 pub struct Sites {
     exact: HashMap<Box<str>, SiteNumber>,
-    /// By the name that theirs are below.
+    /// Wildcard hosts, by the name that follows `*.`.
     below: HashMap<Box<str>, SiteNumber>,
     default: Option<SiteNumber>,
     /// The number of the first; the others follow.
@@ -100,7 +102,7 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// With the bodies of errors, which are read here.
+    /// Creates the sites, reading the files of their error pages.
     pub fn open(configs: &[SiteConfig], first: SiteNumber) -> Result<Sites, PageError> {
         let answers = configs.iter().map(|config| config.answers.clone()).collect();
         let https = configs.iter().map(|config| config.https.clone()).collect();
@@ -121,8 +123,8 @@ impl Sites {
         Ok(sites)
     }
 
-    /// The site of a host as a request names it, with or without a port: that of the host itself, else that of the longest
-    /// name it is below, else the default.
+    /// The site of a host as a request names it, with or without a port: that of the host itself, otherwise that of the
+    /// longest name it is below, otherwise the default.
     pub fn of(&self, host: Option<&[u8]>) -> Option<SiteNumber> {
         if self.exact.is_empty() && self.below.is_empty() {
             return self.default;
@@ -130,12 +132,12 @@ impl Sites {
         host.and_then(name_of).and_then(|name| self.named(&name)).or(self.default)
     }
 
-    /// Its place among all, and in what is kept of each.
+    /// The index of a site among all, and in the lists kept for them.
     pub fn place(&self, site: SiteNumber) -> usize {
         site.wrapping_sub(self.first) as usize
     }
 
-    /// Of all, by their places.
+    /// The names of all sites, in the order of their indexes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
@@ -146,7 +148,8 @@ impl Sites {
     }
 }
 
-/// In lower case, without port, and without the dot that may end a whole name (RFC 1034 section 3.1).
+/// Returns the host in lower case, without port, and without the dot that may end a fully qualified name (RFC 1034
+/// section 3.1).
 fn name_of(host: &[u8]) -> Option<Cow<'_, str>> {
     let host = std::str::from_utf8(host).ok()?;
     let end = match host.rfind(']') {

@@ -1,4 +1,5 @@
-//! The bodies of errors and the pages around listings, held in memory: what answers for a missing file must not be missing.
+//! The bodies of errors and the pages around listings, held in memory: the answer for a missing file must not be
+//! missing itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +29,7 @@ pub struct PageError {
     cause: io::Error,
 }
 
-/// Why a site's page around listings is none.
+/// The reason why a site's page around listings cannot be used.
 #[derive(Debug, Error)]
 pub enum ListingPageError {
     #[error("listing page `{file}`: {1}; expected a readable file of at most 64 KiB", file = .0.display())]
@@ -37,7 +38,7 @@ pub enum ListingPageError {
     Wrong(PathBuf, PageFault),
 }
 
-/// The page around the listings of a site, if it has its own.
+/// Reads the page around the listings of a site, if it has its own.
 pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, ListingPageError> {
     let Some(file) = &site.listing_page else { return Ok(None) };
     let bytes = tls::read_within(file, LISTING_PAGE_BYTES_MAX)
@@ -46,7 +47,7 @@ pub fn listing_page(site: &SiteConfig) -> Result<Option<Arc<ListingPage>>, Listi
     Ok(Some(Arc::new(page)))
 }
 
-/// By the place of the site in its set, and status.
+/// Error pages by the index of the site in its set, and status.
 #[derive(Debug, Default)]
 pub struct Pages(HashMap<(usize, u16), Page>);
 

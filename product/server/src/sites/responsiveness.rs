@@ -1,5 +1,5 @@
-//! What clients measure responsiveness under load with: `networkQuality` of macOS and others fill the line with large objects and ask for small
-//! ones meanwhile (draft-ietf-ippm-responsiveness section 6).
+//! Objects with which clients measure responsiveness under load: `networkQuality` of macOS and others fill the line
+//! with large objects and request small ones meanwhile (draft-ietf-ippm-responsiveness section 6).
 
 use config::MEASURED_PATHS;
 use http::{Method, Readings, Request, Response, Status};
@@ -8,11 +8,11 @@ use super::Sites;
 use crate::body::{Body, Piece};
 use crate::files::SiteNumber;
 
-/// 8 GB at least, by the draft: no client is to come to its end.
+/// The draft requires at least 8 GB, so that no client reaches the end.
 const LARGE_BYTES: u64 = 8 << 30;
 const SMALL_BYTES: u64 = 1;
 
-/// Of the objects behind the first of [`MEASURED_PATHS`].
+/// The names of the objects after the first of [`MEASURED_PATHS`].
 const NAMES: [&str; 3] = ["small_download_url", "large_download_url", "upload_url"];
 const OLDER_NAMES: [&str; 3] = ["small_https_download_url", "large_https_download_url", "https_upload_url"];
 
@@ -21,11 +21,11 @@ const BYTES: &[u8] = b"application/octet-stream";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
-    /// Tells where the others are.
+    /// Lists the addresses of the others.
     Configuration,
     Small,
     Large,
-    /// Takes bodies of any length, which are thrown away.
+    /// Accepts bodies of any length, and discards them.
     Upload,
 }
 
@@ -40,12 +40,12 @@ impl Object {
         if self == Object::Upload { b"POST, PUT, OPTIONS" } else { b"GET, HEAD, OPTIONS" }
     }
 
-    /// A request of this method has a body that is to be taken.
+    /// Returns true if a request of this method has a body that must be read.
     pub fn takes(self, method: Method) -> bool {
         self == Object::Upload && matches!(method, Method::Post | Method::Put)
     }
 
-    /// The response to GET and HEAD; `None` where others are allowed alone.
+    /// The response to GET and HEAD; `None` if only other methods are allowed.
     pub fn response(self, request: &Request, is_secure: bool) -> Option<Response<Body>> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
@@ -60,22 +60,23 @@ impl Object {
 }
 
 impl Sites {
-    /// What a request of this site measures with, where that is allowed.
+    /// The measurement object that a request of this site names, if measuring is enabled.
     pub fn measured(&self, site: SiteNumber, request: &Request) -> Option<Object> {
         let is_measured = self.answers[self.place(site)].responsiveness;
         Object::at(Readings::of(request.path).ok().filter(|_| is_measured)?.plain())
     }
 }
 
-/// The response to a body of so many bytes.
+/// The response to a body of this length.
 pub fn received(bytes: u64) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(format!("{{\"received_bytes\": {bytes}}}\n").into_bytes()))
 }
 
-/// The addresses of the objects as the client knows the host, over HTTPS also by their names in older drafts, which some clients read alone.
+/// The addresses of the objects under the host that the client used. Over HTTPS they are also given by their names in
+/// older drafts, the only ones that some clients read.
 fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     let host = request.fields.host.and_then(|host| std::str::from_utf8(host).ok());
-    // The parser lets nothing else through; an address inside quotes is not to depend on that.
+    // The parser accepts no other characters, but quoting must not depend on that.
     let is_plain = |host: &&str| host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]".contains(&byte));
     let Some(host) = host.filter(is_plain) else {
         let why = b"400 Bad Request\nexpected a host field, for the addresses of the objects\n".to_vec();
@@ -89,7 +90,7 @@ fn configuration(request: &Request, is_secure: bool) -> Response<Body> {
     respond(Status::OK, JSON, Piece::Bytes(json.into_bytes()))
 }
 
-/// What no cache keeps, or measures in the place of the line.
+/// Builds a response that caches must not store, since it would be measured instead of the line.
 fn respond(status: Status, mime: &[u8], body: Piece) -> Response<Body> {
     let length = body.len();
     let response = Response::new(status, body.into()).with("Content-Type", mime);
@@ -100,7 +101,7 @@ fn respond(status: Status, mime: &[u8], body: Piece) -> Response<Body> {
 mod tests {
     use super::*;
 
-    /// A request of this method, of the parser or of one that lets any host through.
+    /// Returns the response to a request of this method, which is parsed, or built with any host.
     fn response(object: Object, method: Method, host: Option<&str>, is_secure: bool) -> Option<Response<Body>> {
         let head = http::http1::parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &http::Limits::default());
         let mut head = head.unwrap().unwrap();
@@ -137,7 +138,7 @@ mod tests {
         assert!(!Object::Upload.takes(Method::Get) && !Object::Large.takes(Method::Post));
     }
 
-    /// Whatever the parser lets through.
+    /// Independent of what the parser accepts.
     #[test]
     fn no_host_ends_the_quotes_that_it_stands_in() {
         let told = |host, is_secure| response(Object::Configuration, Method::Get, host, is_secure).unwrap();

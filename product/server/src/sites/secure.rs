@@ -1,4 +1,4 @@
-//! The certificates of a set of sites: all of them are good to use, or the set is not taken.
+//! The certificates of a set of sites: all of them must be usable, or the set is rejected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use tls::{Acceptor, Identity, IdentityError, Tickets, Validity};
 use super::{Certificate, SiteConfig, Sites};
 use crate::service::Keys;
 
-/// From here on an operator should know that a certificate ends: where renewal is automatic it is done a month before.
+/// The remaining validity below which the operator is warned. Automatic renewal happens a month before expiry.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Debug, Error)]
@@ -21,18 +21,18 @@ pub enum SecureError {
     NoCertificate,
 }
 
-/// The certificate that signs itself, once it is made: a browser that was told to trust it does so after a reload.
+/// The self-signed certificate, once it is made. It is kept so that a browser that trusts it still does after a reload.
 pub type Development = OnceLock<Arc<Identity>>;
 
-/// What serves clients that speak TLS, and what an operator should know of it.
+/// The TLS acceptor, and remarks for the operator.
 pub struct Secured {
     pub acceptor: Acceptor,
     pub remarks: Vec<String>,
-    /// By the place of the site, the end of its certificate; `None` for a site that has the default's.
+    /// The expiry of each site's certificate, by its index; `None` for a site that uses the default's.
     pub not_after: Vec<Option<SystemTime>>,
 }
 
-/// `None` where no site has a certificate.
+/// Returns `None` if no site has a certificate.
 pub fn secure(
     configs: &[SiteConfig],
     sites: &Arc<Sites>,
@@ -71,8 +71,8 @@ pub fn secure(
     Ok(Some(Secured { acceptor: Acceptor::new(&identities, tickets, pick), remarks, not_after }))
 }
 
-/// Gives sites without a certificate one that is for their hosts, if another site has it. The others keep none and get the default, as in
-/// nginx: the remark says so, since their clients refuse it.
+/// Assigns to sites without a certificate one that covers their hosts, if another site has it. The others keep none and
+/// use the default, as in nginx; the remark reports it, since their clients refuse it.
 fn borrow(
     configs: &[SiteConfig],
     identities: &[Arc<Identity>],
@@ -100,13 +100,13 @@ fn borrow(
     ))
 }
 
-/// The identity that covers a host, as [`Identity::covers`] says.
+/// The identity that covers a host, by the rules of [`Identity::covers`].
 fn covering(by_name: &HashMap<&str, usize>, host: &str) -> Option<usize> {
     let of_parent = || by_name.get(&*format!("*.{}", host.split_once('.')?.1));
     by_name.get(host).or_else(of_parent).copied()
 }
 
-/// The certificate of the default site, else the first.
+/// The certificate of the default site, otherwise the first.
 fn default(configs: &[SiteConfig], of_sites: &[Option<usize>]) -> Option<usize> {
     let of_default = configs.iter().position(|config| config.is_default).and_then(|site| of_sites[site]);
     of_default.or_else(|| of_sites.iter().flatten().next().copied())
@@ -122,7 +122,8 @@ fn identity(certificate: &Certificate, keys: &Keys, made: &Development) -> Resul
     }
 }
 
-/// An expired certificate is used all the same: clients refuse it by themselves, and a renewal that failed must not keep a server from starting.
+/// Returns a remark on the validity of a certificate. An expired one is used all the same: clients refuse it by
+/// themselves, and a failed renewal must not keep a server from starting.
 fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
     let now = SystemTime::now();
     let name = certificate.name();
@@ -143,7 +144,7 @@ fn validity(certificate: &Certificate, identity: &Identity) -> Option<String> {
     }
 }
 
-/// The first host of the site that clients would not take this certificate for.
+/// Returns a remark on the first host of the site for which clients would refuse this certificate.
 fn uncovered(config: &SiteConfig, certificate: &Certificate, identity: &Identity) -> Option<String> {
     let host = config.hosts.iter().find(|host| !identity.covers(host))?;
     Some(format!("certificate {} is not for {host}: clients refuse it there", certificate.name()))

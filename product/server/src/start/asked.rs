@@ -1,4 +1,4 @@
-//! Questions to a running server about its event loops, sites and connections.
+//! Queries to a running server about its event loops, sites and connections.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -9,12 +9,14 @@ use crate::objectives::{ClientStatus, Question, ResponsesStatus, Status, StatusC
 use crate::upstream::UpstreamStatus;
 
 impl Server {
-    /// The answer of the first event loop, which with one order is the only one; `None` if it does not answer in time.
+    /// Asks the first event loop, which is the only one if there is a single order. Returns `None` if it does not
+    /// answer in time.
     pub fn ask<T>(&self, question: impl FnOnce(&StatusChannel) -> &Question<T>) -> Option<T> {
         question(&self.status_channels[0]).ask(|| self.loops.wake_first(), STATUS_WAIT_MAX)
     }
 
-    /// The classes of a file as the first event loop counts them, and the metrics of all; `None` if one of them does not answer in time.
+    /// The classes of a file as the first event loop counts them, and the metrics of all loops. `None` if one of them
+    /// does not answer in time.
     pub fn status(&self) -> Option<Status> {
         let mut status = self.ask(|channel| &channel.status)?;
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes).skip(1) {
@@ -26,17 +28,18 @@ impl Server {
         Some(status)
     }
 
-    /// Connections that are open, those of HTTP/3 among them.
+    /// The number of open connections, including those of HTTP/3.
     pub fn connections(&self) -> usize {
         self.places.taken()
     }
 
-    /// The sites with a certificate, and when it ends.
+    /// The sites that have a certificate, and when it expires.
     pub fn certificates(&self) -> Vec<(String, SystemTime)> {
         self.current.served().certificates().map(|(site, end)| (site.to_string(), end)).collect()
     }
 
-    /// The upstreams of all sites; one is healthy unless an event loop found otherwise. `None` if an event loop does not answer in time.
+    /// The upstreams of all sites; one is healthy unless an event loop found otherwise. `None` if an event loop does
+    /// not answer in time.
     pub fn upstreams(&self) -> Option<Vec<UpstreamStatus>> {
         let mut all: BTreeMap<String, UpstreamStatus> = BTreeMap::new();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -49,7 +52,7 @@ impl Server {
         Some(all.into_values().collect())
     }
 
-    /// The responses under way in all event loops; `None` if one of them does not answer in time.
+    /// The responses in flight in all event loops; `None` if one of them does not answer in time.
     pub fn responses(&self) -> Option<ResponsesStatus> {
         let mut all = ResponsesStatus::default();
         for (channel, wake) in self.status_channels.iter().zip(&self.loops.wakes) {
@@ -58,7 +61,7 @@ impl Server {
         Some(all)
     }
 
-    /// The clients that were sent most lately; `responses`: what is under way.
+    /// The clients with the most bytes sent recently. `responses` gives the responses in flight.
     pub fn busiest(&self, responses: &ResponsesStatus) -> Vec<ClientStatus> {
         let of = |client| responses.by_client.get(&client).copied().unwrap_or(0);
         let busiest = self.clients.busiest_with(clock::now(), of).into_iter();

@@ -8,7 +8,7 @@ use super::{Lane, Pool};
 
 static CLIENTS: AtomicU32 = AtomicU32::new(1 << 31);
 
-/// Until it is dropped, what it gave to a pool does not end.
+/// Blocks a pool: the tasks that it adds do not end until it is dropped.
 pub struct Jam {
     pool: Arc<Pool>,
     gate: Arc<Mutex<Receiver<()>>>,
@@ -23,7 +23,7 @@ impl Jam {
         Jam { pool: pool.clone(), gate: Arc::new(Mutex::new(gate)), begun, begins, _release: release }
     }
 
-    /// Whether the pool has taken one more task, of a client that has no other.
+    /// Adds one more task, of a client that has no other; returns true if the pool took it.
     pub fn add(&self, device: u64, lane: Lane) -> bool {
         self.add_of(CLIENTS.fetch_add(1, Relaxed), device, lane)
     }
@@ -31,24 +31,24 @@ impl Jam {
     fn add_of(&self, client: u32, device: u64, lane: Lane) -> bool {
         let (gate, begun) = (self.gate.clone(), self.begun.clone());
         let hang = move || {
-            // Nobody listens any more when the jam is over.
+            // The receiver is gone when the jam is over.
             let _ = begun.send(());
             assert!(gate.lock().is_ok_and(|gate| gate.recv().is_err()));
         };
         self.pool.run_for(client, device, lane, hang).is_ok()
     }
 
-    /// Adds tasks of client 0 until no more are taken; says how many were.
+    /// Adds tasks of client 0 until no more are taken; returns how many were.
     pub fn fill(&self, device: u64, lane: Lane) -> usize {
         std::iter::repeat_with(|| self.add_of(0, device, lane)).take_while(|&is_taken| is_taken).count()
     }
 
-    /// Waits until so many more tasks have a thread.
+    /// Waits until `tasks` more tasks have a thread.
     pub fn wait_begun(&self, tasks: usize) {
         (0..tasks).for_each(|_| self.begins.recv().expect("its other end is ours"));
     }
 
-    /// Whether another task has got a thread since.
+    /// Returns true if another task has got a thread since.
     pub fn has_begun(&self) -> bool {
         self.begins.try_recv().is_ok()
     }

@@ -1,16 +1,17 @@
 //! Reading files without waiting for a disk.
 //!
-//! The thread that sends must not read from a disk: one page that is not in memory would stop every response it sends for
-//! as long as the disk takes, and a network file system can take for ever. So it asks first ([`Storage::look`]). Bytes in the
-//! page cache are sent at once; others are read by a thread of the [`Pool`], and the response is not ready meanwhile.
+//! The thread that sends must not read from a disk: one page that is not in memory would stop every response it sends
+//! for as long as the disk takes, and a network file system can block forever. So it first looks without waiting
+//! ([`Storage::look`]). Bytes in the page cache are sent at once; others are read by a thread of the [`Pool`], and the
+//! response is not ready meanwhile.
 //!
-//! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, and no
-//! dearer than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in each
-//! [`PROBE_EVERY_BYTES`], and `sendfile` sends them. What a probe found holds for a moment ([`Probed`]). A hole between two probes, or a page reclaimed between probe and
-//! `sendfile`, is the one read that may still be waited for. `mincore` and `cachestat` see every page, but tell only the
-//! owner of a file.
+//! Up to [`COPIED_BYTES_MAX`] the look is the read itself (`preadv2` with RWF_NOWAIT), so nothing is left to chance, at
+//! no more cost than `sendfile`. For more, a copy would cost a fifth of the throughput: pages are probed, one byte in
+//! each [`PROBE_EVERY_BYTES`], and `sendfile` sends them. A probe's result is valid for a moment ([`Probed`]). A hole
+//! between two probes, or a page reclaimed between probe and `sendfile`, is the only read that may still block.
+//! `mincore` and `cachestat` check every page, but only for the owner of a file.
 //!
-//! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is read aside always.
+//! A file system without RWF_NOWAIT (NFS, FUSE, overlayfs) is always read on a thread of the pool.
 
 mod done;
 #[cfg(test)]
@@ -41,53 +42,54 @@ pub use pool::{THREADS_PER_DEVICE_MAX, Taken};
 pub use probed::Probed;
 pub use spool::{Reserved, Room, SpoolConfig, Target, Write, Written};
 
-/// Up to this many bytes are copied; more are probed and sent with `sendfile`.
+/// The maximum number of bytes that are copied; more are probed and sent with `sendfile`.
 pub const COPIED_BYTES_MAX: usize = 64 << 10;
-/// Distance of two probes, twice what the kernel reads ahead. At 64 KiB they made 10 MB from loopback cost 1.15 to 1.18 times what
-/// nginx spends on them; a probe for each page would cost 110 µs for 2 MiB.
+/// The distance between two probes, twice the kernel's read-ahead. At 64 KiB, probes made 10 MB from loopback cost 1.15
+/// to 1.18 times what nginx spends on them; a probe for each page would cost 110 µs for 2 MiB.
 pub const PROBE_EVERY_BYTES: u64 = 256 << 10;
 
-/// What is known of a range of a file.
+/// The part of a range of a file that is in memory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look<'a> {
-    /// The first bytes of the range; none where the file ends.
+    /// The first bytes of the range; none at the end of the file.
     Copied(&'a [u8]),
-    /// So many bytes can be sent with `sendfile`.
+    /// The number of bytes that can be sent with `sendfile`.
     Resident(u64),
-    /// The first byte has to be read aside.
+    /// The first byte must be read on a thread of the pool.
     Absent,
 }
 
-/// The end of a read aside.
+/// A completed read by the pool.
 #[derive(Debug)]
 pub struct ReadDone {
     pub job: JobId,
-    /// The first bytes of the range; none where the file ends.
+    /// The first bytes of the range; none at the end of the file.
     pub result: io::Result<Buffer>,
 }
 
-/// Where the bytes of files come from.
+/// The source of the bytes of files.
 pub trait Storage {
     /// Looks at `count` bytes of an open file without waiting.
     fn look(&mut self, entry: &Entry, offset: u64, count: u64) -> io::Result<Look<'_>>;
-    /// Has the first bytes of a range read for a job, which has no other read under way.
+    /// Starts reading the first bytes of a range for a job, which must have no other read in flight.
     fn read_aside(&mut self, job: JobId, client: u32, entry: &Arc<Entry>, range: Range<u64>) -> io::Result<()>;
-    /// The reads that ended since this was last called.
+    /// Appends the reads that completed since the last call.
     fn take_done(&mut self, into: &mut Vec<ReadDone>);
 
-    /// Has bytes of a job written to a file, which has no other write under way. Fails where there is no place for that.
+    /// Starts writing bytes of a job to a file, which must have no other write in flight. Fails if there is no folder
+    /// for spooling.
     fn write_aside(&mut self, job: JobId, client: u32, write: Write) -> io::Result<()> {
         let _ = (job, client, write);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The writes that ended since this was last called.
+    /// Appends the writes that completed since the last call.
     fn take_written(&mut self, into: &mut Vec<(JobId, Written)>) {
         let _ = into;
     }
 }
 
-/// Storage that is all in memory: for tests of something else.
+/// Storage that is all in memory, for tests that are not about storage.
 pub struct InMemory;
 
 impl Storage for InMemory {
@@ -102,7 +104,7 @@ impl Storage for InMemory {
     fn take_done(&mut self, _into: &mut Vec<ReadDone>) {}
 }
 
-/// One thread's way to the disk.
+/// A thread's access to the disk.
 pub struct Disk {
     pool: Arc<Pool>,
     done: Arc<Done<ReadDone>>,
@@ -110,7 +112,7 @@ pub struct Disk {
     spool: Option<SpoolFolder>,
 }
 
-/// Where files for responses are made.
+/// The folder in which spool files are made.
 struct SpoolFolder {
     path: Arc<Path>,
     device: u64,
@@ -118,13 +120,13 @@ struct SpoolFolder {
 }
 
 impl Disk {
-    /// `wake` is called by another thread when there is something for [`Storage::take_done`].
+    /// `wake` is called by another thread when [`Storage::take_done`] has something to return.
     pub fn new(pool: Arc<Pool>, wake: impl Fn() + Send + Sync + 'static) -> Disk {
         let scratch = vec![0; COPIED_BYTES_MAX].into_boxed_slice();
         Disk { pool, done: Arc::new(Done::new(wake)), scratch, spool: None }
     }
 
-    /// With a folder for responses; `wake` is called when there is something for [`Storage::take_written`].
+    /// Adds a folder for spooled responses; `wake` is called when [`Storage::take_written`] has something to return.
     pub fn spooling(self, folder: &Path, wake: impl Fn() + Send + Sync + 'static) -> Disk {
         let (device, written) = (spool::device(folder), Arc::new(Done::new(wake)));
         Disk { spool: Some(SpoolFolder { path: folder.into(), device, written }), ..self }
@@ -177,7 +179,8 @@ impl Storage for Disk {
     }
 }
 
-/// Reads what is in the page cache; None if the first byte is not, or nobody can tell.
+/// Reads what is in the page cache. Returns `None` if the first byte is not, or the file system cannot read without
+/// waiting.
 pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     loop {
         match preadv2(file, &mut [IoSliceMut::new(into)], offset, ReadWriteFlags::NOWAIT) {
@@ -189,7 +192,8 @@ pub fn read_now(file: &File, into: &mut [u8], offset: u64) -> io::Result<Option<
     }
 }
 
-/// How far the page cache reaches, as far as probes tell. The end of the file counts as there: `sendfile` finds it.
+/// Returns how much of the range is in the page cache, as far as probes show. The end of the file counts as present:
+/// `sendfile` will find it.
 fn probe(entry: &Entry, file: &OpenFile, offset: u64, count: u64) -> io::Result<Look<'static>> {
     let (last, now) = (count - 1, clock::now());
     for at in (0..last).step_by(PROBE_EVERY_BYTES as usize).chain([last]) {

@@ -1,8 +1,9 @@
 //! A few threads that may wait for a disk.
 //!
-//! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers keeps every thread that asks
-//! it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others are there for other disks. Of a device's threads
-//! reads leave one to the lookups, which come first: they are short, and somebody has no byte yet.
+//! Threads are started as they are needed, up to [`THREADS_MAX`]. A disk that never answers blocks every thread that
+//! accesses it, so one device gets [`THREADS_PER_DEVICE_MAX`] at most and the others remain for other disks. Of a
+//! device's threads, reads leave one to the lookups, which have priority: they are short, and their responses have not
+//! sent a byte yet.
 
 use std::fs::File;
 use std::io;
@@ -15,52 +16,56 @@ use units::memory::{Account, Charge};
 
 use crate::turns::Turns;
 
-/// Threads that read and look up. They sleep most of the time.
+/// The maximum number of threads that read and look up. They sleep most of the time.
 pub const THREADS_MAX: usize = 16;
-/// Of them for one device: more do not make a disk faster.
+/// The maximum number of threads for one device: more do not make a disk faster.
 pub const THREADS_PER_DEVICE_MAX: usize = 4;
-/// Of them for the lookups of one client, so that another's waits for no more than these on a disk that does one thing after another.
+/// The maximum number of a device's threads for the lookups of one client. Another client's lookup then waits for no
+/// more than these on a disk that serves one request at a time.
 pub const LOOKUPS_PER_CLIENT_MAX: usize = 2;
-/// And of these for reads.
+/// The maximum number of a device's threads for reads.
 pub const READS_PER_DEVICE_MAX: usize = THREADS_PER_DEVICE_MAX - 1;
-/// Tasks that wait for a thread. More come only of clients that ask and go; their requests then fail.
+/// The maximum number of tasks that wait for a thread. Only clients that send requests and leave can cause more; their
+/// requests then fail.
 pub const TASKS_WAITING_MAX: usize = 1 << 16;
-/// Lookups of one client that wait for a device. Each is a path of its own, so more come of a disk that hangs, or of somebody who asks
-/// for all there is; a request that needs one more is answered with 503, and no other client's.
+/// The maximum number of lookups of one client that wait for a device. Each is for a different path, so more are caused
+/// by a hanging disk, or by a client that requests everything. A request that would need one more gets 503; other
+/// clients are not affected.
 pub const LOOKUPS_WAITING_MAX: usize = 1024;
-/// One read. The kernel reads ahead about as much.
+/// The maximum length of one read, about as much as the kernel reads ahead.
 pub const READ_BYTES_MAX: u64 = 128 << 10;
-/// Bytes that were read and are not sent yet, over which a read is a page, where memory does not call for less.
+/// The maximum number of bytes that were read and are not sent yet, unless memory requires a lower one. Above it, a
+/// read is one page.
 pub const BUFFERED_BYTES_MAX: u64 = 32 << 20;
 const READ_BYTES_LEAST: u64 = 4 << 10;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// What a task does with its device.
+/// The kind of access that a task makes to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Opens and looks at files, and loads small ones.
     Lookup,
-    /// Reads some of an open file.
+    /// Reads from an open file.
     Read,
 }
 
-/// Reads for all threads that send.
+/// Performs reads for all threads that send.
 pub struct Pool {
     state: Mutex<State>,
     wake: Condvar,
     buffered_bytes: Arc<AtomicU64>,
-    /// Over so many a read is a page.
+    /// The number of buffered bytes above which a read is one page.
     buffered_bytes_max: AtomicU64,
-    /// For the threads it starts.
+    /// Passed to the threads it starts.
     this: Weak<Pool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// One for each device that was ever asked: as many as there are mounts below the folder.
+    /// An entry for each device ever accessed: as many as there are mounts below the folder.
     devices: Vec<Device>,
-    /// Where the search for a task goes on, so that devices take turns.
+    /// The device at which the search for a task continues, so that devices take turns.
     hand: usize,
     waiting: usize,
     threads: usize,
@@ -72,19 +77,19 @@ struct Device {
     number: u64,
     lookups: Turns<Task>,
     reads: Turns<Task>,
-    /// Threads with a task of it.
+    /// The number of threads with a task of this device.
     busy: usize,
-    /// Of them with a read.
+    /// The number of threads with a read of this device.
     reading: usize,
-    /// Clients whose lookups have the others, at most [`LOOKUPS_PER_CLIENT_MAX`] times each.
+    /// The clients whose lookups occupy the others, each at most [`LOOKUPS_PER_CLIENT_MAX`] times.
     finding: Vec<u32>,
 }
 
-/// What a thread has taken.
+/// A task that a thread has taken.
 pub struct Taken {
-    /// Where its device is.
+    /// The index of its device.
     device: usize,
-    /// Whose lookup it is; `None` for a read.
+    /// The client of a lookup; `None` for a read.
     finds_for: Option<u32>,
     task: Task,
 }
@@ -94,7 +99,7 @@ impl Pool {
         Pool::bounded(BUFFERED_BYTES_MAX)
     }
 
-    /// With this bound in place of [`BUFFERED_BYTES_MAX`].
+    /// Creates a pool with this bound instead of [`BUFFERED_BYTES_MAX`].
     pub fn bounded(buffered_bytes_max: u64) -> Arc<Pool> {
         Arc::new_cyclic(|this| Pool {
             state: Mutex::default(),
@@ -105,17 +110,17 @@ impl Pool {
         })
     }
 
-    /// Another bound, for reads from now on.
+    /// Sets the bound for later reads.
     pub fn set_bound(&self, buffered_bytes_max: u64) {
         self.buffered_bytes_max.store(buffered_bytes_max, Relaxed);
     }
 
-    /// Runs a task that may wait for a device, and is no client's.
+    /// Runs a task that may wait for a device and belongs to no client.
     pub fn run(&self, device: u64, lane: Lane, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.run_for(0, device, lane, task)
     }
 
-    /// The same for a client, which takes turns with others.
+    /// Runs a task for a client, which takes turns with others.
     pub fn run_for(
         &self,
         client: u32,
@@ -133,7 +138,7 @@ impl Pool {
                 "{LOOKUPS_WAITING_MAX} files of one client wait to be found already"
             )));
         }
-        // An idle thread that was woken for an earlier task is idle until it runs.
+        // An idle thread that was woken for an earlier task counts as idle until it runs.
         if state.idle <= state.waiting && state.threads < THREADS_MAX {
             self.start_thread(&mut state)?;
         }
@@ -146,7 +151,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A buffer for a read of `wanted_bytes` or less, within the bound.
+    /// Returns a buffer for a read of at most `wanted_bytes`, within the bound.
     pub fn buffer(&self, wanted_bytes: u64) -> Buffer {
         let is_full = self.buffered_bytes.load(Relaxed) >= self.buffered_bytes_max.load(Relaxed);
         let bytes = wanted_bytes.min(if is_full { READ_BYTES_LEAST } else { READ_BYTES_MAX });
@@ -160,13 +165,13 @@ impl Pool {
         }
     }
 
-    /// Ends the threads that have nothing to do, and each of the others after its task; a hung one is not waited for.
+    /// Ends the idle threads, and each of the others after its task. Does not wait for a hung one.
     pub fn stop(&self) {
         self.state().is_stopping = true;
         self.wake.notify_all();
     }
 
-    /// Without threads: somebody takes its tasks one by one.
+    /// Creates a pool without threads: the test takes its tasks one by one.
     #[cfg(test)]
     pub fn unthreaded(buffered_bytes_max: u64) -> Arc<Pool> {
         let pool = Pool::bounded(buffered_bytes_max);
@@ -174,13 +179,13 @@ impl Pool {
         pool
     }
 
-    /// What a thread would take now.
+    /// Takes what a thread would take now.
     #[cfg(test)]
     pub fn begin(&self) -> Option<Taken> {
         self.state().take()
     }
 
-    /// Does what was taken.
+    /// Runs a task that was taken.
     #[cfg(test)]
     pub fn end(&self, taken: Taken) {
         let Taken { device, finds_for, task } = taken;
@@ -188,7 +193,7 @@ impl Pool {
         self.state().devices[device].on_end(finds_for);
     }
 
-    /// Threads without a task.
+    /// The number of threads without a task.
     #[cfg(test)]
     pub fn idle(&self) -> usize {
         self.state().idle
@@ -199,7 +204,7 @@ impl Pool {
         let thread = std::thread::Builder::new().name(format!("weir-read-{}", state.threads));
         match thread.spawn(move || pool.upgrade().map_or((), |pool| pool.work())) {
             Ok(_) => state.threads += 1,
-            // The others will come to it.
+            // The other threads will run the task.
             Err(_) if state.threads > 0 => {}
             Err(error) => return Err(error),
         }
@@ -219,7 +224,7 @@ impl Pool {
                 continue;
             };
             drop(state);
-            // A panic is told as it happens; without its thread the response would wait for ever.
+            // A panic is reported as it happens; without its thread, the response would wait forever.
             std::panic::catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|_| std::process::abort());
             state = self.state();
             state.devices[device].on_end(finds_for);
@@ -232,7 +237,7 @@ impl Pool {
 }
 
 impl State {
-    /// Where this device is; it is added if it was never asked.
+    /// The index of this device; it is added on its first access.
     fn device(&mut self, number: u64) -> usize {
         self.devices.iter().position(|device| device.number == number).unwrap_or_else(|| {
             self.devices.push(Device {
@@ -247,7 +252,7 @@ impl State {
         })
     }
 
-    /// The next task of a device that has a thread left.
+    /// Takes the next task of a device that has a thread left.
     fn take(&mut self) -> Option<Taken> {
         for _ in 0..self.devices.len() {
             self.hand = (self.hand + 1) % self.devices.len();
@@ -295,15 +300,15 @@ impl Device {
     }
 }
 
-/// Bytes in memory and how many of them are gone.
+/// Bytes in memory, and how many of them were sent.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
     at: usize,
-    /// Bytes of the pool's bound.
+    /// The bytes it takes of the pool's bound.
     reserved: u64,
     buffered_bytes: Option<Arc<AtomicU64>>,
-    /// The memory of the connection that is sent the bytes.
+    /// The charge on the memory account of the receiving connection.
     charge: Option<Charge>,
 }
 
@@ -313,7 +318,7 @@ impl Buffer {
         self.charge = Some(Charge::new(account, self.bytes.capacity()));
     }
 
-    /// Bytes of memory.
+    /// The allocated memory in bytes.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -328,7 +333,7 @@ impl Buffer {
         self.at += bytes;
     }
 
-    /// One read of as much as was reserved; empty where the file ends.
+    /// Reads once, up to the reserved length; the buffer is empty at the end of the file.
     pub fn fill(&mut self, file: &File, offset: u64) -> io::Result<()> {
         let mut bytes = vec![0; self.reserved as usize];
         let read = loop {

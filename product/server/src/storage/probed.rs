@@ -3,24 +3,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use units::Nanos;
 
-/// A probe that finds its byte in memory holds for the chunk around it.
+/// The length of the chunk to which a probe that finds its byte in memory applies.
 const CHUNK_BYTES: u64 = 64 << 10;
-/// For so long it holds. What was just read is the last that the kernel takes back; only a program that has a file dropped by
-/// hand is quicker.
+/// The time for which a probe is valid. The kernel reclaims last what was just read; only a program that explicitly
+/// drops a file from the cache is quicker.
 const HOLDS_FOR_MS: u32 = 100;
-/// So much of a file is remembered: 256 MiB, in 16 KiB. Beyond it every response probes.
+/// The number of chunks of a file that are remembered: 256 MiB, in 16 KiB of memory. Beyond it, every response probes.
 const CHUNKS_MAX: u64 = 4096;
 
-/// What probes have found of a file in the last moment, so that of many who send it one asks: a probe costs 2 us, and 40 of
-/// them were 3 % of 10 MB on loopback.
+/// The recent probe results of a file, so that only one of many responses that send it probes: a probe costs 2 µs, and
+/// 40 of them were 3 % of 10 MB on loopback.
 #[derive(Debug, Default)]
 pub struct Probed {
-    /// When each chunk was last found, in milliseconds of the clock. They wrap: once in 49 days a chunk may hold unasked.
+    /// The time at which each chunk was last found, in milliseconds of the clock. It wraps: once in 49 days a chunk may
+    /// be valid without a probe.
     found_at_ms: OnceLock<Box<[AtomicU32]>>,
 }
 
 impl Probed {
-    /// Whether the byte at this offset of a file of `len` bytes is in memory, as `ask` says or has said a moment ago.
+    /// Returns true if the byte at this offset of a file of `len` bytes is in memory, by `ask` or by its recent result.
     pub fn is_in_memory<E>(
         &self,
         len: u64,
@@ -52,7 +53,7 @@ impl Probed {
 mod tests {
     use super::*;
 
-    /// Asks at an instant, with this answer; gives what came of it, and whether the answer was wanted.
+    /// Asks at an instant, with this answer; returns the result, and whether the answer was used.
     fn ask(probed: &Probed, offset: u64, now_ms: u64, answer: bool) -> (bool, bool) {
         let mut is_asked = false;
         let found = probed.is_in_memory(1 << 40, offset, Nanos::from_millis(now_ms), || {

@@ -1,9 +1,9 @@
-//! Files for responses that their upstreams have made and their clients have not taken. Without them a slow client holds a worker of the
-//! application for as long as it takes.
+//! Files for responses that upstreams have produced and clients have not yet accepted. Without them, a slow client
+//! occupies a worker of the application for as long as it takes.
 //!
-//! A file has no name, so that nothing is left of it however the process ends; it holds one response, in the order in which its bytes came,
-//! and no byte of it is written twice: the kernel may still be sending what `sendfile` was given. The pool's threads write, since a disk
-//! may let them wait.
+//! A file has no name, so that nothing is left of it however the process ends. It holds one response, in the order in
+//! which its bytes arrived, and no byte of it is written twice: the kernel may still be sending what `sendfile` was
+//! given. The pool's threads write, since a disk may block them.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -20,15 +20,15 @@ use units::memory::Counted;
 use super::Pool;
 use crate::files::{Content, Entry};
 
-/// Where files are made, and how much they may take together.
+/// The folder for spool files, and their maximum total size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolConfig {
     pub folder: PathBuf,
     pub bytes_max: u64,
 }
 
-/// A bound of bytes on disk, perhaps within another, and how many are taken of it. One client takes half of it at most: whoever reads nothing
-/// leaves room for the responses of others.
+/// A bound on disk space, possibly within another, and how much of it is taken. One client takes at most half of it, so
+/// that a client that reads nothing leaves room for the responses of others.
 #[derive(Debug)]
 pub struct Room {
     bytes_max: AtomicU64,
@@ -39,11 +39,11 @@ pub struct Room {
 #[derive(Debug, Default)]
 struct Taken {
     bytes: u64,
-    /// By client; none of them 0.
+    /// The bytes taken by each client; no entry is 0.
     of_client: HashMap<u32, u64>,
 }
 
-/// What a client's file takes of a room, given back when it is dropped.
+/// The part of a room that a client's file takes, returned on drop.
 #[derive(Debug)]
 pub struct Reserved {
     room: Arc<Room>,
@@ -51,7 +51,7 @@ pub struct Reserved {
     bytes: AtomicU64,
 }
 
-/// Bytes of a response that are to be written behind those of before.
+/// Bytes of a response to append to the earlier ones.
 #[derive(Debug)]
 pub struct Write {
     pub to: Target,
@@ -61,23 +61,23 @@ pub struct Write {
 
 #[derive(Debug)]
 pub enum Target {
-    /// A file that is to be made, whose room was taken.
+    /// A new file, whose room is already taken.
     New(Reserved),
-    /// One with bytes of this response.
+    /// The file with the earlier bytes of this response.
     Open(Arc<Entry>),
 }
 
-/// The end of a write.
+/// A completed write.
 #[derive(Debug)]
 pub struct Written {
     pub offset: u64,
     pub bytes: Arc<Counted>,
-    /// The file, which has all of them.
+    /// The file, which has all of the bytes.
     pub result: io::Result<Arc<Entry>>,
 }
 
 impl SpoolConfig {
-    /// Makes a file in the folder, as it would be made for a response.
+    /// Makes a file in the folder, as for a response, to check that this works.
     pub fn try_out(&self) -> io::Result<()> {
         make(&self.folder).map(drop)
     }
@@ -92,17 +92,17 @@ impl Room {
         Arc::new(Room { bytes_max: AtomicU64::new(bytes_max), taken: Mutex::default(), within })
     }
 
-    /// So many from now on; what is taken stays so, also where it is more.
+    /// Sets the bound. Space already taken stays taken, even if it exceeds the bound.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// A part of this one.
+    /// Creates a room that is a part of this one.
     pub fn part(self: &Arc<Room>, bytes_max: u64) -> Arc<Room> {
         Room::within(bytes_max, Some(Arc::clone(self)))
     }
 
-    /// Nothing that is done under this lock can panic and leave half of it.
+    /// No code under this lock can panic and leave an inconsistent state.
     fn state(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,13 +155,13 @@ impl Taken {
 }
 
 impl Reserved {
-    /// So much of a room for a client, where there is that for it.
+    /// Takes `bytes` of a room for a client; `None` if there is not enough for it.
     pub fn of(room: &Arc<Room>, client: u32, bytes: u64) -> Option<Reserved> {
         let taken = room.take(client, bytes);
         taken.then(|| Reserved { room: Arc::clone(room), client, bytes: AtomicU64::new(bytes) })
     }
 
-    /// So much more, or nothing.
+    /// Takes `bytes` more; returns false, taking nothing, if there is not enough.
     fn grow(&self, bytes: u64) -> bool {
         let has_room = self.room.take(self.client, bytes);
         self.bytes.fetch_add(if has_room { bytes } else { 0 }, Relaxed);
@@ -176,7 +176,8 @@ impl Drop for Reserved {
 }
 
 impl Target {
-    /// The file of a client's response behind whose bytes so many more are to be written, or a new one; `None` where there is no room.
+    /// Takes room for `bytes` more of a client's response, in its file or, without one, in a new file. Returns `None`
+    /// if there is no room.
     pub fn with_room(file: Option<&Arc<Entry>>, room: &Arc<Room>, client: u32, bytes: u64) -> Option<Target> {
         let Some(file) = file else { return Reserved::of(room, client, bytes).map(Target::New) };
         let Content::Open(open) = &file.content else { unreachable!("what is spooled is not held in memory") };
@@ -186,7 +187,7 @@ impl Target {
 }
 
 impl Write {
-    /// Does it: waits for the disk.
+    /// Writes the bytes. Waits for the disk.
     pub fn run(self, folder: &Path, pool: Option<&Arc<Pool>>) -> Written {
         let Write { to, offset, bytes } = self;
         let file = match to {
@@ -202,12 +203,12 @@ impl Write {
     }
 }
 
-/// The device of a folder, for the pool; of one that is missing each write says so.
+/// The device of a folder, for the pool; 0 if it is missing, in which case each write fails.
 pub fn device(folder: &Path) -> u64 {
     fs::metadata(folder).map_or(0, |about| about.dev())
 }
 
-/// A file without a name. Some file systems know none; there the name is removed at once.
+/// Makes a file without a name. On file systems that do not support that, the name is removed at once.
 fn make(folder: &Path) -> io::Result<File> {
     let options = |flags: OFlags| {
         let mut options = OpenOptions::new();
@@ -220,7 +221,7 @@ fn make(folder: &Path) -> io::Result<File> {
     }
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let path = folder.join(format!(".weir-spool-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)));
-    // No other's file, nor where a symlink leads.
+    // Must not open another program's file, nor follow a symlink.
     let file = options(OFlags::NOFOLLOW).create_new(true).open(&path)?;
     fs::remove_file(&path)?;
     Ok(file)

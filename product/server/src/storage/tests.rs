@@ -19,7 +19,7 @@ fn entry(folder: &Folder, content: &[u8]) -> Arc<Entry> {
     folder.entry("a")
 }
 
-/// A disk and what it wakes.
+/// A disk, and the channel that it wakes.
 fn disk() -> (Disk, Receiver<()>) {
     let (woken, wakes) = channel();
     (Disk::new(Pool::new(), move || woken.send(()).unwrap()), wakes)
@@ -37,7 +37,7 @@ fn job() -> JobId {
     scheduler.arrive(Nanos::ZERO, sched::Arrival::of(sched::Size::Known(1)))
 }
 
-/// Reads a file to its end as a response does, dropping its pages first where the file system does that.
+/// Reads a file to its end as a response does, dropping its pages first if the file system does that.
 #[test]
 fn a_file_is_read_to_its_end() {
     let folder = Folder::new();
@@ -50,7 +50,7 @@ fn a_file_is_read_to_its_end() {
     let (mut read, mut asides) = (Vec::new(), 0);
     while read.len() < content.len() {
         let at = read.len() as u64;
-        // In turn by the copy and by the probe.
+        // Alternately by copy and by probe.
         let count = (entry.len - at).min(if asides % 2 == 0 { COPIED_BYTES_MAX as u64 } else { 300_000 });
         match disk.look(&entry, at, count).unwrap() {
             Look::Copied(bytes) => read.extend_from_slice(bytes),
@@ -84,8 +84,9 @@ fn what_is_in_the_page_cache_is_seen() {
     assert!(is_seen_absent(file, || disk.look(&folder.entry("a"), 0, 400_000).unwrap() == Look::Absent), "probed");
 }
 
-/// Whether a look at a file that was just dropped from memory finds it absent. The look itself begins to read ahead, and where the disk is
-/// faster than a busy processor the bytes are there before it ends; so it is tried again.
+/// Returns true if a look at a file that was just dropped from memory finds it absent. The look itself starts
+/// read-ahead, and if the disk is faster than a busy processor, the bytes are in memory before it ends; so it is tried
+/// repeatedly.
 fn is_seen_absent(file: &OpenFile, mut look: impl FnMut() -> bool) -> bool {
     const TRIES_MAX: u32 = 100;
     (0..TRIES_MAX).any(|_| {
@@ -104,7 +105,7 @@ fn a_read_behind_the_end_is_empty() {
     assert!(wait(&mut disk, &wakes).result.unwrap().left().is_empty());
 }
 
-/// A disk that hangs keeps its own threads busy, and no other disk's.
+/// A disk that hangs keeps its own threads busy, but not those for other disks.
 #[test]
 fn a_hung_device_keeps_no_other_waiting() {
     const HUNG: u64 = 1;
@@ -138,7 +139,7 @@ fn a_hung_device_keeps_no_other_waiting() {
     }
 }
 
-/// The thread that is woken for the first task hangs in it. The second used to wait for the same thread.
+/// The thread that is woken for the first task hangs in it. Once, the second task waited for the same thread.
 #[test]
 fn two_tasks_at_once_have_two_threads() {
     for _ in 0..100 {
@@ -159,7 +160,7 @@ fn two_tasks_at_once_have_two_threads() {
     }
 }
 
-/// Reads that take for ever leave a thread to the lookups of their device.
+/// Reads that never end leave a thread to the lookups of their device.
 #[test]
 fn finds_do_not_wait_for_reads() {
     let pool = Pool::new();
@@ -177,7 +178,7 @@ fn finds_do_not_wait_for_reads() {
     assert!(!jam.has_begun(), "reads have taken the thread of the lookups");
 }
 
-/// And those of one device are no other's.
+/// The lookups of one device leave room for those of others.
 #[test]
 fn finds_that_wait_are_bounded_by_device() {
     let pool = Pool::new();
@@ -187,7 +188,8 @@ fn finds_that_wait_are_bounded_by_device() {
     assert!(jam.add(1, Lane::Read) && jam.add(2, Lane::Lookup));
 }
 
-/// A client with as many lookups as it may have refuses and delays no other. One thread is left, so the order is told as it was.
+/// A client with its maximum of lookups neither refuses nor delays others. One thread is left, so results arrive in the
+/// order of the queues.
 #[test]
 fn clients_take_turns_to_find() {
     let pool = Pool::new();
@@ -210,7 +212,7 @@ fn clients_take_turns_to_find() {
     assert_eq!(order[..3], [7, 8, 7]);
 }
 
-/// On a disk that does one thing after another, another client's lookup waits for no more.
+/// On a disk that serves one request at a time, another client's lookup waits for no more than two.
 #[test]
 fn a_client_has_two_finds_at_a_disk() {
     let pool = Pool::new();
@@ -222,7 +224,7 @@ fn a_client_has_two_finds_at_a_disk() {
     assert!(!jam.has_begun(), "the two others are for others");
 }
 
-/// The same of reads: a client with a hundred large files on a slow disk is one among others.
+/// Reads take turns too: a client with a hundred large files on a slow disk counts as one.
 #[test]
 fn clients_take_turns_to_read() {
     let pool = Pool::new();

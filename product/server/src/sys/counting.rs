@@ -1,4 +1,4 @@
-//! An allocator for tests that counts what is live, of the thread that asks: other tests run beside it.
+//! An allocator for tests that counts the live bytes of each thread, since other tests run at the same time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,7 +7,7 @@ thread_local! {
     static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What this thread has allocated less what it has freed; the difference of two is meant.
+/// The bytes that this thread has allocated, minus those it has freed. Only the difference of two values is meaningful.
 pub fn live_bytes() -> isize {
     LIVE_BYTES.get()
 }
@@ -18,7 +18,7 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn count(bytes: isize) {
-    // A thread that ends has no more to tell.
+    // A thread that is ending has no counter any more.
     let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
 }
 

@@ -1,4 +1,4 @@
-//! System calls that no safe crate wraps; the only place in the server where `unsafe` stands.
+//! System calls that no safe crate wraps; the only module of the server with `unsafe`.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::FdFlags;
 
-/// Connections become acceptable when their first bytes arrive, or after this many seconds without any: accepting
-/// one then spares the reading that finds nothing, the registration with epoll, and a wake-up.
+/// Makes connections acceptable when their first bytes arrive, or after this many seconds without any. Accepting one
+/// then saves a read that finds nothing, the registration with epoll, and a wake-up.
 pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `seconds`, which lives through the call and is only read; the
     // descriptor is borrowed, so it is open.
@@ -27,8 +27,9 @@ pub fn set_defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the kernel give each datagram of QUIC to one of `count` sockets of this port, by the first byte of its connection ID, divided by their
-/// number (`quic::Steering`). One that is too short to have an ID goes wherever. Needs no privilege.
+/// Makes the kernel deliver each QUIC datagram to one of `count` sockets of this port, by the first byte of its
+/// connection ID modulo `count` (`quic::Steering`). A datagram that is too short for an ID goes to any of them. Needs
+/// no privilege.
 pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()> {
     let line = |code: u32, jump_true, jump_false, value: u32| libc::sock_filter {
         code: u16::try_from(code).expect("codes are two bytes"),
@@ -37,7 +38,8 @@ pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()>
         k: value,
     };
     let load = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
-    // The header's form (RFC 8999 section 5): behind a long one come the version and the ID's length, behind a short one the ID.
+    // The header's form (RFC 8999 section 5): a long header continues with the version and the ID's length, a short one
+    // with the ID.
     let mut program = [
         line(load, 0, 0, 0),
         line(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 2, 0x80),
@@ -62,7 +64,7 @@ pub fn steer_by_connection_id(socket: impl AsFd, count: usize) -> io::Result<()>
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the kernel give each datagram as it came, rather than several of one sender in one piece (UDP_GRO).
+/// Makes the kernel deliver each datagram as it came, rather than several of one sender in one piece (UDP_GRO).
 pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the pointer and the length describe `off`, which lives through the call and is only read; the descriptor is borrowed, so it is
@@ -79,7 +81,7 @@ pub fn receive_one_by_one(socket: impl AsFd) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives `take` the token and the flags of up to `events_max` ready descriptors, without waiting.
+/// Calls `take` with the token and the flags of up to `events_max` ready descriptors, without waiting.
 pub fn epoll_take(
     epoll: impl AsFd,
     events_max: usize,
@@ -99,13 +101,13 @@ pub fn epoll_take(
     Ok(())
 }
 
-/// The descriptors from `first` on that this process was started with, closed to programs that it starts; an error where there
-/// is none. Nobody else may have taken them, so only the first call gives any.
+/// Takes the descriptors from `first` on with which this process was started, and sets close-on-exec. An entry is an
+/// error if its descriptor is not open. Only the first call returns any, so that each descriptor has one owner.
 pub fn take_passed(first: i32, count: usize) -> Vec<io::Result<OwnedFd>> {
     static ARE_TAKEN: AtomicBool = AtomicBool::new(false);
     let count = if ARE_TAKEN.swap(true, Ordering::AcqRel) { 0 } else { count };
     let take = |raw: i32| {
-        // SAFETY: only asks whether the descriptor is open, by its number.
+        // SAFETY: only queries by number whether the descriptor is open.
         if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -130,8 +132,8 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// Gives the calling thread this nice value (sched(7)). Below 0 it needs CAP_SYS_NICE or a limit of RLIMIT_NICE, and threads and processes that
-/// it starts have 0 again.
+/// Sets the nice value of the calling thread (sched(7)). Below 0 this needs CAP_SYS_NICE or a limit of RLIMIT_NICE, and
+/// threads and processes that the thread starts are back at 0.
 pub fn set_thread_nice(nice: i32) -> io::Result<()> {
     const RESET_ON_FORK: u64 = 1;
     let attributes = SchedulingAttributes {
@@ -150,7 +152,7 @@ pub fn set_thread_nice(nice: i32) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives free memory that the allocator keeps back to the kernel.
+/// Returns free memory held by the allocator to the kernel.
 pub fn trim_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and the allocator has locks of its own.
@@ -191,7 +193,7 @@ mod tests {
             set_thread_nice(-3).unwrap();
             (nice(), std::thread::spawn(nice).join().unwrap())
         });
-        // What starts from it does not have it.
+        // A child process does not inherit it.
         assert_eq!(favoured.join().unwrap(), ("-3".into(), "0".into()));
     }
 

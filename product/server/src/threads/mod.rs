@@ -1,11 +1,11 @@
-//! The threads of the server, watched: a server with a dead worker looks alive and answers nothing, so the end of one
-//! thread is the end of the process, with a reason that whoever restarts it can read.
+//! The threads of the server, watched. A server with a dead worker looks alive but answers nothing, so the end of one
+//! thread ends the process, with a reason that the operator or service manager can read.
 //!
-//! A thread that returns or panics says so itself. One that hangs, or that the kernel has killed, cannot: the watcher asks
-//! every thread with an event loop for a turn ([`Beat`]) and counts how often it looked in vain. It counts looks, not
-//! time: a process that is stopped, a host that sleeps and a clock that jumps stop the looking too. A thread that waits for
-//! storage is told of and not ended, since a restart would wait for the same disk. The service manager's watchdog is fed by the
-//! same looks: while no loop is late, but for storage.
+//! A thread that returns or panics reports it itself. One that hangs, or that the kernel has killed, cannot: the
+//! watcher requests a turn of every thread with an event loop ([`Beat`]) and counts the looks at which the turn has not
+//! happened. It counts looks, not time: a process that is stopped, a host that sleeps and a clock that jumps stop the
+//! looking too. A thread that waits for storage is reported but does not end the process, since a restart would wait
+//! for the same disk. The same looks feed the service manager's watchdog while no loop is late, except for storage.
 
 mod storage;
 
@@ -22,31 +22,32 @@ use thiserror::Error;
 
 use crate::service::Watchdog;
 
-/// Between two looks at the threads. Raised: a hang is noticed later; lowered: an idle server wakes up more often.
+/// The time between two looks at the threads. Raised, a hang is noticed later; lowered, an idle server wakes up more
+/// often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A thread that was asked for a turn and made none for so long counts as hung; the longest turn is some milliseconds.
+/// The time without a turn after which a thread counts as hung; the longest turn is some milliseconds.
 const HUNG_AFTER: Duration = Duration::from_secs(10);
-/// Looks in the time after which the service manager's watchdog bites, at least: it wants food twice in it, and one look in vain
-/// is not the end.
+/// The minimum number of looks within the watchdog's time: it must be fed twice in it, and one late look must not be
+/// fatal.
 const LOOKS_PER_WATCHDOG: u32 = 4;
-/// Whatever time the watchdog gives.
+/// The minimum time between looks, whatever the watchdog's time is.
 const LOOK_EVERY_LEAST: Duration = Duration::from_millis(10);
 
-/// All threads but the main one. Dropping it ends the watching.
+/// All threads except the main one. Dropping it ends the watching.
 pub struct Threads {
     shared: Arc<Shared>,
 }
 
-/// Which thread, for [`Threads::join`].
+/// Identifies a thread for [`Threads::join`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadId(usize);
 
-/// A thread that the server cannot do without has ended, or hangs.
+/// An essential thread has ended, or hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ThreadError(String);
 
-/// How a thread shows that it runs: it answers at its next turn, for which it is woken.
+/// The liveness check of a thread, which answers at its next turn; the thread is woken for it.
 pub struct Beat {
     is_asked: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -66,7 +67,7 @@ struct State {
     threads: Vec<Watched>,
     /// Threads may end now.
     is_stopping: bool,
-    /// Nobody is interested any more.
+    /// The watching is over.
     is_over: bool,
     failure: Option<ThreadError>,
 }
@@ -74,7 +75,7 @@ struct State {
 struct Watched {
     name: String,
     id: Option<Pid>,
-    /// Shows in which system call it is, if the process is hidden: then it is not opened any more.
+    /// The open `/proc/.../syscall` file, if the process is hidden, in which case it could not be opened later.
     call: Option<File>,
     beat: Option<Arc<Beat>>,
     has_ended: bool,
@@ -82,7 +83,8 @@ struct Watched {
 }
 
 impl Threads {
-    /// Starts the watcher. `on_failure` is called once, when a thread fails; [`Threads::failure`] then says how.
+    /// Starts the watcher. `on_failure` is called once, when a thread fails; [`Threads::failure`] then returns the
+    /// reason.
     pub fn start(watchdog: Option<Watchdog>, on_failure: impl Fn() + Send + Sync + 'static) -> io::Result<Threads> {
         let threads = Threads::unwatched(watchdog, on_failure);
         let shared = Arc::clone(&threads.shared);
@@ -90,7 +92,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// A thread without an event loop: it may wait for as long as it likes, but not end.
+    /// Starts a thread without an event loop: it may block for any time, but must not end.
     pub fn spawn(
         &self,
         name: &str,
@@ -99,7 +101,7 @@ impl Threads {
         self.spawn_watched(name, None, main)
     }
 
-    /// A thread that calls [`Beat::turn`] once a turn, and at the latest after `wake`.
+    /// Starts a thread that calls [`Beat::turn`] once a turn, and at the latest after `wake`.
     pub fn spawn_loop(
         &self,
         name: &str,
@@ -110,7 +112,7 @@ impl Threads {
         self.spawn_watched(name, Some(Arc::clone(&beat)), move || main(&beat))
     }
 
-    /// Threads may end from now on; that they panic or hang is still a failure.
+    /// Allows threads to end from now on; a panic or a hang is still a failure.
     pub fn expect_ends(&self) {
         self.shared.state().is_stopping = true;
     }
@@ -129,7 +131,8 @@ impl Threads {
         }
     }
 
-    /// Holds open what shows the system calls of event loops: before the process is hidden, even from itself.
+    /// Opens the files that show the event loops' system calls. Must be called before the process is hidden, which
+    /// hides them even from itself.
     pub fn keep_calls(&self) {
         for thread in self.shared.state().threads.iter_mut().filter(|thread| thread.beat.is_some()) {
             thread.call = thread.id.and_then(|id| storage::open(id).ok());
@@ -160,7 +163,7 @@ impl Threads {
         let (tell, told) = sync_channel(1);
         let run = move || {
             let _ = tell.send(rustix::thread::gettid());
-            // What a panic leaves half done is not used again: the process ends.
+            // State that a panic leaves inconsistent is not used again: the process ends.
             let outcome = catch_unwind(AssertUnwindSafe(main));
             shared.on_end(at, outcome.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))));
         };
@@ -181,9 +184,9 @@ impl Drop for Threads {
 }
 
 impl Beat {
-    /// Once a turn.
+    /// Must be called once a turn.
     pub fn turn(&self) {
-        // Seldom asked, so mostly this is the only access to a line that nobody else writes.
+        // The watcher asks rarely, so this is mostly the only access to a cache line that no other thread writes.
         if self.is_asked.load(Ordering::Relaxed) {
             self.is_asked.store(false, Ordering::Relaxed);
         }
@@ -236,7 +239,7 @@ impl Shared {
             // At half of its time: the look after this one would be too late.
             if fed_at.elapsed() + self.look_every > watchdog.patience / 2 {
                 fed_at = Instant::now();
-                // The manager may make us wait, and nobody waits for it with us.
+                // The manager may block this call, and no other thread should wait for it.
                 drop(state);
                 (watchdog.feed)();
                 state = self.state();
@@ -244,7 +247,8 @@ impl Shared {
         }
     }
 
-    /// One look at every thread. False: an event loop has not made the turn that the look before asked for, and not for storage.
+    /// Looks at every thread once. Returns false if an event loop has not made the turn that the previous look
+    /// requested, and does not wait for storage.
     fn look(&self, state: &mut State, is_waiting_for_storage: impl Fn(&Watched) -> bool) -> bool {
         let (mut hung, mut is_well) = (None, true);
         let looks_max = HUNG_AFTER.as_millis().div_ceil(self.look_every.as_millis());
@@ -266,7 +270,7 @@ impl Shared {
             if !waits {
                 hung = Some(ThreadError(format!("thread {name} did not respond for {seconds} s: hung or killed")));
             } else if u128::from(thread.looks_in_vain) == looks_max {
-                // Not through the log, whose thread may be the one that waits.
+                // Bypasses the log, whose thread may be the one that waits.
                 let text = format!("thread {name} has waited {seconds} s for storage, and its connections with it");
                 let _ = io::stderr().write_all(crate::stderr::line(&text).as_bytes());
             }

@@ -1,4 +1,4 @@
-//! Whether a thread waits for storage: the kernel says in which system call it is.
+//! Detects whether a thread waits for storage, by the system call that the kernel reports for it.
 
 use std::fs::File;
 use std::io;
@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::thread::Pid;
 
-/// A number, six arguments, two pointers.
+/// The maximum length of the line: a number, six arguments, two pointers.
 const LINE_BYTES_MAX: usize = 256;
 
-/// Those that read files and folders. Waiting in any other is not the disk's doing.
+/// Calls that read files and folders. Waiting in any other is not caused by the disk.
 const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -23,12 +23,13 @@ const OF_STORAGE: [libc::c_long; 10] = [
     libc::SYS_close,
 ];
 
-/// What shows the system call of a thread of this process.
+/// Opens the file that shows the system call of a thread of this process.
 pub fn open(thread: Pid) -> io::Result<File> {
     File::open(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()))
 }
 
-/// By what is open of it, or is opened now. False also where the kernel does not say, and for a thread that is gone.
+/// Returns true if the thread is in a system call on storage, read from `call` or, without it, from a file opened now.
+/// Returns false if the kernel does not report the call, or the thread is gone.
 pub fn is_waited_for(thread: Option<Pid>, call: Option<&File>) -> bool {
     let mut line = [0; LINE_BYTES_MAX];
     let read = match (call, thread) {
@@ -39,7 +40,7 @@ pub fn is_waited_for(thread: Option<Pid>, call: Option<&File>) -> bool {
     read.is_ok_and(|count| is_of_storage(&String::from_utf8_lossy(&line[..count])))
 }
 
-/// `NUMBER ARGUMENT...`, or `running`.
+/// Parses `NUMBER ARGUMENT...`, or `running`.
 fn is_of_storage(line: &str) -> bool {
     let number = line.split(' ').next().and_then(|number| number.parse().ok());
     number.is_some_and(|number: libc::c_long| OF_STORAGE.contains(&number))
@@ -56,7 +57,7 @@ mod tests {
         assert!(!is_of_storage("running\n") && !is_of_storage("-1 0x7ffe 0x7f50\n") && !is_of_storage(""));
     }
 
-    /// A pipe stands in for the disk: what counts is the system call.
+    /// A pipe stands in for the disk: only the system call counts.
     #[test]
     fn a_thread_in_a_read_waits_for_storage_and_one_in_a_lock_does_not() {
         let (reader, writer) = std::io::pipe().unwrap();

@@ -2,10 +2,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-/// Looks without a watchdog, before a thread counts as hung.
+/// The number of looks in vain after which a thread counts as hung, without a watchdog.
 const LOOKS_IN_VAIN_MAX: u64 = HUNG_AFTER.as_secs() / LOOK_EVERY.as_secs();
 
-/// Threads whose failure is heard, and at which nobody looks but the test.
+/// Threads whose failure is reported on a channel, and which only the test looks at.
 fn threads() -> (Threads, Receiver<()>) {
     let (tell, told) = channel();
     (Threads::unwatched(None, move || tell.send(()).unwrap()), told)
@@ -13,11 +13,11 @@ fn threads() -> (Threads, Receiver<()>) {
 
 fn failure(threads: &Threads, told: &Receiver<()>) -> String {
     told.recv().unwrap();
-    // The lock is still held where it is told.
+    // The lock is still held when the failure is reported.
     threads.failure().unwrap().to_string()
 }
 
-/// A thread that makes a turn for every message it gets, among them those of the watcher.
+/// A thread that makes a turn for every message it gets, including those of the watcher.
 fn turning(threads: &Threads) -> Sender<()> {
     let (wake, woken) = channel();
     let asked = wake.clone();
@@ -68,13 +68,13 @@ fn the_first_failure_counts() {
     assert!(told.try_recv().is_err(), "told twice");
 }
 
-/// Until the test is over.
+/// Waits until the test is over.
 fn wait(held: &Receiver<()>) -> io::Result<()> {
     let _ = held.recv();
     Ok(())
 }
 
-/// What the watcher does now and then.
+/// Looks at the threads as the watcher does periodically.
 fn look(threads: &Threads, is_waiting_for_storage: bool) -> Option<String> {
     let mut state = threads.shared.state();
     threads.shared.look(&mut state, |_| is_waiting_for_storage);
@@ -104,7 +104,7 @@ fn a_thread_that_makes_no_turn_is_a_failure() {
     let (threads, told) = threads();
     let (_hold, held) = channel::<()>();
     threads.spawn_loop("stuck", || {}, move |_| wait(&held)).unwrap();
-    // The first look asks.
+    // The first look requests the turn.
     for _ in 0..LOOKS_IN_VAIN_MAX {
         assert_eq!(look(&threads, false), None);
     }
@@ -125,7 +125,7 @@ fn a_thread_that_waits_for_storage_is_not() {
     for _ in 0..10 * LOOKS_IN_VAIN_MAX {
         assert_eq!(look(&threads, true), None);
     }
-    // It went on, and hangs somewhere else.
+    // The thread went on, and now hangs elsewhere.
     assert!(look(&threads, false).is_some());
 }
 
@@ -139,7 +139,7 @@ fn a_thread_without_a_loop_may_wait_for_ever() {
     }
 }
 
-/// A watchdog, and what arrives at it.
+/// A watchdog, and the channel that receives its feedings.
 fn watchdog(patience: Duration) -> (Watchdog, Receiver<()>) {
     let (feed, fed) = channel();
     (Watchdog { patience, feed: Box::new(move || _ = feed.send(())) }, fed)
@@ -176,7 +176,7 @@ fn a_watchdog_is_fed_while_all_loops_turn() {
     while threads.shared.state().threads[1].looks_in_vain < 2 {
         std::thread::yield_now();
     }
-    // From before it hung.
+    // Fed before it hung.
     while fed.try_recv().is_ok() {}
     while threads.shared.state().threads[1].looks_in_vain < 20 {
         std::thread::yield_now();

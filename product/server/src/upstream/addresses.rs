@@ -1,4 +1,5 @@
-//! The addresses of a group of upstreams: those that its file gives, and those of names, which may be others from one lookup to the next.
+//! The addresses of a group of upstreams: fixed ones from the configuration, and those of names, which may change with
+//! each lookup.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,14 +9,14 @@ use tls::Connector;
 use super::names::{Found, Name, Names};
 use super::{Endpoint, EndpointAddress, TlsEndpoint};
 
-/// All upstreams of a group, in the order of its file.
+/// All upstreams of a group, in the order of the configuration.
 #[derive(Debug)]
 pub struct Addresses {
     sources: Vec<Source>,
     now: RwLock<Arc<[Endpoint]>>,
 }
 
-/// An upstream as the file has it.
+/// An upstream as configured.
 #[derive(Debug)]
 enum Source {
     Fixed(Endpoint),
@@ -23,12 +24,13 @@ enum Source {
 }
 
 impl Addresses {
-    /// One upstream, at this address.
+    /// A single upstream at this address.
     pub fn of(endpoint: Endpoint) -> Addresses {
         Addresses { now: RwLock::new([endpoint.clone()].into()), sources: vec![Source::Fixed(endpoint)] }
     }
 
-    /// Those of a file, with the addresses of names as far as they are known. `tls_name` is that of certificates, where it is not the host.
+    /// The upstreams of a configuration, with the addresses of names as far as they are known. `tls_name` is the name
+    /// in certificates, if it is not the host.
     pub fn of_all(
         to: &[UpstreamAddress],
         tls_name: Option<&str>,
@@ -41,7 +43,7 @@ impl Addresses {
         addresses
     }
 
-    /// As they are known now; none where no name has an address.
+    /// The addresses known now; empty if no name has an address.
     pub fn now(&self) -> Arc<[Endpoint]> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -54,7 +56,7 @@ impl Addresses {
         })
     }
 
-    /// Takes what is known of its names now; whether that is another.
+    /// Updates the addresses of its names; returns whether they have changed.
     pub fn renew(&self, names: &Names) -> bool {
         let endpoints: Arc<[Endpoint]> = self.sources.iter().flat_map(|source| source.endpoints(names)).collect();
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +65,7 @@ impl Addresses {
         is_other
     }
 
-    /// A line for each name whose last lookup found no address.
+    /// Returns a line for each name whose last lookup found no address.
     pub fn remarks(&self, names: &Names) -> Vec<String> {
         let not_found = self.sources.iter().filter_map(|source| match source {
             Source::Fixed(_) => None,
@@ -111,7 +113,7 @@ impl Source {
 }
 
 impl Endpoint {
-    /// One at a TCP port; `tls` is the name of its certificate and what that is trusted by.
+    /// An endpoint at a TCP port; `tls` holds the name in its certificate and the connector that verifies it.
     fn new(
         version: config::UpstreamVersion,
         address: std::net::SocketAddr,

@@ -1,10 +1,10 @@
-//! Whom a connection to an upstream is for.
+//! The client that a connection to an upstream is announced for.
 
 use std::net::SocketAddr;
 
 use http::proxy_header::encode_proxy_header;
 
-/// By what the connection begins with: it serves no other.
+/// The beginning of the connection: it serves only transfers that announce the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
     /// It begins with the first request.
@@ -14,7 +14,7 @@ pub enum Announced {
 }
 
 impl Announced {
-    /// The header of the PROXY protocol, where there is one.
+    /// Returns the header of the PROXY protocol, or nothing without one.
     pub fn preface(self) -> Vec<u8> {
         let mut preface = Vec::new();
         match self {

@@ -1,26 +1,26 @@
-//! Over which connection a request was tried last, and how far it got there.
+//! The last connection on which a request was tried, and how far it got there.
 
 use units::Nanos;
 
-/// Connections tried for one request, where it may be sent again.
+/// The maximum number of connections tried for one request, if it may be sent again.
 const ATTEMPTS_MAX: u32 = 3;
 
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Attempt {
-    /// From 1; 0 before the first.
+    /// Counted from 1; 0 before the first.
     number: u32,
     /// The connection was made for it.
     is_new: bool,
-    /// When the request had its connection, or began to make it.
+    /// When the request got its connection, or began to make it.
     pub begun_at: Option<Nanos>,
     /// When a new connection took the first byte.
     pub connected_at: Option<Nanos>,
-    /// When the first byte of the response came.
+    /// When the first byte of the response arrived.
     pub first_byte_at: Option<Nanos>,
 }
 
 impl Attempt {
-    /// The one after this, on a new connection or one that was idle.
+    /// Returns the next attempt, on a new connection or one that was idle.
     pub fn next(&self, now: Nanos, is_new: bool) -> Attempt {
         Attempt { number: self.number + 1, is_new, begun_at: Some(now), ..Attempt::default() }
     }
@@ -29,17 +29,17 @@ impl Attempt {
         self.is_new
     }
 
-    /// Another one would be too many.
+    /// Returns true if another attempt would be too many.
     pub fn is_last(&self) -> bool {
         self.number >= ATTEMPTS_MAX
     }
 
-    /// Something of the request has left.
+    /// Records that part of the request has left.
     pub fn on_sent(&mut self, now: Nanos) {
         self.connected_at = self.connected_at.or(self.is_new.then_some(now));
     }
 
-    /// Something of the response has come.
+    /// Records that part of the response has arrived.
     pub fn on_come(&mut self, now: Nanos) {
         self.first_byte_at = self.first_byte_at.or(Some(now));
     }

@@ -1,4 +1,4 @@
-//! Connections to upstreams, each with what is on it.
+//! Connections to upstreams, with the transfers on each.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,14 +17,14 @@ use super::wire::{Readiness, Received, Wire};
 use super::{Announced, BodySink, Endpoint, Fault};
 use crate::net::{Net, Source};
 
-/// Tokens of connections to upstreams lie above those of clients, and below the worker's own.
+/// The first token of connections to upstreams: above those of clients, and below the worker's own.
 pub(super) const TOKENS: u64 = (u32::MAX as u64) << 32;
-/// Bytes read from a socket at once.
+/// The number of bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// Connections to upstreams of one worker.
+/// The maximum number of connections to upstreams of one worker.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// The connection of this token, where it is one to an upstream.
+/// Returns the connection of this token, if it belongs to an upstream connection.
 pub fn connection_of(token: u64) -> Option<usize> {
     let at = (token & u64::from(u32::MAX)) as usize;
     (token >= TOKENS && at < CONNECTIONS_MAX).then_some(at)
@@ -32,13 +32,13 @@ pub fn connection_of(token: u64) -> Option<usize> {
 
 pub struct UpstreamConnection<N: Net> {
     socket: N::Tcp,
-    /// Where the upstream speaks it.
+    /// The TLS session, if the upstream speaks TLS.
     tls: Option<Box<ClientSession>>,
-    /// What it begins with, and what of that has not left.
+    /// The announcement it begins with; `preface` holds the part of that which has not left.
     pub announced: Announced,
     preface: Vec<u8>,
     pub peer: usize,
-    /// The client connection that it serves alone.
+    /// The client connection that it serves exclusively.
     bound_to: Option<u64>,
     idle_since: Nanos,
     ready: Readiness,
@@ -46,42 +46,42 @@ pub struct UpstreamConnection<N: Net> {
     load: Load,
 }
 
-/// What is on a connection.
+/// The transfers on a connection.
 pub enum Load {
-    /// Of HTTP/1.1: one transfer, or none where it waits for a request.
+    /// HTTP/1.1: one transfer, or none while it waits for a request.
     Single(Option<usize>),
-    /// Of HTTP/2.
+    /// HTTP/2.
     Several(Box<Multiplexed>),
 }
 
-/// What the kernel has told of a connection.
+/// The meaning of an event for a connection.
 pub enum Told {
-    /// Nothing that matters to a transfer.
+    /// The event does not matter to a transfer.
     Nothing,
-    /// This one goes on.
+    /// This transfer continues.
     GoesOn(usize),
-    /// Those that are on it may go on.
+    /// The connection's transfers may continue.
     Several,
-    /// It is of no use any more.
+    /// The connection is of no further use.
     Over,
 }
 
-/// All of them.
+/// All connections to upstreams of a worker.
 pub struct UpstreamConnections<N: Net> {
     all: Slab<UpstreamConnection<N>>,
-    /// Those that serve one client connection alone, behind that.
+    /// Connections that serve one client connection exclusively, by that client connection.
     bound: BTreeSet<(u64, usize)>,
     buffers: Buffers,
-    /// Of connections that are yet to be made.
+    /// The limits of connections that are yet to be made.
     pub limits: ResponseLimits,
 }
 
-/// Memory for what comes, of which nothing is needed later; most servers have no upstream, and take none.
+/// Buffers for received bytes, with no state between uses. Most servers have no upstream, and allocate none.
 #[derive(Default)]
 struct Buffers {
-    /// From a socket.
+    /// Bytes of a socket.
     received: Box<[u8]>,
-    /// Of a stream.
+    /// Bytes of a stream.
     read: Vec<u8>,
 }
 
@@ -102,18 +102,18 @@ impl<N: Net> UpstreamConnection<N> {
         }
     }
 
-    /// It waits for a request since so long that its upstream may close it.
+    /// Returns true if it has waited for a request for so long that its upstream may close it.
     pub fn is_old(&self, now: Nanos) -> bool {
         self.is_idle() && now - self.idle_since >= IDLE_FOR
     }
 
-    /// One of HTTP/1.1 is for this transfer; one that was idle has room.
+    /// Assigns an HTTP/1.1 connection to this transfer; one that was idle is writable.
     pub fn take(&mut self, transfer: usize, is_idle: bool) {
         self.load = Load::Single(Some(transfer));
         self.ready.is_writable |= is_idle;
     }
 
-    /// The kernel has something to tell of it.
+    /// Handles an event of the connection.
     fn on_ready(&mut self, scratch: &mut [u8], now: Nanos, flags: EventFlags) -> Told {
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let has_come = is_broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
@@ -124,9 +124,9 @@ impl<N: Net> UpstreamConnection<N> {
         match load {
             Load::Single(Some(transfer)) => Told::GoesOn(*transfer),
             Load::Single(None) if !has_come => Told::Nothing,
-            // Tickets of TLS for later connections.
+            // TLS tickets for later connections.
             Load::Single(None) if wire.receive(&mut [0]).is_ok_and(|come| come == Received::Nothing) => Told::Nothing,
-            // It ended, or said something that nobody had asked for.
+            // It ended, or sent something unrequested.
             Load::Single(None) => Told::Over,
             Load::Several(several) => {
                 several.on_ready(&mut wire, scratch, now);
@@ -135,7 +135,7 @@ impl<N: Net> UpstreamConnection<N> {
         }
     }
 
-    /// Goes on with a transfer until its head has come, or it has to wait.
+    /// Continues a transfer until its head has arrived, or it has to wait.
     fn step(
         &mut self,
         transfer: &mut Transfer,
@@ -156,7 +156,7 @@ impl<N: Net> UpstreamConnection<N> {
         sent.and_then(|()| alone.read_head(transfer, now))
     }
 
-    /// Goes on with the body of a response.
+    /// Continues with the body of a response.
     fn read_body(
         &mut self,
         transfer: &mut Transfer,
@@ -188,7 +188,7 @@ impl<N: Net> Default for UpstreamConnections<N> {
 }
 
 impl<N: Net> UpstreamConnections<N> {
-    /// A new connection, which may be still to come.
+    /// Opens a connection; it may still be connecting.
     pub fn open(
         &mut self,
         net: &N,
@@ -244,19 +244,20 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.get(at)
     }
 
-    /// From now on it serves this client connection and no other: its upstream may take all that comes on it for that client's.
+    /// Binds the connection to this client connection: its upstream may attribute everything on it to that client.
     pub fn bind(&mut self, at: usize, client: u64) {
         let Some(own) = self.all.get_mut(at).filter(|own| own.bound_to.is_none()) else { return };
         own.bound_to = Some(client);
         self.bound.insert((client, at));
     }
 
-    /// Those that serve this client connection alone.
+    /// The connections that serve this client connection exclusively.
     pub fn bound_to(&self, client: u64) -> impl Iterator<Item = usize> {
         self.bound.range((client, 0)..=(client, usize::MAX)).map(|(_, at)| *at)
     }
 
-    /// Whether a transfer may have this connection, which announces the same and serves its client connection, alone or among others.
+    /// Returns whether a transfer may use this connection: it must announce the same, and be bound to the same client
+    /// connection or to none.
     pub fn may_serve(&self, at: usize, transfer: &Transfer, bound_to: Option<u64>) -> bool {
         self.all.get(at).is_some_and(|own| own.announced == transfer.announced && own.bound_to == bound_to)
     }
@@ -269,20 +270,21 @@ impl<N: Net> UpstreamConnections<N> {
         self.all.iter()
     }
 
-    /// The kernel has something to tell of a connection.
+    /// Handles an event of a connection.
     pub fn on_ready(&mut self, now: Nanos, at: usize, flags: EventFlags) -> Told {
         let scratch = &mut self.buffers.received;
         self.all.get_mut(at).map_or(Told::Nothing, |own| own.on_ready(scratch, now, flags))
     }
 
-    /// Goes on with a transfer until its head has come, or it has to wait.
+    /// Continues a transfer until its head has arrived, or it has to wait.
     pub fn step(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         let scratch = &mut self.buffers.received;
         let own = transfer.connection.and_then(|own| self.all.get_mut(own));
         own.map_or(Ok(None), |own| own.step(transfer, number, scratch, now))
     }
 
-    /// Goes on with the body of a response; says so to an upstream that may hold back the rest of it until then.
+    /// Continues with the body of a response, and acknowledges it to an upstream that may hold back the rest until
+    /// then.
     pub fn read_body(&mut self, transfer: &mut Transfer, number: usize, now: Nanos, sink: &mut impl BodySink) -> Step {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return Step::Wait };
         let step = own.read_body(transfer, number, &mut self.buffers, now, sink);
@@ -292,7 +294,7 @@ impl<N: Net> UpstreamConnections<N> {
         step
     }
 
-    /// A transfer has ended, whose response was whole or was not. False: its connection is of no further use.
+    /// Ends a transfer, whose response was complete or not. Returns false if its connection is of no further use.
     pub fn leave(&mut self, transfer: &Transfer, number: usize, now: Nanos, is_whole: bool) -> bool {
         let Some(own) = transfer.connection.and_then(|own| self.all.get_mut(own)) else { return true };
         own.idle_since = now;
@@ -311,7 +313,7 @@ impl<N: Net> UpstreamConnections<N> {
         }
     }
 
-    /// One of HTTP/2.
+    /// Returns an HTTP/2 connection.
     pub fn multiplexed(&mut self, at: usize) -> Option<&mut Multiplexed> {
         match &mut self.all.get_mut(at)?.load {
             Load::Single(_) => None,
@@ -319,7 +321,7 @@ impl<N: Net> UpstreamConnections<N> {
         }
     }
 
-    /// Bytes that are alive of what has come for a transfer on a stream.
+    /// The bytes of memory of what has arrived for a transfer on a stream.
     #[cfg(test)]
     pub fn alive_bytes(&self, transfer: &Transfer, number: usize) -> usize {
         match transfer.connection.and_then(|own| self.all.get(own)).map(|own| &own.load) {
@@ -328,12 +330,12 @@ impl<N: Net> UpstreamConnections<N> {
         }
     }
 
-    /// Transfers on a connection of HTTP/2 that may go on.
+    /// The transfers on an HTTP/2 connection that may continue.
     pub fn stirred(&mut self, at: usize, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
         self.multiplexed(at).map_or_else(Vec::new, |several| several.stirred(wants_room))
     }
 }
 
-/// An upstream may hold the first bytes of a body back until its head is acknowledged (Nagle's algorithm, RFC 9293 section 3.7.4), as it
-/// does where it writes them one after the other; behind a whole segment it does not.
+/// An upstream may hold back the first bytes of a body until its head is acknowledged (Nagle's algorithm, RFC 9293
+/// section 3.7.4), if it writes them one after the other. After a whole segment it does not.
 const HELD_BACK_BYTES_MAX: u64 = 1460;

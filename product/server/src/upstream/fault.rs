@@ -1,4 +1,4 @@
-//! The reasons for which an upstream does not answer, for the client as a status and for the error log as words.
+//! The reasons for which an upstream does not answer, as a status for the client and as words for the error log.
 
 use std::fmt;
 use std::io;
@@ -8,32 +8,32 @@ use http::http1::upstream::UpstreamFault;
 
 #[derive(Debug)]
 pub enum Fault {
-    /// No name of it has an address.
+    /// The upstream's names have no address.
     NoAddress,
-    /// No connection came about.
+    /// No connection could be made.
     Unreachable(io::Error),
     /// The connection broke, or ended before the response did.
     Broken(io::Error),
     Closed,
-    /// TLS with it did not come about, or broke.
+    /// TLS with it failed.
     Tls(String),
-    /// Its response is none.
+    /// The response is invalid.
     Wrong(UpstreamFault),
-    /// It has done nothing with the request, and says so.
+    /// It reports that it has not processed the request.
     Refused,
-    /// It has reset the stream, with this code of HTTP/2.
+    /// It has reset the stream, with this HTTP/2 error code.
     Reset(u32),
-    /// What it says is not HTTP/2.
+    /// The bytes it sends are not HTTP/2.
     Http2(String),
     /// No connection, or no byte, for too long.
     TooSlow(&'static str),
-    /// As many requests wait for it as may, of all clients or of this one.
+    /// The maximum number of requests wait for it, of all clients or of this one.
     Busy,
-    /// It has as many tunnels as it may, of all clients or of this one.
+    /// It has the maximum number of tunnels, of all clients or of this one.
     Tunnels,
-    /// It and all others of its proxy have failed when they were asked how they are.
+    /// It and all others of its proxy have failed their health checks.
     Down,
-    /// The client sends no more of the request's body, or too slowly.
+    /// The client sends no more of the request's body, or sends it too slowly.
     Client,
 }
 
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// The same for another transfer on the connection.
+    /// Copies the fault for another transfer on the connection.
     pub fn again(&self) -> Fault {
         let error = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         match self {
@@ -93,7 +93,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Without the number of the system.
+/// The error's text without its number.
 fn words(error: &io::Error) -> String {
     units::plain(&error.to_string()).to_lowercase()
 }

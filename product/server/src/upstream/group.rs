@@ -1,4 +1,4 @@
-//! Where requests of a path are passed on to, as the file says it.
+//! The group of upstreams to which requests of a path are passed on, as configured.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -23,31 +23,31 @@ use crate::storage::Room;
 /// Upstreams that answer the same requests.
 #[derive(Debug)]
 pub struct Group {
-    /// The site that they are of, for what is learned of its responses.
+    /// The site they belong to, under which the sizes of its responses are learned.
     pub site: String,
-    /// All of one version; a name with several addresses is as many upstreams.
+    /// All of one version; a name with several addresses counts as several upstreams.
     pub addresses: Addresses,
     pub version: UpstreamVersion,
-    /// That of the connections to its upstreams.
+    /// The scheme of the connections to its upstreams.
     pub scheme: &'static str,
-    /// The host that they are told, in place of the client's.
+    /// The Host that they receive instead of the client's.
     pub host: Option<String>,
-    /// Requests at once to each.
+    /// The limits of concurrent requests to each.
     pub bounds: Bounds,
-    /// Tunnels at once to each.
+    /// The maximum number of concurrent tunnels to each.
     pub tunnels_max: u32,
-    /// A request takes its place when its body, or the beginning of it, is here.
+    /// A request takes its place only when its body, or the beginning of it, has arrived.
     pub buffers_requests: bool,
-    /// Clients that send no more may still read.
+    /// Clients that have shut their sending side may still be reading.
     pub ignores_client_abort: bool,
     pub connect_timeout: Nanos,
-    /// Between two bytes of a response.
+    /// The maximum time between two bytes of a response.
     pub read_timeout: Nanos,
-    /// On disk, for responses that wait for their clients; `None`: they wait here.
+    /// Disk space for responses that wait for their clients; `None` keeps them in memory.
     pub spool: Option<Arc<Room>>,
-    /// Those that they may name in the place of a body.
+    /// The files that upstreams may name in place of a body.
     pub files: Option<NamedFiles>,
-    /// How those that are well are known; `None`: by the requests that they answer.
+    /// The health check; `None` means that none is made.
     pub health: Option<HealthCheck>,
     /// Their connections begin with the address of the client that they are for (PROXY protocol).
     pub tells_client: bool,
@@ -67,11 +67,11 @@ pub enum EndpointAddress {
     Tls(TlsEndpoint),
 }
 
-/// One that speaks TLS. Where the name or what it is trusted by differs, its connections are not shared.
+/// An endpoint that speaks TLS. Connections are shared only if both the name and the trusted authorities are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsEndpoint {
     pub address: SocketAddr,
-    /// That its certificate is for.
+    /// The name in its certificate.
     pub name: String,
     pub connector: Connector,
 }
@@ -82,10 +82,10 @@ impl Hash for TlsEndpoint {
     }
 }
 
-/// Gives what upstreams are trusted by that these authorities vouch for, or those of the system.
+/// Returns the connector that trusts the authorities in this file, or those of the system.
 pub type Trust<'t> = dyn Fn(Option<&Path>) -> Result<Connector, RootsError> + 't;
 
-/// Why there are no upstreams.
+/// The reason why upstreams cannot be set up.
 #[derive(Debug, Error)]
 pub enum GroupError {
     #[error("upstreams over TLS: {0}")]
@@ -93,23 +93,24 @@ pub enum GroupError {
 }
 
 impl Group {
-    /// Of a request, as far as it tells; its response tells the rest.
+    /// The route of a request, as far as the request determines it; its response determines the rest.
     pub fn route<'r>(&'r self, request: &'r Request<'r>) -> Route<'r> {
         let (site, method) = (self.site.as_bytes(), request.method.token());
         Route { site, method, path: request.path, ..Route::default() }
     }
 
-    /// Its upstreams speak HTTP/2.
+    /// Returns true if its upstreams speak HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.version == UpstreamVersion::Http2
     }
 
-    /// Those that it has now.
+    /// The endpoints known now.
     pub fn endpoints(&self) -> Arc<[Endpoint]> {
         self.addresses.now()
     }
 
-    /// Without files, and with the addresses of names as far as they are known. The room on disk is a part of this one.
+    /// Creates a group without files, and with the addresses of names as far as they are known. Its disk space is a
+    /// part of `spool`.
     pub fn new(
         site: &str,
         proxy: &Proxy,
@@ -142,7 +143,8 @@ impl Group {
         })
     }
 
-    /// One upstream of these, to be asked how it is: that takes no place from others, and no longer than to connect.
+    /// Creates a group of one upstream for health checks: a check takes no place from others, and no longer
+    /// than connecting may.
     pub fn probing(&self, endpoint: &Endpoint) -> Group {
         Group {
             site: self.site.clone(),
@@ -174,7 +176,7 @@ impl Endpoint {
         self.version == UpstreamVersion::Http2
     }
 
-    /// For a connection to it, where it speaks TLS.
+    /// Creates the TLS session of a connection to it, if it speaks TLS.
     pub fn session(&self) -> io::Result<Option<Box<ClientSession>>> {
         let EndpointAddress::Tls(TlsEndpoint { name, connector, .. }) = &self.address else { return Ok(None) };
         let session = match self.version {

@@ -1,7 +1,9 @@
-//! Which upstreams are well, by a request to each every few seconds: one that cannot be reached, does not answer or answers with an error is
-//! asked for nothing until it is well again, and then takes its share by and by, as its caches and connections come.
+//! Health checks of upstreams, by a request to each every few seconds. An upstream that cannot be reached, does not
+//! answer or answers with an error gets no requests until it is healthy again. Then its share grows gradually, as its
+//! caches and connections fill.
 //!
-//! Each event loop asks for itself. Two results of a kind make a change, so that one that is lost is none; HAProxy and nginx have two or three.
+//! Each event loop checks for itself. Two equal results in a row make a change, so that a single lost one makes none;
+//! HAProxy and nginx use two or three.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -15,38 +17,39 @@ use units::memory::Account;
 use super::connection::TOKENS;
 use super::{Announced, Endpoint, EndpointAddress, Fault, Group, Head, Transfer};
 
-/// Names of transfers that are no exchange's: no exchange has one from here on.
+/// The first name of transfers that belong to no exchange: the names of exchanges lie below.
 pub const PROBES: u64 = TOKENS;
-/// Results of a kind, one after the other, that change what is thought of an upstream.
+/// The number of successive equal results that change the state of an upstream.
 const RESULTS: u8 = 2;
-/// What one that has just come back takes of what it will.
+/// The minimum share that an upstream takes that has just come back.
 const SHARE_PERMILLE_MIN: u64 = 100;
 
-/// What upstreams are asked.
+/// The health check of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
     pub path: String,
     pub every: Nanos,
-    /// For one that came back to have its whole share.
+    /// The time after which an upstream that came back has its whole share.
     pub slow_start: Nanos,
 }
 
-/// Those that are asked, by address; where several proxies have one, the first of them says how.
+/// The upstreams that are checked, by address. If several proxies have the same upstream, the check of the first
+/// applies.
 #[derive(Debug, Default)]
 pub struct Checks {
     by_endpoint: HashMap<Endpoint, Checked>,
-    /// Of the next to be asked.
+    /// The name of the next check.
     owner: u64,
-    /// Of the next to be added.
+    /// The number of the next upstream to be added.
     number: u64,
 }
 
 #[derive(Debug)]
 struct Checked {
-    /// Those that were there before are asked before.
+    /// Upstreams that were added earlier are checked earlier.
     number: u64,
     check: HealthCheck,
-    /// It alone.
+    /// A group of this upstream alone.
     group: Arc<Group>,
     health: Health,
     is_wanted: bool,
@@ -57,14 +60,14 @@ struct Health {
     is_asked: bool,
     due_at: Nanos,
     is_down: bool,
-    /// Results that say otherwise.
+    /// The number of successive results that contradict the state.
     contrary: u8,
     /// When it came back.
     up_at: Option<Nanos>,
 }
 
 impl Checks {
-    /// These groups are in force; of others nothing is known any more.
+    /// Checks the upstreams of the given groups from now on; the state of all others is dropped.
     pub fn watch<'g>(&mut self, groups: impl Iterator<Item = &'g Arc<Group>>) {
         self.by_endpoint.values_mut().for_each(|checked| checked.is_wanted = false);
         for group in groups {
@@ -83,7 +86,7 @@ impl Checks {
         self.by_endpoint.retain(|_, checked| checked.is_wanted);
     }
 
-    /// The requests to those whose time has come.
+    /// Returns the requests of the checks that are due.
     pub fn due(&mut self, now: Nanos) -> Vec<Transfer> {
         let mut due: Vec<_> = self.by_endpoint.values_mut().filter(|checked| checked.health.is_due(now)).collect();
         due.sort_by_key(|checked| checked.number);
@@ -96,7 +99,7 @@ impl Checks {
         requests
     }
 
-    /// What came of the request to an upstream; a line for the log where that changes what is thought of it.
+    /// Records the result of a check; returns a line for the log if it changes the state of the upstream.
     pub fn on_result(&mut self, now: Nanos, group: &Group, result: Result<Status, Fault>) -> Option<String> {
         let endpoints = group.endpoints();
         let endpoint = endpoints.first()?;
@@ -114,7 +117,7 @@ impl Checks {
         self.by_endpoint.get(endpoint).is_some_and(|checked| checked.health.is_down)
     }
 
-    /// What of its share an upstream takes now, in thousandths.
+    /// The share that an upstream takes now, in thousandths.
     pub fn share_permille(&self, now: Nanos, endpoint: &Endpoint) -> u64 {
         let share = |checked: &Checked| checked.health.share_permille(now, checked.check.slow_start);
         self.by_endpoint.get(endpoint).map_or(1000, share)
@@ -163,7 +166,7 @@ impl Health {
         !self.is_asked && now >= self.due_at
     }
 
-    /// Whether it is thought of otherwise from now on.
+    /// Records a result; returns whether the state has changed.
     fn on_result(&mut self, now: Nanos, every: Nanos, is_well: bool) -> bool {
         (self.is_asked, self.due_at) = (false, now + every);
         self.contrary = if is_well == self.is_down { self.contrary + 1 } else { 0 };

@@ -1,4 +1,5 @@
-//! Places of an upstream that responses hold while their clients take them: the upstream has made them, and could answer others.
+//! Places of an upstream that responses hold while their clients take them: the upstream has made them, and could
+//! answer others.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use crate::net::Net;
 use crate::storage::Room;
 
 impl<N: Net> Upstreams<N> {
-    /// This transfer waits for its client, and with it half of its upstream's places or more.
+    /// Returns true if this transfer waits for its client, and with it half of its upstream's places or more.
     pub fn is_crowded(&self, at: usize) -> bool {
         let Some(transfer) = self.transfers.get(at).filter(|transfer| transfer.is_held()) else { return false };
         self.peers[transfer.peer].places.is_crowded(transfer.group.bounds)
     }
 
-    /// Those that wait with this one at its upstream, the largest response first, of equal ones the one that began first.
+    /// The transfers that wait like this one at its upstream, the largest response first, among equals the one that
+    /// began first.
     pub fn held_with(&self, at: usize) -> Vec<usize> {
         let Some(peer) = self.transfers.get(at).map(|transfer| transfer.peer) else { return Vec::new() };
         let is_beside = |at: &usize| self.transfers[*at].is_held() && self.transfers[*at].peer == peer;
@@ -25,20 +27,20 @@ impl<N: Net> Upstreams<N> {
         held
     }
 
-    /// The response of a transfer, and the room on disk that it may have.
+    /// The response of a transfer, and the disk space that it may use.
     pub fn spooling(&self, at: usize) -> Option<(JobId, Arc<Room>)> {
         let transfer = self.transfers.get(at)?;
         Some((transfer.job?, transfer.group.spool.clone()?))
     }
 
-    /// The transfer does not wait for its client any more.
+    /// Records that the transfer does not wait for its client any more.
     pub fn let_go(&mut self, at: usize) {
         if let Some(transfer) = self.transfers.get_mut(at) {
             self.peers[transfer.peer].places.on_held(transfer.let_go(), false);
         }
     }
 
-    /// One held transfer of each upstream that is crowded, for [`Upstreams::held_with`].
+    /// Returns one held transfer of each upstream that is crowded, for [`Upstreams::held_with`].
     pub fn crowded(&self) -> Vec<usize> {
         let mut found: Vec<usize> = Vec::new();
         for at in self.transfers.iter().map(|(at, _)| at) {

@@ -1,4 +1,4 @@
-//! The response of an upstream, as far as it has come.
+//! The response of an upstream, as far as it has arrived.
 
 use http::http1::upstream::{Framing, UpstreamBody, UpstreamFault, UpstreamHead};
 use http::websocket::ACCEPT_BYTES;
@@ -11,7 +11,8 @@ use super::{BodySink, Fault};
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// Bytes of interim responses that are passed on for one request; the rest is dropped, since no client depends on them.
+/// The maximum bytes of interim responses passed on for one request; the rest is dropped, because no client depends on
+/// them.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
 /// The response.
@@ -24,52 +25,52 @@ pub struct Inbound {
     pub interim: Interim,
     pub is_kept_alive: bool,
     pub tunnel: Tunnel,
-    /// Behind the head; what is in it frames HTTP/1.1 alone.
+    /// The state of the body, once the head has arrived; its framing is used over HTTP/1.1 only.
     pub body: Option<UpstreamBody>,
-    /// Of it, bytes that went on.
+    /// The bytes of the body that were passed on.
     pub body_bytes: u64,
-    /// How many there will be, where the head tells; else 0.
+    /// The length that the head announces; 0 if it announces none.
     pub announced_bytes: u64,
-    /// When the client was first waited for.
+    /// When it first waited for the client.
     pub held_at: Option<Nanos>,
-    /// It holds its upstream while its client takes the response.
+    /// It holds its upstream's place while its client takes the response.
     pub is_held: bool,
     pub memory: Memory,
 }
 
-/// How a transfer stands with the memory of its connection.
+/// The state of a transfer with regard to the memory of its connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Memory {
     #[default]
     Enough,
-    /// It needs some to go on, and its owner does not know.
+    /// It needs memory to continue, and its owner has not been notified.
     Needed,
-    /// It is among those that wait for some.
+    /// It is in the list of transfers that wait for memory.
     Awaited,
 }
 
-/// Responses before the response.
+/// Responses before the final response.
 #[derive(Debug, Default)]
 pub struct Interim {
     pub count: u32,
-    /// Bytes of those that were passed on.
+    /// The bytes passed on of interim responses.
     bytes: usize,
 }
 
-/// Another protocol in the place of a body.
+/// Another protocol in place of a body.
 #[derive(Debug, Default)]
 pub struct Tunnel {
     /// The request asks for it.
     pub is_asked: bool,
-    /// Where it is WebSocket for a client that has said so with CONNECT: what a 101 has as its Sec-WebSocket-Accept.
+    /// For a WebSocket that the client opened with CONNECT: the Sec-WebSocket-Accept that the 101 must have.
     pub accept: Option<[u8; ACCEPT_BYTES]>,
-    /// It is there.
+    /// It is established.
     pub is_open: bool,
 }
 
 impl Tunnel {
-    /// A change of protocol has to be one that was asked for, behind the whole request; and where nothing else will do, there has to be one or a
-    /// reason why not.
+    /// Checks the response's change of protocol. It must have been requested, and come after the whole request. If the
+    /// request requires it, the response must contain it or an error.
     pub fn check(&self, head: &UpstreamHead, is_request_whole: bool) -> Result<(), Fault> {
         let is_change = head.framing == Framing::Upgraded;
         let is_accepted = || match &self.accept {
@@ -87,14 +88,15 @@ impl Tunnel {
 }
 
 impl Inbound {
-    /// Whether the client gets this interim response of so many bytes. Leave to send the body is given by us (RFC 9110 section 10.1.1).
+    /// Returns whether the client gets this interim response of `bytes`. 100 Continue is sent by this server instead
+    /// (RFC 9110 section 10.1.1).
     pub fn passes_on(&mut self, head: &UpstreamHead, bytes: usize) -> bool {
         let passes = head.status != Status::CONTINUE && self.interim.bytes + bytes <= INTERIM_BYTES_MAX;
         self.interim.bytes += if passes { bytes } else { 0 };
         passes
     }
 
-    /// The connection has ended, and the body with it where nothing else ends that.
+    /// Handles the end of the connection; the body ends with it if nothing else delimits it.
     pub fn end_body(&mut self, sink: &mut impl BodySink) -> Step {
         let is_whole = self.body.as_mut().expect("the head has come").end().is_ok();
         #[cfg(test)]
@@ -106,7 +108,7 @@ impl Inbound {
         Step::Done
     }
 
-    /// Gives the sink what was kept; a step where the body has ended, or has to wait.
+    /// Gives the sink what was kept; returns a step if the body has ended, or has to wait.
     pub fn take_kept(&mut self, sink: &mut impl BodySink) -> Result<Option<Step>, Fault> {
         let Inbound { kept, body, body_bytes, .. } = self;
         let body = body.as_mut().expect("the head has come");

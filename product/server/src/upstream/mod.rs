@@ -1,8 +1,9 @@
-//! Requests that other servers answer: connections to upstreams, and what goes through them.
+//! Requests that other servers answer: connections to upstreams, and their requests and responses.
 //!
-//! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, then for a place where as many are under
-//! way as its [`Group`] allows, and then has a connection of its own over HTTP/1.1, an idle one or a new one, or a stream over HTTP/2. The worker
-//! lends the clock, the sockets' readiness and the response's body ([`BodySink`]).
+//! A [`Transfer`] is a request and its response. It waits for the request's body, or the first 64 KB of it, then for a
+//! place if as many are under way as its [`Group`] allows. Then it has a connection of its own over HTTP/1.1, an idle
+//! or a new one, or a stream over HTTP/2. The worker provides the clock, the sockets' readiness and the response's body
+//! ([`BodySink`]).
 
 mod addresses;
 mod announced;
@@ -62,18 +63,18 @@ use crate::net::Net;
 
 pub struct Upstreams<N: Net> {
     transfers: Slab<Transfer>,
-    /// By the exchange that they are for.
+    /// The transfers by the exchange they are for.
     by_owner: HashMap<u64, usize>,
     connections: UpstreamConnections<N>,
     peers: Peers,
     pub learned: Learned,
     pub checks: Checks,
-    /// Owners of transfers that may go on, since something has happened to a connection that they share.
+    /// Owners of transfers that may continue, because something has happened to a connection that they share.
     stirred: Vec<u64>,
 }
 
 impl<N: Net> Upstreams<N> {
-    /// None; places at them are these.
+    /// Creates an empty set; `places` are the places at upstreams.
     pub fn new(places: LoopPlaces) -> Upstreams<N> {
         Upstreams {
             transfers: Slab::new(),
@@ -86,12 +87,12 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// The greatest responses on connections that are yet to be made.
+    /// Sets the limits of responses on connections that are yet to be made.
     pub fn set_limits(&mut self, limits: ResponseLimits) {
         self.connections.limits = limits;
     }
 
-    /// Begins a transfer, or has it wait: for a place, or for the body of its request.
+    /// Begins a transfer, or lets it wait for a place or for the body of its request.
     pub fn begin(&mut self, net: &N, now: Nanos, mut transfer: Transfer) -> Result<usize, (Fault, String)> {
         transfer.queued.turn.since = now;
         let (owner, is_gathering) = (transfer.owner, transfer.is_gathering());
@@ -106,7 +107,7 @@ impl<N: Net> Upstreams<N> {
         })
     }
 
-    /// At one upstream after the other, as long as they refuse at once.
+    /// Begins at one upstream after the other, as long as they refuse at once.
     fn begin_somewhere(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         self.transfers[at].queued.turn.since = now;
         let group = Arc::clone(&self.transfers[at].group);
@@ -124,7 +125,7 @@ impl<N: Net> Upstreams<N> {
         begun
     }
 
-    /// At its upstream, where it has a place, takes one, or waits for one.
+    /// Begins at the chosen upstream: with the place it has, with a new one, or by waiting for one.
     fn begin_at(&mut self, net: &N, now: Nanos, at: usize) -> Result<(), Fault> {
         let transfer = &mut self.transfers[at];
         if transfer.queued.hold == Hold::Nothing && !transfer.is_probe() {
@@ -167,7 +168,7 @@ impl<N: Net> Upstreams<N> {
         Ok(())
     }
 
-    /// An idle connection of HTTP/1.1 for a transfer; old ones are closed.
+    /// Returns an idle HTTP/1.1 connection for a transfer; old ones are closed.
     fn take_idle(&mut self, net: &N, now: Nanos, at: usize) -> Option<usize> {
         while let Some(connection) = self.peers.take_idle(&self.transfers[at], &self.connections) {
             if !self.connections.get(connection).is_some_and(|own| own.is_old(now)) {
@@ -178,7 +179,8 @@ impl<N: Net> Upstreams<N> {
         None
     }
 
-    /// The kernel has something to tell of a connection; gives the transfer that goes on. Others are [`Upstreams::release`]'s.
+    /// Handles an event of a connection; returns the transfer that continues. Others are returned by
+    /// [`Upstreams::release`].
     pub fn on_ready(&mut self, net: &N, now: Nanos, connection: usize, flags: EventFlags) -> Option<usize> {
         match self.connections.on_ready(now, connection, flags) {
             Told::Nothing => {}
@@ -189,14 +191,14 @@ impl<N: Net> Upstreams<N> {
         None
     }
 
-    /// Something has happened to a connection of several transfers.
+    /// Records that something has happened to a connection of several transfers.
     fn stir(&mut self, connection: usize) {
         let transfers = &self.transfers;
         let stirred = self.connections.stirred(connection, |at| transfers[at].outbound.has_unsent());
         self.stirred.extend(stirred.into_iter().map(|at| transfers[at].owner));
     }
 
-    /// The transfer for an exchange, as long as something is to come.
+    /// Returns the transfer for an exchange, while one exists.
     pub fn of(&self, owner: u64) -> Option<usize> {
         // Most servers have none.
         if self.by_owner.is_empty() { None } else { self.by_owner.get(&owner).copied() }
@@ -210,7 +212,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.get(at)
     }
 
-    /// Goes on with a transfer until a head has come, or it has to wait.
+    /// Continues a transfer until a head has arrived, or it has to wait.
     pub fn step(&mut self, net: &N, now: Nanos, at: usize) -> Step {
         if let Some(fault) = self.begin_gathered(net, now, at) {
             return Step::Failed(fault);
@@ -237,7 +239,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Begins a transfer of which enough has come; why it cannot.
+    /// Begins a transfer if enough of its request has arrived; returns the fault if it cannot.
     fn begin_gathered(&mut self, net: &N, now: Nanos, at: usize) -> Option<Fault> {
         let transfer = self.transfers.get_mut(at)?;
         if transfer.is_gathering() {
@@ -248,7 +250,8 @@ impl<N: Net> Upstreams<N> {
         if is_new { self.begin_somewhere(net, now, at).err() } else { None }
     }
 
-    /// Another protocol has begun: the transfer takes a place of tunnels and gives that of a request back. False where there is none.
+    /// Begins a change of protocol: the transfer takes a tunnel's place and gives its request's place back. Returns
+    /// false if there is none.
     fn begin_tunnel(&mut self, at: usize) -> bool {
         let transfer = &self.transfers[at];
         let (client, tunnels_max) = (transfer.queued.turn.client, transfer.group.tunnels_max);
@@ -260,7 +263,7 @@ impl<N: Net> Upstreams<N> {
         has_place
     }
 
-    /// Over another connection, where that does no harm.
+    /// Repeats the request over another connection, if that does no harm.
     fn repeat(&mut self, net: &N, now: Nanos, at: usize, fault: Fault) -> Result<(), Fault> {
         let transfer = &self.transfers[at];
         let (is_new, peer) = (transfer.attempt.is_new(), transfer.peer);
@@ -279,13 +282,13 @@ impl<N: Net> Upstreams<N> {
             self.transfers[at].peer = next;
             return self.begin_at(net, now, at);
         }
-        // The same once more only where the connection was an old one, or the upstream lives.
+        // Retries the same upstream only if the connection was an old one, or the upstream is reachable.
         let may_be_reached = !is_new || matches!(fault, Fault::Refused);
         let connected = if may_be_reached { self.connect(net, now, at) } else { Err(fault) };
         connected.inspect_err(|_| self.give_place_back(at))
     }
 
-    /// A transfer has its connection no more, which is kept where it may be used again.
+    /// Takes the connection from a transfer; it is kept if it can be reused.
     fn disconnect(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let transfer = &mut self.transfers[at];
         let is_kept = self.connections.leave(transfer, at, now, is_whole);
@@ -302,7 +305,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Goes on with a response's body.
+    /// Continues with a response's body.
     pub fn read_body(&mut self, now: Nanos, at: usize, sink: &mut impl BodySink) -> Step {
         let Some(transfer) = self.transfers.get_mut(at).filter(|transfer| transfer.is_answered()) else {
             return Step::Wait;
@@ -313,7 +316,7 @@ impl<N: Net> Upstreams<N> {
         step
     }
 
-    /// The head of the response to this request has come: it is learned from by what it is like.
+    /// Assigns the response to a route, from which its size is learned, when its head has arrived.
     pub fn on_head(&mut self, at: usize, request: &Request, head: &UpstreamHead) {
         let Some(transfer) = self.transfers.get_mut(at) else { return };
         let value = |name| head.values(name).next().unwrap_or_default();
@@ -322,7 +325,8 @@ impl<N: Net> Upstreams<N> {
         transfer.route = Some(self.learned.routes.enter(&route));
     }
 
-    /// Ends a transfer: its connection is kept where the response is whole, and closed where anything is left of it that no stream bounds.
+    /// Ends a transfer. Its connection is kept if the response is complete. It is closed if something is left of the
+    /// response and no stream bounds that.
     pub fn end(&mut self, net: &N, now: Nanos, at: usize, is_whole: bool) {
         let Some(transfer) = self.transfers.get(at) else { return };
         self.by_owner.remove(&transfer.owner);
@@ -337,7 +341,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.remove(at);
     }
 
-    /// Gives back what a transfer has of its upstream's places.
+    /// Gives back the place of a transfer at its upstream.
     fn give_place_back(&mut self, at: usize) {
         let transfer = &mut self.transfers[at];
         let (peer, client) = (transfer.peer, transfer.queued.turn.client);
@@ -349,7 +353,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Begins those that waited; gives one that began, or failed to, or may go on.
+    /// Begins transfers that waited; returns one that began, failed to begin, or may continue.
     pub fn release(&mut self, net: &N, now: Nanos) -> Option<(usize, Result<(), Fault>)> {
         while let Some(owner) = self.stirred.pop() {
             if let Some(at) = self.of(owner).filter(|at| self.transfers[*at].connection.is_some()) {
@@ -370,13 +374,13 @@ impl<N: Net> Upstreams<N> {
         None
     }
 
-    /// A client connection has ended, and with it the connections to upstreams that served it alone.
+    /// Closes the connections to upstreams that served only this client connection, which has ended.
     pub fn forget_client(&mut self, net: &N, client: u64) {
         let bound: Vec<usize> = self.connections.bound_to(client).collect();
         bound.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
     }
 
-    /// Those whose upstream has let them wait too long. Idle connections past their time are closed.
+    /// Returns the transfers whose upstream has exceeded its deadline. Closes idle connections past their time.
     pub fn late(&mut self, net: &N, now: Nanos) -> Vec<usize> {
         let old: Vec<usize> = self.connections.iter().filter(|(_, own)| own.is_old(now)).map(|(at, _)| at).collect();
         old.into_iter().for_each(|connection| self.peers.close(net, connection, &mut self.connections));
@@ -385,12 +389,12 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| now >= transfer.deadline).map(|(at, _)| at).collect()
     }
 
-    /// Idle ones too, which are closed in time.
+    /// Returns true if there are connections, idle ones included, which must be closed in time.
     pub fn has_connections(&self) -> bool {
         self.connections.iter().next().is_some()
     }
 
-    /// The upstream of a transfer, for the log; before one is chosen the first name of its group.
+    /// The upstream of a transfer, for the log; before one is chosen, the first name of its group.
     pub fn name(&self, at: usize) -> String {
         let transfer = &self.transfers[at];
         match self.peers.get(transfer.peer) {
@@ -399,7 +403,7 @@ impl<N: Net> Upstreams<N> {
         }
     }
 
-    /// Every deadline is so much later.
+    /// Moves every deadline later by `paused`.
     pub fn excuse(&mut self, paused: Nanos) {
         for (_, transfer) in &mut self.transfers {
             transfer.excuse(paused);
@@ -407,17 +411,17 @@ impl<N: Net> Upstreams<N> {
     }
 }
 
-/// An upstream of a site, for an operator.
+/// An upstream of a site, as shown to an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamStatus {
     pub name: String,
-    /// Its last health checks and connections did not fail.
+    /// The last health checks and connections did not fail.
     pub is_healthy: bool,
-    /// Requests of all event loops, under way and waiting for a place.
+    /// The requests of all event loops, under way and waiting for a place.
     pub requests: usize,
 }
 
-/// The upstreams of these groups, each once, in the order of their names.
+/// The upstreams of the given groups, each once, in the order of their names.
 pub fn status<'g, N: Net>(
     upstreams: &Upstreams<N>,
     now: Nanos,
@@ -433,7 +437,7 @@ pub fn status<'g, N: Net>(
     by_name.into_values().collect()
 }
 
-/// Exchanges whose response has not begun, and since when they wait for that.
+/// The exchanges whose response has not begun, and since when they have been waiting for it.
 pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64, Nanos)> {
     let waiting = upstreams.transfers.iter().filter(|(_, transfer)| transfer.job.is_none() && !transfer.is_probe());
     waiting.map(|(_, transfer)| (transfer.owner, transfer.queued.turn.since))
@@ -441,7 +445,7 @@ pub fn unanswered<N: Net>(upstreams: &Upstreams<N>) -> impl Iterator<Item = (u64
 
 #[cfg(test)]
 impl<N: Net> Upstreams<N> {
-    /// Bytes that are alive of the transfer for an exchange.
+    /// The bytes of memory of the transfer for an exchange.
     pub fn alive_bytes(&self, owner: u64) -> usize {
         self.of(owner).map_or(0, |at| {
             let transfer = &self.transfers[at];
@@ -449,7 +453,7 @@ impl<N: Net> Upstreams<N> {
         })
     }
 
-    /// Under way, or waiting; those that ask upstreams how they are are nobody's.
+    /// The number of transfers under way or waiting, without health checks, which belong to no exchange.
     pub fn transfers(&self) -> usize {
         debug_assert_eq!(self.transfers.len(), self.by_owner.len(), "each is one exchange's");
         self.transfers.len() - self.probes()
@@ -459,7 +463,7 @@ impl<N: Net> Upstreams<N> {
         self.transfers.iter().filter(|(_, transfer)| transfer.is_probe()).count()
     }
 
-    /// As upstreams count them.
+    /// The number of requests as counted at the upstreams.
     pub fn requests(&self) -> usize {
         self.peers.iter().map(|peer| peer.load(Nanos::ZERO).1).sum()
     }

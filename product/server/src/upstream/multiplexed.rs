@@ -1,7 +1,8 @@
-//! A connection of HTTP/2 to an upstream: several transfers at a time, each on a stream of its own, as many as the upstream allows.
+//! An HTTP/2 connection to an upstream: several transfers at a time, each on a stream of its own, as many as the
+//! upstream allows.
 //!
-//! What has come waits in the session until its transfer takes it, within the window of its stream. What fails here fails all transfers that are not
-//! whole; each hears of it when it goes on.
+//! What has arrived waits in the session until its transfer takes it, within the flow-control window of its stream. A
+//! failure of the connection fails all transfers that are not complete; each gets the fault when it continues.
 
 use http::http1::upstream::{ResponseLimits, UpstreamHead};
 use mux::{BODY_BYTES_MAX, Broken, ClientSession, ClientSettings, Flood};
@@ -13,9 +14,10 @@ use super::transfer::Transfer;
 use super::wire::{Received, Wire};
 use crate::net::Stream;
 
-/// Frames that wait for room in the socket: beyond that none are made of requests and their bodies.
+/// The maximum bytes of frames that wait for room in the socket; beyond that no frames of requests and their bodies are
+/// made.
 pub const FRAMES_BYTES_MAX: usize = 64 << 10;
-/// And answers that an upstream makes us keep, since it does not read.
+/// The maximum bytes of waiting frames, including answers; beyond that the upstream counts as not reading.
 const UNREAD_BYTES_MAX: usize = 256 << 10;
 
 pub struct Multiplexed {
@@ -23,9 +25,9 @@ pub struct Multiplexed {
     /// Frames that were made and not handed down.
     out: Vec<u8>,
     carried: Vec<Carried>,
-    /// It could be connected to: something of it has left.
+    /// The connection is established: something has been sent on it.
     has_begun: bool,
-    /// Its upstream has not said anything for as long as it may, and may be gone.
+    /// The upstream has been silent for longer than allowed, and may be gone.
     is_doubtful: bool,
     heard_at: Nanos,
     fault: Option<Fault>,
@@ -47,18 +49,18 @@ impl Multiplexed {
         Multiplexed { session, out, carried, has_begun: false, is_doubtful: false, heard_at: now, fault: None }
     }
 
-    /// Another transfer may be on it.
+    /// Returns true if another transfer may use it.
     pub fn has_room(&mut self) -> bool {
         let is_taking = self.fault.is_none() && !self.is_doubtful;
         is_taking && self.out.len() < FRAMES_BYTES_MAX && self.carried.len() < self.session.streams_max() as usize
     }
 
-    /// It was connected to before.
+    /// Returns true if the connection is established.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// A transfer is to be on it.
+    /// Adds a transfer.
     pub fn carry(&mut self, transfer: usize, now: Nanos) {
         if self.carried.is_empty() {
             self.heard_at = now;
@@ -66,17 +68,17 @@ impl Multiplexed {
         self.carried.push(Carried { transfer, stream: None });
     }
 
-    /// Nothing is on it.
+    /// Returns true if it carries no transfer.
     pub fn is_idle(&self) -> bool {
         self.carried.is_empty()
     }
 
-    /// It is of no use to transfers that come.
+    /// Returns true if new transfers cannot use it.
     pub fn is_used_up(&mut self) -> bool {
         self.fault.is_some() || self.is_doubtful || !self.has_begun || self.session.is_leaving()
     }
 
-    /// Takes what has come, and hands down what was made.
+    /// Takes what has arrived, and hands down what was made.
     pub fn on_ready(&mut self, wire: &mut Wire<impl Stream>, scratch: &mut [u8], now: Nanos) {
         self.hand_down(wire);
         while self.fault.is_none() && self.has_begun {
@@ -124,7 +126,7 @@ impl Multiplexed {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if !self.has_begun => return self.note(Err(Fault::Unreachable(error))),
-                // What it has said before may tell why.
+                // Data received before the error may contain the reason.
                 Err(_) => {
                     wire.look();
                     taken = self.out.len();
@@ -137,7 +139,8 @@ impl Multiplexed {
         }
     }
 
-    /// Transfers for which something has come, or that can send again, or all of them where it has failed.
+    /// Returns the transfers for which something has arrived, or that can send again; all of them if the connection has
+    /// failed.
     pub fn stirred(&mut self, wants_room: impl Fn(usize) -> bool) -> Vec<usize> {
         let news: Vec<u32> = std::iter::from_fn(|| self.session.news()).collect();
         let (has_failed, has_room) = (self.fault.is_some(), self.out.len() < FRAMES_BYTES_MAX);
@@ -151,7 +154,7 @@ impl Multiplexed {
         self.carried.iter().filter(|carried| may_go_on(carried)).map(|carried| carried.transfer).collect()
     }
 
-    /// Goes on with a transfer until its head has come, or it has to wait.
+    /// Continues a transfer until its head has arrived, or it has to wait.
     pub fn step(
         &mut self,
         wire: &mut Wire<impl Stream>,
@@ -178,13 +181,13 @@ impl Multiplexed {
         self.fault().map_or(Ok(None), Err)
     }
 
-    /// The stream of a transfer, which is opened where that may be.
+    /// Returns the stream of a transfer, opening it if allowed.
     fn begin(&mut self, transfer: &mut Transfer, number: usize, now: Nanos) -> Option<OnStream<'_>> {
         let at = self.carried.iter().position(|carried| carried.transfer == number)?;
         let open = self.carried.iter().filter(|carried| carried.stream.is_some()).count();
         let may_open = self.has_begun && self.fault.is_none() && self.out.len() < FRAMES_BYTES_MAX;
         if self.carried[at].stream.is_none() && may_open && open < self.session.streams_max() as usize {
-            // Its response may fill its window before anybody takes it.
+            // Its response may fill its window before any of it is taken.
             if transfer.account().whole().room() < BODY_BYTES_MAX {
                 transfer.need_memory();
                 return None;
@@ -195,32 +198,32 @@ impl Multiplexed {
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
     }
 
-    /// The stream of a transfer, if it has one.
+    /// Returns the stream of a transfer, if it has one.
     pub fn stream_of(&mut self, number: usize) -> Option<OnStream<'_>> {
         let stream = self.carried.iter().find(|carried| carried.transfer == number)?.stream?;
         Some(OnStream { session: &mut self.session, stream, out: &mut self.out })
     }
 
-    /// Something was read of a stream, whose upstream may send more then.
+    /// Sends window updates after reading from a stream, so that its upstream may send more.
     pub fn open_windows(&mut self, wire: &mut Wire<impl Stream>) {
         self.session.control(&mut self.out);
         self.hand_down(wire);
     }
 
-    /// Bytes that are alive of what has come for a transfer, or may come.
+    /// The bytes of memory of what has arrived for a transfer, or may arrive.
     #[cfg(test)]
     pub fn alive_bytes(&self, number: usize) -> usize {
         let of = self.carried.iter().find(|carried| carried.transfer == number);
         of.and_then(|carried| carried.stream).map_or(0, |stream| self.session.alive_bytes(stream))
     }
 
-    /// Why a response that is not whole goes no further.
+    /// The reason why an incomplete response cannot continue.
     pub fn fault(&self) -> Option<Fault> {
         self.fault.as_ref().map(Fault::again)
     }
 
-    /// A transfer is on it no more. What is not whole of it is cancelled. One that was `patient` for so long, while nothing came for anybody, is the
-    /// last.
+    /// Removes a transfer; what is not complete of it is cancelled. If nothing has arrived on the connection for as
+    /// long as `patience`, no new transfers use it.
     pub fn leave(&mut self, wire: &mut Wire<impl Stream>, number: usize, now: Nanos, patience: Nanos) {
         let Some(at) = self.carried.iter().position(|carried| carried.transfer == number) else { return };
         self.is_doubtful |= now - self.heard_at >= patience && self.carried[at].stream.is_some();
@@ -230,7 +233,7 @@ impl Multiplexed {
         }
     }
 
-    /// Nothing more is said on it.
+    /// Ends the connection; nothing more is sent on it.
     pub fn end(&mut self, wire: &mut Wire<impl Stream>) {
         if self.fault.is_none() && self.has_begun {
             self.session.end(&mut self.out);

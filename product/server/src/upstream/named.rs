@@ -1,5 +1,5 @@
-//! Files that a response names in the place of its body: X-Accel-Redirect as nginx has it, or X-Sendfile as Apache and lighttpd do. The
-//! application decides who may have a file, and is free while it is sent.
+//! Files that a response names in place of its body: X-Accel-Redirect as in nginx, or X-Sendfile as in Apache and
+//! lighttpd. The application decides who may have a file, and is free while it is sent.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,15 +12,15 @@ use super::Upstreams;
 use crate::files::SiteNumber;
 use crate::net::Net;
 
-/// What a path of a request cannot have as it is.
+/// The characters that must be encoded in the path of a request.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
 /// A folder whose files upstreams may name.
 #[derive(Debug)]
 pub struct NamedFiles {
-    /// Of the folder, among those of sites.
+    /// The number of the folder, among those of sites.
     pub number: SiteNumber,
-    /// The paths of the folder: as its key names it, absolute, and without symbolic links. Programs know one of the three.
+    /// The paths of the folder: as configured, absolute, and without symbolic links. Programs use one of the three.
     folders: Vec<PathBuf>,
 }
 
@@ -30,8 +30,8 @@ impl NamedFiles {
         NamedFiles { number, folders: std::iter::once(folder.into()).chain(paths).collect() }
     }
 
-    /// The path beneath the folder of the file that a response names, as a request would write it; empty for one outside of it. Of
-    /// X-Accel-Redirect it is the path itself, of X-Sendfile what follows the folder's own.
+    /// Returns the path beneath the folder of the file that a response names, as a request would write it; empty if it
+    /// is outside. X-Accel-Redirect contains this path; of X-Sendfile it is what follows the folder's own path.
     pub fn path(&self, head: &UpstreamHead) -> Option<Vec<u8>> {
         if let Some(path) = head.values("x-accel-redirect").next() {
             let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
@@ -47,7 +47,7 @@ impl NamedFiles {
 }
 
 impl<N: Net> Upstreams<N> {
-    /// The folder and path of the file that the response to a transfer names, where files may be named.
+    /// Returns the folder and path of the file that the response to a transfer names, if files may be named.
     pub fn named_file(&self, at: usize, head: &UpstreamHead) -> Option<(SiteNumber, Vec<u8>)> {
         let transfer = self.transfers.get(at).filter(|transfer| transfer.inbound.tunnel.accept.is_none())?;
         let files = transfer.group.files.as_ref()?;
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(path("X-Accel-Expires: 5\r\n"), None);
     }
 
-    /// `files = "private"` beside the file, and a program that knows its own folder.
+    /// Set with `files = "private"` next to the configuration file, and a program that uses the absolute path.
     #[test]
     fn a_relative_folder_is_known_by_its_absolute_path_too() {
         let here = std::env::current_dir().unwrap();

@@ -1,6 +1,7 @@
-//! The addresses of upstreams' names. The resolver may let its caller wait for half a minute, so threads of its own ask it, [`LOOKUPS_MAX`] at
-//! once, and again every [`LOOK_UP_EVERY`]: it does not say how long an answer is true. A name without an address has none for as long as
-//! that, and nobody else waits for it; one that is not found any more keeps its last addresses.
+//! The addresses of upstreams' names. The resolver may block its caller for half a minute, so dedicated threads call
+//! it, up to [`LOOKUPS_MAX`] at once. It does not report how long an answer is valid, so each name is looked up again
+//! every [`LOOK_UP_EVERY`]. A name without an answer has no address until then, and no other name waits for it. A name
+//! that is not found any more keeps its last addresses.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,11 +15,11 @@ use config::{UpstreamAddress, UpstreamSocket};
 
 /// The time between two lookups of a name.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(10);
-/// Lookups at once; a name beyond them waits for one to end.
+/// The maximum number of concurrent lookups; a name beyond them waits for one to end.
 const LOOKUPS_MAX: usize = 8;
-/// Addresses of one name at most.
+/// The maximum number of addresses of one name.
 const ADDRESSES_MAX: usize = 16;
-/// A start, a reload and a check wait so long for the first answers; a slow resolver answers later.
+/// The maximum time a start, a reload or a check waits for the first answers; a slow resolver answers later.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A host by name, with the port of an upstream.
@@ -28,13 +29,13 @@ pub struct Name {
     pub port: u16,
 }
 
-/// What the resolver says.
+/// The resolver.
 type Resolve = dyn Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// The names of all upstreams.
 pub struct Names {
     state: Mutex<State>,
-    /// An answer has come.
+    /// Notified when an answer has arrived.
     changed: Condvar,
     resolve: Box<Resolve>,
 }
@@ -42,30 +43,30 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<Name, Known>,
-    /// To be looked up, each once.
+    /// Names to be looked up, each once.
     asked: VecDeque<Name>,
-    /// That look names up.
+    /// The number of threads that look names up.
     threads: usize,
-    /// Answers so far.
+    /// The number of answers so far.
     answers: u64,
 }
 
 #[derive(Debug, Default, Clone)]
 struct Known {
     addresses: Vec<SocketAddr>,
-    /// Why the last lookup found none.
+    /// The reason why the last lookup found no address.
     failure: Option<String>,
     is_asked: bool,
-    /// When it was asked for last.
+    /// The time of the last lookup.
     asked_at: Option<Instant>,
     has_answer: bool,
 }
 
-/// What is known of a name.
+/// The known state of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     pub addresses: Vec<SocketAddr>,
-    /// Why there are no others, where the last lookup failed.
+    /// The reason why the last lookup failed, if it did.
     pub failure: Option<String>,
 }
 
@@ -82,7 +83,7 @@ impl fmt::Debug for Names {
 }
 
 impl Name {
-    /// An address is none, and need not be looked up.
+    /// Returns the name, or as `Err` the socket address if the host is an address and needs no lookup.
     pub fn of(host: &str, port: u16) -> Result<Name, SocketAddr> {
         match host.parse::<IpAddr>() {
             Ok(address) => Err(SocketAddr::new(address, port)),
@@ -92,7 +93,7 @@ impl Name {
 }
 
 impl Name {
-    /// That of an upstream; `None` of one at an address or a path.
+    /// The name of an upstream; `None` if it has an address or a path.
     pub fn of_upstream(upstream: &UpstreamAddress) -> Option<Name> {
         match &upstream.socket {
             UpstreamSocket::Tcp(host, port) | UpstreamSocket::Tls(host, port) => Name::of(host, *port).ok(),
@@ -108,17 +109,17 @@ impl fmt::Display for Name {
 }
 
 impl Names {
-    /// Looked up by this function.
+    /// Creates a set of names that are looked up by this function.
     pub fn by(resolve: impl Fn(&Name) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Names {
         Names { state: Mutex::default(), changed: Condvar::new(), resolve: Box::new(resolve) }
     }
 
-    /// Nothing that is done under this lock can panic and leave half of it.
+    /// No code under this lock can panic and leave the state inconsistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks these names up as far as they are not known, and waits for that for some seconds at most.
+    /// Looks up the names that are not known yet, and waits for the answers for a few seconds at most.
     pub fn introduce(self: &Arc<Names>, names: &[Name]) {
         let is_new = |state: &State, name: &Name| !state.known.get(name).is_some_and(|known| known.has_answer);
         self.ask(names, |known, _| !known.has_answer);
@@ -127,7 +128,7 @@ impl Names {
         drop(self.changed.wait_timeout_while(state, FIRST_ANSWERS_WITHIN, waits));
     }
 
-    /// Looks these names up that were last looked up long enough ago; forgets all others. Gives when the next is due.
+    /// Looks up the names whose last lookup is old enough; forgets all others. Returns when the next is due.
     pub fn renew(self: &Arc<Names>, names: &[Name]) -> Duration {
         self.ask(names, |known, now| known.asked_at.is_none_or(|at| now - at >= LOOK_UP_EVERY));
         let (mut state, now) = (self.state(), Instant::now());
@@ -137,14 +138,14 @@ impl Names {
         due.min().unwrap_or(LOOK_UP_EVERY)
     }
 
-    /// Waits so long for an answer that is not among so many; gives how many there are.
+    /// Waits for an answer after the first `answers`, for at most `within`; returns the number of answers.
     pub fn wait(&self, answers: u64, within: Duration) -> u64 {
         let has_none = |state: &mut State| state.answers == answers;
         let waited = self.changed.wait_timeout_while(self.state(), within, has_none);
         waited.map_or(answers, |(state, _)| state.answers)
     }
 
-    /// What is known of a name now; nothing of one that has no answer yet.
+    /// Returns what is known of a name now; no addresses if there is no answer yet.
     pub fn find(&self, name: &Name) -> Found {
         match self.state().known.get(name) {
             Some(Known { addresses, failure, has_answer: true, .. }) => {
@@ -165,7 +166,7 @@ impl Names {
         }
         while state.threads < LOOKUPS_MAX.min(state.asked.len() + state.threads) {
             let own = Arc::clone(self);
-            // Without a thread it is for the next time.
+            // If no thread can be started, the lookup is left to the next call.
             let spawned = thread::Builder::new().name("weir-lookup".into()).spawn(move || own.look_up());
             if spawned.is_err() {
                 break;
@@ -174,7 +175,7 @@ impl Names {
         }
     }
 
-    /// A thread: looks up what is asked, until nothing is.
+    /// Runs in a thread: looks up queued names until the queue is empty.
     fn look_up(&self) {
         loop {
             let mut state = self.state();
@@ -197,7 +198,7 @@ impl State {
         self.answers += 1;
         known.failure = match found {
             Ok(mut addresses) if !addresses.is_empty() => {
-                // Resolvers turn the order of what they give; a change of that is none.
+                // Resolvers rotate the order of addresses; a change of order is not a change.
                 addresses.sort_unstable();
                 addresses.dedup();
                 addresses.truncate(ADDRESSES_MAX);
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(name("app").to_string(), "app:80");
     }
 
-    /// A name that the resolver lets wait used to hold the start of all sites, as one that does not resolve ended it.
+    /// A slow lookup of one name used to delay the start of all sites, as a name that does not resolve used to end it.
     #[test]
     fn a_name_that_is_not_found_or_not_answered_holds_no_other() {
         let (answer, answers) = channel::<()>();

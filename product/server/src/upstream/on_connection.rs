@@ -1,4 +1,4 @@
-//! A transfer that has a connection of HTTP/1.1 for itself: what differs from one on a stream.
+//! A transfer that has an HTTP/1.1 connection of its own: what differs from a transfer on a stream.
 
 use std::io;
 
@@ -10,19 +10,19 @@ use super::wire::{Received, Wire};
 use super::{BodySink, Fault};
 use crate::net::Stream;
 
-/// Of a head so much is read at once where memory is short.
+/// The number of bytes of a head read at once if memory is short.
 const HEAD_PART_BYTES: usize = 4 << 10;
 
 /// A connection, for one step.
 pub struct OnConnection<'c, S> {
     pub wire: Wire<'c, S>,
-    /// For what comes.
+    /// The buffer for received bytes.
     pub scratch: &'c mut [u8],
     pub limits: ResponseLimits,
 }
 
 impl<S: Stream> OnConnection<'_, S> {
-    /// Sends what there is of the request.
+    /// Sends what is available of the request.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<(), Fault> {
         while transfer.outbound.at < transfer.outbound.bytes.len() {
             let out = &mut transfer.outbound;
@@ -53,7 +53,7 @@ impl<S: Stream> OnConnection<'_, S> {
         Ok(())
     }
 
-    /// Goes on until the head of the response has come, or that of an interim one for the client.
+    /// Continues until the head of the response has arrived, or the head of an interim response for the client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         let limits = self.limits;
         loop {
@@ -74,7 +74,7 @@ impl<S: Stream> OnConnection<'_, S> {
                     return Ok(Some(head));
                 }
             }
-            // What comes behind the head is kept until there is somebody to take it.
+            // What follows the head is kept until it is read.
             let bytes_max = transfer.account().room().max(HEAD_PART_BYTES).min(self.scratch.len());
             match self.wire.receive(&mut self.scratch[..bytes_max])? {
                 Received::Bytes(bytes) => {
@@ -87,7 +87,7 @@ impl<S: Stream> OnConnection<'_, S> {
         }
     }
 
-    /// Goes on with the body, as far as the sink takes it.
+    /// Continues with the body, as far as the sink takes it.
     pub fn read_body(&mut self, transfer: &mut Transfer, sink: &mut impl BodySink, now: Nanos) -> Step {
         transfer.inbound.is_held = false;
         loop {

@@ -1,4 +1,4 @@
-//! A transfer on a stream of HTTP/2: what differs from one that has a connection of HTTP/1.1 for itself.
+//! A transfer on an HTTP/2 stream: what differs from a transfer that has an HTTP/1.1 connection of its own.
 
 use http::http1::upstream::{UpstreamFault, UpstreamHead};
 use mux::{BodyRead, ClientSession, Closed, FRAME_HEADER_BYTES, Stop};
@@ -8,14 +8,14 @@ use super::multiplexed::FRAMES_BYTES_MAX;
 use super::transfer::{Step, Transfer};
 use super::{BodySink, Fault};
 
-/// A stream, and what is made for it.
+/// A stream, and the buffer for its frames.
 pub struct OnStream<'c> {
     pub session: &'c mut ClientSession,
     pub stream: u32,
     pub out: &'c mut Vec<u8>,
 }
 
-/// Sends the head of the request on a stream of its own. `None`: there is none.
+/// Sends the head of the request on a new stream. Returns `None` if no stream can be opened.
 pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<u8>, now: Nanos) -> Option<u32> {
     let of_stream = transfer.outbound.of_stream.as_mut().expect("its upstreams speak HTTP/2");
     let account = transfer.inbound.kept.account();
@@ -26,7 +26,7 @@ pub fn open(transfer: &mut Transfer, session: &mut ClientSession, out: &mut Vec<
 }
 
 impl OnStream<'_> {
-    /// Sends what there is of the request's body.
+    /// Sends what is available of the request's body.
     pub fn send(&mut self, transfer: &mut Transfer, now: Nanos) {
         while transfer.outbound.has_unsent() {
             let room = FRAMES_BYTES_MAX.saturating_sub(self.out.len());
@@ -50,7 +50,7 @@ impl OnStream<'_> {
         transfer.set_deadline(now);
     }
 
-    /// Goes on until the head of the response has come, or that of an interim one for the client.
+    /// Continues until the head of the response has arrived, or the head of an interim response for the client.
     pub fn read_head(&mut self, transfer: &mut Transfer, now: Nanos) -> Result<Option<UpstreamHead>, Fault> {
         while let Some(head) = self.session.take_head(self.stream) {
             transfer.note_came(now);
@@ -71,7 +71,7 @@ impl OnStream<'_> {
         }
     }
 
-    /// Goes on with the body, as far as the sink takes it.
+    /// Continues with the body, as far as the sink takes it.
     pub fn read_body(
         &mut self,
         transfer: &mut Transfer,
@@ -109,7 +109,7 @@ impl OnStream<'_> {
         }
     }
 
-    /// Why a body is not whole.
+    /// Returns the reason why a body is not complete.
     fn cut(&mut self) -> Fault {
         match self.session.take_head(self.stream) {
             Some(Err(malformed)) => Fault::Wrong(malformed),
@@ -118,7 +118,7 @@ impl OnStream<'_> {
     }
 }
 
-/// Of a body so much is taken at once.
+/// The maximum number of bytes of a body taken at once.
 const READ_BYTES_MAX: usize = 64 << 10;
 
 fn fault(closed: Closed) -> Fault {

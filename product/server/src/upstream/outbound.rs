@@ -9,18 +9,19 @@ use units::memory::{Account, Charge, Counted};
 
 use crate::upload::{Upload, UploadLimits};
 
-/// Of a request body so much waits at most until the upstream takes it.
+/// The maximum bytes of a request body that wait until the upstream takes them.
 pub const REQUEST_BODY_BYTES_MAX: usize = 64 << 10;
-/// The same of one that comes on a stream, whose engine keeps more of it; and of all where memory is short.
+/// The maximum for a body that arrives on a stream, whose engine keeps more of it; the one below applies to all if
+/// memory is short.
 pub const STREAM_BODY_BYTES_MAX: usize = 32 << 10;
 pub const SCARCE_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// The head, as its upstreams read it.
+/// The head, in the form its upstreams read.
 #[derive(Debug)]
 pub enum Head {
     /// Lines of HTTP/1.1.
     Lines(Vec<u8>),
-    /// For HTTP/2.
+    /// Fields for HTTP/2.
     Fields(RequestHead),
 }
 
@@ -30,16 +31,16 @@ impl From<Vec<u8>> for Head {
     }
 }
 
-/// What a request over HTTP/2 has besides.
+/// The additional state of a request over HTTP/2.
 #[derive(Debug)]
 pub struct OfStream {
     pub head: RequestHead,
     pub has_body: bool,
-    /// The head has left.
+    /// The head was sent.
     pub is_begun: bool,
-    /// And the end of the body.
+    /// The end of the body was sent.
     pub is_ended: bool,
-    /// The upstream may still say that it has done nothing with the request: what was sent of it is kept.
+    /// The upstream may still report that it has not processed the request, so what was sent of it is kept.
     pub is_refusable: bool,
     /// The memory of the head.
     _charge: Charge,
@@ -48,34 +49,35 @@ pub struct OfStream {
 /// The request.
 #[derive(Debug)]
 pub struct Outbound {
-    /// The head, but over HTTP/2, and what came of the body; from the first byte on, as long as it may be sent again.
+    /// The head, except over HTTP/2, and what has arrived of the body; from the first byte on while it may be sent
+    /// again.
     pub bytes: Counted,
-    /// How many of them are sent.
+    /// The number of `bytes` sent.
     pub at: usize,
-    /// The method may be repeated (RFC 9110 section 9.2.2), and no body has gone.
+    /// The method may be repeated (RFC 9110 section 9.2.2), and there is no body.
     pub is_repeatable: bool,
     is_chunked: bool,
     pub is_whole: bool,
-    /// Over HTTP/2.
+    /// Set over HTTP/2.
     pub of_stream: Option<Box<OfStream>>,
-    /// Bytes that were sent are not kept any more.
+    /// Some bytes that were sent are not kept any more.
     pub has_sent: bool,
     /// The upstream takes no more of it.
     pub is_refused: bool,
-    /// When the last byte of it left.
+    /// When its last byte was sent.
     pub sent_at: Nanos,
-    /// Where its client sends on a stream; over HTTP/1.1 the connection sees to that.
+    /// The upload limits if its client sends on a stream; over HTTP/1.1 the connection enforces them.
     pub upload: Option<(Upload, UploadLimits)>,
-    /// The upstream was told that nothing follows, as far as a tunnel has an end of its own.
+    /// The end was signalled to the upstream, as far as a tunnel has separate ends.
     pub has_ended: bool,
-    /// Something of it came since its deadline was set.
+    /// Some of it has arrived since its deadline was set.
     pub has_grown: bool,
-    /// Its beginning is gathered before it goes on.
+    /// The beginning is gathered before it is passed on.
     pub is_buffered: bool,
 }
 
 impl Outbound {
-    /// A request whose memory is counted in this account.
+    /// Creates a request whose memory is counted in `account`.
     pub fn new(head: Head, method: Method, body: BodyLength, account: &Account) -> Outbound {
         let has_body = body != BodyLength::None;
         let is_idempotent = is_idempotent(method);
@@ -104,9 +106,9 @@ impl Outbound {
         }
     }
 
-    /// More of the body; `is_last` ends it. What an upstream does not want is dropped.
+    /// Appends more of the body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push(&mut self, bytes: &[u8], is_last: bool) {
-        // Its end may be told again.
+        // The end may be signalled twice.
         if self.is_whole {
             return;
         }
@@ -127,7 +129,7 @@ impl Outbound {
         self.is_whole |= is_last;
     }
 
-    /// Begins anew, from the first byte.
+    /// Restarts from the first byte.
     pub fn rewind(&mut self) {
         self.at = 0;
         if let Some(of_stream) = &mut self.of_stream {
@@ -135,13 +137,13 @@ impl Outbound {
         }
     }
 
-    /// Its upstream can know nothing of it.
+    /// Returns true if its upstream cannot have received any of it.
     pub fn is_unsent(&self) -> bool {
         let is_begun = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_begun);
         self.at == 0 && !self.has_sent && !is_begun
     }
 
-    /// What cannot be sent again is not kept, however long the upstream lags behind its client.
+    /// Drops what was sent and cannot be sent again, however far the upstream lags behind its client.
     pub fn forget_sent(&mut self) {
         let is_sent = self.is_sent();
         let is_refusable = self.of_stream.as_ref().is_some_and(|of_stream| of_stream.is_refusable);
@@ -153,36 +155,37 @@ impl Outbound {
         }
     }
 
-    /// What follows is of another protocol, and has no frame (RFC 9110 section 7.8): both sides speak on.
+    /// Begins a tunnel: what follows is of another protocol, without framing (RFC 9110 section 7.8), and both sides may
+    /// go on sending.
     pub fn begin_tunnel(&mut self) {
         (self.is_whole, self.is_chunked) = (false, false);
     }
 
-    /// The response has begun: no other upstream is asked.
+    /// Records that the response has begun: the request is not repeated at another upstream.
     pub fn on_answered(&mut self) {
         self.is_repeatable = false;
         self.of_stream.iter_mut().for_each(|of_stream| of_stream.is_refusable = false);
         self.forget_sent();
     }
 
-    /// Over HTTP/2: bytes of the body are to be sent, or its end.
+    /// Returns true if, over HTTP/2, bytes of the body or its end have to be sent.
     pub fn has_unsent(&self) -> bool {
         let is_ended = self.of_stream.as_ref().is_none_or(|of_stream| of_stream.is_ended);
         !self.is_refused && (!self.is_sent() || self.is_whole && !is_ended)
     }
 
-    /// All that came of it has left, and more is to come.
+    /// Returns true if everything that arrived was sent, and more is to come.
     pub fn waits_for_client(&self) -> bool {
         self.is_sent() && !self.is_whole
     }
 
-    /// All that there is of it has left.
+    /// Returns true if everything available was sent.
     pub fn is_sent(&self) -> bool {
         self.at == self.bytes.len()
     }
 }
 
-/// The body, for frames.
+/// The body as a source of frames.
 impl Source for Outbound {
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply {
         let rest = &self.bytes[self.at..];
@@ -200,7 +203,8 @@ impl Source for Outbound {
     }
 }
 
-/// Asked twice, it does the same as once (RFC 9110 section 9.2.2); of others than these that is not said here.
+/// Returns true if repeating the method has the same effect as sending it once (RFC 9110 section 9.2.2); false also for
+/// methods for which this is not known.
 fn is_idempotent(method: Method) -> bool {
     use Method::{Delete, Get, Head, Options, Propfind, Put, Query, Report, Search, Trace};
     matches!(method, Get | Head | Options | Trace | Put | Delete | Propfind | Report | Search | Query)

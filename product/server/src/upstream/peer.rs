@@ -1,4 +1,4 @@
-//! One upstream as this worker knows it: its idle connections, its places, and whether it answers.
+//! An upstream as seen by this worker: its idle connections, its places, and whether it answers.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use units::Nanos;
 use super::Endpoint;
 use super::places::EndpointPlaces;
 
-/// Idle connections kept to one upstream: as many as requests are under way at once unless told otherwise. With fewer, each request of
-/// more clients costs a connection.
+/// The maximum number of idle connections kept to one upstream: the default maximum of concurrent requests. With fewer,
+/// each request of more clients costs a connection.
 const IDLE_MAX: usize = 256;
-/// An idle connection is used for so long; most upstreams close theirs after a minute or more, and one that is closed while a
-/// request is on its way costs another try.
+/// The maximum idle time of a connection that is used again. Most upstreams close theirs after a minute or more, and one that is closed
+/// while a request is on its way costs a retry.
 pub const IDLE_FOR: Nanos = Nanos::from_secs(30);
-/// An upstream that could not be reached is asked again after so long, where there is another.
+/// The time for which an upstream that could not be reached is avoided if there is another.
 const DOWN_FOR: Nanos = Nanos::from_secs(5);
 
 #[derive(Debug)]
 pub struct Peer {
     pub endpoint: Endpoint,
-    /// Slots of connections that wait for a request; the one used last comes first.
+    /// Slots of connections that wait for a request; the last is used first.
     idle: Vec<usize>,
-    /// Slots of connections of HTTP/2, those used first before others, so that those at the end may become idle.
+    /// Slots of HTTP/2 connections; earlier ones are used first, so that those at the end may become idle.
     shared: Vec<usize>,
-    /// Which all workers share.
+    /// Shared by all workers.
     pub places: Arc<EndpointPlaces>,
     down_until: Nanos,
 }
@@ -33,34 +33,34 @@ impl Peer {
         Peer { endpoint, idle: Vec::new(), shared: Vec::new(), places, down_until: Nanos::ZERO }
     }
 
-    /// The load that it has of all workers; one that could not be reached comes behind all others.
+    /// The load from all workers, as a sort key: an upstream that could not be reached sorts after all others.
     pub fn load(&self, now: Nanos) -> (bool, usize) {
         (now < self.down_until, self.places.load())
     }
 
-    /// One that may serve for this.
+    /// Takes an idle connection for which `may_serve` returns true.
     pub fn take_idle(&mut self, may_serve: impl Fn(usize) -> bool) -> Option<usize> {
         let at = self.idle.iter().rposition(|connection| may_serve(*connection))?;
         Some(self.idle.remove(at))
     }
 
-    /// Keeps a connection for later; gives one that is to be closed for it.
+    /// Keeps a connection for later; returns one that must be closed instead.
     pub fn keep(&mut self, connection: usize) -> Option<usize> {
         self.idle.push(connection);
         (self.idle.len() > IDLE_MAX).then(|| self.idle.remove(0))
     }
 
-    /// Those of HTTP/2, in the order in which they are to be used.
+    /// The HTTP/2 connections, in the order in which they are used.
     pub fn shared(&self) -> &[usize] {
         &self.shared
     }
 
-    /// Another one.
+    /// Adds an HTTP/2 connection.
     pub fn share(&mut self, connection: usize) {
         self.shared.push(connection);
     }
 
-    /// The connection is closed.
+    /// Removes a closed connection.
     pub fn forget(&mut self, connection: usize) {
         self.idle.retain(|idle| *idle != connection);
         self.shared.retain(|shared| *shared != connection);
@@ -74,7 +74,7 @@ impl Peer {
         self.down_until = Nanos::ZERO;
     }
 
-    /// Nothing is known of it that is worth keeping, but for transfers.
+    /// Returns true if it holds nothing worth keeping, apart from transfers.
     pub fn is_unused(&self, now: Nanos) -> bool {
         self.idle.is_empty() && self.shared.is_empty() && now >= self.down_until
     }

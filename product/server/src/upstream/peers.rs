@@ -1,4 +1,4 @@
-//! The upstreams that this worker knows.
+//! The upstreams that this worker uses.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -15,12 +15,12 @@ use crate::net::Net;
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// By a number each.
+/// The upstream servers this worker uses, indexed by number.
 pub struct Peers {
     all: Slab<Peer>,
     by_endpoint: HashMap<Endpoint, usize>,
     places: LoopPlaces,
-    /// Places of transfers that have waited for them.
+    /// Places for transfers that have waited for them.
     handed: Vec<Handed>,
 }
 
@@ -39,7 +39,7 @@ impl IndexMut<usize> for Peers {
 }
 
 impl Peers {
-    /// None; places at them are these.
+    /// Creates an empty set; `places` are the places at upstreams.
     pub fn new(places: LoopPlaces) -> Peers {
         Peers { all: Slab::new(), by_endpoint: HashMap::new(), places, handed: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Peers {
         self.all.get(at)
     }
 
-    /// Takes a place at one, or has the owner wait for it.
+    /// Takes a place at an upstream, or queues the owner for one.
     pub fn begin(&mut self, peer: usize, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
         #[cfg(test)]
         let bounds =
@@ -56,24 +56,24 @@ impl Peers {
         self.places.begin(&self.all[peer].places, bounds, turn, owner)
     }
 
-    /// Gives back a client's place at one.
+    /// Gives back a client's place at an upstream.
     pub fn end(&mut self, peer: usize, client: u32) {
         self.places.end(&self.all[peer].places, client, &mut self.handed);
     }
 
-    /// Gives back a place that nobody waits for any more.
+    /// Gives back a place whose request does not wait any more.
     pub fn give_back(&mut self, handed: &Handed) {
         self.places.end(&handed.places, handed.client, &mut self.handed);
     }
 
-    /// A place for one that waited.
+    /// Returns a place for a transfer that waited.
     pub fn next_handed(&mut self) -> Option<Handed> {
         self.places.take_handed(&mut self.handed);
         self.handed.pop()
     }
 
-    /// The upstream of a group, of those that it has now, with the fewest requests for its share, those that cannot be reached last; `None` where
-    /// all are down.
+    /// Chooses the upstream of a group with the fewest requests for its share, among the current addresses. Unreachable
+    /// ones come last. Returns `None` if all are down.
     pub fn choose(&mut self, (group, endpoints): (&Group, &[Endpoint]), now: Nanos, checks: &Checks) -> Option<usize> {
         let mut best = None;
         for endpoint in endpoints {
@@ -92,7 +92,7 @@ impl Peers {
         best.map(|(_, at)| at)
     }
 
-    /// The upstream among these to which a connection serves a client connection alone.
+    /// Returns the upstream among these that has a connection bound to this client connection.
     pub fn of_client<N: Net>(
         &self,
         endpoints: &[Endpoint],
@@ -103,7 +103,7 @@ impl Peers {
         peers.find(|peer| endpoints.contains(&self.all[*peer].endpoint))
     }
 
-    /// An idle connection to its upstream for a transfer: one that serves its client connection alone before others.
+    /// Takes an idle connection to the transfer's upstream: one bound to its client connection before others.
     pub fn take_idle<N: Net>(&mut self, transfer: &Transfer, connections: &UpstreamConnections<N>) -> Option<usize> {
         let peer = &mut self.all[transfer.peer];
         let has_own = connections.bound_to(transfer.from).next().is_some();
@@ -112,7 +112,8 @@ impl Peers {
         own.or_else(|| peer.take_idle(|idle| connections.may_serve(idle, transfer, None)))
     }
 
-    /// Whether a connection to this upstream failed a moment ago, and its requests: none for one that nothing was asked of.
+    /// Returns whether a connection to this upstream failed recently, and its number of requests; 0 for an upstream
+    /// that was not used.
     pub fn load(&self, endpoint: &Endpoint, now: Nanos) -> (bool, usize) {
         self.by_endpoint.get(endpoint).map_or((false, 0), |at| self.all[*at].load(now))
     }
@@ -131,7 +132,7 @@ impl Peers {
         self.all.iter().map(|(_, peer)| peer)
     }
 
-    /// A new connection to one.
+    /// Opens a connection to an upstream.
     pub fn open<N: Net>(
         &mut self,
         net: &N,
@@ -144,8 +145,8 @@ impl Peers {
         opened.map_err(Fault::Unreachable).inspect_err(|_| self.all[peer].on_unreachable(now))
     }
 
-    /// A connection of HTTP/2 with room for another transfer: a new one only where there is no room on others. One that logs in has none that
-    /// others are on.
+    /// Returns an HTTP/2 connection with room for another transfer; a new one only if the others have no room. A
+    /// request that logs in gets a connection that no others use.
     pub fn shared<N: Net>(
         &mut self,
         net: &N,
@@ -178,7 +179,7 @@ impl Peers {
         }
     }
 
-    /// Forgets those of which nothing is known that is worth keeping, and that nobody wants.
+    /// Forgets upstreams that hold nothing worth keeping and that no transfer uses.
     pub fn forget_unused(&mut self, now: Nanos, is_wanted: impl Fn(usize) -> bool) {
         let is_over = |at: usize, peer: &Peer| peer.is_unused(now) && !is_wanted(at);
         let over: Vec<usize> = self.all.iter().filter(|(at, peer)| is_over(*at, peer)).map(|(at, _)| at).collect();

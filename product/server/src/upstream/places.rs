@@ -1,10 +1,12 @@
-//! Places at upstreams for all event loops: one count and one queue, so that `requests` is what the program sees, and a client's share and the
-//! order among those that wait are those of one loop ([`sched::waiting`]). Tunnels have places of their own: they last for hours, and a
-//! program that answers requests by threads has others for them.
+//! Places at upstreams for all event loops. There is one count and one queue, so that the application sees at most
+//! `requests`, and a client's share and the order of waiting requests are those of a single loop ([`sched::waiting`]).
+//! Tunnels have places of their own: they last for hours, and an application that answers requests with threads has
+//! other threads for them.
 //!
-//! A place that is given back goes to the next that waits under the same lock, whichever loop that is of: no newcomer comes between. One of
-//! another loop is put into that loop's box, and then its wake is set. A loop clears its wake before it looks into its box
-//! ([`Wake`](crate::wake::Wake)), so no place is lost; it gives the place back where the request has left meanwhile.
+//! A place that is given back goes to the next waiting request under the same lock, whichever loop that belongs to, so
+//! no newcomer comes between. A request of another loop is put into that loop's box, and then its wake is set. A loop
+//! clears its wake before it looks into its box ([`Wake`](crate::wake::Wake)), so no place is lost; it gives the place
+//! back if the request has left meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -15,7 +17,7 @@ use sched::waiting::{self, Bounds, Places, Turn};
 use super::Endpoint;
 use crate::wake::Wake;
 
-/// Those of all upstreams, for all event loops.
+/// The places of all upstreams, for all event loops.
 #[derive(Debug)]
 pub struct UpstreamPlaces {
     by_endpoint: Mutex<HashMap<Endpoint, Weak<EndpointPlaces>>>,
@@ -25,28 +27,28 @@ pub struct UpstreamPlaces {
 #[derive(Debug)]
 struct LoopBox {
     wake: Arc<Wake>,
-    /// No more than there are places at all upstreams.
+    /// Bounded by the number of places at all upstreams.
     handed: Mutex<Vec<Handed>>,
-    /// So that an empty one costs its loop no lock.
+    /// Lets a loop check an empty box without a lock.
     is_filled: AtomicBool,
 }
 
-/// Those of one upstream.
+/// The places of one upstream.
 #[derive(Debug, Default)]
 pub struct EndpointPlaces {
     state: Mutex<State>,
-    /// Requests under way and waiting, and tunnels, as the state has them, to be read without its lock.
+    /// The number of requests under way and waiting, and tunnels, as in the state; read without its lock.
     load: AtomicUsize,
-    /// Requests whose responses wait for their clients.
+    /// The number of requests whose responses wait for their clients.
     held: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: Places<Waiter>,
-    /// For them no tunnel waits.
+    /// Tunnels do not wait for places.
     tunnels: Places<()>,
-    /// Given to those that waited so far.
+    /// The number of tickets issued to waiting requests.
     tickets: u64,
 }
 
@@ -62,13 +64,13 @@ struct Waiter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     Taken,
-    /// For the [`Handed`] of this ticket.
+    /// Waits for the [`Handed`] of this ticket.
     Waits(u64),
-    /// As many wait as may, of all clients or of its own.
+    /// The maximum number of requests wait, of all clients or of its own.
     Full,
 }
 
-/// A place for the request of an owner that waited for it. Where it waits no more, the place is to be given back.
+/// A place for a waiting request of this owner. If the request does not wait any more, the place must be given back.
 #[derive(Debug, Clone)]
 pub struct Handed {
     pub owner: u64,
@@ -77,7 +79,7 @@ pub struct Handed {
     pub places: Arc<EndpointPlaces>,
 }
 
-/// The places as one event loop takes them and gives them back.
+/// The places as one event loop uses them.
 #[derive(Debug, Clone)]
 pub struct LoopPlaces {
     all: Arc<UpstreamPlaces>,
@@ -85,7 +87,7 @@ pub struct LoopPlaces {
 }
 
 impl UpstreamPlaces {
-    /// For the event loops of these wakes, by their numbers.
+    /// Creates the places for the event loops with the given wakes, by their numbers.
     pub fn new(wakes: &[Arc<Wake>]) -> UpstreamPlaces {
         let of = |wake: &Arc<Wake>| LoopBox {
             wake: Arc::clone(wake),
@@ -95,14 +97,14 @@ impl UpstreamPlaces {
         UpstreamPlaces { by_endpoint: Mutex::default(), loops: wakes.iter().map(of).collect() }
     }
 
-    /// As the event loop of this number has them.
+    /// The view of the event loop of this number.
     pub fn of_loop(self: &Arc<UpstreamPlaces>, number: usize) -> LoopPlaces {
         LoopPlaces { all: Arc::clone(self), number }
     }
 }
 
 impl LoopPlaces {
-    /// Those of this upstream, the same for all loops as long as one of them has it.
+    /// The places of this upstream, the same for all loops while one of them uses it.
     pub fn of(&self, endpoint: &Endpoint) -> Arc<EndpointPlaces> {
         let mut known = lock(&self.all.by_endpoint);
         if let Some(places) = known.get(endpoint).and_then(Weak::upgrade) {
@@ -114,7 +116,7 @@ impl LoopPlaces {
         places
     }
 
-    /// Takes a place within these bounds, or has the owner wait for one.
+    /// Takes a place within these bounds, or queues the owner for one.
     pub fn begin(&self, places: &EndpointPlaces, bounds: Bounds, turn: Turn, owner: u64) -> Begun {
         let mut state = lock(&places.state);
         let waiter = Waiter { ticket: state.tickets, event_loop: self.number, owner, client: turn.client };
@@ -128,11 +130,12 @@ impl LoopPlaces {
         begun
     }
 
-    /// Gives a client's place back. What becomes free goes to those that wait: to those of this loop by `own`, to others by their boxes.
+    /// Gives a client's place back. What becomes free goes to waiting requests: to this loop's through `own`, to
+    /// others' through their boxes.
     pub fn end(&self, places: &Arc<EndpointPlaces>, client: u32, own: &mut Vec<Handed>) {
         let mut state = lock(&places.state);
         state.requests.end(client);
-        // More than one where a reload has changed `requests`, or the client had its share.
+        // More than one if a reload has changed `requests`, or the client had its full share.
         while let Some(Waiter { ticket, event_loop, owner, client }) = state.requests.begin_next() {
             let handed = Handed { owner, ticket, client, places: Arc::clone(places) };
             if event_loop == self.number {
@@ -144,7 +147,7 @@ impl LoopPlaces {
         places.note_load(&state);
     }
 
-    /// What other loops have handed to this one, which clears its wake before.
+    /// Takes what other loops have handed to this one, which must clear its wake before.
     pub fn take_handed(&self, into: &mut Vec<Handed>) {
         self.all.loops[self.number].take(into);
     }
@@ -174,19 +177,19 @@ impl EndpointPlaces {
         self.load.store(under_way + requests.waiting(), Relaxed);
     }
 
-    /// Requests under way and waiting, and tunnels.
+    /// The number of requests under way and waiting, and tunnels.
     pub fn load(&self) -> usize {
         self.load.load(Relaxed)
     }
 
-    /// The client's request of this ticket waits no more; nothing where it has been handed a place.
+    /// Removes the client's waiting request of this ticket; does nothing if it was handed a place.
     pub fn leave(&self, client: u32, ticket: u64) {
         let mut state = lock(&self.state);
         state.requests.leave(client, |waiter| waiter.ticket == ticket);
         self.note_load(&state);
     }
 
-    /// Takes a place of so many tunnels, of which one client has half at most; false where there is none.
+    /// Takes one of `tunnels_max` tunnel places; a client may have half of them; returns false if there is none.
     pub fn begin_tunnel(&self, client: u32, tunnels_max: u32) -> bool {
         let mut state = lock(&self.state);
         let bounds = Bounds { waiting_of_client: 0, ..Bounds::halves(tunnels_max) };
@@ -195,14 +198,14 @@ impl EndpointPlaces {
         begun == waiting::Begun::Taken
     }
 
-    /// Gives the place of a client's tunnel back.
+    /// Gives back the place of a client's tunnel.
     pub fn end_tunnel(&self, client: u32) {
         let mut state = lock(&self.state);
         state.tunnels.end(client);
         self.note_load(&state);
     }
 
-    /// A request came to wait for its client, or does so no more.
+    /// Records that a request began or ceased to wait for its client.
     pub fn on_held(&self, was_held: bool, is_held: bool) {
         match (was_held, is_held) {
             (false, true) => self.held.fetch_add(1, Relaxed),
@@ -211,14 +214,15 @@ impl EndpointPlaces {
         };
     }
 
-    /// Responses that wait for their clients hold half of the places, or as many as one client may have.
+    /// Returns true if responses that wait for their clients hold half of the places, or as many as one client may
+    /// have.
     pub fn is_crowded(&self, bounds: Bounds) -> bool {
         let held = self.held.load(Relaxed);
         held > 0 && (held.saturating_mul(2) >= bounds.requests || held >= bounds.of_client)
     }
 }
 
-/// Nothing that is done under these locks can panic and leave half of it.
+/// No code under these locks can panic and leave the state inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Where the body of a response goes: to the pipe of a response that has not begun, or to one that is being sent.
+//! The destination of a response's body: the pipe of a response that has not begun, or of one that is being sent.
 
 use http::http1::upstream::Framing;
 use http::{Length, Trailers};
@@ -8,15 +8,15 @@ use crate::body::{PIPE_BYTES_MAX, Pipe};
 
 /// Takes a response's body as far as there is room.
 pub trait BodySink {
-    /// Bytes that may be pushed; `None` where nobody wants them any more.
+    /// The number of bytes that may be pushed; `None` if they are not wanted any more.
     fn room(&mut self) -> Option<usize>;
-    /// No more than there is room for. False where nobody wants them any more.
+    /// Takes bytes, which must not exceed the room. Returns false if they are not wanted any more.
     fn push(&mut self, bytes: &[u8]) -> bool;
-    /// The body is whole, with these fields behind it.
+    /// Ends the body, with these trailers.
     fn finish(&mut self, trailers: Option<Box<Trailers>>);
-    /// There would be room if the rest of the connection held less memory.
+    /// Returns true if there would be room if the rest of the connection held less memory.
     fn waits_for_memory(&mut self) -> bool;
-    /// Room comes as soon as a disk has taken what there is.
+    /// Returns true if there will be room once a disk has written what is queued.
     fn waits_for_disk(&mut self) -> bool {
         false
     }
@@ -40,7 +40,8 @@ impl BodySink for Pipe {
     }
 }
 
-/// A pipe for a response whose body is framed so; `None` where it has none. Its memory is counted in this account.
+/// Creates the pipe for a response whose body has this framing; `None` if it has no body. Its memory is counted in
+/// `account`.
 pub fn pipe_of(framing: Framing, account: &Account) -> Option<Pipe> {
     let length = match framing {
         Framing::None => return None,

@@ -1,4 +1,4 @@
-//! Transfers over a socket of the test's own: every split of what an upstream sends, and every order of room.
+//! Transfers over a test socket: every split of what an upstream sends, and every order of room.
 
 mod http2;
 
@@ -21,13 +21,13 @@ use crate::body::Pipe;
 use crate::net::FarEnd;
 use crate::upload::UploadLimits;
 
-/// What an upstream sends, in pieces, and what it was sent.
+/// The bytes that an upstream sends, in pieces, and those it was sent.
 #[derive(Debug, Default)]
 struct Wire {
     pieces: RefCell<VecDeque<Vec<u8>>>,
     has_ended: bool,
     sent: RefCell<Vec<u8>>,
-    /// Bytes that it still takes; `None`: its side is reset.
+    /// The bytes that it still takes; `None` if it has reset the connection.
     takes: RefCell<Option<usize>>,
 }
 
@@ -76,7 +76,7 @@ fn on<'w>(wire: &'w Wire, ready: &'w mut Readiness, scratch: &'w mut [u8]) -> On
     OnConnection { wire: super::wire::Wire::new(wire, ready, None), scratch, limits: ResponseLimits::default() }
 }
 
-/// A client that takes so many bytes of the body at a time.
+/// A client that takes `portion` bytes of the body at a time.
 struct Client {
     pipe: Pipe,
     body: Vec<u8>,
@@ -107,7 +107,7 @@ fn transfer(method: Method, body: BodyLength) -> Transfer {
 
 const READY: Readiness = Readiness { is_readable: true, is_writable: true, has_ended: true };
 
-/// The whole of a response, as a client takes it that reads so many bytes at a time, and the last step.
+/// Returns a complete response as a client takes it that reads `portion` bytes at a time, and the last step.
 fn play(wire: &Wire, method: Method, portion: usize) -> (Vec<u8>, Step, bool) {
     let (mut transfer, mut ready, mut scratch) = (transfer(method, BodyLength::None), READY, vec![0; 64 << 10]);
     over(wire, &mut ready).send(&mut transfer, Nanos::ZERO).expect("it takes all");
@@ -197,7 +197,7 @@ fn a_request_waits_for_room_and_is_sent_in_chunks() {
     assert!(transfer.is_wanting() && transfer.deadline == Nanos::MAX, "its client is waited for");
     transfer.push_request(b"", true);
     over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
-    // An engine may tell of the end once more. The second last chunk used to be the begin of the next request.
+    // An engine may signal the end twice. The second last chunk used to become the beginning of the next request.
     transfer.push_request(b"", true);
     over(&wire, &mut ready).send(&mut transfer, Nanos::ZERO).unwrap();
     let sent = wire.sent.borrow();
@@ -236,7 +236,7 @@ fn an_early_response_is_heard() {
     assert!(head.status.0 == 413 && transfer.room() > 1 << 30 && !transfer.keeps_connection());
 }
 
-/// What an upstream takes in small parts, while its client sends as much again, is not kept.
+/// Bytes that an upstream takes in small parts, while its client sends as many again, are not kept.
 #[test]
 fn a_request_that_never_quite_leaves_is_bounded() {
     let wire = Wire::of(b"", &[]);
@@ -253,7 +253,7 @@ fn a_request_that_never_quite_leaves_is_bounded() {
     assert!(pushed > 7_000_000 && wire.sent.borrow()[8..].iter().all(|byte| *byte == 7));
 }
 
-/// The end of a body may come alone: from then on the upstream is waited for.
+/// The end of a body may arrive alone: from then on the upstream is awaited.
 #[test]
 fn an_upstream_has_its_time_when_the_request_is_whole() {
     let wire = Wire::of(b"", &[]);
@@ -266,7 +266,7 @@ fn an_upstream_has_its_time_when_the_request_is_whole() {
     assert!(transfer.deadline < Nanos::MAX);
 }
 
-/// It used to hold its upstream without end (over HTTP/1.1 its connection ends it).
+/// It used to hold its upstream without end (over HTTP/1.1 the connection ends it).
 #[test]
 fn a_client_that_stops_on_a_stream_is_not_waited_for() {
     let (wire, second) = (Wire::of(b"", &[]), Nanos::from_secs);
@@ -279,7 +279,7 @@ fn a_client_that_stops_on_a_stream_is_not_waited_for() {
         assert_eq!(transfer.deadline, second(ends_at), "at {now} s");
     }
     assert!(matches!(transfer.timed_out(), Fault::Client));
-    // While the upstream takes nothing it has no part in that.
+    // While the upstream takes nothing, the client is not to blame.
     *wire.takes.borrow_mut() = Some(0);
     transfer.push_request(&[7; 10], false);
     over(&wire, &mut ready).send(&mut transfer, second(116)).unwrap();

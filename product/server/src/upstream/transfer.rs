@@ -1,4 +1,4 @@
-//! One request on its way to an upstream, and its response on the way back. It knows no socket, and reads no clock.
+//! A request on its way to an upstream, and its response on the way back. It has no socket, and reads no clock.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use super::outbound::{Head, Outbound, REQUEST_BODY_BYTES_MAX, SCARCE_BODY_BYTES_
 use super::{Announced, BodySink, Fault, Group};
 use crate::upload::{Upload, UploadLimits};
 
-/// A tunnel in which nobody says anything ends after so long; HAProxy's `timeout tunnel` is often the same.
+/// The maximum time that a tunnel may be silent in both directions; HAProxy's `timeout tunnel` is often the same.
 const TUNNEL_IDLE_FOR: Nanos = Nanos::from_secs(3600);
 
-/// What a transfer has come to.
+/// The result of a step of a transfer.
 #[derive(Debug)]
 pub enum Step {
-    /// Nothing, until the upstream or the client goes on.
+    /// Waiting until the upstream or the client goes on.
     Wait,
-    /// The head of the response; its body is [`Transfer::read_body`]'s.
+    /// The head of the response; [`Transfer::read_body`] reads its body.
     Head(UpstreamHead),
-    /// An interim response for the client; another step tells what follows.
+    /// An interim response for the client; the next step returns what follows.
     Interim(UpstreamHead),
-    /// The response is whole.
+    /// The response is complete.
     Done,
-    /// Nobody wants the rest of the body.
+    /// The rest of the body is not wanted.
     Unwanted,
     Failed(Fault),
 }
@@ -41,30 +41,30 @@ pub enum Step {
 pub struct Transfer {
     /// The name of the exchange that it is for.
     pub owner: u64,
-    /// The response, once it is one.
+    /// The job of the response, once there is one.
     pub job: Option<JobId>,
     pub group: Arc<Group>,
-    /// Of the upstream that it is on its way to.
+    /// The number of its upstream.
     pub peer: usize,
-    /// Of its connection; without one it waits.
+    /// The number of its connection; without one it waits.
     pub connection: Option<usize>,
     pub(super) outbound: Outbound,
     pub(super) inbound: Inbound,
-    /// The upstream is waited for until then.
+    /// The instant until which it waits for the upstream.
     pub deadline: Nanos,
-    /// What its response is like, once its head has come.
+    /// The route of its response, once its head has arrived.
     pub route: Option<RouteKey>,
-    /// The last one.
+    /// The last attempt.
     pub attempt: Attempt,
     pub queued: Queued,
     pub announced: Announced,
-    /// The name of the client connection that it came on.
+    /// The name of the client connection on which it arrived.
     pub from: u64,
-    /// Its request logs in with a scheme that authenticates a connection.
+    /// The request logs in with a scheme that authenticates a connection.
     pub logs_in: bool,
 }
 
-/// Where a transfer stands among those for the same upstream.
+/// The position of a transfer among those for the same upstream.
 #[derive(Debug, Default)]
 pub struct Queued {
     pub turn: Turn,
@@ -72,21 +72,21 @@ pub struct Queued {
     pub hold: Hold,
 }
 
-/// What a transfer has of its upstream's places.
+/// The part a transfer holds of its upstream's places.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// Its request's body is to come first; or it asks an upstream how it is.
+    /// It holds none: its request's body must come first, or it is a health check.
     #[default]
     Nothing,
     /// It waits for the place of this ticket.
     Waits(u64),
     Place,
-    /// A place of tunnels.
+    /// A place for a tunnel.
     Tunnel,
 }
 
 impl Transfer {
-    /// Of a request whose head is encoded; its memory is counted in this account.
+    /// Creates the transfer of a request whose head is encoded; its memory is counted in `account`.
     pub fn new(
         owner: u64,
         group: Arc<Group>,
@@ -126,32 +126,34 @@ impl Transfer {
         }
     }
 
-    /// The same on this client connection, whose request logs its upstream connection in or does not.
+    /// Sets the client connection, and whether the request logs in its upstream connection.
     pub fn on(mut self, from: u64, logs_in: bool) -> Transfer {
         (self.from, self.logs_in) = (from, logs_in);
         self
     }
 
-    /// The same for a client, which waits behind classes of a lower number, and by what is known of its route.
+    /// Sets the client and the class priority for the queue (lower priorities come first), and the route whose duration
+    /// is known.
     pub fn queued(mut self, client: u32, priority: u8, route: ServiceRoute) -> Transfer {
         let turn = Turn { client, priority, ..Turn::default() };
         self.queued = Queued { turn, route: Some(route), hold: Hold::Nothing };
         self
     }
 
-    /// The same, which takes a place at its upstream before anything of its body is here.
+    /// Lets it take a place at its upstream before any of its body has arrived.
     pub fn unbuffered(mut self) -> Transfer {
         self.outbound.is_buffered = false;
         self
     }
 
-    /// Its request's body, or the first 64 KB of it, is to come before it takes a place: a client that sends slowly has none.
+    /// Returns true if it still waits for its request's body, or the first 64 KB of it, before it takes a place: a
+    /// client that sends slowly holds none.
     pub fn is_gathering(&self) -> bool {
         let has_begun = self.queued.hold != Hold::Nothing || self.connection.is_some();
         !has_begun && self.outbound.is_buffered && !self.outbound.is_whole && self.room() > 0
     }
 
-    /// The same, whose client sends the request's body on a stream, within these limits.
+    /// Sets these limits for the request's body, which the client sends on a stream.
     pub fn uploading(mut self, now: Nanos, limits: UploadLimits) -> Transfer {
         let mut upload = Upload::new(now);
         upload.hold(now);
@@ -159,20 +161,21 @@ impl Transfer {
         self
     }
 
-    /// It waits for the place of this ticket, for as long as its upstream may be silent. Its client waits too, which is not that client's time.
+    /// Waits for the place of this ticket, for as long as its upstream may be silent. The client waits too, and that
+    /// does not count as its own time.
     pub(super) fn wait_for_place(&mut self, ticket: u64, now: Nanos) {
         self.queued.hold = Hold::Waits(ticket);
         self.deadline = now + self.group.read_timeout;
         self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.hold(now));
     }
 
-    /// It asks an upstream how it is, for nobody's sake.
+    /// Returns true if it is a health check.
     pub fn is_probe(&self) -> bool {
         self.owner >= PROBES
     }
 
-    /// The same, whose request asks for another protocol or does not. Where its client takes WebSocket and nothing else, there is one answer to
-    /// the key that was sent.
+    /// Sets whether the request asks for another protocol. `accept` is the only valid answer to the key, if the client
+    /// takes a WebSocket and nothing else.
     pub fn upgrading(mut self, is_asked: bool, accept: Option<[u8; ACCEPT_BYTES]>) -> Transfer {
         (self.inbound.tunnel.is_asked, self.inbound.tunnel.accept) = (is_asked, accept);
         self
@@ -186,8 +189,8 @@ impl Transfer {
         self.deadline = now + if is_idle { self.group.read_timeout } else { self.group.connect_timeout };
     }
 
-    /// Whether the request may be sent again over another connection. Nothing of it can have been carried out where none of it was sent, or its
-    /// upstream says so; an idle connection may have been closed before the request came.
+    /// Returns whether the request may be sent again over another connection. It cannot have been processed if none of
+    /// it was sent, or its upstream reports so; an idle connection may have been closed before the request arrived.
     pub fn may_repeat(&self, fault: &Fault) -> bool {
         let is_unheard = !self.inbound.has_come && !self.outbound.is_refused;
         let may_do_no_harm = match fault {
@@ -200,18 +203,18 @@ impl Transfer {
         is_unheard && may_do_no_harm && !self.attempt.is_last()
     }
 
-    /// How long it may be silent; a tunnel whose client has said its last no longer than a response.
+    /// The maximum time of silence of the upstream. In a tunnel whose client has ended its side, no longer than in a response.
     pub(super) fn patience(&self) -> Nanos {
         let speaks_on = self.inbound.tunnel.is_open && !self.outbound.has_ended;
         if speaks_on { TUNNEL_IDLE_FOR } else { self.group.read_timeout }
     }
 
-    /// How much more of the request's body may come.
+    /// The room for more of the request's body.
     pub fn room(&self) -> usize {
         if self.outbound.is_refused {
             return usize::MAX;
         }
-        // What is said behind the request before the protocol has changed could be read as another request.
+        // Bytes after the request and before the change of protocol could be read as another request.
         if self.inbound.tunnel.is_asked && !self.inbound.tunnel.is_open && self.outbound.is_whole {
             return 0;
         }
@@ -223,31 +226,31 @@ impl Transfer {
         bytes_max.saturating_sub(self.outbound.bytes.len() - self.outbound.at)
     }
 
-    /// More of the request is to come, and there is room for it.
+    /// Returns true if more of the request is to come, and there is room for it.
     pub fn is_wanting(&self) -> bool {
         !self.outbound.is_whole && self.room() > 0
     }
 
-    /// More of the request's body; `is_last` ends it. What an upstream does not want is dropped.
+    /// Appends more of the request's body; `is_last` ends it. What an upstream does not want is dropped.
     pub fn push_request(&mut self, bytes: &[u8], is_last: bool) {
         self.outbound.push(bytes, is_last);
     }
 
-    /// Something of the request has left.
+    /// Records that some of the request was sent.
     pub(super) fn note_sent(&mut self, now: Nanos) {
         self.attempt.on_sent(now);
         self.outbound.sent_at = now;
         self.deadline = now + self.patience();
     }
 
-    /// Something of the response has come.
+    /// Records that some of the response has arrived.
     pub(super) fn note_came(&mut self, now: Nanos) {
         self.inbound.has_come = true;
         self.attempt.on_come(now);
         self.deadline = now + self.patience();
     }
 
-    /// The client is waited for, or the upstream.
+    /// Sets the deadline of the side that is awaited: the client or the upstream.
     pub(super) fn set_deadline(&mut self, now: Nanos) {
         let waits_for_client = self.outbound.waits_for_client();
         let upload = self.outbound.upload.as_mut().filter(|_| self.inbound.body.is_none());
@@ -268,7 +271,7 @@ impl Transfer {
         }
     }
 
-    /// More of the request's body has come, and the rest is waited for.
+    /// Sets the deadline for the rest of the request's body after some of it has arrived.
     pub(super) fn gather(&mut self, now: Nanos) {
         let has_grown = std::mem::take(&mut self.outbound.has_grown);
         let Some((upload, limits)) = &mut self.outbound.upload else { return };
@@ -288,7 +291,7 @@ impl Transfer {
         self.inbound.body = Some(UpstreamBody::new(head.framing));
     }
 
-    /// The head has come.
+    /// Returns true if the head has arrived.
     pub fn is_answered(&self) -> bool {
         self.inbound.body.is_some()
     }
@@ -303,18 +306,18 @@ impl Transfer {
         Step::Wait
     }
 
-    /// Both sides speak another protocol.
+    /// Returns true if both sides speak another protocol.
     pub fn is_tunnel(&self) -> bool {
         self.inbound.tunnel.is_open
     }
 
-    /// Behind a whole response the connection may be used again.
+    /// Returns true if the connection may be reused after the complete response.
     pub fn keeps_connection(&self) -> bool {
         let is_sent = self.outbound.is_whole && !self.outbound.is_refused && self.outbound.is_sent();
         is_sent && self.inbound.is_kept_alive && self.inbound.kept.is_empty()
     }
 
-    /// The upstream has let it wait too long, or the client the upstream.
+    /// The fault of a missed deadline: the upstream kept the client waiting, or the client the upstream.
     pub fn timed_out(&self) -> Fault {
         let is_sending = self.connection.is_some() && !self.is_answered() && self.outbound.waits_for_client();
         if is_sending || self.is_gathering() {
@@ -328,69 +331,69 @@ impl Transfer {
         })
     }
 
-    /// Nobody was heard for so long.
+    /// Moves its deadlines later by `paused`, in which nothing could be received.
     pub fn excuse(&mut self, paused: Nanos) {
         self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
         self.outbound.upload.iter_mut().for_each(|(upload, _)| upload.excuse(paused));
     }
 
-    /// Of the response's body so much has gone on.
+    /// The bytes of the response's body that were passed on.
     pub fn body_bytes(&self) -> u64 {
         self.inbound.body_bytes
     }
 
-    /// It holds its upstream while its client takes the response.
+    /// Returns true if it holds its upstream's place while its client takes the response.
     pub fn is_held(&self) -> bool {
         self.inbound.is_held
     }
 
-    /// It does so no more; whether it did.
+    /// Ends that; returns whether it was so.
     pub fn let_go(&mut self) -> bool {
         std::mem::take(&mut self.inbound.is_held)
     }
 
-    /// How long the upstream took from the last byte of the request to that of the response, or until it had to wait for the client; with the
-    /// route of the request. Of a tunnel that says nothing.
+    /// The time the upstream took from the last byte of the request to that of the response, or until it had to wait
+    /// for the client, with the route of the request. `None` for a tunnel, where the time means nothing.
     pub fn service(&self, now: Nanos) -> Option<(ServiceRoute, Nanos)> {
         let route = self.queued.route.filter(|_| !self.inbound.tunnel.is_open)?;
         Some((route, self.inbound.held_at.unwrap_or(now) - self.outbound.sent_at))
     }
 
-    /// The size of the response's body, as far as its head tells it or it has come.
+    /// The size of the response's body, as far as announced by its head or received.
     pub fn size_bytes(&self) -> u64 {
         self.inbound.announced_bytes.max(self.inbound.body_bytes)
     }
 
-    /// Bytes of memory that are alive, but for what has come on a stream.
+    /// The bytes of memory in use, without what has arrived on a stream.
     #[cfg(test)]
     pub fn alive_bytes(&self) -> usize {
         let head_bytes = self.outbound.of_stream.as_ref().map_or(0, |of_stream| of_stream.head.bytes());
         self.outbound.bytes.capacity() + head_bytes + self.inbound.kept.capacity()
     }
 
-    /// Counts the memory of the connection that it is for.
+    /// The account of the connection that it is for.
     pub fn account(&self) -> &Account {
         self.inbound.kept.account()
     }
 
-    /// It cannot go on for want of memory.
+    /// Records that it cannot continue for lack of memory.
     pub(super) fn need_memory(&mut self) {
         if self.inbound.memory == Memory::Enough {
             self.inbound.memory = Memory::Needed;
         }
     }
 
-    /// It needs memory, and is not among those that wait for some.
+    /// Returns true if it needs memory, and is not in the list of waiting transfers yet.
     pub fn begins_to_starve(&self) -> bool {
         self.inbound.memory == Memory::Needed
     }
 
-    /// Notes that it is among them.
+    /// Records that it is in that list.
     pub fn starve(&mut self) {
         self.inbound.memory = Memory::Awaited;
     }
 
-    /// Notes that it is not, since there is some.
+    /// Records that it is not, because memory is available.
     pub fn feed(&mut self) {
         self.inbound.memory = Memory::Enough;
     }

@@ -1,4 +1,5 @@
-//! The way to an upstream and back: a socket, with TLS above it or without. What is above it sends and receives the same bytes either way.
+//! The byte stream to and from an upstream: a socket, with or without TLS. The layers above send and receive the same
+//! bytes either way.
 
 use std::io;
 
@@ -8,24 +9,24 @@ use tls::ClientSession;
 use super::Fault;
 use crate::net::{Down, Stream};
 
-/// Bytes of records read from a socket at once.
+/// The number of bytes of records read from a socket at once.
 const RECORDS_BYTES: usize = 16 << 10;
 
-/// Whether a socket may have something to read, or room.
+/// The readiness of a socket: whether it may have something to read, or room.
 #[derive(Debug, Default)]
 pub struct Readiness {
     pub is_readable: bool,
     pub is_writable: bool,
-    /// The upstream sends no more: behind the last bytes is an end, of which no other event will tell.
+    /// The upstream sends no more: the last bytes are followed by the end of the stream, which no other event reports.
     pub has_ended: bool,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     Bytes(usize),
     Nothing,
-    /// Nothing more comes; over TLS the upstream has said so.
+    /// The end: nothing more comes; over TLS the upstream has announced it.
     End,
 }
 
@@ -34,7 +35,7 @@ pub struct Wire<'c, S> {
     socket: &'c S,
     ready: &'c mut Readiness,
     tls: Option<&'c mut ClientSession>,
-    /// Goes before everything else, also before TLS.
+    /// Sent before everything else, also before TLS.
     preface: Option<&'c mut Vec<u8>>,
 }
 
@@ -43,12 +44,12 @@ impl<'c, S: Stream> Wire<'c, S> {
         Wire { socket, ready, tls, preface: None }
     }
 
-    /// The same, on which these bytes go first, as far as they have not gone.
+    /// Sets the bytes that are sent first, as far as they have not been sent.
     pub fn behind(self, preface: &'c mut Vec<u8>) -> Wire<'c, S> {
         Wire { preface: Some(preface), ..self }
     }
 
-    /// Whether the preface has gone.
+    /// Sends the preface; returns whether it has left.
     fn begin(&mut self) -> Result<bool, Fault> {
         let Some(preface) = self.preface.as_deref_mut() else { return Ok(true) };
         while !preface.is_empty() && self.ready.is_writable {
@@ -62,7 +63,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         Ok(preface.is_empty())
     }
 
-    /// Goes on with a handshake, and with records that the socket did not take.
+    /// Continues a handshake, and records that the socket did not take.
     pub fn go_on(&mut self) -> Result<(), Fault> {
         if !self.begin()? {
             return Ok(());
@@ -90,12 +91,12 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// It is agreed on with the upstream, where it speaks TLS and the handshake is over.
+    /// Returns false if the TLS handshake is over and did not agree on HTTP/2.
     pub fn speaks_http2(&self) -> bool {
         self.tls.as_deref().is_none_or(|tls| tls.is_handshaking() || tls.speaks_http2())
     }
 
-    /// Sends the first of these bytes; how many. It would block as long as there is no room.
+    /// Sends the first of `bytes` and returns how many. Fails with `WouldBlock` while there is no room.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_behind = self.preface.as_ref().is_some_and(|preface| !preface.is_empty());
         if !self.ready.is_writable || is_behind {
@@ -115,19 +116,19 @@ impl<'c, S: Stream> Wire<'c, S> {
         sent
     }
 
-    /// Has what came acknowledged at once, which else takes 40 ms. Not where there is more to be read.
+    /// Acknowledges what has arrived at once, which otherwise takes 40 ms; not if there is more to read.
     pub fn acknowledge(&mut self) {
         if !self.ready.is_readable {
             self.socket.acknowledge();
         }
     }
 
-    /// There may be something to read though nobody has told.
+    /// Assumes that there is something to read, though no event has reported it.
     pub fn look(&mut self) {
         self.ready.is_readable = true;
     }
 
-    /// Without a wait. An end that TLS does not tell is a fault.
+    /// Receives without waiting. An end that TLS does not announce is a fault.
     pub fn receive(&mut self, into: &mut [u8]) -> Result<Received, Fault> {
         let mut has_taken = false;
         loop {
@@ -140,7 +141,7 @@ impl<'c, S: Stream> Wire<'c, S> {
             match self.take_records()? {
                 Received::Bytes(_) => has_taken = true,
                 Received::Nothing => {
-                    // Tickets, or a part of a record whose rest may be held back until its beginning is acknowledged.
+                    // Tickets, or part of a record whose rest may be held back until its beginning is acknowledged.
                     if has_taken {
                         self.acknowledge();
                     }
@@ -151,20 +152,20 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// From the socket into TLS.
+    /// Reads records from the socket into TLS.
     fn take_records(&mut self) -> Result<Received, Fault> {
         let mut records = [0; RECORDS_BYTES];
         let received = receive(self.socket, self.ready, &mut records)?;
         if let (Received::Bytes(bytes), Some(tls)) = (&received, &mut self.tls) {
             let opened = tls.open(&records[..*bytes]);
-            // An alert, or an answer of the protocol's own. Where it cannot be sent, that is found out with what is behind it.
+            // Sends an alert, or a protocol answer. An error recurs with what is sent after it.
             let _ = hand_down(self.socket, self.ready, tls);
             opened.map_err(|broken| Fault::Tls(broken.of_server()))?;
         }
         Ok(received)
     }
 
-    /// Nothing more is said on it, and the other side may go on.
+    /// Ends the sending side; the other side may go on.
     pub fn finish(&mut self) {
         self.end();
         if self.tls.is_none() {
@@ -172,7 +173,7 @@ impl<'c, S: Stream> Wire<'c, S> {
         }
     }
 
-    /// Nothing more is said on it.
+    /// Ends TLS; nothing more is sent.
     pub fn end(&mut self) {
         if let Some(tls) = self.tls.as_mut().filter(|tls| !tls.is_handshaking()) {
             tls.end();
@@ -181,7 +182,7 @@ impl<'c, S: Stream> Wire<'c, S> {
     }
 }
 
-/// What is sealed, as far as there is room.
+/// Hands down sealed records, as far as there is room.
 fn hand_down(socket: &impl Stream, ready: &mut Readiness, tls: &mut ClientSession) -> io::Result<()> {
     while ready.is_writable && tls.has_unsent() {
         match tls.hand_down(&mut Down { socket, more: false }).error {
@@ -199,7 +200,8 @@ fn receive(socket: &impl Stream, ready: &mut Readiness, into: &mut [u8]) -> Resu
         match socket.receive(into) {
             Ok(0) => return Ok(Received::End),
             Ok(bytes) => {
-                // A short read has emptied the socket, but for the end; what comes later is a new event.
+                // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
+                // event.
                 ready.is_readable = bytes == into.len() || ready.has_ended;
                 return Ok(Received::Bytes(bytes));
             }
@@ -224,7 +226,8 @@ mod tests {
     use super::*;
     use crate::net::FarEnd;
 
-    /// An upstream that speaks TLS, at the other end of a socket that takes and gives so many bytes at a time, and blocks each second time.
+    /// An upstream that speaks TLS, at the other end of a socket that takes and returns `piece_bytes` at a time, and
+    /// blocks each second time.
     struct Secure {
         session: RefCell<Session>,
         heard: RefCell<Vec<u8>>,
@@ -288,7 +291,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However the network cuts and holds back what both say, each hears the other, and the end is one only if TLS tells it.
+        /// However the network splits and delays the data, each side receives what the other sent, and the end counts
+        /// only if TLS announces it.
         #[test]
         fn every_byte_comes_through_however_it_is_cut(
             piece_bytes in 1usize..3000,
@@ -301,7 +305,7 @@ mod tests {
             let (mut sent, mut received, mut into) = (0, Vec::new(), [0; 1000]);
             let mut has_answered = false;
             let end = loop {
-                // The kernel tells of each change once.
+                // The kernel reports each change once.
                 let mut ready = Readiness { is_readable: true, is_writable: true, has_ended: true };
                 let mut wire = Wire::new(&server, &mut ready, Some(&mut tls));
                 wire.go_on().expect("a handshake");

@@ -1,4 +1,4 @@
-//! Taking connections, as far as there are places for them.
+//! Accepting connections, as far as there are places for them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,28 +17,30 @@ use crate::connection::{HANDSHAKE_TIMEOUT, SEGMENT_BYTES_MIN};
 use crate::net::{Net, Source, Transport};
 use crate::net::{Socket, Stream};
 
-/// Connections accepted in one turn, so that a flood of them cannot starve those already here.
+/// The maximum number of connections accepted in one turn, so that a flood of them cannot starve the connections
+/// already open.
 const ACCEPTS_PER_TURN_MAX: usize = 64;
 
-/// Segments are counted as Ethernet's even where the interface's are larger (loopback's are 64 KiB): a grant is
-/// at least one segment, and the bottleneck is somewhere else.
+/// The maximum segment size that is counted: Ethernet's, even if the interface's is larger (64 KiB on loopback). A
+/// grant is at least one segment, and the bottleneck is elsewhere.
 const SEGMENT_BYTES_MAX: u32 = 1460;
 
 impl<N: Net> Acceptor<N> {
-    /// Lets clients in and reads what they have sent.
+    /// Accepts waiting clients and reads what they have sent.
     pub fn accept(&mut self, with: &mut Responder<N>) {
         let mut newcomers = std::mem::take(&mut self.newcomers);
         self.accept_some(&mut newcomers, with);
         if !newcomers.is_empty() {
-            // Their requests may be younger than the events of this turn, and than a file's change that came since.
+            // Their requests may be younger than this turn's events, and younger than a file change that happened
+            // since.
             with.service.replies.on_change();
         }
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         with.budget.to_come = newcomers.len();
         for at in newcomers.drain(..) {
             with.budget.to_come -= 1;
-            // The request is often here already, and the whole conversation may be over before the kernel need be asked
-            // to watch the connection.
+            // The request has often arrived already, and the whole conversation may be over before the kernel needs to
+            // watch the connection.
             if with.timers.is_turn_over(with.net.now()) {
                 with.connections.queue(at);
             } else {
@@ -48,7 +50,7 @@ impl<N: Net> Acceptor<N> {
             if socket
                 .is_some_and(|socket| with.net.add(Source::Tcp(socket), with.connections[at].owner, flags).is_err())
             {
-                // Out of memory or over the user's limit of watches; without events the connection is of no use.
+                // Out of memory, or over the user's limit of epoll watches. Without events the connection is useless.
                 with.abandon(at);
             }
             if with.sender.is_due(&with.connections, || with.net.now()) {
@@ -70,7 +72,7 @@ impl<N: Net> Acceptor<N> {
                     match error {
                         Errno::AGAIN => return,
                         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                            // Said once, until all are accepted again.
+                            // Logged once, until every waiting client has been accepted.
                             if self.on_shortage() {
                                 with.service.journal.error(format_args!(
                                     "cannot accept more than {} connections on worker {}: {error}; raise the limit on open files (ulimit -n)",
@@ -80,7 +82,8 @@ impl<N: Net> Acceptor<N> {
                             }
                             return self.pause(&with.net);
                         }
-                        // The client gave up before it was accepted, or a network error of it came through.
+                        // The client gave up before it was accepted, or a network error of its connection surfaced
+                        // here.
                         _ => {}
                     }
                 }
@@ -88,7 +91,8 @@ impl<N: Net> Acceptor<N> {
         }
     }
 
-    /// From the listener that was asked last. `None` where its client has as many as it may.
+    /// Opens a connection accepted from the last listener. Returns `None` if its client has reached its limit of
+    /// connections or is an untrusted proxy.
     fn welcome(&self, socket: N::Tcp, peer: Option<SocketAddr>, with: &mut Responder<N>) -> Option<usize> {
         let peer = peer.unwrap_or(NOWHERE);
         let has_proxy_header = self.last().has_proxy_header;
@@ -114,10 +118,11 @@ impl<N: Net> Acceptor<N> {
         Some(at)
     }
 
-    /// A place for the next client, if there is one or somebody idle has it. Without, no more are accepted for now.
+    /// Takes a place for the next client: a free one, or that of an idle connection. If there is neither, returns
+    /// false; accepting pauses unless no client is waiting.
     fn take_place(&mut self, with: &mut Responder<N>) -> bool {
         if with.service.admission.is_memory_short() {
-            // Those who could give way did so at the end of the last turn.
+            // The connections that could give way did so at the end of the last turn.
             self.pause(&with.net);
             return false;
         }
@@ -134,7 +139,8 @@ impl<N: Net> Acceptor<N> {
         is_freed
     }
 
-    /// The same for one that is accepted already. `None`: another worker may give one up in a moment; until then nobody is accepted here.
+    /// Takes a place for a client that has arrived already (over QUIC). Returns `None` if another worker may free a
+    /// place in a moment; until then this worker accepts no one.
     pub fn take_place_beside(&mut self, with: &mut Responder<N>) -> Option<bool> {
         if with.service.admission.is_memory_short() {
             return Some(false);
@@ -155,18 +161,19 @@ impl<N: Net> Acceptor<N> {
         with.service.admission.wait_for_place();
     }
 
-    /// At the end of a turn: gives a place up for those who wait at other workers, and lets in those who wait for one that was given back.
+    /// Ends a turn: frees a place for clients that wait at other workers, and resumes accepting once a place was given
+    /// back.
     pub fn make_room(&mut self, with: &mut Responder<N>) {
         if with.service.admission.is_place_wanted() {
             give_up_idle(with, Nanos::ZERO);
         }
         if with.connections.take_ended() || !self.is_short() {
-            // Should it fail, the next sweep tries again and says so.
+            // If this fails, the next sweep tries again and logs the error.
             let _ = self.accept_again(with);
         }
     }
 
-    /// Clients in the kernel's queue are let in when there is room again.
+    /// Resumes accepting the clients in the kernel's queue if there is room again.
     pub fn accept_again(&mut self, with: &mut Responder<N>) -> io::Result<()> {
         if !self.is_accepting() && !with.timers.is_stopping() && with.service.admission.has_room() {
             self.resume(&with.net)?;
@@ -178,7 +185,8 @@ impl<N: Net> Acceptor<N> {
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// By what the kernel says of the connection; an IPv4 client of an IPv6 socket is one of IPv4.
+/// Returns the framing of a connection from the kernel's segment size and options. An IPv4 client of an IPv6 socket
+/// counts as IPv4.
 fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     let is_ipv6 = peer.ip().to_canonical().is_ipv6();
     let Some((segment_bytes, has_timestamps)) = socket.segments() else { return Framing::ETHERNET };
@@ -186,7 +194,7 @@ fn framing(socket: &impl Stream, peer: SocketAddr) -> Framing {
     Framing::new(segment_bytes.into(), is_ipv6, has_timestamps)
 }
 
-/// A place for a newcomer, if somebody idle has one.
+/// Takes a place for a newcomer by closing an idle connection. Returns false if none could be freed.
 fn free_place<N: Net>(with: &mut Responder<N>) -> bool {
     let is_freed = give_up_idle(with, Nanos::ZERO) && with.service.admission.take_place();
     with.service.log_full(with.timers.now());

@@ -1,4 +1,4 @@
-//! The listening sockets of a worker: whose client is next, and whether new ones are heard of.
+//! The listening sockets of a worker: which one accepts next, and whether the event loop watches them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use crate::listen::Listener;
 use crate::net::{Net, Source};
 
 pub(super) struct Acceptor<N: Net> {
-    /// At least one, until another process has them.
+    /// At least one listener, until another process has taken them over.
     listeners: Vec<Listener<N>>,
     is_accepting: bool,
-    /// The listener that was asked last.
+    /// The index of the listener polled last.
     last: usize,
-    /// Connections could not be accepted for want of descriptors or memory, and this was said.
+    /// Set if accepting failed for lack of descriptors or memory and this was logged.
     is_short: bool,
-    /// Connections accepted in this turn; memory that is kept from one to the next.
+    /// Connections accepted in this turn; the allocation is reused from turn to turn.
     pub(super) newcomers: Vec<usize>,
 }
 
@@ -30,22 +30,22 @@ impl<N: Net> Acceptor<N> {
         &self.listeners
     }
 
-    /// The listener of the client accepted last.
+    /// Returns the listener of the client accepted last.
     pub fn last(&self) -> &Listener<N> {
         &self.listeners[self.last]
     }
 
-    /// Clients are heard of.
+    /// Returns true if the event loop watches the listeners.
     pub fn is_accepting(&self) -> bool {
         self.is_accepting
     }
 
-    /// There was no descriptor or memory for the last client, and some are still to be accepted.
+    /// Returns true if descriptors or memory ran out for the last client and some clients are still to be accepted.
     pub fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Clients are heard of from now on, at all listeners or none.
+    /// Watches all listeners for clients; on an error it watches none.
     pub fn resume(&mut self, net: &N) -> io::Result<()> {
         let mut listeners = self.listeners.iter();
         if let Err(error) =
@@ -58,7 +58,7 @@ impl<N: Net> Acceptor<N> {
         Ok(())
     }
 
-    /// Clients wait in the kernel's queue from now on.
+    /// Stops watching; clients wait in the kernel's queue.
     pub fn pause(&mut self, net: &N) {
         if std::mem::take(&mut self.is_accepting) {
             self.remove(net);
@@ -71,18 +71,19 @@ impl<N: Net> Acceptor<N> {
         }
     }
 
-    /// Another process has the sockets that it wants, and lets clients in. Where it has not, they are refused.
+    /// Closes the sockets. Another process has those that it wants and accepts clients there; at the others clients are
+    /// refused.
     pub fn leave(&mut self, net: &N) {
         self.pause(net);
         self.listeners.clear();
     }
 
-    /// Clients are refused from now on, but at sockets that other processes have too.
+    /// Refuses clients from now on, except at sockets that other processes hold too.
     pub fn refuse(&self, net: &N) {
         self.listeners.iter().for_each(|listener| listener.refuse(net));
     }
 
-    /// From the first listener that has a client, the others first the next time.
+    /// Accepts from the next listener that has a client, in round-robin order.
     pub fn accept_next(&mut self, net: &N) -> Result<(N::Tcp, Option<SocketAddr>), Errno> {
         for _ in 0..self.listeners.len() {
             self.last = (self.last + 1) % self.listeners.len();
@@ -95,7 +96,7 @@ impl<N: Net> Acceptor<N> {
         Err(Errno::AGAIN)
     }
 
-    /// Whether this is the first since there were clients for all descriptors.
+    /// Records a shortage. Returns true if it is the first since all waiting clients were accepted.
     pub fn on_shortage(&mut self) -> bool {
         !std::mem::replace(&mut self.is_short, true)
     }

@@ -1,5 +1,5 @@
-//! Which connections and requests are let in, and which connections give way to them. An operator hears of refusals by the lines
-//! that are returned, for the error log.
+//! Which connections and requests are let in, and which connections give way to them. Refusals are reported to the
+//! operator by the lines that these functions return for the error log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::net::Socket;
 use crate::places::Places;
 
 pub struct Admission {
-    /// The number of this worker among those that share places and clients.
+    /// The number of this worker among the workers that share places and clients.
     worker: usize,
     places: Arc<Places>,
     clients: Arc<Clients>,
     weights: ClientWeights,
-    /// Their connections bring many clients, and are as many as they need.
+    /// Proxies whose connections carry many clients and are not limited in number.
     pub(super) trusted_proxies: TrustedProxies,
-    /// No connection gives way.
+    /// If set, no connection gives way to a newcomer.
     holds_places: bool,
     known: KnownClients,
     idle: Idle,
-    /// Most open streams of all connections: as many as there may be jobs beside one of each connection.
+    /// The maximum number of open streams of all connections: the maximum number of jobs less one for each connection.
     streams_max: usize,
     pub(super) shortage: Shortage,
-    /// Counts the memory of connections.
+    /// The account of the connections' memory.
     memory: Account,
 }
 
@@ -40,20 +40,20 @@ pub struct Admission {
 pub(super) struct Admitted {
     /// The index of its account.
     pub client: u32,
-    /// For how many clients it counts, where its account under this index is to begin.
+    /// The client's weight, if an account for it begins under this index.
     pub weight: Option<u8>,
 }
 
-/// What a client that found no place has to do.
+/// The fate of a client that found no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// Another worker may give one up in a moment.
+    /// Another worker may free a place in a moment.
     Wait,
     Refused,
 }
 
 impl Admission {
-    /// With so many bytes of memory for its connections.
+    /// Creates the admission control of a worker whose connections may use `memory_bytes_max` bytes.
     pub fn new(
         worker: usize,
         places: Arc<Places>,
@@ -76,14 +76,15 @@ impl Admission {
         }
     }
 
-    /// From now on; what was let in stays.
+    /// Applies new limits from now on; connections that were let in stay.
     pub(super) fn adopt(&mut self, memory_bytes_max: u64, limits: &Limits) {
         self.streams_max = sched::JOBS_MAX.saturating_sub(self.places.max());
         self.memory.set_bytes_max(memory_bytes_max);
         self.trusted_proxies = limits.trusted_proxies.clone();
     }
 
-    /// Whether there is a place for a connection; then it is taken, and [`Admission::enter`] or [`Admission::give_back_place`] follows.
+    /// Takes a place for a connection. Returns false if there is none; otherwise [`Admission::enter`] or
+    /// [`Admission::give_back_place`] must follow.
     pub(super) fn take_place(&self) -> bool {
         self.places.take()
     }
@@ -92,12 +93,12 @@ impl Admission {
         self.places.give_back();
     }
 
-    /// Counts the memory of connections.
+    /// The account of the connections' memory.
     pub(super) fn memory(&self) -> &Account {
         &self.memory
     }
 
-    /// Hardly any memory is left for connections.
+    /// Returns true if hardly any memory is left for connections.
     pub(super) fn is_memory_short(&self) -> bool {
         shortage::is_near(&self.memory)
     }
@@ -106,12 +107,12 @@ impl Admission {
         !self.is_memory_short() && self.places.has_room()
     }
 
-    /// A client waits for a place at some worker.
+    /// Returns true if a client waits for a place at some worker.
     pub(super) fn is_place_wanted(&self) -> bool {
         self.places.is_wanted() && !self.places.has_room()
     }
 
-    /// A client waits here.
+    /// Records that a client waits for a place at this worker.
     pub(super) fn wait_for_place(&self) {
         self.places.wait(self.worker);
     }
@@ -120,22 +121,22 @@ impl Admission {
         self.places.wait_no_more(self.worker);
     }
 
-    /// What one that could not wait in its socket has to do without a place.
+    /// Decides what happens to a client that found no place and cannot wait in a listening socket's queue.
     pub(super) fn without_place(&self) -> NoPlace {
         if self.places.workers() > 1 && !self.holds_places { NoPlace::Wait } else { NoPlace::Refused }
     }
 
-    /// The idle connection that gives way next, and its deadline when it was found idle.
+    /// Returns the idle connection that gives way next, and its deadline when it was found idle.
     pub(super) fn next_idle(&mut self, now: Nanos, connections: &Connections<impl Socket>) -> Option<(u64, Nanos)> {
         if self.holds_places { None } else { self.idle.next(now, connections) }
     }
 
-    /// When a place may be found for a client that waits for one.
+    /// Returns when a place may be found for a client that waits for one.
     pub(super) fn room_at(&self) -> Option<Nanos> {
         (self.is_place_wanted() && !self.holds_places).then_some(self.idle.next_look_at())
     }
 
-    /// All places are taken: a line, if one is due.
+    /// Returns a line for the error log, if one is due, saying that all places are taken.
     pub(super) fn on_full(&self, now: Nanos) -> Option<String> {
         let consequence = if self.holds_places {
             "new clients wait"
@@ -145,8 +146,8 @@ impl Admission {
         self.places.tell(now).then(|| format!("all {} connections are in use: {consequence}", self.places.max()))
     }
 
-    /// The client of a newcomer that has a place. It has as many connections as it may: its place is given back, and there is a line if
-    /// one is due.
+    /// Assigns a newcomer that has a place to its client's account. If the client has reached its limit of connections,
+    /// the place is given back and the error holds a log line if one is due.
     pub(super) fn enter(&mut self, now: Nanos, address: IpAddr) -> Result<Admitted, Option<String>> {
         if self.trusted_proxies.contain(address) {
             return Ok(self.enter_account(now, address));
@@ -160,7 +161,8 @@ impl Admission {
         }
     }
 
-    /// A connection that has its place turns out to be another client's. That client has as many connections as it may: a line if one is due.
+    /// Moves a connection to another client's account. If that client has reached its limit of connections, the error
+    /// holds a log line if one is due.
     pub(super) fn change(&mut self, now: Nanos, client: u32, address: IpAddr) -> Result<Admitted, Option<String>> {
         let admitted = if self.trusted_proxies.contain(address) {
             self.enter_account(now, address)
@@ -172,7 +174,7 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// The account of a client that has no place of its own, since a proxy brings it.
+    /// Returns the account of a client that has no place of its own because it comes through a proxy.
     pub(super) fn enter_account(&mut self, now: Nanos, address: IpAddr) -> Admitted {
         let client = self.clients.enter_unbounded(address, now);
         self.admitted(client, address)
@@ -183,44 +185,46 @@ impl Admission {
         Admitted { client: client.index, weight }
     }
 
-    /// A connection has ended. Behind a client's last one the index may be another's.
+    /// Records that a connection has ended. After a client's last connection the index may be reused for another
+    /// client.
     pub(super) fn leave(&mut self, now: Nanos, client: u32) {
         self.leave_account(now, client);
         self.places.give_back();
     }
 
-    /// The same of [`Admission::enter_account`].
+    /// Releases an account that [`Admission::enter_account`] returned.
     pub(super) fn leave_account(&mut self, now: Nanos, client: u32) {
         let bytes = self.known.take_bytes(client);
         self.clients.leave(client, bytes, now);
     }
 
-    /// Workers that share the places.
+    /// The number of workers that share the places.
     pub(super) fn workers(&self) -> usize {
         self.places.workers()
     }
 
-    /// Whether a connection from this address would have another closed, or leave its client few: the address has to be its sender's then.
+    /// Returns whether a connection from this address would have another one closed, or leave its client few
+    /// connections. The address must then be validated.
     pub(super) fn is_scarce(&self, address: IpAddr) -> bool {
         !self.places.has_room() || self.clients.has_half(address)
     }
 
-    /// A request of a client.
+    /// Counts a request of a client against its limits.
     pub(super) fn on_request(&self, now: Nanos, client: u32) -> Result<(), Refusal> {
         self.clients.on_request(client, now)
     }
 
-    /// It will be counted again.
+    /// Takes back the count of a request that will be counted again.
     pub(super) fn on_postponed(&self, client: u32) {
         self.clients.on_postponed(client);
     }
 
-    /// So many bytes were sent to a client.
+    /// Adds bytes that were sent to a client.
     pub(super) fn spend(&mut self, client: u32, bytes: u64) {
         self.known.add(client, bytes);
     }
 
-    /// Books what was sent to a client, and besides it so much of responses under way.
+    /// Books what was sent to a client, together with `bytes_under_way` of responses under way.
     pub(super) fn book(&mut self, now: Nanos, client: u32, bytes_under_way: u64) {
         let bytes = self.known.take_bytes(client) + bytes_under_way;
         if bytes > 0 {
@@ -228,12 +232,13 @@ impl Admission {
         }
     }
 
-    /// A line about refusals that is due; to be asked for until there is none, about once a second.
+    /// Returns a line about refusals if one is due. Called about once a second, until it returns `None`.
     pub(super) fn notice(&self, now: Nanos) -> Option<String> {
         self.clients.notice(now)
     }
 
-    /// The busiest clients in lines, if they were asked for; with what each is ahead of its share, where that is kept.
+    /// Returns lines about the busiest clients if they were requested, each with the bytes the client is ahead of its
+    /// share, if that is tracked.
     pub(super) fn busiest(&self, now: Nanos, ahead_bytes: impl Fn(u32) -> Option<u64>) -> Vec<String> {
         if !self.clients.take_asked() {
             return Vec::new();
@@ -243,7 +248,8 @@ impl Admission {
         self.clients.lines(now, columns)
     }
 
-    /// There is no room for another request beside what is held: neither memory nor a job. Why.
+    /// Returns the reason why another request does not fit, or `None` if it does: too many streams are open, or memory
+    /// is full.
     pub(super) fn why_full(&self, open_streams: usize) -> Option<String> {
         if open_streams >= self.streams_max {
             return Some(format!("{} requests of others are open", self.streams_max));

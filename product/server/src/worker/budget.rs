@@ -1,12 +1,14 @@
-//! What is left of a turn: to the connection being read, to handshakes, and of the events that began it.
+//! The rest of a turn: for the connection being read, for handshakes, and of the events that began it.
 
-/// Requests of one connection that are answered in a turn: a fraction of a millisecond's work.
+/// The maximum number of requests of one connection answered in a turn: a fraction of a millisecond's work.
 const REQUESTS_PER_TURN_MAX: u32 = 64;
-/// Bytes that are sent to one connection in a turn, give or take one response: what a socket buffer takes anyway.
+/// The maximum number of bytes sent to one connection in a turn, give or take one response: what a socket buffer takes
+/// anyway.
 pub(super) const BYTES_PER_TURN_MAX: u64 = 2 << 20;
-/// A connection whose buffer is full when it is read has more to say than others, who come first.
+/// The maximum number of reads of one connection in a turn. One that fills the buffer each time has more to send than
+/// others, which come first.
 const RECEIVES_PER_TURN_MAX: u32 = 4;
-/// Reads of connections in their handshakes in a turn: a signature takes 20 us to 1 ms.
+/// The maximum number of reads of handshaking connections in a turn: a signature takes 20 us to 1 ms.
 pub(super) const HANDSHAKES_PER_TURN_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -15,10 +17,10 @@ pub(super) struct Budget {
     bytes: u64,
     receives: u32,
     handshakes: usize,
-    /// Connections of QUIC that were begun in this turn: counted apart, since who begins them may forge addresses, and no handshake over
-    /// TCP is to wait for that.
+    /// QUIC connections begun in this turn. They are counted apart because their clients may forge addresses, and no
+    /// handshake over TCP must wait for them.
     quic_handshakes: usize,
-    /// Events and newcomers of this turn that are still to be looked at, and may bring responses.
+    /// Events and newcomers of this turn that are not handled yet and may bring responses.
     pub to_come: usize,
 }
 
@@ -27,17 +29,17 @@ impl Budget {
         (self.handshakes, self.quic_handshakes) = (0, 0);
     }
 
-    /// The next connection is read.
+    /// Resets the limits for the next connection to be read.
     pub fn begin_connection(&mut self) {
         (self.requests, self.bytes, self.receives) = (REQUESTS_PER_TURN_MAX, BYTES_PER_TURN_MAX, RECEIVES_PER_TURN_MAX);
     }
 
-    /// The connection is answered no more requests.
+    /// Returns true if no more requests of the connection are answered in this turn.
     pub fn is_spent(&self) -> bool {
         self.requests == 0 || self.bytes == 0
     }
 
-    /// Nor is it read any more.
+    /// Returns true if the connection is not read any more in this turn.
     pub fn is_read_enough(&self) -> bool {
         self.is_spent() || self.receives == 0
     }
@@ -66,7 +68,7 @@ impl Budget {
         self.quic_handshakes += 1;
     }
 
-    /// A handshake of QUIC costs as much as one over TCP.
+    /// Returns whether another QUIC handshake fits; one costs as much as a handshake over TCP.
     pub fn has_quic_handshake_left(&self) -> bool {
         self.quic_handshakes < HANDSHAKES_PER_TURN_MAX
     }

@@ -1,7 +1,7 @@
-//! Settings that change while a worker runs: another thread leaves them, and the worker takes them at its next turn.
+//! Settings that change while a worker runs: another thread leaves them, and the worker adopts them at its next turn.
 //!
-//! All that can fail was done before: sockets are bound, files are open. New limits and times hold for what begins from now on, and for the
-//! next deadline of what is there; the link's settings hold from the next grant on.
+//! Everything that can fail was done before: sockets are bound, files are open. New limits and timeouts apply to what
+//! begins from now on, and to the next deadline of what exists; link settings apply from the next grant on.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::limits::Limits;
 use crate::net::Net;
 use crate::send::{LinkSettings, ReaderSettings};
 
-/// What a worker is told.
+/// A change that another thread leaves for a worker.
 pub enum Change {
     Settings(Box<NewSettings>),
-    /// The process before this one has ended, and reads no datagrams any more.
+    /// The previous process has ended and reads no more datagrams.
     PredecessorEnded,
 }
 
@@ -24,9 +24,9 @@ pub enum Change {
 pub struct NewSettings {
     pub limits: Limits,
     pub memory: MemoryShare,
-    /// What one client may be sent; `None`: anything.
+    /// The rate limit of one client; `None` means unlimited.
     pub client_rate: Option<Arc<dyn ClientRate>>,
-    /// `None`: as before.
+    /// New link settings; `None` keeps the current ones.
     pub link: Option<LinkChange>,
 }
 
@@ -43,7 +43,7 @@ pub struct LinkChange {
     pub is_direct: bool,
 }
 
-/// What a worker is to take: one for each reload since its last turn.
+/// The changes that a worker has not adopted yet, one for each reload since its last turn.
 #[derive(Default)]
 pub struct Changes {
     left: Mutex<LeftChanges>,
@@ -52,15 +52,16 @@ pub struct Changes {
 
 #[derive(Default)]
 struct LeftChanges {
-    /// The oldest first.
+    /// Oldest first.
     changes: Vec<Change>,
-    /// Of all that were ever left, and of those that hold.
+    /// The number of changes ever left; `adopted` counts those that are in force.
     count: u64,
     adopted: u64,
 }
 
 impl Changes {
-    /// `wake` has the worker look. Waits until the change holds there, so long at most: it does in the end.
+    /// Leaves a change and calls `wake` so that the worker takes it. Waits up to `wait` until the change is in force;
+    /// it comes into force later otherwise.
     pub fn hand_over(&self, change: Change, wake: impl FnOnce(), wait: Duration) {
         let mut left = self.left();
         left.changes.push(change);
@@ -78,7 +79,7 @@ impl Changes {
         std::mem::take(&mut self.left().changes)
     }
 
-    /// So many that were taken hold.
+    /// Records that `count` changes are in force.
     fn tell(&self, count: usize) {
         self.left().adopted += count as u64;
         self.adopted.notify_all();
@@ -86,7 +87,7 @@ impl Changes {
 }
 
 impl<N: Net> Worker<N> {
-    /// Takes what was left, if anything was.
+    /// Adopts the changes that were left, if any.
     pub(super) fn take_changes(&mut self) {
         let changes = Arc::clone(&self.responder.setup.changes);
         let taken = changes.take();
@@ -132,7 +133,7 @@ impl<N: Net> Worker<N> {
 mod tests {
     use super::*;
 
-    /// The caller goes on when the change holds.
+    /// The caller goes on when the change is in force.
     #[test]
     fn a_change_is_waited_for() {
         let changes = Arc::new(Changes::default());
@@ -143,7 +144,7 @@ mod tests {
             std::thread::spawn(move || {
                 let taken = worker.take();
                 assert_eq!(taken.len(), 2, "with the one that was not waited for");
-                // Taken is not adopted yet.
+                // Taking a change does not adopt it yet.
                 worker.adopted.notify_all();
                 assert_eq!(worker.left().adopted, 0);
                 worker.tell(taken.len());

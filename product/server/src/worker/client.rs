@@ -1,20 +1,21 @@
-//! What a worker knows of its clients.
+//! The data a worker stores about its clients.
 
 use crate::clients::Client;
 
-/// What this worker knows of clients, by the indices of their accounts.
+/// The clients this worker has seen, by the index of their accounts.
 #[derive(Default)]
 pub(super) struct KnownClients {
     clients: Vec<KnownClient>,
 }
 
-/// In 6 bytes, since all are remembered.
+/// Packed into 6 bytes because every client is remembered.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(2))]
 struct KnownClient {
-    /// What was sent to it and not booked yet. It is booked once a second and when a connection ends, so that no response takes a lock.
+    /// Bytes sent to it and not booked yet. They are booked once a second and when a connection ends, so that no
+    /// response takes a lock.
     bytes: u32,
-    /// One more than the generation whose account the transmitter keeps; 0 where it keeps none.
+    /// The generation plus one whose account the transmitter keeps; 0 if it keeps none.
     introduced: u16,
 }
 
@@ -27,7 +28,7 @@ impl KnownClients {
         &mut self.clients[at]
     }
 
-    /// What is more than 4 GB in a second is not counted.
+    /// Adds bytes sent; more than 4 GB in a second are not counted.
     pub fn add(&mut self, client: u32, bytes: u64) {
         let known = self.of(client);
         let before = known.bytes;
@@ -41,7 +42,7 @@ impl KnownClients {
         bytes.into()
     }
 
-    /// Whether this client is new under its index.
+    /// Returns whether this client is new under its index.
     pub fn is_new(&mut self, client: Client) -> bool {
         let introduced = client.generation.wrapping_add(1);
         let known = self.of(client.index);

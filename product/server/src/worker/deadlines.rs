@@ -1,6 +1,6 @@
-//! Once a second: looks at every connection, closes those past their deadline, ends responses whose readers are too slow and books what
-//! was sent. A look costs a few nanoseconds, and no bookkeeping when a connection is used; many looks, and all that may end with one, are
-//! spread over turns.
+//! Once a second this looks at every connection, closes those past their deadline, ends responses whose readers are too
+//! slow and books what was sent. A look costs a few nanoseconds and saves the bookkeeping whenever a connection is
+//! used. Many looks, and all that may end with one, are spread over turns.
 
 use super::Worker;
 use super::proxy::Proxy;
@@ -11,19 +11,19 @@ use super::sender::Sender;
 use super::stop::Left;
 use crate::net::Net;
 
-/// A server whose sockets another has goes on sending for so long: the largest downloads take hours.
+/// The time for which a server whose sockets another process has taken over goes on sending: the largest downloads take hours.
 const HANDED_OVER_FOR: Nanos = Nanos::from_secs(24 * 3600);
-/// Places that are looked at in every turn of a sweep, however little time is left.
+/// The minimum number of slots examined in every turn of a sweep, however little time is left.
 const LOOKS_PER_TURN_MIN: usize = 16;
 
 impl<N: Net> Worker<N> {
-    /// Begins a sweep once a second, and goes on with the one that is under way until the turn is over.
+    /// Begins a sweep once a second, and continues the sweep under way until the turn is over.
     pub(super) fn sweep(&mut self) {
         if self.responder.timers.begin_sweep() {
             self.look_around();
         }
         let Some(begin) = self.responder.timers.take_sweep() else { return };
-        // Places taken meanwhile behind the last one are for the next sweep.
+        // Slots taken meanwhile behind the last one are left for the next sweep.
         for at in begin..self.responder.connections.capacity() {
             if (at - begin).is_multiple_of(LOOKS_PER_TURN_MIN)
                 && at > begin
@@ -37,7 +37,7 @@ impl<N: Net> Worker<N> {
         self.responder.transmit();
     }
 
-    /// What is not of a connection.
+    /// Does the once-a-second work that belongs to no connection.
     fn look_around(&mut self) {
         let with = &mut self.responder;
         let now = with.timers.now();
@@ -62,7 +62,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Whether nothing is left to do. The first call begins the stopping: no new connections, idle ones closed.
+    /// Returns whether nothing is left to do. The first call begins the stop: no new connections, idle ones closed.
     pub(super) fn is_stopped(&mut self) -> bool {
         let with = &mut self.responder;
         let is_handed_over = with.setup.stop.is_handed_over();
@@ -78,7 +78,7 @@ impl<N: Net> Worker<N> {
             for at in with.connections.slots(|conn| !conn.ends_behind_response()) {
                 with.end(at, Sender::leave);
             }
-            // Those being answered learn that nothing is read behind the response.
+            // Responses under way will announce that the connection closes after them.
             self.responder.connections.stop();
             let (left, workers) = (self.left(), self.responder.service.admission.workers());
             let line = self.responder.setup.stop.tell_begun(left, workers, timeout);
@@ -86,7 +86,7 @@ impl<N: Net> Worker<N> {
         }
         let cut = if self.responder.timers.is_time_up() { self.left() } else { Left::default() };
         if self.responder.timers.is_time_up() {
-            // What is still being sent is cut, so that its line says how far it came.
+            // Responses still being sent are cut, so that their log lines say how far they came.
             for at in
                 self.responder.connections.slots(|conn| conn.protocol.exchanges().any(|exchange| exchange.is_logged()))
             {
@@ -101,7 +101,7 @@ impl<N: Net> Worker<N> {
         is_over
     }
 
-    /// The last lines: how long responses waited, and what was cut.
+    /// Logs the last lines: how long responses waited, and what was cut.
     fn tell_end(&mut self, cut: Left) {
         let with = &mut self.responder;
         with.sender.transmitter.link.longest_wait().inspect(|notice| with.service.journal.error(notice));
@@ -109,14 +109,14 @@ impl<N: Net> Worker<N> {
         line.inspect(|line| with.service.journal.error(line));
     }
 
-    /// Responses that are under way, and what is left of them.
+    /// Counts the responses under way and their remaining bytes.
     fn left(&self) -> Left {
         let with = &self.responder;
         let responses = with.connections.iter().map(|(_, connection)| connection.protocol.answering());
         Left { responses: responses.sum(), bytes: with.sender.transmitter.link.scheduler().jobs().left_bytes() }
     }
 
-    /// The look of a sweep at one connection, if there is one.
+    /// Examines one connection for the sweep, if the slot holds one.
     pub(super) fn look_at(&mut self, at: usize) {
         let with = &mut self.responder;
         if with.connections.get(at).is_some_and(|conn| with.timers.now() >= conn.deadline()) {

@@ -1,4 +1,4 @@
-//! How a connection ends: of several streams when its client has taken everything, and any that is late.
+//! The end of connections: a multiplexed one when its client has taken everything, and any connection that is late.
 
 use http::{Reject, Shown};
 use units::Nanos;
@@ -10,25 +10,25 @@ use crate::connection::{Connection, Connections, Engine};
 use crate::limits::Limits;
 use crate::net::{Sink, Socket};
 
-/// What is left to do with a connection that is to end.
+/// The rest of the work on a connection that is to end.
 pub(super) enum Ending {
     /// It ends later, by its deadline or when its client has taken everything.
     Stays,
-    /// What its client still sends is read and thrown away.
+    /// Input that its client still sends is read and discarded.
     Drains,
     Refused {
         reject: Reject,
         shown: Shown<'static>,
     },
-    /// `is_late`: its client has had its time.
+    /// `is_late`: its client's time is up.
     Closes {
         is_late: bool,
     },
-    /// With the responses under way.
+    /// It is aborted with the responses under way.
     IsAbandoned,
 }
 
-/// What an end depends on.
+/// The state on which the end of a connection depends.
 pub(super) struct EndContext<'w> {
     pub now: Nanos,
     pub limits: &'w Limits,
@@ -36,7 +36,7 @@ pub(super) struct EndContext<'w> {
 }
 
 impl Sender {
-    /// Takes no new requests; the connection ends when the last response has departed.
+    /// Accepts no new requests; the connection ends when the last response has departed.
     pub fn leave(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let Some(streams) = connections[at].protocol.streams_mut() else { return Ending::Closes { is_late: false } };
         streams.is_leaving = true;
@@ -45,7 +45,7 @@ impl Sender {
         if is_idle { self.end_streams(connections, at, with) } else { Ending::Stays }
     }
 
-    /// Nothing more is said, once the client has taken what was.
+    /// Sends nothing more, and ends the connection once the client has taken what was sent.
     pub fn end_streams(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &connections[at];
         let Some(streams) = connection.protocol.streams() else { return Ending::Stays };
@@ -60,7 +60,8 @@ impl Sender {
         self.end_broken(connections, at, with)
     }
 
-    /// The same at once. What the client sends is read and thrown away until it has seen the end: a reset could cost it our reason.
+    /// Ends a multiplexed connection at once. What the client sends is read and discarded until it has seen the end: a
+    /// reset could make it lose the reason.
     pub fn end_broken(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
         if !connection.protocol.streams().is_some_and(|streams| streams.is_idle()) {
@@ -77,7 +78,7 @@ impl Sender {
         Ending::Drains
     }
 
-    /// It is past its deadline.
+    /// Handles a connection that is past its deadline.
     pub fn end_late(&mut self, connections: &mut Connections<impl Socket>, at: usize, with: &EndContext) -> Ending {
         let connection = &mut connections[at];
         if connection.is_multiplexed() {
@@ -97,7 +98,7 @@ impl Sender {
     }
 }
 
-/// Nothing more is said, but the last frames may have been lost: the connection stays until its client has acknowledged them.
+/// Ends an HTTP/3 connection once its client has acknowledged the last frames, which may have been lost.
 fn end_http3(connection: &mut Connection<impl Socket>, with: &EndContext) -> Ending {
     let rate = with.limits.patience.rate_bytes_per_s_min;
     let is_over = connection.channel.is_handshaking || connection.engine().is_acknowledged();

@@ -1,4 +1,4 @@
-//! What went wrong with clients and files, each kind in a line of its own for the error log, and seldom.
+//! Counts of what went wrong with clients and files. Each kind has a line of its own in the error log, and rarely.
 
 use std::fmt::Display;
 
@@ -12,27 +12,27 @@ pub(super) enum Kind {
     Tls,
     Http2,
     Http3,
-    /// Connections of many requests for which there is no room.
+    /// Connections with many requests for which there is no room.
     Crowded,
     /// Connections that gave way when memory was short.
     Memory,
-    /// Responses of readers that are too slow.
+    /// Responses whose readers are too slow.
     Stalled,
-    /// Files that cannot be read, or became shorter.
+    /// Files that cannot be read, or that became shorter.
     Unreadable,
     /// Requests that upstreams do not answer.
     Upstream,
-    /// Fields of trusted proxies that tell no address.
+    /// Forwarding fields of trusted proxies that hold no address.
     Forwarded,
-    /// Responses that could not be written to a file.
+    /// Responses that could not be written to a spool file.
     Spool,
-    /// Connections without a right header of the PROXY protocol.
+    /// Connections without a valid PROXY protocol header.
     ProxyHeader,
-    /// Responses that a fault of this program has broken.
+    /// Responses broken by a bug in this program.
     Internal,
 }
 
-/// By kind, and in the order in which they are logged.
+/// The beginnings of the lines by kind, in the order in which they are logged.
 const BEGINNINGS: [(Kind, &str); 12] = [
     (Kind::Tls, "TLS failed with"),
     (Kind::Http2, "HTTP/2 ended with"),
@@ -53,7 +53,7 @@ pub(super) struct Failures {
     by_kind: [Count; BEGINNINGS.len()],
 }
 
-/// Since it was last logged.
+/// The failures of one kind since it was last logged.
 #[derive(Debug, Default)]
 struct Count {
     count: u64,
@@ -68,7 +68,7 @@ impl Failures {
         count.last = last.to_string();
     }
 
-    /// The lines that are due.
+    /// Returns the lines that are due.
     pub fn lines(&mut self, now: Nanos) -> impl Iterator<Item = String> {
         let kinds = self.by_kind.iter_mut().zip(BEGINNINGS);
         kinds.filter_map(move |(count, (_, beginning))| count.line(beginning, now))

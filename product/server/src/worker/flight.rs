@@ -1,7 +1,8 @@
-//! The flight of a full handshake, with the certificate: 0.7 to 5 KB, a response in all but its meaning. Where responses have an order, it has
-//! its place among them and its client's account is charged for it: clients that open connections without end would take the link from everybody.
+//! The flight of a full handshake, with the certificate: 0.7 to 5 KB, like a response in all but meaning. If responses
+//! are ordered, it takes its place among them and its client's account is charged for it. Otherwise clients that open
+//! connections without end would take the link from all others.
 //!
-//! What the client says meanwhile stays in its socket: it can say nothing of use before it has the flight.
+//! What the client sends meanwhile stays in its socket: it can send nothing useful before it has the flight.
 
 use tls::Session;
 
@@ -11,19 +12,21 @@ use super::sender::Sender;
 use crate::connection::{Connections, HANDSHAKE_TIMEOUT};
 use crate::net::Socket;
 
-/// A flight of one job; what is more, of a chain of dozens of certificates, follows as another.
+/// The maximum size of a flight sent as one job; the rest of a longer one, with a chain of dozens of certificates,
+/// follows as another job.
 pub(super) const FLIGHT_BYTES_MAX: usize = 64 << 10;
 
-/// Of a handshake so much at most is an answer without a certificate: an alert, another try, tickets.
+/// The maximum size of a handshake answer without a certificate: an alert, a retry, tickets.
 const ANSWER_BYTES_MAX: usize = 512;
 
-/// Whether a flight has an order: not where nothing has, and not that of a session resumed, which is as short as an answer can be.
+/// Returns whether a flight is a job. It is not if responses have no order, nor for a resumed session, whose flight is
+/// as short as an answer.
 pub(super) fn is_job(order: Order, session: &mut Session) -> bool {
     matches!(order, Order::Pace | Order::Marks) && session.unsent_bytes() > ANSWER_BYTES_MAX && !session.is_resumed()
 }
 
 impl Sender {
-    /// A flight has departed, or failed: the handshake goes on.
+    /// Continues the handshake after a flight has departed or failed.
     pub fn end_flight(
         &mut self,
         connections: &mut Connections<impl Socket>,

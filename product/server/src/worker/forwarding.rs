@@ -1,4 +1,4 @@
-//! A request as an upstream gets it.
+//! Converts a client's request into the one that an upstream receives.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::files::SiteNumber;
 use crate::net::Net;
 use crate::upstream::{Announced, Group, Transfer};
 
-/// The transfer of a request for this site; `head` is that of HTTP/1.1. CONNECT becomes the upgrade that it means (RFC 8441).
+/// Creates the transfer of a request for this site; `head` is the HTTP/1.1 head. CONNECT becomes the upgrade that it
+/// stands for (RFC 8441).
 pub(super) fn transfer_of<N: Net>(
     with: &mut ProxyContext<N>,
     id: ExchangeId,
@@ -25,7 +26,7 @@ pub(super) fn transfer_of<N: Net>(
     let key = (request.method == Method::Connect).then(|| websocket::key(tls::nonce()));
     let gateway = gateway(&with.connections[id.at], &group, request, (head, key.as_ref().map(|key| &key[..])));
     let is_upgrading = gateway.upgrade.is_some();
-    // What follows a CONNECT is no body.
+    // What follows a CONNECT is not a body.
     let (method, body) = if key.is_some() { (Method::Get, BodyLength::None) } else { (request.method, request.body) };
     let encoded = encode(&group, request, &gateway, body);
     let owner = with.connections.exchange(id).owner;

@@ -1,4 +1,5 @@
-//! Responses of HTTP/1.1 on their way down: several small ones are gathered and leave together, and one that is alone takes the shortest way.
+//! HTTP/1.1 responses on their way to the socket: several small ones are gathered and leave together, a single one
+//! takes the shortest path.
 
 use http::HttpDate;
 use units::Nanos;
@@ -13,30 +14,30 @@ use crate::net::{Sink, Socket};
 use crate::send::{Direct, Dispatch};
 use crate::storage::Storage;
 
-/// Bodies up to this long are copied behind the head, which is cheaper than a second piece of memory for the kernel, and lets
-/// pipelined responses share a system call.
+/// Bodies up to this length are copied behind the head: cheaper for the kernel than a second piece of memory, and
+/// pipelined responses can share a system call.
 const COPIED_BYTES_MAX: u64 = 2 << 10;
 
 /// Pipelined small responses are gathered up to this many bytes before they are sent.
 const GATHER_BYTES_MAX: usize = 64 << 10;
-/// Bodies from here on take several system calls, which two more do not make dearer.
+/// The minimum body size for corking. Such bodies take several system calls, so two more hardly matter.
 const CORK_BYTES_MIN: u64 = 1 << 20;
 
 /// Responses of one connection, encoded one behind the other.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Its memory is kept from one use to the next.
+    /// The allocation is reused.
     out: Vec<u8>,
 }
 
-/// What took the shortest way: how much of it left at once, and what became of it.
+/// The result of sending on the shortest path: the bytes that left at once, and what became of the rest.
 pub(super) struct SentNow {
     pub bytes: u64,
     pub outcome: Direct,
 }
 
 impl Gathered {
-    /// Something that belongs to no response, before the next.
+    /// Appends bytes that belong to no response before the next one.
     pub fn push(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -45,7 +46,7 @@ impl Gathered {
         self.out.is_empty()
     }
 
-    /// Keeps a buffer for the next response, unless it is longer than that.
+    /// Keeps a buffer for the next response, unless it is longer than twice `GATHER_BYTES_MAX`.
     fn reuse(&mut self, mut buffer: Vec<u8>) {
         if self.out.capacity() == 0 && buffer.capacity() <= 2 * GATHER_BYTES_MAX {
             buffer.clear();
@@ -74,8 +75,8 @@ impl Sender {
         let connection = &mut connections[at];
         let is_alone = is_alone && self.is_direct();
         let is_allowed = self.transmitter.limit.allows(connection.client_of(0), now);
-        // Each sendfile would push out what it ends with. Paced grants and bursts end where segments do, and must not wait.
-        // Under TLS each call says whether more follows.
+        // Without the cork, each sendfile would push out the partial segment it ends with. Paced grants and bursts end
+        // on segment boundaries and must not wait. Under TLS, each call says whether more follows.
         let is_unpaced = matches!(self.order, Order::Arrival | Order::Turn);
         if is_unpaced && body.len() >= CORK_BYTES_MIN && !connection.channel.is_tls() && body.pipe().is_none() {
             connection.socket.tcp().inspect(|socket| socket.cork(true));
@@ -96,7 +97,7 @@ impl Sender {
         None
     }
 
-    /// Sends what was gathered for a connection, if it is still there.
+    /// Sends what was gathered for a connection; discards it if the connection has ended.
     pub fn flush(&mut self, now: Nanos, connections: &mut Connections<impl Socket>, at: usize) -> Option<SentNow> {
         if !connections.contains(at) {
             self.gathered.out.clear();

@@ -1,4 +1,4 @@
-//! Upstreams are asked how they are: the requests go the way of all others, and end with their heads.
+//! Health checks of upstreams. Their requests take the path of all others, and end with the response head.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::net::Net;
 use crate::upstream::{Fault, Group, Step};
 
 impl<N: Net> Proxy<N> {
-    /// Asks those whose time has come.
+    /// Sends the health checks that are due.
     pub(super) fn check(&mut self, with: &mut ProxyContext<N>) {
         let now = with.timers.now();
         self.upstreams.checks.watch(with.service.replies.handler().groups());
@@ -22,7 +22,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// A step of such a request: what follows the head is of no use.
+    /// Handles a step of a health check; what follows the response head is not used.
     pub(super) fn take_probe(&mut self, with: &mut ProxyContext<N>, transfer: usize, step: Step) {
         let result = match step {
             Step::Wait | Step::Interim(_) => return,

@@ -1,7 +1,7 @@
-//! HTTP/3: datagrams in, each to its connection. A connection of QUIC is one like any other from there on: its streams are those of
-//! `streams.rs`, its responses jobs on one connection of the scheduler.
+//! HTTP/3: passes datagrams to their connections. A QUIC connection is then one like any other: its streams are those
+//! of `streams.rs`, and its responses are jobs on one connection of the scheduler.
 //!
-//! What one connection gets of a turn is bounded where its events are taken; datagrams only deposit them.
+//! A connection's share of a turn is bounded where its events are taken; receiving datagrams only stores them.
 
 use std::io;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::listen::Listener;
 use crate::net::{Flow, Net, Transport};
 use crate::udp::{Came, DatagramSocket};
 
-/// System calls that read from one socket in a turn, each up to eight pieces.
+/// The maximum number of system calls that read from one socket in a turn, each up to eight pieces.
 const RECEIVES_PER_TURN_MAX: usize = 16;
-/// So much of a turn is for them; the rest is for those who are here already, however many more come.
+/// The part of a turn for datagrams. The rest is for existing connections, however many datagrams arrive.
 const DATAGRAMS_FOR: Nanos = Nanos(TURN_FOR.0 / 2);
 
 impl<N: Net> UdpEndpoints<N> {
-    /// Nothing is asked of the sockets where nobody has a certificate.
+    /// Opens the UDP sockets; none are opened if no site has a certificate.
     pub fn open_all(&mut self, listeners: &[Listener<N>], with: &Responder<N>) -> io::Result<()> {
         let Some(acceptor) = with.service.replies.handler().acceptor() else { return Ok(()) };
         let count = with.service.admission.workers();
@@ -43,7 +43,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.open(&with.net, listeners, acceptor, &settings)
     }
 
-    /// Takes in what has come, for its part of the turn.
+    /// Receives the datagrams that have arrived, for their part of the turn.
     pub fn on_datagrams(&mut self, flags: EventFlags, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
         if flags.contains(EventFlags::OUT) {
             with.sender.transmitter.on_datagram_room(&mut with.connections, with.timers.now());
@@ -53,7 +53,7 @@ impl<N: Net> UdpEndpoints<N> {
         for endpoint in all.iter() {
             for _ in 0..RECEIVES_PER_TURN_MAX {
                 let may_have_more = endpoint.udp.receive(pieces, |came| endpoint.take(&came, answers, acceptor, with));
-                // Behind enough newcomers the others wait in the socket for the next turn.
+                // After enough newcomers, the other datagrams wait in the socket for the next turn.
                 let is_over =
                     with.timers.turn_time(with.net.now()) >= DATAGRAMS_FOR || !with.budget.has_quic_handshake_left();
                 if !may_have_more || is_over {
@@ -68,7 +68,7 @@ impl<N: Net> UdpEndpoints<N> {
         self.put_back(sockets);
     }
 
-    /// At the end of a turn: waits for room where there was none.
+    /// Waits for socket room where there was none, at the end of a turn.
     pub fn look_after(&mut self, with: &Responder<N>) {
         self.wait_for_room(&with.net, |number| with.connections.is_full_at(number));
     }
@@ -90,7 +90,7 @@ impl<N: Net> UdpEndpoint<N> {
 
     fn welcome(&self, attempt: Attempt, answers: &mut Datagrams, acceptor: &mut Acceptor<N>, with: &mut Responder<N>) {
         if with.timers.is_stopping() && self.is_passed {
-            // It tries again, at the next process that has the socket.
+            // The client retries and reaches the next process that has the socket.
             return self.quic.ignore(attempt);
         }
         let peer = attempt.from();
@@ -98,7 +98,7 @@ impl<N: Net> UdpEndpoint<N> {
             return self.quic.retry(attempt, answers);
         }
         if !with.budget.has_quic_handshake_left() {
-            // It was read with others, and tries again within a second.
+            // It was read together with others, and the client retries within a second.
             return self.quic.ignore(attempt);
         }
         let has_place = if !with.timers.is_stopping() { acceptor.take_place_beside(with) } else { Some(false) };
@@ -106,12 +106,12 @@ impl<N: Net> UdpEndpoint<N> {
         let client = match has_place {
             Some(true) => with.service.let_in(now, peer.ip(), scheduler),
             Some(false) => None,
-            // It tries again within a second.
+            // The client retries within a second.
             None => return self.quic.ignore(attempt),
         };
         let Some(client) = client else { return self.quic.refuse(attempt, answers) };
         with.budget.on_quic_handshake();
-        // Its datagrams come under the name of its connection.
+        // Its datagrams carry the name of its connection.
         let name = with.connections.vacant();
         let Some(session) = self.quic.accept(now, attempt, Key(name.1), answers) else {
             return with.service.admission.leave(now, client);

@@ -4,9 +4,9 @@ use units::Nanos;
 
 use crate::connection::Connections;
 
-/// Idle connections that are found in one look at all, for as many newcomers.
+/// The maximum number of idle connections found in one look at all, for as many newcomers.
 const IDLE_FOUND_MAX: usize = 1024;
-/// All are looked at no more often than this, however many newcomers there are.
+/// The minimum time between two looks at all connections, however many newcomers there are.
 const LOOK_EVERY: Nanos = Nanos::from_millis(20);
 
 /// Idle connections as they were found, the first to go last.
@@ -16,11 +16,12 @@ pub(super) struct Idle {
     looked_at: Nanos,
 }
 
-/// What goes first, as [`longest_idle`] says, and the owner. Since then it may have been used, or have gone.
+/// The sort key by which connections go, see [`longest_idle`], and the owner. The connection may have been used since,
+/// or have ended.
 type Found = (bool, bool, Nanos, u64);
 
 impl Idle {
-    /// The next to go, and its deadline when it was found idle.
+    /// Returns the next connection to go, and its deadline when it was found idle.
     pub fn next<S>(&mut self, now: Nanos, connections: &Connections<S>) -> Option<(u64, Nanos)> {
         if self.found.is_empty() && now >= self.next_look_at() {
             *self = Idle { found: longest_idle(connections), looked_at: now };
@@ -33,8 +34,8 @@ impl Idle {
     }
 }
 
-/// The first to go is the last in the list: those that were told of the end, then those that had an answer, then those
-/// that never asked for anything, and in each the longest idle.
+/// Lists idle connections, the first to go last: first those whose clients were sent the end, then those that had an
+/// answer, then those that never sent a request; within each group the longest idle first.
 fn longest_idle<S>(connections: &Connections<S>) -> Vec<Found> {
     let idle = connections.iter().map(|(_, conn)| conn).filter(|conn| conn.is_idle());
     let mut idle: Vec<Found> =

@@ -1,4 +1,5 @@
-//! Reading: from bytes to requests. One connection takes only so much of a turn; if there is more, it queues for the next.
+//! Reading: from bytes to requests. A connection takes only its share of a turn; if there is more, it queues for the
+//! next.
 
 use http::http1::Head;
 use http::{Reject, Request, Shown};
@@ -16,11 +17,11 @@ use crate::connection::{Connection, ExchangeId, Line, Task};
 use crate::handler::{self, Later};
 use crate::net::{Net, Socket, Stream};
 
-/// The reason in the error log for a client that speaks TLS where HTTP is spoken.
+/// The error log's reason for a client that speaks TLS to a plain HTTP listener.
 const SPEAKS_TLS: &str = "the client speaks TLS and this listener does not; for HTTPS set tls = true in its [[listener]], or --cert and --key";
 
 impl<N: Net> Responder<N> {
-    /// Reads what has arrived, as long as the connection is in a phase that wants it, for its share of the turn.
+    /// Reads what has arrived, for its share of the turn, while the connection is in a phase that reads.
     pub(super) fn read(&mut self, at: usize) {
         self.budget.begin_connection();
         if self.connections[at].input.is_cut {
@@ -54,14 +55,15 @@ impl<N: Net> Responder<N> {
         }
         let conn = &mut self.connections[at];
         let Some(socket) = conn.socket.tcp() else {
-            // What comes is read for all of them at once.
+            // Datagrams are read for all connections at once.
             conn.input.is_readable = false;
             return;
         };
         match socket.receive(scratch) {
             Ok(0) => self.end_input(at),
             Ok(bytes) => {
-                // A short read has emptied the socket, but for the end; what comes later is a new event.
+                // A short read has emptied the socket, except for the end of the stream; what arrives later is a new
+                // event.
                 conn.input.is_readable = bytes == scratch.len() || conn.input.has_ended;
                 let (now, scheduler) = (self.timers.now(), self.sender.transmitter.link.scheduler_mut());
                 let (fresh, limits) = (&scratch[..bytes], &self.setup.limits);
@@ -77,7 +79,7 @@ impl<N: Net> Responder<N> {
                 let Some(conn) = self.connections.get_mut(at) else { return };
                 let has_part = conn.has_request_part();
                 if conn.input.on_received(bytes, has_part) {
-                    // Not vital: without it the kernel does after 40 ms.
+                    // Optional: otherwise the kernel acknowledges after 40 ms.
                     self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
                 }
             }
@@ -87,7 +89,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// The client sends no more. In a tunnel the upstream is told so and may go on: `docker exec -i` has its answer then.
+    /// Handles the end of what the client sends. In a tunnel it is passed on to the upstream, which may continue:
+    /// `docker exec -i` receives its answer then.
     fn end_input(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         if conn.is_multiplexed() || !self.proxy.has_tunnel(conn.owner) {
@@ -97,7 +100,7 @@ impl<N: Net> Responder<N> {
         self.with_upstreams(|proxy, with| proxy.pass_on(with, at.into(), &[], true));
     }
 
-    /// Answers the requests in what was kept and what has come; keeps the rest.
+    /// Answers the requests in the kept and the fresh bytes; keeps the rest.
     pub(super) fn take(&mut self, at: usize, fresh: &[u8]) {
         if self.connections[at].is_multiplexed() {
             return self.take_frames(at, fresh);
@@ -135,7 +138,7 @@ impl<N: Net> Responder<N> {
             match conn.http1().next(self.timers.now(), &self.setup.limits, received, is_wanted) {
                 Some(Event::Body) => {}
                 Some(Event::Request { head }) => {
-                    // Whether a body comes that was not waited for is unknown.
+                    // A body that was not waited for may or may not come.
                     conn.input.is_readable |= head.expect_continue;
                     self.answer(at.into(), &head.request, Some(&head));
                 }
@@ -148,7 +151,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Answers a request; `head` is that of HTTP/1.1.
+    /// Answers a request; `head` is the HTTP/1.1 head.
     pub(super) fn answer(&mut self, id: ExchangeId, request: &Request, head: Option<&Head>) {
         self.budget.on_request();
         let scheduler = self.sender.transmitter.link.scheduler_mut();
@@ -181,8 +184,8 @@ impl<N: Net> Responder<N> {
         self.send(id, reply);
     }
 
-    /// A request that waits for a disk: what was gathered before it does not wait, and if that takes its time the request comes later, or
-    /// never.
+    /// Returns true if a request that waits for a disk must be postponed. What was gathered before it is sent first; if
+    /// that cannot leave at once, the request is handled later or never.
     pub(super) fn must_postpone(&mut self, at: usize, head: &Head) -> bool {
         self.flush(at);
         let Some(conn) = self.connections.get_mut(at) else { return true };
@@ -194,10 +197,10 @@ impl<N: Net> Responder<N> {
         false
     }
 
-    /// Answers what is no request. Over HTTP/1.1 no more is read.
+    /// Answers an invalid request. Over HTTP/1.1 no more is read.
     pub(super) fn refuse(&mut self, id: ExchangeId, reject: Reject, shown: &Shown, is_tls: bool) {
         self.budget.on_request();
-        // Its body, which comes behind it, is at fault, or too slow.
+        // The fault may lie in the body that follows the request, or in its slowness.
         self.with_upstreams(|proxy, with| proxy.leave(with, id));
         let task = &mut self.connections.exchange(id).task;
         if matches!(task, Task::Receiving(_)) {
@@ -212,10 +215,10 @@ impl<N: Net> Responder<N> {
         self.connections.exchange(id).class = self.service.replies.default_class();
         let conn = &mut self.connections[id.at];
         if !conn.is_multiplexed() {
-            // What it sends besides is read, and thrown away.
+            // What it still sends is read and discarded.
             conn.input.is_readable = true;
             if is_tls && !conn.channel.is_tls() {
-                // An alert is all it understands.
+                // An alert is all that the client understands.
                 self.service.fail(self.timers.now(), conn, Kind::Tls, SPEAKS_TLS);
                 conn.http1().answering.refuse_aside();
                 conn.exchange(0).note_encoded(reject.status, REFUSAL.len(), 0);
@@ -227,7 +230,8 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// Of a record or of frames a part has come, which may be one of a request. In a handshake no request is due.
+/// Returns true if part of a TLS record or of frames has arrived that may belong to a request. In a handshake no
+/// request is due.
 fn has_part(connection: &mut Connection<impl Socket>) -> bool {
     if connection.channel.is_handshaking {
         return false;

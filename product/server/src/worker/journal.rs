@@ -1,4 +1,5 @@
-//! All that is noted: a response's end in the access log and for the objectives of its class, and lines of the error log.
+//! Everything a worker records: the end of each response, in the access log and for the objectives of its class, and
+//! lines of the error log.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,17 +22,17 @@ use crate::upstream::{RoutesStatus, UpstreamStatus};
 
 pub struct Journal {
     log: AccessLog,
-    /// When the access log wants to be flushed again.
+    /// When the access log must be flushed next.
     flush_at: Option<Nanos>,
-    /// What each class of a file has had; none without any.
+    /// The objectives' counts of each configured class; `None` if no classes are configured.
     objectives: Option<Box<Book>>,
-    /// None where nobody wants any.
+    /// `None` if metrics are off.
     metrics: Option<Box<Metrics>>,
     status_channel: Arc<StatusChannel>,
     failures: Failures,
 }
 
-/// What a line of the access log says besides what was kept of the request.
+/// The parts of an access log line that are not kept with the request.
 pub(super) struct Context<'c> {
     pub remote: IpAddr,
     pub connection_reused: bool,
@@ -40,38 +41,38 @@ pub(super) struct Context<'c> {
 }
 
 impl Journal {
-    /// `assigned`: the classes of a file.
+    /// Creates a journal; `assigned` holds the configured classes.
     pub fn new(log: AccessLog, status_channel: Arc<StatusChannel>, assigned: Option<&Assigned>) -> Journal {
         let objectives = assigned.map(|assigned| Box::new(Book::new(assigned)));
         let (metrics, failures) = (None, Failures::default());
         Journal { log, flush_at: None, objectives, metrics, status_channel, failures }
     }
 
-    /// Counts responses too, of these sites.
+    /// Also counts the responses of the given sites for the metrics.
     pub fn with_metrics<'a>(self, sites: impl Iterator<Item = &'a str>) -> Journal {
         let mut metrics = Box::<Metrics>::default();
         metrics.replace_sites(sites);
         Journal { metrics: Some(metrics), ..self }
     }
 
-    /// A line of the error log.
+    /// Writes a line to the error log.
     pub(super) fn error(&self, text: impl Display) {
         self.log.error(&text.to_string());
     }
 
-    /// A client or a file failed; many of a kind are few lines.
+    /// Records a failure of a client or a file; many failures of one kind become a few lines.
     pub(super) fn fail(&mut self, now: Nanos, kind: Kind, what: impl Display) {
         self.failures.add(kind, what);
         self.log_failures(now);
     }
 
-    /// To be called about once a second, so that the last of many is logged.
+    /// Logs the failures that are due. Called about once a second, so that the last of many is logged.
     pub(super) fn log_failures(&mut self, now: Nanos) {
         self.failures.lines(now).for_each(|line| self.log.error(&line));
     }
 
-    /// What is kept of a request until its response has ended, where a log, the objectives or the metrics will need it. The version is major and
-    /// minor; `site` is the place among those in force.
+    /// Returns what is kept of a request until its response has ended, if a log, the objectives or the metrics need it.
+    /// The version is major and minor; `site` is the index among the sites in force.
     pub(super) fn begin(
         &self,
         now: Nanos,
@@ -90,14 +91,14 @@ impl Journal {
         Some(Box::new(line))
     }
 
-    /// The sites in force are these from now on, in the order of their places.
+    /// Replaces the sites in force, in the order of their indices.
     pub(super) fn replace_sites<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         if let Some(metrics) = &mut self.metrics {
             metrics.replace_sites(names);
         }
     }
 
-    /// So many bytes of a response under way have been sent: what is not counted of them is.
+    /// Counts the bytes of a response under way that are not counted yet; `sent_bytes` is the total sent so far.
     pub(super) fn count_sent(&mut self, class: u16, line: &mut Line, sent_bytes: u64) {
         let more_bytes = sent_bytes.saturating_sub(line.counted_bytes);
         if more_bytes == 0 {
@@ -112,7 +113,7 @@ impl Journal {
         }
     }
 
-    /// A response has ended; counts it, also for the objectives. `clock` is for one that ended just now.
+    /// Counts a response that has ended, also for the objectives. `clock` is read if it ended just now.
     pub(super) fn count(
         &mut self,
         now: Nanos,
@@ -135,11 +136,12 @@ impl Journal {
         objectives.count(now, class, &ended);
     }
 
-    /// Writes the line of a response that has ended to its log, if it has one; `clock` is the time, also since 1970.
+    /// Writes the access log line of a response that has ended, if it has a log. `clock` is the current time, also as
+    /// the time since 1970.
     pub(super) fn write(&mut self, clock: (Nanos, Duration), line: &Line, ending: ResponseEnd, context: &Context<'_>) {
         let Some(log) = &line.log else { return };
         let sizes = ending.sizes(line);
-        // Most responses depart in the turn their request came in, whose clock stands.
+        // Most responses depart in the turn in which their request arrived, and a turn's clock stands still.
         let times = ending.times(line, sizes.head > 0, clock, &mut self.log);
         let entry = Entry {
             remote: context.remote,
@@ -157,56 +159,56 @@ impl Journal {
         self.log.write(log, &entry);
     }
 
-    /// Other classes are in force.
+    /// Replaces the classes in force.
     pub(super) fn replace_classes(&mut self, assigned: &Assigned) {
         if let Some(objectives) = &mut self.objectives {
             objectives.replace(assigned);
         }
     }
 
-    /// A class that missed its objective in the minute that is over has a line.
+    /// Logs each class that missed its objective in the past minute.
     pub(super) fn log_missed(&mut self, now: Nanos) {
         let Some(objectives) = &mut self.objectives else { return };
         objectives.lines(now).iter().for_each(|line| self.log.error(line));
     }
 
-    /// At the end of a turn.
+    /// Flushes the access log at the end of a turn.
     pub(super) fn flush(&mut self, now: Nanos) {
         self.flush_at = self.log.flush(now);
     }
 
-    /// When there is something to write or to look at.
+    /// Returns when something must be written or evaluated.
     pub(super) fn wake_at(&self) -> Option<Nanos> {
         let due = self.objectives.as_ref().and_then(|objectives| objectives.due());
         [self.flush_at, due].into_iter().flatten().min()
     }
 
-    /// A rate that was found, for the thread that keeps it over a restart.
+    /// Hands a found rate to the thread that keeps it across restarts.
     pub(super) fn leave_rate(&self, found: Found) {
         self.status_channel.leave(found);
     }
 
-    /// Answers the thread that asks for what is known of routes, if one does.
+    /// Answers a thread that requests what is known of routes, if one does.
     pub(super) fn answer_routes(&self, routes: impl FnOnce() -> RoutesStatus) {
         self.status_channel.routes.answer(routes);
     }
 
-    /// Answers the thread that asks how upstreams are, if one does.
+    /// Answers a thread that requests the state of upstreams, if one does.
     pub(super) fn answer_upstreams(&self, upstreams: impl FnOnce() -> Vec<UpstreamStatus>) {
         self.status_channel.upstreams.answer(upstreams);
     }
 
-    /// Answers the thread that asks for the responses under way, if one does.
+    /// Answers a thread that requests the responses under way, if one does.
     pub(super) fn answer_responses(&self, responses: impl FnOnce() -> ResponsesStatus) {
         self.status_channel.responses.answer(responses);
     }
 
-    /// The site of a response; empty where nothing is counted, or it has none.
+    /// The site of a response; empty without metrics, or if it has no site.
     pub(super) fn site_name(&self, line: &Line) -> &str {
         self.metrics.as_ref().map_or("", |metrics| metrics.site_name(line.site))
     }
 
-    /// Answers the thread that asks for the classes and the line, if one does.
+    /// Answers a thread that requests the classes and the state of the line, if one does.
     pub(super) fn answer_status(
         &mut self,
         now: Nanos,
@@ -228,7 +230,8 @@ impl Journal {
     }
 }
 
-/// Those that a response is counted by: of a size that its end alone will tell, that of what is known by now.
+/// The labels under which a response is counted. While its final size is unknown, the size label is the one of the
+/// bytes known so far.
 fn labels(class: u16, line: &Line) -> Labels {
     let size = size_class(line.bytes().max(line.counted_bytes));
     Labels { site: line.site, class, protocol: line.protocol(), size, status: (line.status / 100) as u8 }
@@ -236,7 +239,7 @@ fn labels(class: u16, line: &Line) -> Labels {
 
 #[cfg(test)]
 impl Journal {
-    /// Its lines go elsewhere from now on.
+    /// Sends its lines to another log.
     pub(super) fn replace_log(&mut self, log: AccessLog) {
         self.log = log;
     }
@@ -265,7 +268,7 @@ mod tests {
         (Journal::new(logs.handle(), Arc::clone(&status_channel), assigned), status_channel, threads)
     }
 
-    /// One without a pace.
+    /// A link without a pace.
     fn link() -> Link {
         Link::new(Scheduler::new(sched::policy::parse("fair").unwrap(), Pace::UNLIMITED), None)
     }

@@ -1,4 +1,4 @@
-//! What a worker keeps when all clients have left: nothing.
+//! Test helpers: what a worker still holds when all clients have left, which must be nothing.
 
 use units::Nanos;
 
@@ -16,7 +16,7 @@ impl<N: Net> Worker<N> {
         self.responder.connections.is_empty()
     }
 
-    /// In words; empty where it is nothing.
+    /// Describes what is left over; empty if nothing is.
     pub fn left_over(&self, now: Nanos) -> String {
         let clients: u32 =
             self.responder.service.admission.clients().busiest(now).iter().map(|client| client.connections).sum();
@@ -36,12 +36,13 @@ impl<N: Net> Worker<N> {
         left.join(", ")
     }
 
-    /// Bytes that connections hold, by the account.
+    /// The bytes that connections hold according to the account.
     pub fn held_bytes(&self) -> u64 {
         self.responder.connections.account().bytes()
     }
 
-    /// Holds the account against what is alive, which is found by another way: where they are not the same, in words.
+    /// Compares the account with the memory that is in use, which is counted in another way. The error describes the
+    /// difference.
     pub fn check_memory(&mut self) -> Result<(), String> {
         let is_written = !self.responder.sender.transmitter.reads.is_idle();
         let Responder { connections, sender, proxy, .. } = &mut self.responder;
@@ -50,7 +51,7 @@ impl<N: Net> Worker<N> {
             let alive = sender.alive_bytes(connections, at, proxy) as u64;
             let connection = &connections[at];
             let counted = connection.held.bytes();
-            // What is being written to a disk is alive until that has ended, wherever its response is.
+            // What is being written to a disk stays in memory until the write has ended, wherever its response is.
             if alive > counted || alive < counted && !is_written {
                 let is_slow = connection.is_slow(0, sender.transmitter.link.scheduler());
                 let (version, idle) = (connection.version(1), connection.is_idle());
@@ -81,7 +82,7 @@ impl<N: Net> Worker<N> {
         )
     }
 
-    /// In force.
+    /// The limits in force.
     pub fn limits(&self) -> &Limits {
         &self.responder.setup.limits
     }
@@ -92,7 +93,7 @@ impl<N: Net> Worker<N> {
 }
 
 impl Sender {
-    /// Bytes that are alive for a connection.
+    /// The bytes of memory in use for a connection.
     fn alive_bytes<N: Net>(
         &mut self,
         connections: &mut Connections<Transport<N>>,

@@ -1,4 +1,4 @@
-//! Lookups by other threads: a request for what is not in memory waits for a thread that may wait for a disk.
+//! Lookups by other threads: a request for a file that is not in memory waits for a thread that may wait for the disk.
 
 use super::service::Service;
 use crate::connection::Connection;
@@ -8,7 +8,7 @@ use crate::handler::Reply;
 use crate::net::Socket;
 
 impl Service {
-    /// The reply to a request whose lookup has ended.
+    /// Returns the reply to a request whose lookup has ended.
     pub fn reply_found(
         &mut self,
         conn: &mut Connection<impl Socket>,
@@ -18,7 +18,7 @@ impl Service {
         let task = std::mem::take(&mut conn.exchange(stream).task);
         let Task::LookingUp(pending) = task else { unreachable!("a connection leaves its lookup answered or closed") };
         let request = pending.request.view();
-        // The sites in force may be others than when it began.
+        // The sites in force may have changed since the lookup began.
         let to = self.replies.to(conn, &request);
         conn.exchange(stream).class = self.replies.class_of(conn, stream, to.site, &request);
         match &pending.said {

@@ -1,4 +1,4 @@
-//! Responses measured for the objectives of their classes, where a file has classes.
+//! Status of the responses that are measured for the objectives of their classes.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::objectives::{Found, UnderWay};
 use crate::send::{Line as Uplink, Link};
 
 impl Service {
-    /// For who keeps it over a restart.
+    /// Hands the rate found for the line to the thread that keeps it across restarts.
     pub fn leave_found_rate(&self, now: Nanos, link: &Link) {
         if let Some(Uplink::Found(LineStatus { rate: Some(rate), age, .. })) = link.line(now) {
             self.journal.leave_rate(Found { rate, at: now - age });
         }
     }
 
-    /// Answers the thread that asks for it.
+    /// Answers a thread that requests the status, if one does.
     pub fn answer_status(&mut self, now: Nanos, connections: &Connections<impl Socket>, link: &mut Link) {
         self.journal.answer_status(now, link, |link| under_way(now, connections, link));
     }
 }
 
-/// By class: those that wait for a disk run too.
+/// Counts the responses under way by class, including those that wait for a disk.
 fn under_way(now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> BTreeMap<u16, UnderWay> {
     let mut classes: BTreeMap<u16, UnderWay> = BTreeMap::new();
     for exchange in connections.iter().flat_map(|(_, conn)| conn.protocol.exchanges()) {

@@ -1,5 +1,5 @@
-//! Memory of a flood goes back to the system when it is over: tables are as long as there were connections and responses at once, and the
-//! allocator keeps what it was given back.
+//! Returns a flood's memory to the system when the flood is over: tables stay as long as the maximum number of
+//! simultaneous connections and responses, and the allocator keeps what was freed.
 
 use std::thread;
 
@@ -11,14 +11,14 @@ use crate::connection::Connections;
 use crate::net::{Net, Socket};
 use crate::sys;
 
-/// Tables of so many are kept, whatever they hold: some hundred kilobytes.
+/// Tables of up to this many slots are kept, however few are used: some hundred kilobytes.
 const SLOTS_KEPT: usize = 1024;
-/// Tables are shrunk where less than one in so many is used.
+/// Tables are shrunk if less than one slot in this many is used.
 const VACANT_TO_USED: usize = 4;
 
 impl<N: Net> Responder<N> {
-    /// Ends a connection with a part of a request where all memory is used: at the end of the turn its thousand neighbours would each have sent
-    /// one as large.
+    /// Ends a connection with an incomplete request when all memory is used. By the end of the turn a thousand other
+    /// connections would each have sent one as large.
     pub(super) fn end_part(&mut self, at: usize) {
         let is_full = is_full(self.connections.account());
         if is_full && self.connections.get(at).is_some_and(|conn| conn.part_bytes() >= PART_BYTES_MIN) {
@@ -26,7 +26,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection for the memory that it holds, with a line in the error log.
+    /// Ends a connection because of the memory that it holds, and logs a line.
     pub(super) fn end_for_memory(&mut self, at: usize) {
         let conn = &self.connections[at];
         let what = if conn.part_bytes() > 0 { "its request is not whole" } else { "it does not read" };
@@ -37,15 +37,15 @@ impl<N: Net> Responder<N> {
 }
 
 impl Sender {
-    /// Of these connections too.
+    /// Shrinks the transmitter's tables and these, and returns free memory to the system.
     pub fn give_back_memory(&mut self, connections: &mut Connections<impl Socket>) {
         connections.shrink();
         self.transmitter.shrink();
-        // It may take tens of milliseconds. Without a thread it is for another time.
+        // This may take tens of milliseconds. If no thread can be started, it is left to the next time.
         let _ = thread::Builder::new().name("weir-memory".into()).spawn(sys::trim_memory);
     }
 
-    /// Tables are long, and hold little.
+    /// Returns true if tables are long and hold little.
     pub fn has_memory_to_give(&self, connections: &Connections<impl Socket>) -> bool {
         let is_long = |slots: usize, used: usize| slots > SLOTS_KEPT && used < slots / VACANT_TO_USED;
         let jobs = self.transmitter.link.scheduler().jobs();

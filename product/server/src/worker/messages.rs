@@ -1,4 +1,4 @@
-//! What goes on of a request to its upstream, and of the response to its client.
+//! Conversion of a request for its upstream, and of the response for the client.
 
 use http::gateway::{Gateway, RequestHead, encode_request, upgrade_of};
 use http::http1::Head;
@@ -13,7 +13,8 @@ use crate::net::Socket;
 use crate::upload::UploadLimits;
 use crate::upstream::{self, Group, Step};
 
-/// What an upstream is told of this client, beside its request; `head` is that of HTTP/1.1, and the key that of CONNECT.
+/// Returns what the gateway adds for this client's request; `head` is the HTTP/1.1 head, `websocket_key` is the key of
+/// a CONNECT.
 pub(super) fn gateway<'r>(
     conn: &Connection<impl Socket>,
     group: &'r Group,
@@ -33,19 +34,19 @@ pub(super) fn gateway<'r>(
     }
 }
 
-/// What a client has to keep to that sends a body. One of gRPC has messages to send from time to time, and may be silent for as long as its
-/// upstream.
+/// Returns the limits for a client that sends a body. A gRPC client sends messages from time to time, and may be silent
+/// for as long as its upstream.
 pub(super) fn upload_limits(limits: &Limits, group: &Group, request: &Request) -> UploadLimits {
     let of_messages = UploadLimits { timeout: group.read_timeout, rate_bytes_per_s_min: 0 };
     if is_grpc(group, request) { of_messages } else { limits.upload() }
 }
 
-/// A call of gRPC, whose messages may be answered before the last of them has come.
+/// Returns true for a gRPC call, whose messages may be answered before the last of them has arrived.
 pub(super) fn is_grpc(group: &Group, request: &Request) -> bool {
     group.is_http2() && request.values("content-type").any(|value| value.starts_with(b"application/grpc"))
 }
 
-/// The head of a request, as its upstreams read it, with such a body.
+/// Encodes the head of a request with this body length for its upstream.
 pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: BodyLength) -> upstream::Head {
     if group.is_http2() {
         return upstream::Head::Fields(RequestHead::new(request, gateway, body, group.scheme));
@@ -55,7 +56,8 @@ pub(super) fn encode(group: &Group, request: &Request, gateway: &Gateway, body: 
     lines.into()
 }
 
-/// How the size of a response is known that is framed so and has come this far; `None` where that is the order's guess.
+/// Returns how the size of a response is known, from its framing and from how far it has arrived; `None` if it is
+/// unknown and the scheduler estimates it.
 pub(super) fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
     match framing {
         Framing::None | Framing::Length(_) => Some(SizeFrom::Length),
@@ -64,15 +66,15 @@ pub(super) fn size_from(framing: Framing, step: &Step) -> Option<SizeFrom> {
     }
 }
 
-/// The response, with a body that is here as a whole or comes. What has ended has a length, whatever its head told, unless chunks bring the fields
-/// behind it.
+/// Builds the response, with a body that is complete or still arriving. A complete body has a length even if its head
+/// gave none, unless it is chunked for the sake of its trailers.
 pub(super) fn responding(head: UpstreamHead, pipe: Option<Pipe>, trailing: Trailing, is_whole: bool) -> Response<Body> {
     let pipe = pipe.map(|pipe| pipe.trailing(trailing));
     let is_chunked = trailing == Trailing::InChunks && pipe.as_ref().is_some_and(Pipe::has_trailers);
     let is_measured =
         is_whole && !is_chunked && matches!(head.framing, Framing::Chunked | Framing::Close | Framing::Stream);
     let length = pipe.as_ref().filter(|_| is_measured).map(|pipe| Length::Known(pipe.left_bytes()));
-    // On a stream a change of protocol answers a CONNECT.
+    // On a stream, a change of protocol answers a CONNECT.
     let is_tunnel = trailing == Trailing::InFrames && head.framing == Framing::Upgraded;
     let body = pipe.map_or_else(Body::default, Body::from);
     let response = if is_tunnel { head.into_tunnel(body) } else { head.into_response(body) };

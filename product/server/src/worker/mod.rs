@@ -1,13 +1,13 @@
 //! A worker: one event loop with listening sockets, its connections and its files.
 //!
-//! Each turn takes the ready descriptors, reads and parses what came, and hands responses to the worker's own
-//! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An order over
-//! all connections wants one place that decides, so with paced shaping there is one worker, which reads, decides and sends. (A second
-//! thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its order was no better:
-//! docs/notebook/shape.md.)
+//! Each turn takes the ready descriptors, reads and parses what arrived, and hands responses to the worker's own
+//! [`Transmitter`]. Workers share nothing hot, so a request is answered by the thread that accepted its connection. An
+//! order over all connections needs one place that decides, so with paced shaping there is one worker, which reads,
+//! decides and sends. (A second thread that sent what the workers read took 1.4 to 1.6 times the CPU of this, and its
+//! order was no better: docs/notebook/shape.md.)
 //!
-//! A turn is bounded, and so is what one connection gets in it ([`input`]): the kernel tells of each arrival once
-//! (edge-triggered), so what is not read yet is kept in a list, and its connections take turns.
+//! A turn is bounded, and so is each connection's share of it ([`input`]). The kernel reports each arrival once
+//! (edge-triggered), so connections with unread data are kept in a queue and take turns.
 
 mod accept;
 mod acceptor;
@@ -91,39 +91,40 @@ const WOKEN: u64 = u64::MAX - 1;
 const FILES: u64 = u64::MAX - 2;
 const DATAGRAMS: u64 = u64::MAX - 3;
 
-/// The nice value of an event loop that paces: with eight busy loops on two processors 1 % of its wake-ups came 0.7 ms late, where at 0
-/// they came 6.8 ms late. It sleeps most of the time, so that others lose little.
+/// The nice value of an event loop that paces. With eight busy loops on two processors, 1 % of its wake-ups came 0.7 ms
+/// late; at nice value 0 they came 6.8 ms late. It sleeps most of the time, so others lose little.
 const PACED_NICE: i32 = -10;
 
-/// Bytes read from a socket at once. A request head is one packet; this is for those who send many.
+/// The bytes read from a socket at once. A request head fits in one packet; this size is for clients that send many
+/// requests.
 const READ_BYTES: usize = 64 << 10;
 
-/// What decides whose bytes leave first.
+/// The rule that decides whose bytes leave first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing: responses leave as they are asked for, each as soon as it is ready, and small ones take the shortest way.
+    /// No order: each response leaves as soon as it is ready, and small ones take the shortest path.
     Arrival,
-    /// The policy, among those that are ready in the same turn.
+    /// The policy, among the responses that are ready in the same turn.
     Turn,
-    /// The kernel, by the marks of packets.
+    /// The kernel, by packet marks.
     Marks,
     /// The policy, at the pace of the uplink.
     Pace,
 }
 
-/// What a worker is told when it starts.
+/// The settings with which a worker starts.
 pub struct Setup {
-    /// Among the workers, from 0.
+    /// The number of this worker, from 0.
     pub number: usize,
     pub order: Order,
-    /// A response that is alone need not be a job while nothing is paced or marked.
+    /// While nothing is paced or marked, a response that is ready alone need not become a job.
     pub is_direct: bool,
     pub limits: Limits,
-    /// That it shares with the other workers.
+    /// Places at upstreams, shared with the other workers.
     pub upstream_places: LoopPlaces,
     pub wake: Arc<Wake>,
     pub stop: Arc<Stop>,
-    /// Settings that are to be taken.
+    /// Settings that this worker has yet to adopt.
     pub changes: Arc<Changes>,
 }
 
@@ -133,7 +134,7 @@ impl Setup {
     }
 }
 
-/// What a worker is made of.
+/// The parts from which a worker is built.
 pub struct Parts<N: Net = Os> {
     pub setup: Setup,
     /// At least one.
@@ -144,14 +145,14 @@ pub struct Parts<N: Net = Os> {
     pub transmitter: Transmitter,
 }
 
-/// The event loop, over owners that know nothing of each other.
+/// The event loop, over components that do not depend on each other.
 pub struct Worker<N: Net = Os> {
     acceptor: Acceptor<N>,
     udp: UdpEndpoints<N>,
     responder: Responder<N>,
 }
 
-/// Has its wake-up announced, and changes of files.
+/// Watches the wake-up descriptor, and changes of files.
 fn watch<N: Net>(net: &N, setup: &Setup, replies: &Replies) -> io::Result<()> {
     net.add(Source::Wake(&setup.wake), WOKEN, EventFlags::IN)?;
     if let Some(watch) = replies.watch_fd() {
@@ -161,17 +162,18 @@ fn watch<N: Net>(net: &N, setup: &Setup, replies: &Replies) -> io::Result<()> {
 }
 
 impl Worker {
-    /// Why this worker waits with two system calls where one would do.
+    /// Returns why this worker waits with two system calls instead of one, if it does.
     pub fn poll_refusal(&self) -> Option<io::Error> {
         self.responder.net.refusal()
     }
 
-    /// Serves until told to stop and the last response is sent, or the time for that is over.
+    /// Serves until a stop is requested and the last response is sent, or the time limit for stopping is over.
     pub fn run(mut self, beat: &Beat) -> io::Result<()> {
         if self.responder.setup.is_paced() {
-            // The default slack of 50 µs would be 4 % of the time a segment takes at 10 Mbit/s.
+            // The default slack of 50 µs would be 4 % of the time of a segment at 10 Mbit/s.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            // Refused without privilege: then as much is handed down ahead as wake-ups come late ([`sched::Lateness`]).
+            // Refused without privilege. Then the scheduler hands down as much in advance as wake-ups are late
+            // ([`sched::Lateness`]).
             if rustix::process::getpriority_process(None).is_ok_and(|nice| nice > PACED_NICE) {
                 let _ = sys::set_thread_nice(PACED_NICE);
             }
@@ -182,7 +184,7 @@ impl Worker {
 }
 
 impl<N: Net> Worker<N> {
-    /// In this world.
+    /// Creates a worker on this network.
     pub fn new(net: N, parts: Parts<N>) -> io::Result<Worker<N>> {
         let Parts { setup, listeners, admission, replies, journal, transmitter } = parts;
         watch(&net, &setup, &replies)?;
@@ -193,8 +195,8 @@ impl<N: Net> Worker<N> {
         Ok(worker)
     }
 
-    /// One turn, after a wait; `awake` is called between them. True: it was told to stop, and the last response is sent or the time for that is
-    /// over.
+    /// Waits, calls `awake`, then runs one turn. Returns true if a stop was requested and the last response is sent or
+    /// the time limit is over.
     pub fn step(&mut self, awake: impl FnOnce()) -> io::Result<bool> {
         let timeout = self.timeout();
         self.responder.net.wait(timeout)?;
@@ -205,7 +207,7 @@ impl<N: Net> Worker<N> {
     }
 
     fn turn(&mut self) {
-        // A file's change reaches us before any request made after it, if it is looked at first.
+        // Checked first, so that a change of a file takes effect before any request made after it.
         if self.responder.net.is_left(FILES) {
             self.responder.service.replies.on_change();
         }
@@ -220,7 +222,7 @@ impl<N: Net> Worker<N> {
         self.responder.budget.to_come = usize::from(has_newcomers);
         self.answer_found();
         self.read_queued();
-        // Those who are here already come first.
+        // Existing connections come first.
         if has_newcomers {
             self.acceptor.accept(&mut self.responder);
         }
@@ -246,7 +248,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Begins a turn, after a wait of at most `timeout`, and keeps the Date field true.
+    /// Begins a turn after a wait of at most `timeout`, and keeps the Date field current.
     fn begin_turn(&mut self, timeout: Option<Nanos>) {
         let with = &mut self.responder;
         with.read_clock(timeout);
@@ -255,7 +257,7 @@ impl<N: Net> Worker<N> {
         with.service.journal.log_missed(with.timers.now());
     }
 
-    /// Every connection on the list has its turn once, or waits for the next.
+    /// Reads each queued connection once, or leaves it for the next turn.
     fn read_queued(&mut self) {
         let with = &mut self.responder;
         for _ in 0..with.connections.queued() {
@@ -264,7 +266,7 @@ impl<N: Net> Worker<N> {
                 if with.sender.is_due(&with.connections, || with.net.now()) {
                     with.transmit();
                 }
-                // Of one that was closed there may be many.
+                // A closed multiplexed connection may have many departures.
                 with.take_departures();
             }
             if with.timers.is_turn_over(with.net.now()) {
@@ -273,13 +275,13 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Answers those whose lookup has ended, until the turn is over.
+    /// Answers requests whose lookup has ended, until the turn is over.
     fn answer_found(&mut self) {
         let with = &mut self.responder;
         let others = with.budget.to_come;
         while let Some((owner, found)) = with.service.replies.next_found() {
             with.budget.to_come = others + with.service.replies.found();
-            // Nobody is there if the client has left meanwhile.
+            // There is no exchange if the client has left meanwhile.
             if let Some(id) = with.connections.exchange_id(owner) {
                 let reply = with.service.reply_found(&mut with.connections[id.at], id.stream, found);
                 with.send(id, reply);
@@ -294,7 +296,7 @@ impl<N: Net> Worker<N> {
         with.budget.to_come = others;
     }
 
-    /// At the end of a turn: ends connections while too much is held, as far as the turn has time.
+    /// Ends connections while too much memory is held, as far as the turn has time for it.
     fn make_memory(&mut self) {
         let with = &mut self.responder;
         if with.proxy.may_be_fed(with.connections.account()) {
@@ -313,7 +315,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Others have something to tell: sites are to be renewed, files were found, numbers are asked for.
+    /// Handles wake-ups from other threads: new configuration, finished lookups, status requests.
     fn on_woken(&mut self) {
         self.responder.setup.wake.clear();
         self.take_changes();
@@ -326,7 +328,7 @@ impl<N: Net> Worker<N> {
         }
         if served.is_some() {
             let Service { journal, replies, .. } = &mut with.service;
-            // Metrics tell sites by these names from now on.
+            // Metrics label sites with these names from now on.
             journal.replace_sites(replies.handler().site_names());
         }
         with.service.replies.take_found(now);
@@ -344,7 +346,7 @@ impl<N: Net> Worker<N> {
         with.with_upstreams(|proxy, with| proxy.release(with));
     }
 
-    /// When something is due, at once where something is ready.
+    /// Returns how long to wait until something is due: zero if something is ready, `None` if nothing is due.
     fn timeout(&self) -> Option<Nanos> {
         let with = &self.responder;
         if with.connections.queued() > 0

@@ -1,4 +1,4 @@
-//! Responses of upstreams that name a file: it is sent as any file is, and its upstream is free.
+//! Responses of upstreams that name a file (X-Accel-Redirect or X-Sendfile): it is sent as any file is, and its upstream is free.
 
 use http::http1::upstream::UpstreamHead;
 
@@ -9,7 +9,8 @@ use crate::net::Net;
 use crate::upstream::{Step, pipe_of};
 
 impl<N: Net> Proxy<N> {
-    /// Has the file sent, or found; gives what is left of the transfer, which is nothing that anybody wants.
+    /// Sends the file or begins its lookup. Returns the last step of the transfer; what is left of its body is not
+    /// wanted.
     pub(super) fn begin_named(
         &mut self,
         with: &mut ProxyContext<N>,

@@ -1,5 +1,6 @@
-//! The client of a request that a trusted proxy passed on: on a connection of such a proxy each request may be another client's. The proxy's
-//! word is read once for each request; logs, classes, upstreams, limits and the share of the link go by it.
+//! The client of a request that a trusted proxy passed on. On a proxy's connection, each request may belong to another
+//! client. The proxy's fields are read once for each request; logs, classes, upstreams, limits and the share of the
+//! link depend on them.
 
 use http::Request;
 use http::gateway::claimed;
@@ -11,11 +12,11 @@ use super::service::{Service, introduce};
 use crate::connection::{Connection, Origin};
 use crate::net::Socket;
 
-/// Of a value that is no address so much is logged.
+/// The number of bytes logged of a value that is not an address.
 const SHOWN_BYTES_MAX: usize = 64;
 
 impl Service {
-    /// Finds out whose a request is.
+    /// Identifies the client of a request.
     pub fn identify(
         &mut self,
         now: Nanos,
@@ -44,7 +45,7 @@ impl Service {
         }
     }
 
-    /// The request is over.
+    /// Releases the account of a request that is over.
     pub fn forget_origin(&mut self, now: Nanos, conn: &mut Connection<impl Socket>, stream: u32) {
         if let Some(origin) = conn.peer.origins.as_mut().and_then(|origins| origins.take(stream)) {
             self.admission.leave_account(now, origin.client);

@@ -15,14 +15,14 @@ use crate::net::Net;
 use crate::net::{Sink, Socket};
 use crate::send::Direct;
 
-/// Of a client that takes too long over what answers it.
+/// Logged for a client that takes too long to receive the answer to its handshake.
 const SLOW_HANDSHAKE: &str = "a handshake slower than --send-rate-min (limits.send_rate_min)";
 
 impl<N: Net> Responder<N> {
-    /// Sends a reply to a request: on a stream as a job, otherwise by the shortest way that the order leaves.
+    /// Sends a reply to a request: as a job on a stream, otherwise by the shortest path that the order allows.
     pub(super) fn send(&mut self, id: ExchangeId, reply: Reply) {
         if let Some(error) = &reply.trouble {
-            // Our side's trouble; a client may ask for it as often as it likes.
+            // The fault is the server's. A client may trigger it as often as it likes, so it is counted by kind.
             self.service.journal.fail(self.timers.now(), Kind::Unreadable, error);
         }
         if !self.connections[id.at].is_multiplexed() {
@@ -42,7 +42,7 @@ impl<N: Net> Responder<N> {
         );
     }
 
-    /// Sends what is encoded, and this body behind it.
+    /// Sends what is encoded, with this body behind it.
     pub(super) fn send_encoded(&mut self, at: usize, body: Body, is_last: bool) {
         // Nothing else is ready in this turn.
         let is_alone = self.budget.to_come == 0 && self.connections.queued() == 0;
@@ -72,7 +72,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Runs the transmitter: once a turn, and where a grant is due.
+    /// Runs the transmitter: once a turn, and when a grant is due.
     pub(super) fn transmit(&mut self) {
         if self.sender.transmitter.is_idle(&self.connections, self.timers.now()) {
             self.connections.wake_due();
@@ -91,7 +91,7 @@ impl<N: Net> Responder<N> {
         self.connections.wake_due();
     }
 
-    /// Responses have ended.
+    /// Handles responses that have ended.
     pub(super) fn take_departures(&mut self) {
         let mut departures = std::mem::take(&mut self.buffers.departures);
         departures.extend(self.sender.transmitter.departures());
@@ -106,7 +106,7 @@ impl<N: Net> Responder<N> {
         self.service.admission.spend(self.connections[at].client_of(departure.stream), departure.untold_bytes);
         let (is_multiplexed, failure) = (self.connections[at].is_multiplexed(), &departure.failure);
         if self.connections[at].channel.is_in_flight {
-            // No response has ended: neither the log nor the objectives have anything to say of it.
+            // No response has ended, so there is nothing for the log and the objectives.
             if let Some(Failure::Stalled) = failure {
                 self.service.fail(self.timers.now(), &self.connections[at], Kind::Tls, SLOW_HANDSHAKE);
             }
@@ -124,8 +124,8 @@ impl<N: Net> Responder<N> {
         self.connections.go_on(at);
     }
 
-    /// A response has ended, of which so much was sent, and where it was the last of its connection the end behind it: the kernel has that, or
-    /// it failed.
+    /// Handles the end of a response after `sent_bytes` were sent. The kernel has all of it, including the end of
+    /// the connection after its last response, or it failed.
     fn on_end(&mut self, id: ExchangeId, ending: ResponseEnd, sent_bytes: u64, failure: Option<Failure>) {
         let (now, conn) = (self.timers.now(), &mut self.connections[id.at]);
         let ending = match &failure {

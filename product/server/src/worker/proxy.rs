@@ -33,7 +33,7 @@ use crate::net::{Net, Socket, Transport};
 use crate::send::Producer;
 use crate::upstream::{BodySink, Fault, Group, LoopPlaces, Step, Transfer, Upstreams, pipe_of};
 
-/// Of a request body so much is taken from its stream at once.
+/// The number of bytes of a request body taken from its stream at once.
 const REQUEST_PART_BYTES: usize = 16 << 10;
 
 impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
@@ -58,15 +58,15 @@ impl<S: Socket> BodySink for (Producer<'_, S>, Nanos) {
     }
 }
 
-/// Requests that upstreams answer, and the replies that have come of them.
+/// Requests that upstreams answer, and the replies that resulted.
 pub(super) struct Proxy<N: Net> {
     pub(super) upstreams: Upstreams<N>,
-    /// Of each transfer one at most.
+    /// At most one for each transfer.
     replies: VecDeque<ProxyReply>,
     pub(super) starved: Starved,
 }
 
-/// The event loop's own, as far as upstreams touch it.
+/// The parts of the event loop that upstreams use.
 pub(super) struct ProxyContext<'w, N: Net> {
     pub net: &'w N,
     pub timers: &'w Timers,
@@ -77,36 +77,36 @@ pub(super) struct ProxyContext<'w, N: Net> {
 }
 
 impl<'w, N: Net> ProxyContext<'w, N> {
-    /// All that is not the proxy.
+    /// Splits the responder into the proxy and everything else.
     pub fn of(responder: &'w mut Responder<N>) -> (&'w mut Proxy<N>, ProxyContext<'w, N>) {
         let Responder { net, timers, setup, connections, service, sender, proxy, .. } = responder;
         (proxy, ProxyContext { net, timers, limits: &setup.limits, connections, service, sender })
     }
 }
 
-/// An upstream's reply, or one of our own in its place, for the loop to send on an exchange.
+/// An upstream's reply, or the server's own in its place, for the event loop to send on an exchange.
 pub(super) struct ProxyReply {
     /// The name of the exchange.
     pub owner: u64,
     pub reply: Box<Reply>,
-    /// How far its body has come where it is an upstream's: for [`Proxy::on_sent`], once it is sent or a job.
+    /// The progress of an upstream's body; passed to [`Proxy::on_sent`] once the reply is sent or a job.
     pub rest: Option<Step>,
 }
 
 impl<N: Net> Proxy<N> {
-    /// With these places at upstreams.
+    /// Creates a proxy with these places at upstreams.
     pub fn new(places: LoopPlaces, limits: ResponseLimits) -> Proxy<N> {
         let mut upstreams = Upstreams::new(places);
         upstreams.set_limits(limits);
         Proxy { upstreams, replies: VecDeque::new(), starved: Starved::default() }
     }
 
-    /// The next reply to be sent; [`Proxy::on_sent`] is told then.
+    /// Returns the next reply to send; [`Proxy::on_sent`] must follow.
     pub fn next_reply(&mut self) -> Option<ProxyReply> {
         self.replies.pop_front()
     }
 
-    /// Has upstreams answer a request; the reply where they cannot.
+    /// Begins a transfer to an upstream. Returns the error reply if no upstream can answer.
     pub fn begin(
         &mut self,
         with: &mut ProxyContext<N>,
@@ -117,7 +117,7 @@ impl<N: Net> Proxy<N> {
     ) -> Result<usize, Box<Reply>> {
         let to = with.service.replies.to(&with.connections[id.at], request);
         if request.method == Method::Connect && group.is_http2() {
-            // Only the upgrade of HTTP/1.1 is known (RFC 9110 section 15.6.2).
+            // Only the upgrade of HTTP/1.1 is supported (RFC 9110 section 15.6.2).
             return Err(Box::new(with.service.replies.handler().unanswered(to, request, Status::NOT_IMPLEMENTED)));
         }
         let transfer = transfer_of(with, id, group, (request, head), to.site);
@@ -135,7 +135,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// More of a request's body. What an upstream does not take in time waits with the client.
+    /// Passes on more of a request's body. What an upstream does not take in time waits with the client.
     pub fn pass_on(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, bytes: &[u8], is_last: bool) {
         let owner = with.connections.exchange(id).owner;
         let Some(at) = self.upstreams.of(owner) else { return };
@@ -151,9 +151,9 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The same on a stream, whose engine holds its client back.
+    /// Passes on more of the body on a stream, whose engine holds its client back.
     pub fn pass_on_stream(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) {
-        // Its window bounds how much there is.
+        // The stream's flow-control window bounds how much there is.
         while let Some(at) = self.transfer_on(with, id) {
             let has_more = self.take_from_stream(with, id, at);
             self.send_request(with, at);
@@ -163,7 +163,8 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// Takes as much of a request's body from its stream as there is room for. Says whether there is more at once.
+    /// Takes as much of a request's body from its stream as there is room for. Returns whether more is available at
+    /// once.
     fn take_from_stream(&mut self, with: &mut ProxyContext<N>, id: ExchangeId, at: usize) -> bool {
         let (mut bytes, mut read) = (Vec::new(), BodyRead::More);
         while let Some(transfer) = self.upstreams.get(at).filter(|transfer| transfer.room() > 0) {
@@ -172,7 +173,7 @@ impl<N: Net> Proxy<N> {
             if !bytes.is_empty() || read == BodyRead::End {
                 transfer.push_request(&bytes, read == BodyRead::End);
             }
-            // One that is cut off is told of by the end of its stream.
+            // A body that is cut off is reported by the end of its stream.
             if read != BodyRead::More {
                 break;
             }
@@ -181,14 +182,14 @@ impl<N: Net> Proxy<N> {
         read == BodyRead::More
     }
 
-    /// What came of a request's body leaves.
+    /// Sends what has arrived of a request's body.
     fn send_request(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let step = self.upstreams.step(with.net, with.timers.now(), transfer);
         self.take_step(with, transfer, step);
         self.release(with);
     }
 
-    /// A client whose request's body had to wait may go on.
+    /// Resumes reading a request's body from a client that had to wait.
     fn go_on_reading(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         let Some(transfer) = self.upstreams.get(transfer).filter(|transfer| transfer.is_wanting()) else { return };
         let Some(id) = with.connections.exchange_id(transfer.owner) else { return };
@@ -202,7 +203,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The kernel has something to tell of a connection to an upstream.
+    /// Handles an event of a connection to an upstream.
     pub fn on_upstream(&mut self, with: &mut ProxyContext<N>, connection: usize, flags: EventFlags) {
         if let Some(transfer) = self.upstreams.on_ready(with.net, with.timers.now(), connection, flags) {
             return self.go_on_with(with, transfer);
@@ -210,7 +211,7 @@ impl<N: Net> Proxy<N> {
         self.release(with);
     }
 
-    /// Goes on with a transfer as far as it can.
+    /// Continues a transfer as far as it can.
     pub fn go_on_with(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         self.send_request(with, transfer);
         self.go_on_reading(with, transfer);
@@ -250,7 +251,7 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// The rest of a body under way.
+    /// Passes on the rest of a body under way.
     fn pass_body(&mut self, with: &mut ProxyContext<N>, transfer: usize) -> Step {
         let now = with.timers.now();
         let Some(job) = self.upstreams.get(transfer).and_then(|transfer| transfer.job) else { return Step::Wait };
@@ -258,7 +259,8 @@ impl<N: Net> Proxy<N> {
         self.upstreams.read_body(now, transfer, &mut sink)
     }
 
-    /// The head has come: as much of the body as is there is read, so that the size of what ends with it is known, and the response begins.
+    /// Begins the response when its head has arrived. The part of the body that has arrived is read first, so that the
+    /// size is known if the body is complete.
     fn begin_response(&mut self, with: &mut ProxyContext<N>, transfer: usize, head: UpstreamHead) -> Step {
         let now = with.timers.now();
         let owner = self.upstreams.get(transfer).expect("it has just had a head").owner;
@@ -296,7 +298,7 @@ impl<N: Net> Proxy<N> {
         Step::Wait
     }
 
-    /// Leaves a reply for the loop to send.
+    /// Queues a reply for the event loop to send.
     pub(super) fn push_reply(
         &mut self,
         with: &mut ProxyContext<N>,
@@ -314,7 +316,7 @@ impl<N: Net> Proxy<N> {
         self.replies.push_back(ProxyReply { owner: exchange.owner, reply: Box::new(reply), rest });
     }
 
-    /// A reply that the loop was given is sent, or a job.
+    /// Continues a transfer after the event loop has sent its reply or made it a job.
     pub fn on_sent(&mut self, with: &mut ProxyContext<N>, owner: u64, mut step: Step) {
         let Some(transfer) = self.upstreams.of(owner) else { return };
         let job = job_of(with.connections, owner);
@@ -329,7 +331,7 @@ impl<N: Net> Proxy<N> {
             Producer::of(&mut with.sender.transmitter, with.connections, job).expect(curve);
         }
         if job.is_none() && !matches!(step, Step::Done) {
-            // It went as a whole, or its client has left.
+            // The reply was sent completely, or its client has left.
             step = Step::Unwanted;
         }
         self.on_step(with, transfer, step);
@@ -343,13 +345,14 @@ impl<N: Net> Proxy<N> {
         let (owner, body_bytes) = (ending.owner, ending.body_bytes());
         if let Some(line) = line_of(with.connections, owner) {
             line.passed_on.iter_mut().for_each(|passed_on| passed_on.measure(prediction.quantile));
-            // Its head may not have told.
+            // Its head may not have given the length.
             line.body_bytes = line.body_bytes.max(body_bytes);
         }
         self.upstreams.end(with.net, with.timers.now(), transfer, is_whole);
     }
 
-    /// The upstream has failed: before its response the client is told by a status, in the midst of it by a cut.
+    /// Handles the failure of an upstream. Before the response begins the client gets an error status; afterwards the
+    /// response is cut.
     pub fn fail_transfer(&mut self, with: &mut ProxyContext<N>, transfer: usize, fault: Fault) {
         let Some((owner, job)) = self.upstreams.get(transfer).map(|transfer| (transfer.owner, transfer.job)) else {
             return;
@@ -373,7 +376,7 @@ impl<N: Net> Proxy<N> {
         });
     }
 
-    /// For the line of the access log; what was noted already stays.
+    /// Completes the upstream part of the access log line, unless it exists already.
     fn note_line(
         &mut self,
         with: &mut ProxyContext<N>,
@@ -390,13 +393,14 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// What brings the response of an exchange that is still there.
+    /// Returns the transfer for an exchange that still exists.
     fn transfer_on(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) -> Option<usize> {
         let owner = with.connections[id.at].protocol.exchange(id.stream)?.owner;
         self.upstreams.of(owner)
     }
 
-    /// The exchange needs no upstream any more: its client has left, its request is refused after all, or its response has departed.
+    /// Ends the transfer of an exchange that needs no upstream any more: its client has left, its request is refused
+    /// after all, or its response has departed.
     pub fn leave(&mut self, with: &mut ProxyContext<N>, id: ExchangeId) {
         if let Some(transfer) = self.transfer_on(with, id) {
             self.note_line(with, transfer, |line| line);
@@ -409,19 +413,20 @@ impl<N: Net> Proxy<N> {
         }
     }
 
-    /// An upstream works for this exchange, or is to, and not if its client has left. A tunnel has ends of its own.
+    /// Returns true if an upstream works for this exchange, or will, and must stop if its client has left. A tunnel
+    /// handles the end of either side itself.
     pub fn needs_client(&self, owner: u64) -> bool {
         let transfer = self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at));
         transfer.is_some_and(|transfer| !transfer.group.ignores_client_abort && !transfer.is_tunnel())
     }
 
-    /// This exchange is a tunnel.
+    /// Returns true if this exchange is a tunnel.
     pub fn has_tunnel(&self, owner: u64) -> bool {
         let transfer = self.upstreams.of(owner).and_then(|at| self.upstreams.transfer(at));
         transfer.is_some_and(Transfer::is_tunnel)
     }
 
-    /// Responses have room again for what their upstreams send.
+    /// Continues transfers whose responses have room again.
     pub fn refill(&mut self, with: &mut ProxyContext<N>) {
         spool::note_failure(with);
         let mut jobs: VecDeque<JobId> = with.sender.transmitter.reads.refills().collect();
@@ -431,7 +436,7 @@ impl<N: Net> Proxy<N> {
             if let Some(transfer) = id.and_then(|id| self.transfer_on(with, id)) {
                 self.go_on_with(with, transfer);
             }
-            // What goes on into a file has room at once, and no more until that is written.
+            // A response that continues into a file has room at once, and no more until that is written.
             jobs.extend(with.sender.transmitter.reads.refills());
         }
     }
@@ -440,14 +445,15 @@ impl<N: Net> Proxy<N> {
     pub fn release(&mut self, with: &mut ProxyContext<N>) {
         while let Some((transfer, begun)) = self.upstreams.release(with.net, with.timers.now()) {
             match begun {
-                // A new connection announces its room; an old one has it, also for what waits of the request's body.
+                // A new connection reports its room as an event. A reused one has room already, also for the waiting
+                // part of the request's body.
                 Ok(()) => self.go_on_with(with, transfer),
                 Err(fault) => self.fail_transfer(with, transfer, fault),
             }
         }
     }
 
-    /// Once a second: ends transfers whose upstream is too slow, and asks upstreams how they are.
+    /// Once a second: ends transfers whose upstream is too slow, and checks the health of upstreams.
     pub fn look_after(&mut self, with: &mut ProxyContext<N>) {
         self.check(with);
         for transfer in self.upstreams.late(with.net, with.timers.now()) {
@@ -472,13 +478,13 @@ fn note_fault<N: Net>(with: &mut ProxyContext<N>, name: &str, fault: &Fault) {
     with.service.journal.fail(with.timers.now(), Kind::Upstream, format_args!("{name}: {fault}"));
 }
 
-/// What the log will say of an exchange.
+/// Returns the log data of an exchange.
 pub(super) fn line_of(connections: &mut Connections<impl Socket>, owner: u64) -> Option<&mut Line> {
     let id = connections.exchange_id(owner)?;
     connections.exchange(id).line.as_deref_mut()
 }
 
-/// The response of an exchange, where it is being sent.
+/// Returns the job of an exchange's response, if it is being sent.
 fn job_of(connections: &mut Connections<impl Socket>, owner: u64) -> Option<JobId> {
     let id = connections.exchange_id(owner)?;
     match connections.exchange(id).task {

@@ -1,5 +1,5 @@
-//! Connections that begin with a header of the PROXY protocol: with it the connection, its account and its limits are the client's, as if no
-//! proxy stood between. It is read before TLS, in a bounded time and within a bounded size.
+//! Connections that begin with a PROXY protocol header. The connection, its account and its limits are then the
+//! client's, as if no proxy stood between. The header is read before TLS, in a bounded time and within a bounded size.
 
 use std::net::SocketAddr;
 
@@ -14,19 +14,19 @@ use crate::connection::HANDSHAKE_TIMEOUT;
 use crate::limits::Limits;
 use crate::net::Socket;
 
-/// The connection is to be closed.
+/// The connection must be closed.
 #[derive(Debug)]
 pub struct Refused;
 
 impl Service {
-    /// A newcomer that has a place is no trusted proxy, and gives the place back.
+    /// Refuses a newcomer that is not a trusted proxy; its place is given back.
     pub fn refuse_proxy(&mut self, now: Nanos, peer: SocketAddr) {
         self.admission.give_back_place();
         let why = format_args!("{peer}: it is none of the trusted proxies (server.trusted_proxies)");
         self.journal.fail(now, Kind::ProxyHeader, why);
     }
 
-    /// Gives the client's own of these bytes, which are all behind the header; `None` as long as that is not whole.
+    /// Returns the client's own bytes, which follow the header; `None` until the header is complete.
     pub fn behind_header<'b>(
         &mut self,
         now: Nanos,
@@ -53,7 +53,8 @@ impl Service {
         }
     }
 
-    /// The connection is this client's; without one the proxy's own. Refused where the client has as many as it may.
+    /// Assigns the connection to this client, or to the proxy itself if the header names none. Refused if the client
+    /// has reached its limit of connections.
     fn adopt(
         &mut self,
         now: Nanos,

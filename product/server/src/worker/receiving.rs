@@ -1,5 +1,6 @@
-//! Bodies of requests that are counted as they come and thrown away: the reply, which tells how long one was, is made when it is whole. It is read
-//! for its share of a turn, and over HTTP/2 and HTTP/3 its window opens as it is read, so nothing of it is kept.
+//! Request bodies that are counted and discarded. The reply, which reports the length of the body, is made when the
+//! body is complete. A body is read for its share of a turn, and over HTTP/2 and HTTP/3 its window opens as it is read,
+//! so nothing of it is kept.
 
 use http::http1::Head;
 use http::{BodyLength, Request};
@@ -14,10 +15,10 @@ use crate::handler::{self, Reply, To};
 use crate::net::Net;
 use crate::sites::received;
 
-/// So much of a body is taken from its stream at once.
+/// The number of bytes of a body taken from its stream at once.
 const PART_BYTES: usize = 16 << 10;
 
-/// Takes the body of a request; the reply at once where there is none.
+/// Begins to receive the body of a request. Returns the reply at once if there is no body.
 pub(super) fn receive_body<N: Net>(
     with: &mut Responder<N>,
     id: ExchangeId,
@@ -40,7 +41,7 @@ pub(super) fn receive_body<N: Net>(
     None
 }
 
-/// More of a request's body over HTTP/1.1.
+/// Takes more of a request's body over HTTP/1.1.
 pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8], is_last: bool) {
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
     let Task::Receiving(receiving) = &mut with.connections[at].exchange(0).task else {
@@ -52,7 +53,7 @@ pub(super) fn take_data<N: Net>(with: &mut Responder<N>, at: usize, bytes: &[u8]
     }
 }
 
-/// The same on a stream.
+/// Takes more of a request's body on a stream.
 pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let (now, limits) = (with.timers.now(), with.setup.limits.upload());
     let Some(exchange) = with.connections[id.at].protocol.exchange(id.stream) else { return };
@@ -60,7 +61,7 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
         return with.with_upstreams(|proxy, with| proxy.pass_on_stream(with, id));
     }
     let mut part = Vec::with_capacity(PART_BYTES);
-    // Its window bounds what is here.
+    // The stream's flow-control window bounds what is here.
     let read = loop {
         part.clear();
         let connection = &mut with.connections[id.at];
@@ -73,25 +74,25 @@ pub(super) fn take_stream_data<N: Net>(with: &mut Responder<N>, id: ExchangeId) 
         }
     };
     with.connections.say(id.at);
-    // One that is cut off is told of by the end of its stream.
+    // A body that is cut off is reported by the end of its stream.
     if read == BodyRead::End {
         reply_received(with, id);
     }
 }
 
-/// The body is whole.
+/// Replies once the body is complete.
 fn reply_received<N: Net>(with: &mut Responder<N>, id: ExchangeId) {
     let conn = &mut with.connections[id.at];
     let Task::Receiving(receiving) = std::mem::take(&mut conn.exchange(id.stream).task) else { return };
     let request = receiving.request.view();
-    // The sites in force may be others than when it began.
+    // The sites in force may have changed since the request began.
     let to = with.service.replies.to(conn, &request);
     conn.exchange(id.stream).class = with.service.replies.class_of(conn, id.stream, to.site, &request);
     let reply = with.service.replies.handler().passed_on(to, &request, received(receiving.bytes));
     with.send(id, reply);
 }
 
-/// Refuses bodies that come too slowly on the streams of a connection.
+/// Refuses bodies that arrive too slowly on the streams of a connection.
 pub(super) fn end_slow_bodies<N: Net>(with: &mut Responder<N>, at: usize) {
     let now = with.timers.now();
     let is_late = |task: &Task| matches!(task, Task::Receiving(receiving) if now >= receiving.deadline);

@@ -18,10 +18,10 @@ use crate::sites::{Current, Served};
 pub struct Replies {
     handler: Handler,
     lookups: Lookups,
-    /// For exchanges whose lookup has ended; at most one each.
+    /// Results for exchanges whose lookup has ended; at most one each.
     found: VecDeque<Answer>,
     current: Arc<Current>,
-    /// Of the sites that are served.
+    /// The version of the sites that are served.
     sites_turn: u64,
 }
 
@@ -34,26 +34,27 @@ impl Replies {
         &self.handler
     }
 
-    /// Becomes readable when a file has changed, where that is watched.
+    /// A descriptor that becomes readable when a watched file has changed, if files are watched.
     pub(super) fn watch_fd(&self) -> Option<BorrowedFd<'_>> {
         self.handler.cache.watch_fd()
     }
 
-    /// TLS for a newcomer; `None` where its listener is without, or no site has a certificate.
+    /// Creates the TLS session of a newcomer; `None` if its listener is plain HTTP, or no site has a certificate.
     pub(super) fn session(&self, is_secure: bool) -> Option<Box<Session>> {
         let acceptor = self.handler.acceptor().filter(|_| is_secure)?;
         Some(Box::new(Session::new(acceptor)))
     }
 
-    /// What a request on this connection is for.
+    /// Resolves what a request on this connection is for.
     pub(super) fn to(&self, conn: &Connection<impl Socket>, request: &Request) -> To {
         let site = self.handler.site(request);
-        // Of our ports the clients of a proxy know nothing.
+        // The clients of a proxy cannot reach this server's ports.
         let http3_port = conn.peer.http3_port.filter(|_| !conn.is_trusted());
         To { site, is_secure: conn.is_secure(request), http3_port }
     }
 
-    /// Whether the body of a request of a connection is taken as it comes, and its reply made of that.
+    /// Returns a predicate: whether the body of a request is counted as it arrives, and the reply is made from the
+    /// count.
     pub(super) fn takes_body(&self, security: Security) -> impl Fn(&Request) -> bool {
         move |request| {
             let site = self.handler.site(request);
@@ -61,7 +62,7 @@ impl Replies {
         }
     }
 
-    /// The class of a request on this stream, which is for this site.
+    /// The class of a request on this stream for this site.
     pub(super) fn class_of(
         &self,
         conn: &Connection<impl Socket>,
@@ -72,44 +73,44 @@ impl Replies {
         self.handler.class_of(site, request, conn.address_of(stream)).unwrap_or(0)
     }
 
-    /// The same for what is no request.
+    /// The class of what is not a valid request.
     pub(super) fn default_class(&self) -> u16 {
         self.handler.default_class().unwrap_or(0)
     }
 
-    /// What is kept in memory from the next file on.
+    /// Sets the cache limits, from the next file on.
     pub(super) fn set_cache_limits(&mut self, limits: CacheLimits) {
         self.handler.cache.set_limits(limits);
     }
 
-    /// Forgets the files that have changed.
+    /// Evicts the files that have changed.
     pub(super) fn on_change(&mut self) {
         self.handler.cache.on_change();
     }
 
-    /// Serves the sites in force from now on; gives them where they are others.
+    /// Serves the sites in force; returns them if they have changed.
     pub(super) fn renew(&mut self) -> Option<Arc<Served>> {
         let served = self.current.newer(&mut self.sites_turn)?;
         self.handler.serve(Arc::clone(&served));
         Some(served)
     }
 
-    /// A file that has to be found by another thread comes back: it is for [`Replies::begin_lookup`].
+    /// Replies to a request. `Err` holds what must happen first, such as a lookup for [`Replies::begin_lookup`].
     pub(super) fn reply(&mut self, now: Nanos, to: To, request: &Request, client: IpAddr) -> Result<Reply, Later> {
         self.handler.reply(to, request, client, now)
     }
 
-    /// The reply with what was found, or is missing.
+    /// Returns the reply with the file found or missing.
     pub(super) fn reply_with(&mut self, to: To, request: &Request, found: Result<Found, Missing>) -> Reply {
         self.handler.reply_with(to, request, found)
     }
 
-    /// The file that an upstream has named, or its lookup.
+    /// Returns the file that an upstream has named, or its lookup.
     pub(super) fn look_for_named(&mut self, folder: SiteNumber, path: &[u8], now: Nanos) -> CacheAnswer {
         self.handler.look_for_named(folder, path, now)
     }
 
-    /// The upstream's response with what was found, or is missing.
+    /// Returns the upstream's response with the file found or missing.
     pub(super) fn reply_named(
         &mut self,
         to: To,
@@ -120,50 +121,51 @@ impl Replies {
         self.handler.reply_named(to, request, found, said)
     }
 
-    /// Has a file found for an exchange of this name, of this client.
+    /// Begins the lookup of a file for the exchange `owner` of this client.
     pub(super) fn begin_lookup(&mut self, lookup: Box<Lookup>, owner: u64, client: u32) -> Result<Key, Missing> {
         let key = lookup.key().clone();
         self.lookups.ask(lookup, owner, client)?;
         Ok(key)
     }
 
-    /// The exchange does not wait any more.
+    /// Removes an exchange that does not wait for its lookup any more.
     pub(super) fn leave_lookup(&mut self, key: &Key, owner: u64) {
         self.lookups.leave(key, owner);
     }
 
-    /// Exchanges that wait for a lookup, and since when that is under way.
+    /// Exchanges that wait for a lookup, and since when it is under way.
     pub(super) fn askers(&self) -> impl Iterator<Item = (u64, Nanos)> {
         self.lookups.askers()
     }
 
-    /// Takes what was found since.
+    /// Takes the lookups that have ended since the last call.
     pub(super) fn take_found(&mut self, now: Nanos) {
         self.lookups.take(&mut self.handler.cache, now, &mut self.found);
     }
 
-    /// The next exchange whose lookup has ended.
+    /// Returns the next exchange whose lookup has ended.
     pub(super) fn next_found(&mut self) -> Option<Answer> {
         self.found.pop_front()
     }
 
-    /// How many of these there are.
+    /// The number of exchanges whose lookup has ended.
     pub(super) fn found(&self) -> usize {
         self.found.len()
     }
 
-    /// True if [`Replies::look_after_files`] has something to do.
+    /// Returns true if [`Replies::look_after_files`] has something to do.
     pub(super) fn are_files_due(&self) -> bool {
         self.handler.cache.is_due()
     }
 
-    /// Once a second: closes files that nobody asks for. Gives lines about roots that are other folders now.
+    /// Once a second: closes files that are not requested any more. Returns lines about site roots that are other
+    /// folders now.
     pub(super) fn look_after_files(&mut self, now: Nanos) -> Vec<String> {
         self.handler.cache.close_idle(now);
         self.handler.cache.take_lines()
     }
 
-    /// A line about a disk that is slow, once until it is not.
+    /// Returns a line about a slow disk, once for each slow period.
     pub(super) fn slow_disk(&mut self, now: Nanos) -> Option<String> {
         let path = self.lookups.slow(now)?;
         let seconds = SLOW_AFTER.0 / 1_000_000_000;

@@ -1,4 +1,5 @@
-//! What is done with connections, whatever tells of them: bytes in, requests, replies, bytes out, and the end.
+//! Work on connections, whatever the source of the event: bytes in, requests, replies, bytes out, and the
+//! end.
 
 use std::net::SocketAddr;
 
@@ -20,7 +21,7 @@ use crate::send::Transmitter;
 #[cfg(test)]
 use crate::simulation::planted;
 
-/// Answers clients on their connections. It knows of no listener, and of no connection before it is open.
+/// Answers clients on their connections. It has no listener, and handles no connection before it is open.
 pub(super) struct Responder<N: Net> {
     pub setup: Setup,
     pub net: N,
@@ -33,11 +34,11 @@ pub(super) struct Responder<N: Net> {
     pub buffers: Buffers,
 }
 
-/// Memory that is kept from one use to the next.
+/// Buffers whose memory is reused.
 pub(super) struct Buffers {
-    /// What a socket has received.
+    /// Bytes received from a socket.
     pub scratch: Box<[u8]>,
-    /// What a client has said over TLS.
+    /// Plaintext received over TLS.
     pub plain: Vec<u8>,
     pub departures: Vec<Departure>,
 }
@@ -64,7 +65,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// A connection of this client, here and in the transmitter, of this vacant slot and name.
+    /// Opens a connection of this client, here and in the transmitter, with this vacant slot and name.
     pub fn open(
         &mut self,
         (at, owner): (usize, u64),
@@ -86,12 +87,12 @@ impl<N: Net> Responder<N> {
         at
     }
 
-    /// The kernel has something to tell of a connection.
+    /// Handles an event of a connection.
     pub fn on_connection(&mut self, owner: u64, flags: EventFlags) {
         let Some(at) = self.connections.slot(owner) else { return };
         let conn = &mut self.connections[at];
         let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        // Many responses may end with one of several: that is work for its turn.
+        // Many responses may end with a multiplexed connection: that is work for its turn.
         if is_broken && !conn.is_multiplexed() {
             return self.abandon(at);
         }
@@ -119,8 +120,9 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// A client of HTTP/1.1 has shut its sending side and an upstream is still to answer it, or to end its response: it is taken to have gone, as
-    /// in nginx, unless the site says otherwise. What is sent without an upstream goes on, and a client that has gone resets the connection then.
+    /// Returns true if an HTTP/1.1 client has shut its sending side while an upstream has yet to answer it or to end
+    /// its response. The client is taken to have gone, as in nginx, unless the site is configured otherwise. A response
+    /// without an upstream continues; a client that has gone resets the connection then.
     pub(super) fn has_left(&self, at: usize) -> bool {
         #[cfg(test)]
         if planted::strikes(planted::Fault::GoneUnnoticed) {
@@ -130,7 +132,8 @@ impl<N: Net> Responder<N> {
         conn.input.has_ended && !conn.is_multiplexed() && self.proxy.needs_client(conn.owner)
     }
 
-    /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled there.
+    /// Ends the connection of a client that has left: its request leaves the queue of its upstream, or is cancelled
+    /// there.
     pub(super) fn abort(&mut self, at: usize) {
         if self.connections[at].is_sending() {
             return self.sender.transmitter.end_all(&mut self.connections, self.timers.now(), at, || Failure::Aborted);
@@ -159,7 +162,8 @@ impl<N: Net> Responder<N> {
         self.connections.remove(at);
     }
 
-    /// Reads the clock, `timeout` at most after it was read before; a longer time is a pause, in which no client was heard.
+    /// Reads the clock, at most `timeout` after the last reading. A longer time is a pause, in which
+    /// nothing could be received.
     pub fn read_clock(&mut self, timeout: Option<Nanos>) {
         let paused = self.timers.advance(self.net.now(), timeout);
         if paused > Nanos::ZERO {

@@ -1,5 +1,5 @@
-//! The end of a response, as the access log has it: each response is logged once, however it ends. Without a log and
-//! without classes of a file, small responses that are sent together end together, and nothing is kept of them.
+//! The end of a response, as the access log records it. Each response is logged once, however it ends. Without a log
+//! and without classes, small responses that are sent together end together, and nothing is kept of them.
 
 use std::time::Duration;
 
@@ -10,43 +10,43 @@ use crate::connection::Departure;
 use crate::connection::Line;
 use crate::logging::{AccessLog, Outcome, Sizes, Times};
 
-/// From this status on a response is not what was asked for (RFC 9110 sections 15.5 and 15.6).
+/// The minimum status of a response that is an error (RFC 9110 sections 15.5 and 15.6).
 pub(super) const ERROR_STATUS_MIN: u16 = 400;
 
-/// Logged where no response was begun before the client left, as in nginx's logs.
+/// The status logged if the client left before a response began, as in nginx's logs.
 pub(super) const UNANSWERED_STATUS: u16 = 499;
 
-/// How far a response came, and when. Instants that nobody noted are those of the telling.
+/// The end of a response: how far it got, and when. Instants that were not recorded are those of the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ResponseEnd {
-    /// Where that was not all: bytes, head included, and how it ended.
+    /// If it was cut: the bytes sent, head included, and how it ended.
     cut: Option<(u64, Outcome)>,
     first_byte_at: Option<Nanos>,
     at: Option<Nanos>,
 }
 
 impl ResponseEnd {
-    /// Just now, as a whole.
+    /// A complete response that ended just now.
     pub fn now() -> ResponseEnd {
         ResponseEnd::default()
     }
 
-    /// As a whole.
+    /// A complete response that departed.
     pub fn of(departure: &Departure) -> ResponseEnd {
         ResponseEnd { cut: None, first_byte_at: departure.first_byte_at, at: Some(departure.ended_at) }
     }
 
-    /// The same, cut after so many bytes.
+    /// The same end, cut after `sent_bytes`.
     pub fn cut(self, sent_bytes: u64, outcome: Outcome) -> ResponseEnd {
         ResponseEnd { cut: Some((sent_bytes, outcome)), ..self }
     }
 
-    /// Where it was cut.
+    /// The outcome, if it was cut.
     pub fn outcome(&self) -> Option<Outcome> {
         self.cut.map(|(_, outcome)| outcome)
     }
 
-    /// When it ended, if that was noted, and the bytes that were sent where these were not all.
+    /// When it ended, if that was recorded, and the bytes sent if it was cut.
     pub fn measured(&self) -> (Option<Nanos>, Option<u64>) {
         (self.at, self.cut.map(|(sent_bytes, _)| sent_bytes))
     }
@@ -57,9 +57,9 @@ impl ResponseEnd {
         Sizes { size: line.body_bytes, head, body: sent_bytes - head }
     }
 
-    /// `logged` is the time since 1970.
+    /// Returns the times for the log; `logged` is the time since 1970.
     pub fn times(&self, line: &Line, has_sent: bool, (now, logged): (Nanos, Duration), log: &mut AccessLog) -> Times {
-        // A turn's clock stands, and a departure may be of the instant before it.
+        // A turn's clock stands still, and a departure may be of the instant before it.
         let ended_at = self.at.unwrap_or(now).max(line.arrived_at);
         let first_byte_at = line.first_byte_at.or(self.first_byte_at).unwrap_or(ended_at);
         Times {
@@ -71,7 +71,7 @@ impl ResponseEnd {
     }
 }
 
-/// How a response that failed ended; what is cut because the server stops is the run's end, not the connection's.
+/// Classifies the end of a failed response. A response cut because the server stops is incomplete, not reset.
 pub(super) fn outcome_of(failure: &Failure, is_time_up: bool) -> Outcome {
     match failure {
         Failure::Truncated { .. } | Failure::Unreadable { .. } | Failure::Source(_) | Failure::Overrun(_) => {

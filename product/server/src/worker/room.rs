@@ -1,6 +1,6 @@
-//! When all places are taken: the longest idle connections are given up for new clients, as nginx does. One that sends a
-//! request at that moment sees its connection close and asks again (RFC 9112 section 9.3.1); one that cannot get in
-//! has no server at all.
+//! When all places are taken, the connection that has been idle longest is closed for a new client, as nginx does. A
+//! client that sends a request at that moment sees its connection close and retries (RFC 9112 section 9.3.1); a client
+//! that cannot connect has no server at all.
 
 use units::Nanos;
 
@@ -8,10 +8,10 @@ use super::responder::Responder;
 use crate::connection::Engine;
 use crate::net::Net;
 
-/// Closes the longest idle connection of those that have been idle for so long. False: there is none.
+/// Closes the longest idle connection among those idle for at least `idle_for`. Returns false if there is none.
 pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> bool {
     while let Some((owner, deadline)) = with.service.admission.next_idle(with.timers.now(), &with.connections) {
-        // A request may have come since the list was made, or be in the socket untold.
+        // A request may have arrived since the list was made, or be in the socket without an event yet.
         let (now, limits) = (with.timers.now(), &with.setup.limits);
         let is_as_found = |at: &usize| {
             let conn = &with.connections[*at];
@@ -26,7 +26,7 @@ pub(super) fn give_up_idle<N: Net>(with: &mut Responder<N>, idle_for: Nanos) -> 
             return true;
         }
         if with.connections[at].is_idle() && !with.connections[at].has_unacknowledged() {
-            // Over HTTP/2 and 3 with a GOAWAY.
+            // Over HTTP/2 and HTTP/3 with a GOAWAY.
             if with.connections[at].is_multiplexed() {
                 with.connections.with_engine(at, Engine::go_away);
             }

@@ -1,8 +1,8 @@
-//! Clients that speak TLS, and those that speak it at the wrong port.
+//! Clients that speak TLS, and those that speak it, or do not, at the wrong port.
 //!
-//! A handshake costs as much as hundreds of requests, so a turn has few of them: the others wait for the next, as connections do that have
-//! more to say than their share. What has to be sent of it leaves at once, but for a flight with a certificate where responses have an
-//! order: that is a job as they are ([`super::flight`]).
+//! A handshake costs as much as hundreds of requests, so each turn has only a few: the others wait for the next turn,
+//! like connections that have more to send than their share. A handshake's output leaves at once, except for a flight
+//! with a certificate if responses are ordered: that is a job, as they are ([`super::flight`]).
 
 use http::{Reject, Status, http1};
 
@@ -11,14 +11,14 @@ use super::responder::Responder;
 use crate::net::Net;
 use crate::net::{Socket, Stream};
 
-/// A client that speaks HTTP where TLS is spoken learns so in the only words it knows.
+/// The answer to a client that speaks HTTP at a TLS port, in the only protocol it understands.
 const WANTS_TLS: Reject = Reject {
     status: Status::BAD_REQUEST,
     reason: "this port speaks HTTPS: please ask for the same address with https://",
 };
 
 impl<N: Net> Responder<N> {
-    /// Takes what has come from a client that speaks TLS.
+    /// Takes what has arrived from a client that speaks TLS.
     pub(super) fn receive_sealed(&mut self, at: usize, wire: &[u8]) {
         let connection = &mut self.connections[at];
         let is_handshaking = connection.channel.is_handshaking;
@@ -62,7 +62,7 @@ impl<N: Net> Responder<N> {
         // A ticket leaves with the response, if there is one.
         let sent_bytes = self.sender.send_sealed(now, &mut self.connections, at, &self.service.replies);
         if plain.is_empty() && sent_bytes == 0 {
-            // The rest of a record may be held back until it is known that its beginning came.
+            // The client may hold back the rest of a record until its beginning is acknowledged.
             self.connections[at].socket.tcp().inspect(|socket| socket.acknowledge());
         }
     }

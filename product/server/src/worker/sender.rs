@@ -18,7 +18,7 @@ use crate::metrics::size_class;
 use crate::net::Socket;
 use crate::send::{Dispatch, Transmitter};
 
-/// How long a TLS flight waits for its turn, beyond the client's own time. Many clients have given up by then.
+/// The time for which a TLS flight waits for its turn, beyond the client's own time. Many clients have given up by then.
 const TURN_WAIT_MAX: Nanos = Nanos::from_secs(50);
 
 pub(super) struct Sender {
@@ -55,7 +55,7 @@ impl Sender {
         self.order == Order::Pace && !self.transmitter.link.is_searching() && is_due()
     }
 
-    /// Makes a job of a response.
+    /// Turns a response into a job.
     pub fn dispatch(
         &mut self,
         now: Nanos,

@@ -1,4 +1,5 @@
-//! What is done for a request beside sending its response: a client is let in, a reply is made or looked up, and the end is noted.
+//! Everything done for a request except sending its response: a client is let in, a reply is made or looked up, and
+//! the end is logged.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -25,7 +26,7 @@ use crate::net::Net;
 use crate::net::Socket;
 use crate::send::{Link, Sendings};
 
-/// It sends nothing, and knows connections only as they are given.
+/// Sends nothing, and accesses connections only as arguments.
 pub(super) struct Service {
     pub admission: Admission,
     pub replies: Replies,
@@ -33,7 +34,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The client of a newcomer, unless it has as many connections as it may.
+    /// Lets in a newcomer. Returns its client, or `None` if that has reached its limit of connections.
     pub fn let_in(&mut self, now: Nanos, address: IpAddr, scheduler: &mut Scheduler) -> Option<u32> {
         match self.admission.enter(now, address) {
             Ok(admitted) => Some(introduce(admitted, scheduler)),
@@ -44,13 +45,13 @@ impl Service {
         }
     }
 
-    /// All places are taken.
+    /// Logs that all places are taken.
     pub fn log_full(&self, now: Nanos) {
         self.admission.on_full(now).inspect(|line| self.journal.error(line));
     }
 
-    /// The reply to a request, which may be one too many of its client. What has to be found by another thread comes back, for
-    /// [`Service::look_up`].
+    /// Replies to a request, with an error if its client has sent too many. `Err` holds what must happen first, such as
+    /// a lookup for [`Service::look_up`].
     pub fn reply(
         &mut self,
         now: Nanos,
@@ -66,7 +67,7 @@ impl Service {
         self.replies.reply(now, to, request, conn.address_of(stream))
     }
 
-    /// Has what a request wants found; its exchange waits for that.
+    /// Begins the lookup of what a request wants; its exchange waits for it.
     pub fn look_up(
         &mut self,
         conn: &mut Connection<impl Socket>,
@@ -81,7 +82,7 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps what log, objectives and metrics will say of a request.
+    /// Keeps what the log, the objectives and the metrics need of a request.
     pub fn note(
         &self,
         now: Nanos,
@@ -99,8 +100,8 @@ impl Service {
         }
     }
 
-    /// The client of an exchange does not wait any more. A request that was not answered has a line all the same, also one whose body has
-    /// not come, or whose turn on its connection has not.
+    /// Ends the wait of an exchange whose client has left. An unanswered request is logged as well, even if its body
+    /// has not arrived, or its turn on the connection has not come.
     pub fn leave(
         &mut self,
         net: &impl Net,
@@ -166,8 +167,8 @@ impl Service {
         }
     }
 
-    /// A response failed after so many bytes; gives how it is to be logged. A file that ended too early is our side's trouble and worth a line;
-    /// a client that left is not.
+    /// Logs why a response failed after `sent_bytes`, and returns its outcome. A file that ended too early is the
+    /// server's fault and worth a line; a client that left is not.
     pub fn report(
         &mut self,
         timers: &Timers,
@@ -197,7 +198,7 @@ impl Service {
                 let why = format_args!("{overrun}; its connection is ended. Please report this: it is a fault of weir");
                 self.fail(now, conn, Kind::Internal, why);
             }
-            // What serves it tells of it; of a client nothing is wrong.
+            // The source of the body logs this failure; the client did nothing wrong.
             Failure::Source(_) => {}
             Failure::Blocked | Failure::Absent | Failure::Pending | Failure::Shut => {}
             Failure::Disconnected | Failure::Aborted => {}
@@ -205,12 +206,12 @@ impl Service {
         outcome_of(failure, timers.is_time_up())
     }
 
-    /// A client failed.
+    /// Records a client's failure.
     pub fn fail(&mut self, now: Nanos, conn: &Connection<impl Socket>, kind: Kind, why: impl Display) {
         self.journal.fail(now, kind, format_args!("{}: {why}", conn.peer()));
     }
 
-    /// The end of a client that may be in its handshake for too long, or of a proxy that has not told whose it is.
+    /// Logs the end of a client that may have been handshaking for too long, or of a proxy that has sent no header.
     pub fn note_late_handshake(&mut self, now: Nanos, conn: &Connection<impl Socket>) {
         if conn.awaits_header() {
             self.fail(now, conn, Kind::ProxyHeader, "no header within 10 s");
@@ -238,14 +239,14 @@ impl Service {
         self.admission.book(now, conn.client, bytes);
     }
 
-    /// Writes the busiest clients to the error log, if that was asked of this worker.
+    /// Writes the busiest clients to the error log, if that was requested from this worker.
     pub fn log_busiest(&self, now: Nanos, scheduler: &Scheduler) {
         let lines = self.admission.busiest(now, |client| scheduler.order().policy().ahead_bytes(client));
         lines.iter().for_each(|line| self.journal.error(line));
     }
 }
 
-/// The order knows of a client from its first connection or request on.
+/// Registers a client with the scheduler at its first connection or request.
 pub(super) fn introduce(admitted: Admitted, scheduler: &mut Scheduler) -> u32 {
     if let Some(weight) = admitted.weight {
         scheduler.on_client(admitted.client, weight);

@@ -1,7 +1,7 @@
-//! When the memory for connections is nearly used: the costliest clients that do not read end first, then idle connections, and newcomers
-//! are let in last.
+//! When the memory for connections is nearly used up, the costliest clients that do not read end first, then idle
+//! connections; newcomers are let in last.
 //!
-//! All connections are looked at together, and seldom; what is found then is ended one after another, over turns.
+//! All connections are examined together, and rarely; those found are ended one after another, over several turns.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -13,27 +13,27 @@ use crate::connection::Connections;
 use crate::net::Socket;
 use crate::send::Link;
 
-/// All are looked at no more often than this, however many there are and however short memory is.
+/// The minimum time between two looks at all connections, however short memory is.
 const LOOK_EVERY: Nanos = Nanos::from_millis(50);
-/// From this part of the memory on connections are ended.
+/// Connections are ended once this percentage of the memory is in use.
 const NEAR_PERCENT: u64 = 90;
-/// So much less than that is held afterwards, so that the next newcomer is not the next reason.
+/// Connections are ended until this percentage is in use, so that the next newcomer does not trigger the next shortage.
 const ENOUGH_PERCENT: u64 = 85;
-/// A reader that took too little at so many looks of a sweep, two to three seconds, does not read: lost packets are sent again after one
-/// (RFC 6298 section 2).
+/// A reader that took too little at this many looks of a sweep, two to three seconds, is taken not to read: lost
+/// packets are retransmitted after one second (RFC 6298 section 2).
 pub(super) const STALLED_LOOKS: u8 = 3;
-/// A connection gives way to others for want of memory once it has been idle for so long.
+/// A connection gives way to others for lack of memory once it has been idle for this time.
 pub(super) const IDLE_FOR: Nanos = Nanos::from_secs(1);
 
-/// What is done about memory for the connections of a worker, once little is left of it.
+/// Handles a shortage of memory for the connections of a worker.
 #[derive(Default)]
 pub(super) struct Shortage {
-    /// Connections to be ended, the first last.
+    /// Connections to be ended, the first at the end.
     costliest: Vec<u64>,
     looked_at: Nanos,
 }
 
-/// A stalled connection: its client, what it holds, and its name.
+/// A stalled connection: its client, the bytes it holds, and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stalled {
     pub client: u32,
@@ -41,14 +41,15 @@ pub(super) struct Stalled {
     pub owner: u64,
 }
 
-/// A head that is not whole is no reason to end its connection where less has come of it, as with nearly all clients.
+/// The minimum size of an incomplete head that is a reason to end its connection; nearly all clients stay below it.
 pub(super) const PART_BYTES_MIN: usize = 4 << 10;
 
 impl Shortage {
-    /// The slot of the costliest stalled connection.
+    /// Returns the slot of the costliest stalled connection.
     pub fn next(&mut self, now: Nanos, connections: &Connections<impl Socket>, link: &Link) -> Option<usize> {
         let memory = connections.account();
-        // Those who are here are not to be refused what they ask for because of others who have just begun not to read.
+        // If memory is full, requests of existing clients must not be refused because others have only just stopped
+        // reading.
         let looks = if is_full(memory) { 0 } else { STALLED_LOOKS };
         let is_stalled = |at| {
             let is_slow = connections[at].is_slow(looks, link.scheduler());
@@ -65,7 +66,7 @@ impl Shortage {
         None
     }
 
-    /// The next of those that were found, or are now.
+    /// Returns the next connection that was found, examining all of them if none is left.
     fn next_found(&mut self, now: Nanos, excess_bytes: u64, stalled: impl FnOnce() -> Vec<Stalled>) -> Option<u64> {
         if self.costliest.is_empty() && now >= self.next_look_at() {
             self.looked_at = now;
@@ -79,19 +80,19 @@ impl Shortage {
         self.looked_at + LOOK_EVERY
     }
 
-    /// When there may be somebody to end.
+    /// Returns when there may be a connection to end, or `None` if memory is not short.
     pub fn look_at(&self, memory: &Account) -> Option<Nanos> {
         let at = if self.costliest.is_empty() { self.next_look_at() } else { Nanos::ZERO };
         is_near(memory).then_some(at)
     }
 }
 
-/// Nobody else is let in.
+/// Returns true if newcomers are not let in any more.
 pub(super) fn is_near(memory: &Account) -> bool {
     memory.bytes() >= memory.bytes_max() / 100 * NEAR_PERCENT
 }
 
-/// Those who are here are given no more.
+/// Returns true if existing clients are given no more memory.
 pub(super) fn is_full(memory: &Account) -> bool {
     memory.bytes() >= memory.bytes_max()
 }
@@ -100,7 +101,8 @@ fn excess_bytes(memory: &Account) -> u64 {
     memory.bytes().saturating_sub(memory.bytes_max() / 100 * ENOUGH_PERCENT)
 }
 
-/// Names of those that hold the excess, the first to go first: always the largest of the client whose others hold the most.
+/// Returns the names of the connections that hold the excess, the first to go first: always the largest connection of
+/// the client whose remaining connections hold the most.
 fn costliest(stalled: Vec<Stalled>, excess_bytes: u64) -> Vec<u64> {
     let mut by_client: HashMap<u32, (u64, Vec<Stalled>)> = HashMap::new();
     for one in stalled {

@@ -1,4 +1,5 @@
-//! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the upstream is free for others.
+//! Responses that hold too many of an upstream's places are written to files, the larger ones first, so that the
+//! upstream is free for others.
 
 use super::failures::Kind;
 use super::proxy::{Proxy, ProxyContext, line_of};
@@ -6,7 +7,8 @@ use crate::net::Net;
 use crate::send::Producer;
 
 impl<N: Net> Proxy<N> {
-    /// A transfer has come to wait: where half of its upstream's places are held so, some go on into files.
+    /// Called when a transfer begins to wait. If half of its upstream's places are held by waiting responses, some of
+    /// them continue into files.
     pub(super) fn relieve(&mut self, with: &mut ProxyContext<N>, transfer: usize) {
         if !self.upstreams.is_crowded(transfer) {
             return;
@@ -32,14 +34,14 @@ impl<N: Net> Proxy<N> {
         line.into_iter().for_each(|line| line.spooled_bytes += bytes);
     }
 
-    /// Once a second: there may be room for a file again.
+    /// Once a second: tries again, because there may be room for a file now.
     pub(super) fn relieve_all(&mut self, with: &mut ProxyContext<N>) {
         self.upstreams.crowded().into_iter().for_each(|transfer| self.relieve(with, transfer));
         self.refill(with);
     }
 }
 
-/// A line about a disk that does not take what is written.
+/// Logs a disk write failure, if there was one.
 pub(super) fn note_failure<N: Net>(with: &mut ProxyContext<N>) {
     if let Some(error) = with.sender.transmitter.reads.take_write_failure() {
         with.service.journal.fail(with.timers.now(), Kind::Spool, error);

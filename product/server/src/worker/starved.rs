@@ -1,5 +1,5 @@
-//! Transfers that wait for memory: their connection holds as much as it may, of what others leave. They go on when memory was given back, clients in
-//! turns.
+//! Transfers that wait for memory, because their connection holds as much as it may of what others leave. They continue
+//! when memory was given back; clients take turns.
 
 use units::memory::Account;
 
@@ -7,32 +7,32 @@ use super::proxy::{Proxy, ProxyContext};
 use crate::net::Net;
 use crate::turns::Turns;
 
-/// Those that wait, by the names of their exchanges; each is there once.
+/// The waiting transfers, by the names of their exchanges; each occurs once.
 #[derive(Default)]
 pub(super) struct Starved {
     waiting: Turns<u64>,
-    /// [`Account::released_bytes`] when they were last looked at.
+    /// [`Account::released_bytes`] at the last look.
     released_bytes: u64,
 }
 
 impl<N: Net> Proxy<N> {
-    /// A transfer has come to wait, perhaps for memory.
+    /// Records a transfer that has begun to wait, if it waits for memory.
     pub(super) fn note_starved(&mut self, with: &ProxyContext<N>, transfer: usize) {
         let Some(waiting) = self.upstreams.get(transfer).filter(|transfer| transfer.begins_to_starve()) else { return };
         let owner = waiting.owner;
-        // The sum of those that wait is bounded by the places of upstreams.
+        // The number of waiting transfers is bounded by the places of upstreams.
         if let Some(id) = with.connections.exchange_id(owner) {
             waiting.starve();
             self.starved.waiting.push(with.connections[id.at].client_of(id.stream), owner);
         }
     }
 
-    /// Memory was given back since those that wait for it were last looked at.
+    /// Returns true if memory was given back since the last look at waiting transfers.
     pub(super) fn may_be_fed(&self, memory: &Account) -> bool {
         self.starved.waiting.len() > 0 && memory.released_bytes() != self.starved.released_bytes
     }
 
-    /// Goes on with transfers that have waited for memory, as far as there is some.
+    /// Continues transfers that have waited for memory, as far as memory is available.
     pub(super) fn feed(&mut self, with: &mut ProxyContext<N>) {
         self.starved.released_bytes = with.connections.account().released_bytes();
         for _ in 0..self.starved.waiting.len() {

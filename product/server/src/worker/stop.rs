@@ -1,4 +1,4 @@
-//! How a server ends: with its sockets, or after they were handed over to the process that follows it.
+//! The end of a server: with its sockets, or after they were handed over to the process that follows it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +10,7 @@ const GOES_ON: u8 = 0;
 const ENDS: u8 = 1;
 const HANDED_OVER: u8 = 2;
 
-/// What all event loops are told, and what they tell of it.
+/// The stop request to all event loops, and what they report of stopping.
 #[derive(Debug, Default)]
 pub struct Stop {
     state: AtomicU8,
@@ -22,7 +22,7 @@ pub struct Stop {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     pub responses: usize,
-    /// At least.
+    /// A lower bound.
     pub bytes: u64,
 }
 
@@ -33,7 +33,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// What one event loop has. The sum, with the last of so many.
+    /// Adds the responses of one event loop. Returns the sum once all `of_workers` loops have reported.
     fn add(&mut self, left: Left, of_workers: usize) -> Option<Left> {
         self.workers += 1;
         self.left.responses += left.responses;
@@ -55,24 +55,27 @@ impl fmt::Display for Left {
 }
 
 impl Stop {
-    /// They finish what is being sent, within the time that they have for that.
+    /// Requests a stop: event loops finish what is being sent, within the stop timeout.
     pub fn ask(&self) {
         let _ = self.state.compare_exchange(GOES_ON, ENDS, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Another process has the sockets. They finish what is being sent, however long that takes.
+    /// Requests a stop after another process has taken the sockets: event loops finish what is being sent, however long
+    /// that takes.
     pub fn ask_handed_over(&self) {
         self.state.store(HANDED_OVER, Ordering::Release);
     }
 
-    /// What an event loop finishes. A line about those of all, from the last of so many, if there is anything to wait for.
+    /// Reports what an event loop has left to finish. The last of `of_workers` loops gets a line about all of them, if
+    /// there is anything to wait for.
     pub fn tell_begun(&self, left: Left, of_workers: usize, at_most: Nanos) -> Option<String> {
         let all = self.begun.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         let seconds = at_most.as_secs_f64().ceil();
         (all.responses > 0).then(|| format!("waiting for {all}, at most {seconds:.0} s (timeouts.stop)"))
     }
 
-    /// What an event loop has not finished. A line about those of all, from the last of so many, if anything was cut.
+    /// Reports what an event loop has not finished. The last of `of_workers` loops gets a line about all of them, if
+    /// anything was cut.
     pub fn tell_cut(&self, left: Left, of_workers: usize) -> Option<String> {
         let all = self.cut.lock().unwrap_or_else(PoisonError::into_inner).add(left, of_workers)?;
         (all.responses > 0).then(|| format!("cut {all}: the time for them is over (timeouts.stop)"))

@@ -1,6 +1,8 @@
-//! Connections of HTTP/2 and HTTP/3: several requests at a time, each answered as one of HTTP/1.1 is, its response a job on the connection.
+//! HTTP/2 and HTTP/3 connections: several requests at a time, each answered as over HTTP/1.1, its response a job on the
+//! connection.
 //!
-//! The engine lives with the transmitter, which makes its frames; the worker gives it what came and answers its requests.
+//! The engine belongs to the transmitter, which makes its frames; the worker gives it what arrived and answers its
+//! requests.
 
 use http::Method;
 use mux::{Event, PREFACE};
@@ -14,17 +16,18 @@ use crate::body::Failure;
 use crate::connection::{Connections, ExchangeId, Task};
 use crate::net::{Net, Transport};
 
-/// As much of the preface as no request of HTTP/1 begins with.
+/// The minimum length of a preface with which no HTTP/1 request begins.
 const PREFACE_BYTES_MIN: usize = 16;
 
-/// Whether a client begins with HTTP/2, without having asked for it (RFC 9113 section 3.3). `None`: too little came to tell.
+/// Returns whether a client begins with HTTP/2 without negotiation (RFC 9113 section 3.3); `None` if too little has
+/// arrived to decide.
 pub fn is_preface(bytes: &[u8]) -> Option<bool> {
     let is_part = PREFACE.iter().zip(bytes).all(|(preface, byte)| preface == byte);
     if is_part && bytes.len() < PREFACE_BYTES_MIN { None } else { Some(is_part) }
 }
 
 impl<N: Net> Responder<N> {
-    /// Takes what has come, or goes on with what came before.
+    /// Takes what has arrived, or continues with what arrived before.
     pub(super) fn take_frames(&mut self, at: usize, bytes: &[u8]) {
         self.connections[at].input.is_cut = false;
         let taken = self.sender.take_in(self.timers.now(), &mut self.connections, at, bytes, &self.setup.limits);
@@ -44,7 +47,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Those of a turn: a connection that asks for more waits for the next.
+    /// Takes a turn's share of events: a connection that has more waits for the next turn.
     fn take_events(&mut self, at: usize) {
         while let Some(conn) = self.connections.get_mut(at).filter(|conn| conn.is_multiplexed()) {
             if self.budget.is_spent() {
@@ -56,7 +59,7 @@ impl<N: Net> Responder<N> {
                 Some(Event::Request { stream, request }) => {
                     match self.service.admission.why_full(self.connections.streams()) {
                         Some(why) => {
-                            // It has to come again.
+                            // The client must retry.
                             self.service.fail(self.timers.now(), &self.connections[at], Kind::Crowded, why);
                             return self.abandon(at);
                         }
@@ -83,7 +86,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// The stream is closed. Its response is all made, or its client does not want it any more.
+    /// Handles a closed stream: its response is all made, or its client does not want it any more.
     fn leave_stream(&mut self, id: ExchangeId) {
         let Some(exchange) = self.connections[id.at].protocol.exchange(id.stream) else { return };
         match exchange.task {
@@ -105,7 +108,7 @@ impl<N: Net> Responder<N> {
     }
 
     pub(super) fn end_stream(&mut self, id: ExchangeId) {
-        // One that sends no more asks for no more.
+        // A client that sends no more has no more requests.
         let has_ended = self.connections[id.at].has_peer_ended();
         self.service.forget_origin(self.timers.now(), &mut self.connections[id.at], id.stream);
         let (now, limits) = (self.timers.now(), &self.setup.limits);
@@ -118,7 +121,7 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Ends a connection, as far as it is to end now.
+    /// Ends a connection in the way that `how` decides.
     pub(super) fn end(
         &mut self,
         at: usize,
@@ -146,7 +149,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// The client is gone, or has had its time: nothing of it is worth sending. The connection ends when the last response has departed.
+    /// Ends a connection whose client is gone or late: nothing is worth sending to it. It ends when the last response
+    /// has departed.
     pub(super) fn abandon(&mut self, at: usize) {
         let conn = &mut self.connections[at];
         let Some(streams) = conn.protocol.streams_mut() else {
@@ -162,7 +166,7 @@ impl<N: Net> Responder<N> {
         if !conn.channel.is_quic() {
             streams.ends_at = Some(self.timers.now());
         }
-        // What it said besides is of no use to anybody.
+        // What else it sent is not used.
         (conn.input.is_readable, conn.input.is_cut) = (false, false);
         let unanswered = conn.protocol.exchanges().filter(|exchange| !exchange.is_sending());
         let unanswered: Vec<u32> = unanswered.map(|exchange| exchange.number).collect();

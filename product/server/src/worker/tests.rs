@@ -1,4 +1,4 @@
-//! One worker, its turns made by hand, against sockets of the kernel.
+//! A worker whose turns the test runs one by one, with kernel sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use crate::threads::Threads;
 use crate::upstream::UpstreamPlaces;
 
 const FILE: &[u8] = b"hello";
-/// Neither an answer in the tests nor so long that a turn is over for it.
+/// Not an answer that the tests check, and short enough that no turn ends because of it.
 const HEAD: &str = "HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n";
 
 struct Bench {
@@ -33,7 +33,7 @@ struct Bench {
     _threads: Threads,
 }
 
-/// A client that never waits.
+/// A client that never blocks.
 struct Client {
     stream: TcpStream,
     received: Vec<u8>,
@@ -46,7 +46,7 @@ fn open(sites: &[SiteConfig], is_secure: bool, log: Option<Arc<Log>>) -> Current
     Current::open(&wanted, is_secure, Default::default(), 1 << 30).unwrap()
 }
 
-/// One, for all hosts.
+/// A configuration of one site for all hosts.
 fn current(log: Option<Arc<Log>>) -> Arc<Current> {
     let sites = [SiteConfig::alone(".".into(), Options::default())];
     Arc::new(open(&sites, false, log))
@@ -65,7 +65,7 @@ fn order(policy: &PolicySpec, pace: Pace) -> Order {
 }
 
 impl Bench {
-    /// With a folder of its own, of this name.
+    /// Creates a bench with a folder of this name.
     fn new(name: &str, policy: &str) -> Bench {
         Bench::with(name, policy, Pace::UNLIMITED, |root| root)
     }
@@ -74,7 +74,7 @@ impl Bench {
         Bench::logging(name, policy, pace, change, false)
     }
 
-    /// With a log of every response, if wanted.
+    /// Logs every response if `is_logged`.
     fn logging(name: &str, policy: &str, pace: Pace, change: impl FnOnce(Root) -> Root, is_logged: bool) -> Bench {
         let folder = std::env::temp_dir().join(format!("weir-worker-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -116,7 +116,7 @@ impl Bench {
         Bench { worker: worker.unwrap(), pool, address, folder, _logs: logs, _threads: threads }
     }
 
-    /// There are so many places, and a client has these limits.
+    /// Sets the number of places, and the limits of a client.
     fn admit(&mut self, places: usize, of_client: ClientLimits) {
         let setup = &self.worker.responder.setup;
         let places = Arc::new(Places::new(places, &[Arc::clone(&setup.wake)]));
@@ -128,7 +128,7 @@ impl Bench {
         Client { stream: TcpStream::connect(self.address).unwrap(), received: Vec::new() }
     }
 
-    /// Turns until a client has so many responses.
+    /// Runs turns until a client has this many responses.
     fn turn_until(&mut self, client: &mut Client, responses: usize) {
         while client.responses() < responses {
             self.turn();
@@ -159,7 +159,7 @@ impl Client {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    /// How many responses have come so far.
+    /// The number of responses received so far.
     fn responses(&mut self) -> usize {
         self.stream.set_nonblocking(true).unwrap();
         match self.stream.read_to_end(&mut self.received) {
@@ -181,7 +181,7 @@ mod parts;
 mod producing;
 mod shortage;
 
-/// The flood used to be answered to its end first, however much more of it came meanwhile.
+/// The flood used to be answered to its end first, however much more of it arrived meanwhile.
 #[test]
 fn a_flood_of_requests_leaves_others_their_turn() {
     const REQUESTS: usize = 2000;
@@ -199,7 +199,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
         let answered = flood.responses();
         assert!(turns <= 3, "{policy}: answered after {turns} turns");
         assert!(answered <= turns * 64, "{policy}: behind {answered} of the flood's, in {turns} turns");
-        // And none of it is lost.
+        // None of it is lost.
         for _ in 0..2 * REQUESTS {
             bench.turn();
         }
@@ -208,7 +208,8 @@ fn a_flood_of_requests_leaves_others_their_turn() {
     }
 }
 
-/// However much its socket takes, one connection is sent 2 MiB in a turn and a response more; a turn with a request of another is no longer.
+/// However much its socket takes, one connection is sent 2 MiB and one more response in a turn; a turn with another
+/// connection's request is no longer.
 #[test]
 fn a_flood_of_large_responses_leaves_others_their_turn() {
     const FILE_BYTES: usize = 64 << 10;
@@ -235,8 +236,8 @@ fn a_flood_of_large_responses_leaves_others_their_turn() {
     assert!((1 << 20..=TURN_BYTES).contains(&most), "{most} bytes in a turn");
 }
 
-/// A connection whose response was all handed to its socket is idle, and was closed for the next client: what its own client sent after that
-/// reset it, and the rest of the response was lost.
+/// A connection whose response was completely handed to its socket is idle, and used to be closed for the next client:
+/// what its own client sent after that reset it, and the rest of the response was lost.
 #[test]
 fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     const BYTES: usize = 40_000;
@@ -270,7 +271,8 @@ fn a_response_that_is_still_in_its_socket_keeps_its_connection() {
     bench.turn_until(&mut second, 1);
 }
 
-/// Deadlines count the time in which the worker could have heard the client, also where the pause was in the middle of a turn, behind a response.
+/// Deadlines count only the time in which the worker could receive, also if the pause was in the middle
+/// of a turn, after a response.
 #[test]
 fn a_pause_in_a_turn_moves_every_deadline() {
     let mut bench = Bench::with("pause-turn", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
@@ -292,8 +294,8 @@ fn a_pause_in_a_turn_moves_every_deadline() {
     assert!(bench.worker.responder.connections.len() == 2 && deadline(&bench) - before >= pause);
 }
 
-/// What no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's FIN, which the
-/// kernel sends by itself or with our own.
+/// Everything that no response covers is charged when the connection ends: the SYN-ACK, and the acknowledgement of the client's
+/// FIN, which the kernel sends by itself or with our own FIN.
 #[test]
 fn what_a_connection_sent_is_booked_when_it_ends() {
     let mut bench = Bench::with("booked", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
@@ -342,7 +344,7 @@ fn a_paced_worker_sends_while_it_reads() {
     );
 }
 
-/// A client that resets its connection while its response waits takes the job along, and nobody else's.
+/// A client that resets its connection while its response waits removes its own job and no other.
 #[test]
 fn a_reset_frees_the_job() {
     let mut bench = Bench::with("reset", "srpt", Pace::of_line("1gbit".parse().unwrap()), |root| root);
@@ -362,7 +364,8 @@ fn a_reset_frees_the_job() {
     assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
-/// Whatever way its responses take, a client's account has all of their bytes within a second, and when its connections have ended.
+/// Whatever path its responses take, a client's account has all of their bytes within a second, and when its
+/// connections have ended.
 #[test]
 fn what_a_client_was_sent_is_booked() {
     const BYTES: usize = 300_000;
@@ -397,7 +400,7 @@ fn what_a_client_was_sent_is_booked() {
     }
 }
 
-/// What was sent straight into the socket counts too, and the next response waits as a job, on whichever connection.
+/// Bytes sent straight into the socket count too, and the next response waits as a job, on any connection.
 #[test]
 fn a_client_beyond_its_rate_waits_on_every_path() {
     const BYTES: usize = 300_000;
@@ -456,7 +459,7 @@ fn a_client_is_refused_what_is_too_much() {
     assert_eq!((0..).take_while(|_| admission.take_place()).count(), 15, "the refused one has given its place back");
 }
 
-/// Beside its socket in the kernel and its account of memory: its places in two tables, and no buffer.
+/// Apart from its kernel socket and its memory account: its slots in two tables, and no buffer.
 #[test]
 fn an_idle_connection_takes_few_bytes() {
     let bytes = [crate::connection::CONNECTION_BYTES];

@@ -1,4 +1,4 @@
-//! The time of a turn, and when the loop wants to run again. No method reads a clock.
+//! The time of a turn, and when the event loop wants to run again. No method reads a clock.
 
 use std::time::SystemTime;
 
@@ -7,10 +7,12 @@ use units::Nanos;
 
 use crate::clock::{self, later};
 
-/// After so long a turn, the connections that are still to be read wait for the next: others have become ready meanwhile.
+/// The length of a turn. After it, connections still to be read wait for the next turn, because others have become
+/// ready meanwhile.
 pub(super) const TURN_FOR: Nanos = Nanos::from_millis(5);
 const SWEEP_EVERY: Nanos = Nanos::from_secs(1);
-/// Giving memory back costs as much as the tables are long, and the allocator looks through all that is free.
+/// The minimum time between two attempts to give memory back: each costs time proportional to the tables, and the
+/// allocator searches everything that is free.
 const GIVE_BACK_EVERY: Nanos = Nanos::from_secs(10);
 
 pub(super) struct Timers {
@@ -21,7 +23,7 @@ pub(super) struct Timers {
     date: HttpDate,
     dated: u64,
     sweep: Sweep,
-    /// No memory is given back before.
+    /// No memory is given back before this instant.
     give_back_at: Nanos,
     /// When a stopping worker ends, whatever is still being sent.
     stop_at: Option<Nanos>,
@@ -30,7 +32,7 @@ pub(super) struct Timers {
 #[derive(Default)]
 struct Sweep {
     due_at: Nanos,
-    /// The slot at which the one that is under way continues.
+    /// The slot at which the sweep under way continues.
     next: Option<usize>,
 }
 
@@ -55,8 +57,9 @@ impl Timers {
         &self.date
     }
 
-    /// The clock was read again, `timeout` at most after it was read before. A longer time is a pause, in which no client was heard: the
-    /// end of a stopping worker is so much later, and the caller moves all other deadlines by what is returned.
+    /// Sets the clock, which was read at most `timeout` after the last reading. A longer time is a pause, in which nothing
+    /// could be received: the end of a stopping worker moves later by it, and the caller moves all other deadlines by
+    /// the returned time.
     pub fn advance(&mut self, now: Nanos, timeout: Option<Nanos>) -> Nanos {
         let before = std::mem::replace(&mut self.now, now);
         let paused = clock::paused(now - before, timeout);
@@ -64,7 +67,7 @@ impl Timers {
         paused
     }
 
-    /// A turn begins, and its Date field is made where the second is another.
+    /// Begins a turn; makes its Date field if the second has changed.
     pub fn begin_turn(&mut self, time: impl FnOnce() -> SystemTime) {
         self.turn_began_at = self.now;
         let second = self.now.0 / 1_000_000_000;
@@ -74,7 +77,7 @@ impl Timers {
         }
     }
 
-    /// How long this turn takes already.
+    /// The time this turn has taken so far.
     pub fn turn_time(&self, now: Nanos) -> Nanos {
         now - self.turn_began_at
     }
@@ -83,7 +86,7 @@ impl Timers {
         self.turn_time(now) >= TURN_FOR
     }
 
-    /// Whether a sweep begins in this turn.
+    /// Returns whether a sweep begins in this turn.
     pub fn begin_sweep(&mut self) -> bool {
         let begins = !self.is_sweeping() && self.now >= self.sweep.due_at;
         if begins {
@@ -100,17 +103,18 @@ impl Timers {
         self.sweep.next.is_some()
     }
 
-    /// The slot at which the sweep under way continues. It is over, but for [`Timers::interrupt_sweep`].
+    /// Returns the slot at which the sweep under way continues. The sweep then counts as over, unless
+    /// [`Timers::interrupt_sweep`] follows.
     pub fn take_sweep(&mut self) -> Option<usize> {
         self.sweep.next.take()
     }
 
-    /// The next turn continues at this slot.
+    /// Lets the next turn continue the sweep at this slot.
     pub fn interrupt_sweep(&mut self, next: usize) {
         self.sweep.next = Some(next);
     }
 
-    /// Whether memory may be given back now; from then on it may not for some seconds.
+    /// Returns whether memory may be given back now; if so, it may not again for some seconds.
     pub fn begin_giving_back(&mut self) -> bool {
         let begins = self.now >= self.give_back_at;
         if begins {
@@ -119,7 +123,7 @@ impl Timers {
         begins
     }
 
-    /// The worker stops, after so long at the latest. False: it does already.
+    /// Stops the worker after at most `timeout`. Returns false if it is stopping already.
     pub fn stop(&mut self, timeout: Nanos) -> bool {
         let is_first = !self.is_stopping();
         self.stop_at.get_or_insert(self.now + timeout);
@@ -130,7 +134,7 @@ impl Timers {
         self.stop_at.is_some()
     }
 
-    /// A stopping worker sends no more.
+    /// Returns true if a stopping worker must send no more.
     pub fn is_time_up(&self) -> bool {
         self.stop_at.is_some_and(|at| self.now >= at)
     }
@@ -138,12 +142,12 @@ impl Timers {
 
 #[cfg(test)]
 impl Timers {
-    /// Goes to this instant, or back to it.
+    /// Sets the clock to this instant, forwards or backwards.
     pub fn set(&mut self, now: Nanos) {
         self.now = now;
     }
 
-    /// However much time passes, this turn goes on.
+    /// Keeps this turn going, however much time passes.
     pub fn hold_turn(&mut self) {
         self.turn_began_at = Nanos::MAX;
     }
@@ -192,7 +196,7 @@ mod tests {
         timers.begin_turn(SystemTime::now);
         let began_at = timers.now();
         assert!(!timers.is_turn_over(began_at + TURN_FOR - Nanos(1)) && timers.is_turn_over(began_at + TURN_FOR));
-        // That the clock is read in a turn does not make it longer.
+        // Reading the clock within a turn does not make the turn longer.
         timers.advance(began_at + TURN_FOR, Some(TURN_FOR));
         assert!(timers.is_turn_over(timers.now()));
         timers.begin_turn(SystemTime::now);
@@ -216,7 +220,7 @@ mod tests {
         let mut timers = at(5);
         assert!(!timers.is_stopping() && timers.stop(SECOND) && !timers.stop(SECOND));
         assert!(timers.is_stopping() && !timers.is_time_up());
-        // It was to wait for no time, and 60 s have passed.
+        // The wait was to end at once, and 60 s have passed.
         assert_eq!(timers.advance(Nanos::from_secs(65), Some(Nanos::ZERO)), Nanos::from_secs(60));
         assert!(!timers.is_time_up());
         assert_eq!(timers.advance(Nanos::from_secs(66), Some(SECOND)), Nanos::ZERO);

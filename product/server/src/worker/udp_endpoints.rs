@@ -15,19 +15,19 @@ use crate::listen::Listener;
 use crate::net::{Net, Source};
 use crate::udp::{DatagramSocket, Left, Pieces};
 
-/// Payload of a full datagram where the path takes Ethernet's, over IPv6 (RFC 8899 finds out).
+/// The payload of a full datagram over IPv6 if the path's MTU is Ethernet's (RFC 8899 discovers it).
 const DATAGRAM_BYTES: u64 = 1452;
 
-/// All that a worker has for datagrams.
+/// Everything a worker has for datagrams.
 pub(super) struct UdpEndpoints<N: Net> {
-    /// None where nobody speaks HTTP/3.
+    /// `None` if no listener has HTTP/3.
     sockets: Option<Box<Sockets<N>>>,
 }
 
 pub(super) struct Sockets<N: Net> {
     pub all: Vec<UdpEndpoint<N>>,
     pub pieces: Pieces,
-    /// What is said to clients without a connection.
+    /// Datagrams for clients without a connection.
     pub answers: Datagrams,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct UdpEndpoint<N: Net> {
     pub udp: Arc<N::Udp>,
     address: SocketAddr,
     pub quic: Endpoint,
-    /// The service manager has it too.
+    /// The service manager holds it too.
     pub is_passed: bool,
-    /// Room in it is waited for.
+    /// The event loop waits for room in it.
     is_full: bool,
-    /// The process before this one reads it.
+    /// The previous process still reads it.
     is_waiting: bool,
 }
 
@@ -50,7 +50,7 @@ impl<N: Net> Default for UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoints<N> {
-    /// Begins to hear of datagrams at the listeners that have a socket for them.
+    /// Watches for datagrams at the listeners that have a UDP socket.
     pub fn open(
         &mut self,
         net: &N,
@@ -77,13 +77,14 @@ impl<N: Net> UdpEndpoints<N> {
         Ok(())
     }
 
-    /// Certificates were read again.
+    /// Replaces the certificates that were read again.
     pub fn renew(&self, acceptor: &Acceptor) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.replace(acceptor));
     }
 
-    /// The process before this one has ended: datagrams are heard of at its sockets too. Gives the addresses where they are not.
+    /// Begins to read the sockets that the previous process read until it ended. Returns the addresses at which that
+    /// failed.
     pub fn hear(&mut self, net: &N) -> Vec<(SocketAddr, io::Error)> {
         let mut deaf = Vec::new();
         for endpoint in self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).filter(|one| one.is_waiting) {
@@ -94,18 +95,18 @@ impl<N: Net> UdpEndpoints<N> {
         deaf
     }
 
-    /// Another process has all sockets too, and will have their newcomers.
+    /// Records that another process has all sockets too, and takes their newcomers.
     pub fn share(&mut self) {
         self.sockets.iter_mut().flat_map(|sockets| &mut sockets.all).for_each(|endpoint| endpoint.is_passed = true);
     }
 
-    /// Sets those of connections from now on.
+    /// Sets the limits of connections from now on.
     pub fn set_limits(&self, limits: &Limits) {
         let all = self.sockets.iter().flat_map(|sockets| &sockets.all);
         all.for_each(|endpoint| endpoint.quic.set_limits(limits.request, limits.idle_timeout));
     }
 
-    /// For a turn of reading; [`UdpEndpoints::put_back`] follows.
+    /// Takes the sockets for a turn of reading; [`UdpEndpoints::put_back`] must follow.
     pub fn take(&mut self) -> Option<Box<Sockets<N>>> {
         self.sockets.take()
     }
@@ -114,14 +115,14 @@ impl<N: Net> UdpEndpoints<N> {
         self.sockets = Some(sockets);
     }
 
-    /// Waits for room at the sockets that are full, by their numbers, and no more at the others.
+    /// Waits for room at the sockets that are full, by their numbers, and stops waiting at the others.
     pub fn wait_for_room(&mut self, net: &N, is_full_at: impl Fn(u64) -> bool) {
         let Some(sockets) = &mut self.sockets else { return };
         for endpoint in &mut sockets.all {
             let is_full = is_full_at(endpoint.udp.number()) && !endpoint.is_waiting;
             if is_full != std::mem::replace(&mut endpoint.is_full, is_full) {
                 let flags = if is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                // Should it fail, those that wait are sent on when a datagram comes.
+                // If this fails, waiting datagrams are sent when the next one arrives.
                 let _ = net.modify(Source::Udp(&*endpoint.udp), DATAGRAMS, flags);
             }
         }
@@ -129,8 +130,8 @@ impl<N: Net> UdpEndpoints<N> {
 }
 
 impl<N: Net> UdpEndpoint<N> {
-    /// Sends what is said outside of connections, and gives what has left and how. What there is no room for is lost, as it might be
-    /// anywhere.
+    /// Sends what is outside of connections, and returns what has left and its framing. What there is no room for is
+    /// lost, as it might be anywhere.
     pub fn answer(&self, answers: &mut Datagrams) -> Option<(Framing, Left)> {
         let framing = framing(answers.first()?.to);
         let (left, _) = self.udp.send(answers, self.udp.control_priority());
@@ -139,7 +140,7 @@ impl<N: Net> UdpEndpoint<N> {
     }
 }
 
-/// An IPv4 client of an IPv6 socket is one of IPv4.
+/// Returns the framing of a peer's datagrams. An IPv4 client of an IPv6 socket counts as IPv4.
 pub(super) fn framing(peer: SocketAddr) -> Framing {
     Framing::datagrams(DATAGRAM_BYTES, peer.ip().to_canonical().is_ipv6())
 }

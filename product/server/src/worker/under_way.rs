@@ -1,5 +1,5 @@
-//! The responses under way, for an operator who asks: those that are sent, and those that wait for a file or an upstream before. Looking through
-//! them costs what there are, and idle connections nothing.
+//! The responses under way, for an operator's status request: those being sent, and those that still wait for a file or
+//! an upstream. The cost is proportional to their number; idle connections cost nothing.
 
 use std::collections::BinaryHeap;
 
@@ -14,14 +14,14 @@ use crate::objectives::{Place, RESPONSES_MAX, ResponseStatus, ResponsesStatus, p
 use crate::send::{UnderWay, WaitsFor, under_way};
 use crate::upstream::unanswered;
 
-/// Responses of each kind that are looked at in one turn: some 3 ms. Others are not told of.
+/// The maximum number of responses of each kind examined in one turn: some 3 ms. Others are not reported.
 const LOOKS_MAX: usize = 1 << 14;
 
-/// One that may be told of: where it is, and what is known of it.
+/// A response that may be reported: its rank, and what is known of it.
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
     place: Place,
-    /// Of the exchange, or where it is a job of the connection.
+    /// The name of the exchange, or of the connection if it is a job.
     owner: u64,
     job: Option<UnderWay>,
     waits_for: WaitsFor,
@@ -40,7 +40,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// The first few.
+/// The first few candidates.
 #[derive(Default)]
 struct First(BinaryHeap<Candidate>);
 
@@ -53,7 +53,7 @@ impl First {
     }
 }
 
-/// All of this event loop.
+/// The responses under way of this event loop.
 pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
     let now = with.timers.now();
     let (mut status, mut first) = (ResponsesStatus::default(), First::default());
@@ -73,7 +73,7 @@ pub(super) fn responses(with: &Responder<impl Net>) -> ResponsesStatus {
     status
 }
 
-/// `None`: its connection is gone.
+/// Returns the status of a candidate; `None` if its connection is gone.
 fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseStatus> {
     let (at, stream) = match &candidate.job {
         Some(job) => (with.connections.slot(job.owner)?, job.stream),
@@ -99,7 +99,7 @@ fn told(with: &Responder<impl Net>, candidate: &Candidate) -> Option<ResponseSta
     })
 }
 
-/// Where a log will have it.
+/// Returns method and target, if a log will have them.
 fn requested(exchange: &Exchange) -> Option<[Vec<u8>; 2]> {
     let line = exchange.line.as_ref().filter(|line| line.log.is_some())?;
     let requested = line.requested();

@@ -1,4 +1,4 @@
-//! The event loop's part in a proxy: it sends the replies that come of upstreams.
+//! The event loop's part in a proxy: it sends the replies that result.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::upstream::Group;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl<N: Net> Responder<N> {
-    /// Does this with what the proxy may touch, and sends the replies that come of it.
+    /// Runs `act` on the proxy, then sends the replies it produced.
     pub(super) fn with_upstreams<T>(&mut self, act: impl FnOnce(&mut Proxy<N>, &mut ProxyContext<N>) -> T) -> T {
         let (proxy, mut with) = ProxyContext::of(self);
         let done = act(proxy, &mut with);
@@ -39,7 +39,8 @@ impl<N: Net> Responder<N> {
         }
     }
 
-    /// Passes a request on; the reply where no upstream can have it. Nothing where its client has left meanwhile.
+    /// Passes a request on. Returns the error reply if no upstream can take it, and `None` if it was passed on, must
+    /// wait, or its client has left.
     pub(super) fn pass_request(
         &mut self,
         id: ExchangeId,
@@ -68,8 +69,8 @@ impl<N: Net> Responder<N> {
     }
 }
 
-/// Gives a client over HTTP/1.1 leave to send the body, where it waits for that (RFC 9110 section 10.1.1). Whether the request comes again,
-/// since its socket is full: the leave is given once more then.
+/// Sends 100 Continue to an HTTP/1.1 client that waits for it (RFC 9110 section 10.1.1). Returns whether the request
+/// must be postponed because its socket is full: 100 Continue is then sent again.
 pub(super) fn must_wait_for_leave<N: Net>(with: &mut Responder<N>, id: ExchangeId, head: Option<&Head>) -> bool {
     let Some(head) = head.filter(|head| head.expect_continue && head.request.body != BodyLength::None) else {
         return false;

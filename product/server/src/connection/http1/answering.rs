@@ -1,4 +1,4 @@
-//! The response that is coming on a connection: whether one is, its form, and whether it is the last.
+//! The response that is due on a connection: whether there is one, its form, and whether it is the last.
 
 use http::http1::{self, Connection, Delimiter, Head};
 use http::{HttpDate, Method, Response};
@@ -6,11 +6,11 @@ use http::{HttpDate, Method, Response};
 pub struct Answering {
     stage: Stage,
     form: Form,
-    /// Nothing is read after the response being made or sent.
+    /// Set if nothing is read after the response being made or sent.
     closes: bool,
 }
 
-/// Nothing behind the request is looked at meanwhile.
+/// The progress of the response. Nothing after its request is parsed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     None,
@@ -20,7 +20,7 @@ enum Stage {
     Made,
 }
 
-/// What a request says of the form of its response.
+/// The form of a response, as its request determines it.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// False for HEAD: the head is that of a GET, and no body follows.
@@ -34,14 +34,15 @@ impl Form {
 
     pub fn of(head: &Head) -> Form {
         Form {
-            // No answer depends on a body, so a client that waits before it sends one has its final status at once (RFC 9110
-            // section 10.1.1). Whether it sends the body all the same is unknown: nothing behind this head is read.
+            // The answer does not depend on the body, so a client that waits before it sends one gets its final status
+            // at once (RFC 9110 section 10.1.1). Whether it sends the body all the same is unknown, so nothing after
+            // this head is read.
             closes: !head.keep_alive || head.expect_continue,
             ..Form::of_wanted(head)
         }
     }
 
-    /// Of a request whose body is wanted, of any length; a client that waits for leave to send it is given that.
+    /// The form for a request whose body is wanted, of any length; a client that waits for 100 Continue gets it.
     pub fn of_wanted(head: &Head) -> Form {
         Form {
             has_body: head.request.method != Method::Head,
@@ -52,47 +53,48 @@ impl Form {
 }
 
 impl Answering {
-    /// None is coming.
+    /// Creates the state in which no response is due.
     pub(super) fn new() -> Answering {
         Answering { stage: Stage::None, form: Form::OF_REFUSAL, closes: false }
     }
 
-    /// A response is coming.
+    /// Returns true if a response is due or being sent.
     pub fn is_on(&self) -> bool {
         self.stage != Stage::None
     }
 
-    /// It is not made yet.
+    /// Returns true if it is not made yet.
     pub fn is_owed(&self) -> bool {
         self.stage == Stage::Owed
     }
 
-    /// The connection ends behind the response being made or sent.
+    /// Returns true if the connection ends after the response being made or sent.
     pub fn closes(&self) -> bool {
         self.closes
     }
 
-    /// Nothing is read behind the response that is owed.
+    /// Stops reading after the response that is owed.
     pub fn close(&mut self) {
         self.closes = true;
     }
 
-    /// A response of this form is owed.
+    /// Records that a response of this form is owed.
     pub(super) fn owe(&mut self, form: Form) {
         (self.form, self.stage) = (form, Stage::Owed);
     }
 
-    /// What came is answered with something else than a response, and nothing more is read.
+    /// Records that something other than a response answers what arrived, and that no more is read.
     pub fn refuse_aside(&mut self) {
         (self.stage, self.closes) = (Stage::Made, true);
     }
 
-    /// A request that was taken waits for earlier responses.
+    /// Records that a request that was taken waits for earlier responses.
     pub(super) fn postpone(&mut self) {
         self.stage = Stage::Made;
     }
 
-    /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
+    /// Appends the head of the response that is owed, which may have to be the last. Returns what delimits the body,
+    /// `None` if no body follows.
     pub(super) fn encode<B>(
         &mut self,
         response: &Response<B>,
@@ -110,7 +112,8 @@ impl Answering {
         has_body.then_some(delimiter)
     }
 
-    /// Makes an interim response to the request that was taken last; `None` for one of HTTP/1.0, which has none (RFC 9110 section 15.2).
+    /// Encodes an interim response to the request taken last; `None` for HTTP/1.0, which has none (RFC 9110 section
+    /// 15.2).
     pub fn interim(&self, response: &Response<()>, date: &HttpDate) -> Option<Vec<u8>> {
         let minor_version = self.form.minor_version;
         (self.is_owed() && minor_version > 0).then(|| {
@@ -120,21 +123,21 @@ impl Answering {
         })
     }
 
-    /// The response is made and leaves with those behind it, so the next request is looked at.
+    /// Records that the response is made and leaves together with later ones, so the next request is parsed.
     pub fn on_gathered(&mut self) {
         if !self.closes {
             self.stage = Stage::None;
         }
     }
 
-    /// Responses take a while to be sent.
+    /// Records that responses take a while to be sent.
     pub(super) fn on_held(&mut self) {
         if self.stage == Stage::None {
             self.stage = Stage::Made;
         }
     }
 
-    /// Every response that was made is sent.
+    /// Records that every response that was made is sent.
     pub(super) fn on_sent(&mut self) {
         self.stage = Stage::None;
     }

@@ -1,4 +1,4 @@
-//! A connection of HTTP/1.1: requests in their order, each answered before the next is looked at.
+//! An HTTP/1.1 connection: requests in order, each answered before the next is parsed.
 //!
 //! ```text
 //! receive -> next -> Event -> encode -> on_gathered | on_held ... on_sent -> keep
@@ -14,14 +14,14 @@ use super::received::{Kept, Received};
 use super::request_body::RequestBody;
 use crate::limits::Limits;
 
-/// How long a client gets to see the last response before the connection is cut: a round trip or two; Apache's
+/// The time a client may take to see the last response before the connection is cut: a round trip or two. Apache's
 /// SECONDS_TO_LINGER is the same.
 const LINGER_FOR: Nanos = Nanos::from_secs(2);
 
-/// The answer to one that is slower than may be.
+/// The answer to a client that is too slow.
 pub const TOO_SLOW: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
 
-/// An idle one holds no buffers.
+/// The state of a connection. An idle one holds no buffers.
 pub struct Http1 {
     phase: Phase,
     pub answering: Answering,
@@ -32,28 +32,28 @@ pub struct Http1 {
 enum Phase {
     /// Waiting for a request, or for the rest of its head.
     Head,
-    /// Reading a request body that nobody wants.
+    /// Reading a request body that is not wanted.
     Body(Box<RequestBody>),
-    /// What comes is passed on.
+    /// Passing on what arrives.
     Passing(Box<Passing>),
     /// A whole request waits until an earlier response is sent.
     Waiting(Box<OwnedHead>),
-    /// The last response is sent and our side closed; reading until the client has seen it and closes too, since
-    /// closing both sides at once would answer late bytes with a reset, and a reset can cost the client the response
-    /// (RFC 9112 section 9.6).
+    /// The last response is sent and our side is closed. Reading continues until the client has seen it and closes too:
+    /// closing both sides at once would answer late bytes with a reset, which can cost the client the response (RFC
+    /// 9112 section 9.6).
     Lingering {
-        /// What it had acknowledged at the last look.
+        /// The bytes it had acknowledged at the last look.
         acked_bytes: u64,
     },
 }
 
 impl Phase {
-    /// What comes belongs to the request that was taken last.
+    /// Returns true if what arrives belongs to the request taken last.
     fn is_passing(&self) -> bool {
         matches!(self, Phase::Passing(passing) if !passing.is_waiting())
     }
 
-    /// Of the request that is incomplete or waits.
+    /// The bytes of the request that is incomplete or waits.
     fn head_bytes(&self) -> usize {
         match self {
             Phase::Body(body) => body.head.view().bytes,
@@ -64,21 +64,22 @@ impl Phase {
     }
 }
 
-/// What was received.
+/// A received event.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "one at a time is on the stack")]
 pub enum Event<'a> {
-    /// Not yet: the body of a request is still to come, or to be looked at.
+    /// There is nothing to answer yet: the body of a request is still to come, or to be parsed.
     Body,
-    /// A request, to which a response is owed. Its body may still be to come, where it is passed on.
+    /// A request, to which a response is owed. Its body may still be to come if it is passed on.
     Request { head: Head<'a> },
-    /// More of a request body that is passed on.
+    /// A further part of a request body that is passed on.
     Data { bytes: &'a [u8], is_last: bool },
-    /// No request, or one whose body is at fault, and a response is owed to that; no more is read. They may be TLS instead.
+    /// An invalid request, or one with an invalid body. A response is owed to it, and no more is read. The bytes may be
+    /// TLS instead.
     Refused { reject: Reject, shown: Shown<'a>, is_tls: bool },
 }
 
-/// What becomes of a connection past its deadline.
+/// The fate of a connection past its deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Late {
     /// A request was begun, and its sender is owed a response (RFC 9110 section 15.5.9).
@@ -105,28 +106,28 @@ impl Http1 {
         self.on_sent(now, limits);
     }
 
-    /// Nothing is expected before this instant.
+    /// Sets the instant until which it waits for its client.
     pub fn wait_until(&mut self, deadline: Nanos) {
         self.deadline = deadline;
     }
 
-    /// No whole request has come since the last answer.
+    /// Returns true if no whole request has arrived since the last answer.
     pub fn is_unasked(&self) -> bool {
         matches!(self.phase, Phase::Head) && !self.answering.is_on() && !self.answering.closes()
     }
 
-    /// What came is no HTTP of this connection: a response is owed to that, and nothing more is read.
+    /// Treats what arrived as not HTTP: a response is owed to it, and nothing more is read.
     pub fn give_up(&mut self) {
         self.owe(Form::OF_REFUSAL);
     }
 
-    /// Puts received bytes behind those that were kept. With none, those are looked at again.
+    /// Appends received bytes to those that were kept; if `fresh` is empty, the kept ones are parsed again.
     pub fn receive<'a>(&mut self, fresh: &'a [u8]) -> Received<'a> {
         Received::new(self.kept.take(), fresh)
     }
 
-    /// What is next in received bytes; `None` where more has to come, or a response to go, first. A request whose body is wanted comes before
-    /// it, others when theirs has come.
+    /// Returns the next event in received bytes; `None` if more has to arrive, or a response to leave, first. A request
+    /// whose body is wanted is returned before its body, other requests after it.
     pub fn next<'r>(
         &mut self,
         now: Nanos,
@@ -141,7 +142,7 @@ impl Http1 {
             return self.next_passed(now, limits, received);
         }
         if self.answering.closes() {
-            // Nobody wants any of them.
+            // They are not wanted any more.
             received.used = received.bytes.len();
             return None;
         }
@@ -154,7 +155,7 @@ impl Http1 {
         }
     }
 
-    /// More of a body that nobody wants.
+    /// Reads more of a body that is not wanted.
     fn next_of_body<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Body(body) = &mut self.phase else { return None };
         let taken = body.take(received.rest());
@@ -170,7 +171,7 @@ impl Http1 {
         Some(self.refuse(reject, shown, false))
     }
 
-    /// More of what is passed on.
+    /// Reads more of what is passed on.
     fn next_passed<'r>(&mut self, now: Nanos, limits: &Limits, received: &'r mut Received) -> Option<Event<'r>> {
         let Phase::Passing(passing) = &mut self.phase else { return None };
         if let Some(head) = passing.resume() {
@@ -195,7 +196,7 @@ impl Http1 {
         if self.answering.is_owed() {
             return Some(self.refuse(reject, shown, false));
         }
-        // Its response is under way; nothing behind it is read.
+        // Its response is under way; nothing after it is read.
         self.answering.close();
         None
     }
@@ -234,7 +235,8 @@ impl Http1 {
         Some(self.refuse(refused, http1::shown(rest), tls::is_tls(rest)))
     }
 
-    /// A head has come. Whether it is answered now: not where it has a body that nobody wants, which comes first.
+    /// Handles a head that has arrived. Returns whether it is answered now; if it has a body that is not wanted, the
+    /// body comes first.
     fn on_head(&mut self, now: Nanos, limits: &Limits, head: &Head, is_wanted: bool) -> Result<bool, Reject> {
         if is_wanted {
             self.owe(Form::of_wanted(head));
@@ -252,7 +254,7 @@ impl Http1 {
         Ok(false)
     }
 
-    /// What is passed on as it comes, if anything is.
+    /// Returns the state of what is passed on as it arrives, if anything is.
     pub fn passing(&mut self) -> Option<&mut Passing> {
         match &mut self.phase {
             Phase::Passing(passing) => Some(passing),
@@ -293,7 +295,8 @@ impl Http1 {
         self.answering.postpone();
     }
 
-    /// Appends the head of the response that is owed, which may have to be the last; gives what ends the body, `None` where none follows.
+    /// Appends the head of the response that is owed, which may have to be the last. Returns what delimits the body,
+    /// `None` if no body follows.
     pub fn encode<B>(
         &mut self,
         response: &Response<B>,
@@ -301,7 +304,7 @@ impl Http1 {
         date: &HttpDate,
         out: &mut Vec<u8>,
     ) -> Option<Delimiter> {
-        // Where the body of the request is still to come, nobody may want the rest of it once the response is sent.
+        // If the body of the request is still to come, its rest may not be wanted once the response is sent.
         let is_last = is_last || self.phase.is_passing();
         let delimiter = self.answering.encode(response, is_last, date, out);
         if response.status == Status::SWITCHING_PROTOCOLS {
@@ -311,7 +314,7 @@ impl Http1 {
         delimiter
     }
 
-    /// Responses take a while to be sent.
+    /// Records that responses take a while to be sent.
     pub fn on_held(&mut self, now: Nanos) {
         self.answering.on_held();
         self.deadline = Nanos::MAX;
@@ -320,14 +323,14 @@ impl Http1 {
         }
     }
 
-    /// Every response that was made is sent, and where it was the last, the end behind it.
+    /// Records that every response that was made is sent, including the end of the connection after the last one.
     pub fn on_sent(&mut self, now: Nanos, limits: &Limits) {
         if self.answering.is_owed() {
             return;
         }
         self.answering.on_sent();
         if self.phase.is_passing() {
-            // Its client goes on sending what nobody wants any more.
+            // Its client goes on sending what is not wanted any more.
             self.answering.close();
         }
         self.deadline = match &mut self.phase {
@@ -339,13 +342,13 @@ impl Http1 {
                 body.go_on(now);
                 body.deadline(now, limits)
             }
-            // Part of the next head is here already: that is not idle.
+            // Part of the next head is here already, so the connection is not idle.
             _ if self.kept.is_some() => now + limits.head_timeout,
             _ => now + limits.idle_timeout,
         };
     }
 
-    /// The request that is kept: its body has not come, or an earlier response has not gone.
+    /// Takes the request that is kept, because its body has not arrived, or an earlier response has not left.
     pub fn take_unanswered(&mut self) -> Option<Box<OwnedHead>> {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(body) => Some(body.head),
@@ -354,7 +357,7 @@ impl Http1 {
         }
     }
 
-    /// When it has waited for its client too long.
+    /// The instant at which it has waited too long for its client.
     pub fn deadline(&self) -> Nanos {
         match &self.phase {
             Phase::Passing(passing) if self.answering.is_owed() => passing.deadline(),
@@ -379,7 +382,7 @@ impl Http1 {
         Some(Late::Refused { reject: TOO_SLOW, shown })
     }
 
-    /// The client could not be heard for so long.
+    /// Moves the deadline later by `paused`, in which nothing could be received.
     pub fn excuse(&mut self, paused: Nanos) {
         self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
         match &mut self.phase {
@@ -389,7 +392,7 @@ impl Http1 {
         }
     }
 
-    /// What comes is looked at: no response is coming, or the body of its request is still passed on.
+    /// Returns true if what arrives is parsed: no response is due, or the body of its request is still passed on.
     pub fn is_reading(&self) -> bool {
         !self.answering.is_on() || matches!(&self.phase, Phase::Passing(passing) if !passing.is_held())
     }
@@ -398,8 +401,9 @@ impl Http1 {
         matches!(self.phase, Phase::Lingering { .. })
     }
 
-    /// A client that lingers and still takes what it was sent is left as long again: a reset would cost it the rest. It has acknowledged so much
-    /// by now, and not all; of a slower one than this nobody waits.
+    /// Gives a lingering client the same time again if it still acknowledges what it was sent: a reset would cost it
+    /// the rest. It has acknowledged `acked_by_now_bytes` so far, and not everything. Returns false for a client slower
+    /// than `bytes_per_s_min`, which is not awaited.
     pub fn linger_on(&mut self, now: Nanos, acked_by_now_bytes: u64, bytes_per_s_min: u64) -> bool {
         let Phase::Lingering { acked_bytes } = &mut self.phase else { return false };
         let newly_acked_bytes = acked_by_now_bytes.saturating_sub(std::mem::replace(acked_bytes, acked_by_now_bytes));
@@ -410,30 +414,30 @@ impl Http1 {
         goes_on
     }
 
-    /// Received bytes, or a request, wait to be looked at.
+    /// Returns true if received bytes, or a request, wait to be parsed.
     pub fn has_kept(&self) -> bool {
         self.kept.is_some()
             || matches!(self.phase, Phase::Waiting(_))
             || matches!(&self.phase, Phase::Passing(passing) if passing.is_waiting())
     }
 
-    /// Bytes kept of requests that are incomplete or wait.
+    /// The bytes kept of requests that are incomplete or wait.
     pub fn kept_bytes(&self) -> usize {
         self.phase.head_bytes() + self.kept.as_ref().map_or(0, |kept| kept.memory_bytes())
     }
 
-    /// Bytes kept of a request whose head is not whole.
+    /// The bytes kept of a request whose head is incomplete.
     pub fn part_bytes(&self) -> usize {
         let is_part = matches!(self.phase, Phase::Head) && !self.answering.is_on();
         self.kept.as_ref().filter(|_| is_part).map_or(0, |kept| kept.memory_bytes())
     }
 
-    /// Nothing is asked of us, and nothing is on its way to the client that we know of.
+    /// Returns true if no request is open and none is known to be arriving.
     pub fn is_idle(&self) -> bool {
         self.is_lingering() || (!self.answering.is_on() && matches!(self.phase, Phase::Head) && self.kept.is_none())
     }
 
-    /// Of a request only a part has come.
+    /// Returns true if only part of a request has arrived.
     pub fn has_part(&self) -> bool {
         !self.answering.is_on()
             && (matches!(self.phase, Phase::Body(_)) || (self.kept.is_some() && !self.is_lingering()))

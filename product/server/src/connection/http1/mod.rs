@@ -1,5 +1,5 @@
-//! Connections as state machines: bytes and instants in, events and bytes out. They know no socket and no clock; the worker's loop has
-//! both, and tests play them.
+//! Connections as state machines: bytes and instants in, events and bytes out. They have no socket and no clock; the
+//! worker's event loop has both, and tests simulate them.
 
 mod answering;
 mod connection;

@@ -1,4 +1,4 @@
-//! What a client sends for somebody else: the body of a request, or all that comes once the protocol is another.
+//! Bytes that a client sends to be passed on: the body of a request, or everything once the protocol has changed.
 
 use http::Reject;
 use http::http1::OwnedHead;
@@ -8,13 +8,13 @@ use super::received::Received;
 use super::request_body::RequestBody;
 use crate::limits::Limits;
 
-/// It is passed on as it comes, while the response is owed or made already.
+/// Client bytes that are passed on as they arrive, while the response is owed or made already.
 pub struct Passing {
-    /// `None`: the protocol is another (RFC 9110 section 7.8).
+    /// `None` if the protocol has changed (RFC 9110 section 7.8).
     body: Option<RequestBody>,
     /// It is not read for a while.
     is_held: bool,
-    /// Its request waits until an earlier response is sent.
+    /// The request waits until an earlier response is sent.
     is_waiting: bool,
     /// When its client has taken too long.
     deadline: Nanos,
@@ -30,7 +30,7 @@ impl Passing {
         Passing { body: None, is_held: false, is_waiting: false, deadline: Nanos::MAX }
     }
 
-    /// More of it, as far as it belongs together, and whether it ends there.
+    /// Takes the next contiguous bytes; returns them, and whether the body ends there.
     pub fn take<'r>(
         &mut self,
         now: Nanos,
@@ -48,14 +48,14 @@ impl Passing {
         Ok((passed.bytes, passed.is_last))
     }
 
-    /// It is not read until [`Passing::go_on`].
+    /// Stops reading until [`Passing::go_on`].
     pub fn hold(&mut self, now: Nanos) {
         self.is_held = true;
         self.deadline = Nanos::MAX;
         self.body.iter_mut().for_each(|body| body.hold(now));
     }
 
-    /// It is read again. False where it was not held.
+    /// Resumes reading. Returns false if it was not held.
     pub fn go_on(&mut self, now: Nanos, limits: &Limits) -> bool {
         let was_held = std::mem::take(&mut self.is_held);
         if let Some(body) = self.body.as_mut().filter(|_| was_held) {
@@ -65,7 +65,7 @@ impl Passing {
         was_held
     }
 
-    /// Its request was taken too early.
+    /// Postpones its request, which was taken too early.
     pub fn wait(&mut self) {
         (self.is_waiting, self.is_held) = (true, true);
     }
@@ -74,7 +74,7 @@ impl Passing {
         self.is_waiting
     }
 
-    /// The request that waits, if it does; from now on it does not.
+    /// Returns the request that waits, if one does, and ends the wait.
     pub(super) fn resume(&mut self) -> Option<Box<OwnedHead>> {
         if !std::mem::take(&mut self.is_waiting) {
             return None;
@@ -91,12 +91,12 @@ impl Passing {
         self.deadline
     }
 
-    /// The request, while its body comes.
+    /// The request, while its body arrives.
     pub(super) fn request(&self) -> Option<&RequestBody> {
         self.body.as_ref()
     }
 
-    /// The client could not be heard for so long.
+    /// Moves the deadline later by `paused`, in which nothing could be received.
     pub fn excuse(&mut self, paused: Nanos) {
         self.deadline = Nanos(self.deadline.0.saturating_add(paused.0));
         self.body.iter_mut().for_each(|body| body.excuse(paused));

@@ -6,7 +6,7 @@ use http::http1::{OwnedHead, Search};
 #[derive(Debug)]
 pub(super) struct Kept {
     bytes: Vec<u8>,
-    /// How many of them are used: many requests may come in one packet, and moving the rest for each would cost more
+    /// The number of bytes used: many requests may come in one packet, and moving the rest for each would cost more
     /// than answering it.
     used: usize,
     search: Search,
@@ -22,14 +22,14 @@ impl Kept {
     }
 }
 
-/// Bytes that a connection looks at: kept ones, and those just received behind them.
+/// The bytes that a connection parses: kept ones, followed by those just received.
 #[derive(Debug)]
 pub struct Received<'a> {
     pub(super) bytes: Cow<'a, [u8]>,
     pub(super) used: usize,
-    /// For the end of the head that they begin with.
+    /// The search for the end of the head with which they begin.
     pub(super) search: Search,
-    /// Of a request that came before them.
+    /// The head of a request that came before them.
     pub(super) head: Option<Box<OwnedHead>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Received<'a> {
         &self.bytes[self.used..]
     }
 
-    /// `None` where all are used.
+    /// Returns `None` if all bytes are used.
     pub(super) fn into_kept(self) -> Option<Box<Kept>> {
         let search = self.search;
         let kept = match self.bytes {
@@ -81,7 +81,7 @@ mod tests {
         let mut received = Received::new(kept, b"gh");
         received.used += 1;
         assert_eq!(received.rest(), b"defgh");
-        // Without new ones nothing is moved.
+        // Without fresh bytes nothing is moved.
         let mut received = Received::new(received.into_kept(), b"");
         assert_eq!(received.rest(), b"defgh");
         received.used += 5;

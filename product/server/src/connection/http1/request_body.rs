@@ -11,16 +11,16 @@ const TOO_LARGE: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "t
 pub(super) struct RequestBody {
     pub head: Box<OwnedHead>,
     left: Left,
-    /// How much more of it is put up with.
+    /// The maximum bytes still accepted.
     bytes_max: u64,
-    /// Framing included.
+    /// Counts the bytes, framing included.
     upload: Upload,
 }
 
-/// Of a body that is passed on.
+/// A part of a body that is passed on.
 pub(super) struct Passed<'b> {
     pub bytes: &'b [u8],
-    /// With what is around them.
+    /// The bytes consumed, framing included.
     pub consumed: usize,
     pub is_last: bool,
 }
@@ -31,7 +31,7 @@ enum Left {
 }
 
 impl RequestBody {
-    /// Refuses one that says that it is too large.
+    /// Begins a body; refuses one whose announced length is too large.
     pub fn new(head: &Head, bytes_max: u64, now: Nanos) -> Result<RequestBody, Reject> {
         let left = match head.request.body {
             BodyLength::None => Left::Known(0),
@@ -43,12 +43,12 @@ impl RequestBody {
         Ok(RequestBody { head, left, bytes_max, upload: Upload::new(now) })
     }
 
-    /// When it has taken too long, where something of it came now, or it goes on now.
+    /// The instant at which it has taken too long, if some of it arrives now, or it resumes now.
     pub fn deadline(&self, now: Nanos, limits: &Limits) -> Nanos {
         self.upload.deadline(now, limits.upload())
     }
 
-    /// Takes the next bytes; says how many belong to the body and whether it has ended.
+    /// Takes the next bytes; returns how many belong to the body and whether it has ended.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
         let mut consumed = 0;
         loop {
@@ -61,7 +61,7 @@ impl RequestBody {
         }
     }
 
-    /// Takes the next bytes as far as they belong together, for somebody who wants them.
+    /// Takes the next contiguous bytes and returns them to be passed on.
     pub fn pass<'b>(&mut self, bytes: &'b [u8]) -> Result<Passed<'b>, Reject> {
         let passed = match &mut self.left {
             Left::Known(left) => {
@@ -78,7 +78,7 @@ impl RequestBody {
         Ok(passed)
     }
 
-    /// It is not read for a while, which is not its sender's time.
+    /// Records that the body is not read for a while; this time does not count against the client.
     pub fn hold(&mut self, now: Nanos) {
         self.upload.hold(now);
     }
@@ -103,7 +103,7 @@ mod tests {
         RequestBody::new(&head, bytes_max, Nanos::ZERO)
     }
 
-    /// A byte every `step` seconds, until it is too late.
+    /// Sends a byte every `step_s` seconds; returns how many are taken until it is too late.
     fn bytes_taken(step_s: u64) -> u64 {
         let limits = Limits::default();
         let mut body = new(BodyLength::Known((1 << 20).into()), 1 << 20).unwrap();
@@ -118,7 +118,7 @@ mod tests {
         2000
     }
 
-    /// It used to be taken for 230 days.
+    /// It used to be accepted for 230 days.
     #[test]
     fn a_body_of_a_byte_every_19_seconds_is_too_slow() {
         assert_eq!((bytes_taken(19), bytes_taken(1)), (1, 19));
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(body.deadline(Nanos::from_secs(1), &limits), Nanos::from_secs(1) + limits.body_timeout);
     }
 
-    /// By its word, or by what comes: chunks and their framing count.
+    /// Refused by its announced length, or by what arrives: chunks and their framing count.
     #[test]
     fn a_body_over_the_limit_is_refused() {
         let new = |length| new(length, 10);

@@ -1,4 +1,5 @@
-//! A connection without a socket, under simulated time: every split of what it receives, and every way its responses leave.
+//! A connection without a socket, under simulated time: every split of what it receives, and every way its responses
+//! leave.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,16 +15,16 @@ mod passed_on;
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /a HTTP/1.1\r\nHost: a\r\n";
 
-/// How responses leave.
+/// The way responses leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each before the next request is looked at.
+    /// Each before the next request is parsed.
     AtOnce,
-    /// Those to one piece of input together, behind it.
+    /// The responses to one piece of input together, after it.
     Gathered,
-    /// Each when the next piece of input has come, or nothing else is to come.
+    /// Each when the next piece of input has arrived, or no more is to come.
     Held,
-    /// As gathered, but what was gathered takes until the next piece, and every request behind it has to wait for that.
+    /// Like `Gathered`, but what was gathered takes until the next piece, and every later request has to wait for that.
     Postponed,
 }
 
@@ -49,7 +50,7 @@ impl Client {
         Client { http1, limits, now, way, sent: Vec::new(), gathered: false, held: false, is_closed: false }
     }
 
-    /// Whatever is read while a response is sent comes behind it, as from a socket.
+    /// Receives bytes; whatever is read while a response is sent comes after it, as from a socket.
     fn receive(&mut self, bytes: &[u8]) {
         self.let_go();
         self.take(bytes);
@@ -110,14 +111,14 @@ impl Client {
         }
     }
 
-    /// What was held is sent.
+    /// Sends what was held.
     fn let_go(&mut self) {
         if std::mem::take(&mut self.held) {
             self.http1.on_sent(self.now, &self.limits);
         }
     }
 
-    /// The time passes, as the worker's sweep sees it.
+    /// Lets time pass, as the worker's sweep sees it.
     fn pass(&mut self, span: Nanos) {
         self.now += span;
         if self.now < self.http1.deadline() {
@@ -140,7 +141,7 @@ impl Client {
     }
 }
 
-/// The statuses, and whether nothing is read behind them.
+/// The statuses, and whether nothing is read after them.
 type Outcome = (Vec<u16>, bool);
 
 /// The tests of the server's sockets, as bytes.
@@ -205,7 +206,7 @@ fn every_split_of_input_and_output_has_one_outcome() {
     }
 }
 
-/// The last response says so, and only the last.
+/// The last response announces it, and only the last.
 #[test]
 fn a_connection_is_closed_behind_the_response_that_says_so() {
     for (text, (statuses, ends)) in conversations() {
@@ -218,7 +219,7 @@ fn a_connection_is_closed_behind_the_response_that_says_so() {
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// When the connection is refused or closed, in seconds from now, while nothing comes; at most a day.
+/// When the connection is refused or closed, in seconds from now, while nothing arrives; at most a day.
 fn ends_after(client: &mut Client) -> (u64, Vec<u16>, bool) {
     let before = client.statuses().len();
     for second in 1..=86_400 {
@@ -251,7 +252,7 @@ fn a_client_that_sends_nothing_is_closed_and_a_part_is_refused() {
     }
 }
 
-/// A byte now and then does not start the time anew, of a head or of a body; nor do bytes behind a refusal.
+/// A byte now and then does not restart the time of a head or of a body; nor do bytes after a refusal.
 #[test]
 fn a_slow_client_has_no_more_time_than_a_silent_one() {
     let seconds_of = |begin: &str, every: u64, byte: &[u8]| {
@@ -284,7 +285,7 @@ fn a_response_being_sent_has_all_the_time_it_wants() {
     assert_eq!(client.http1.deadline(), client.now + client.limits.idle_timeout);
 }
 
-/// A body that came half before the response to an earlier request was sent is not late for that.
+/// A body that half arrived before the response to an earlier request was sent is not late because of that.
 #[test]
 fn a_body_is_not_late_for_an_earlier_response() {
     let mut client = Client::new(Way::Postponed);
@@ -328,7 +329,7 @@ fn a_stopping_server_reads_nothing_behind_the_response_it_owes() {
     }
 }
 
-/// Earlier responses may leave when a request was taken and its own is not made: it waits for a disk.
+/// Earlier responses may leave when a request was taken and its own response is not made: it waits for a disk.
 #[test]
 fn a_response_is_owed_until_it_is_made() {
     let mut client = Client::new(Way::Gathered);
@@ -346,7 +347,7 @@ fn a_response_is_owed_until_it_is_made() {
     assert!(!http1.answering.is_on() && received.is_empty());
 }
 
-/// Gathered responses that a full socket does not take hold back what is behind them.
+/// Gathered responses that a full socket does not take hold back what follows them.
 #[test]
 fn what_was_gathered_may_have_to_wait() {
     let mut client = Client::new(Way::Gathered);
@@ -364,7 +365,8 @@ fn what_was_gathered_may_have_to_wait() {
     assert!(matches!(http1.next(client.now, &limits, &mut received, |_| false), Some(Event::Request { .. })));
 }
 
-/// As the worker asks it: whether it may be given up, and whether a part of a request wants an acknowledgement.
+/// The worker's two questions: whether the connection may be given up, and whether part of a request needs an
+/// acknowledgement.
 #[test]
 fn what_a_connection_is_waiting_for() {
     let state = |text: &str| {
@@ -388,7 +390,7 @@ fn an_idle_connection_is_small() {
 }
 
 proptest! {
-    /// Bytes that nobody thought of: no panic, and no outcome that depends on how they came.
+    /// Arbitrary bytes: no panic, and no outcome that depends on how they arrived.
     #[test]
     fn any_bytes_in_any_pieces(
         parts in prop::collection::vec(0..8usize, 1..12),

@@ -43,8 +43,8 @@ impl Source for FromBody<'_> {
 }
 
 impl Outgoing {
-    /// Makes frames of it, the head first. The head is whole whatever the room: a block cannot be cut between two grants, since its compression
-    /// depends on all blocks before it.
+    /// Makes frames of it, the head first. The head is whole whatever the room: its block cannot be split between two
+    /// grants, because its compression depends on all blocks before it.
     pub fn make_frames(
         &mut self,
         engine: &mut Engine,
@@ -59,14 +59,14 @@ impl Outgoing {
                 let left_bytes = room.carried_bytes_max.saturating_sub(room.before_bytes);
                 self.make_http2(session, stream, storage, bytes_max(left_bytes), out)
             }
-            // Content for datagrams of so many bytes in all, those of responses before it included.
+            // HTTP/3 takes the content of all datagrams, including that of earlier responses.
             Engine::Http3(quic) => {
                 self.give_http3(&mut quic.session, stream, storage, bytes_max(room.carried_bytes_max))
             }
         }
     }
 
-    /// Frames of so many bytes behind `out`.
+    /// Appends frames of at most `room` bytes to `out`.
     fn make_http2(
         &mut self,
         session: &mut Session,
@@ -77,7 +77,7 @@ impl Outgoing {
     ) -> Sent {
         let begin = out.len();
         let head = self.fields.take();
-        // Without a body the stream ends behind its head.
+        // Without a body, the stream ends after its head.
         let is_bare = head.is_some() && self.body.is_nothing();
         if head.as_ref().is_some_and(|head| !session.respond(stream, head, !is_bare)) {
             self.fields = head;
@@ -114,12 +114,12 @@ impl Outgoing {
 }
 
 impl Sent {
-    /// Frames were made until this happened, or the source failed.
+    /// The result of making frames until `stop` occurred, or the source failed.
     fn stopped(bytes: u64, carried_bytes: u64, stop: Stop, failure: Option<Failure>) -> Sent {
         let failure = failure.or(match stop {
             Stop::Room | Stop::End => None,
             Stop::Window | Stop::StreamWindow => Some(Failure::Shut),
-            // Its client has reset it, which the worker is about to learn, or the connection is broken.
+            // Its client has reset it, and the worker will be notified, or the connection is broken.
             Stop::Closed | Stop::Source | Stop::Failed => Some(Failure::Disconnected),
         });
         Sent { bytes, carried_bytes, failure, has_room: stop != Stop::Room, is_whole: stop == Stop::End }

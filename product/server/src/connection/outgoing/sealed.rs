@@ -1,7 +1,8 @@
 //! A response under TLS: what is granted becomes records, and no more is sealed than that.
 //!
-//! A record that the socket took a part of cannot be undone, so its rest goes first, whatever the next grant is; and its content counts as
-//! sent when all of it is handed down. `sendfile` knows no records: the bytes of files are read, a record at a time.
+//! A record that the socket took in part cannot be undone. Its rest therefore goes first, whatever the next grant is,
+//! and its content counts as sent when all of it is handed down. `sendfile` cannot make records: the bytes of files are
+//! read, a record at a time.
 
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
@@ -16,8 +17,8 @@ use crate::net::{Down, Sink};
 use crate::storage::Storage;
 
 impl Outgoing {
-    /// Hands down what is allowed, under TLS where that is spoken. Where the next bytes have to be read from a disk first, what was to fill a
-    /// segment with them leaves now.
+    /// Hands down what is allowed, sealed if there is a session. If the next bytes must first be read from a disk, a
+    /// segment held back for them leaves now.
     pub fn send_on(
         &mut self,
         socket: &impl Sink,
@@ -67,7 +68,7 @@ impl Outgoing {
         }
     }
 
-    /// Something is left that the room covers, when all that is sealed has been handed down.
+    /// Returns true if something is left that the room covers, after everything that is sealed is handed down.
     fn has_room(&self, session: &mut Session, room: Room, sent: &Sent) -> bool {
         let carried_bytes = sent.carried_bytes + session.unsent_bytes() as u64;
         !self.is_read()
@@ -75,7 +76,7 @@ impl Outgoing {
             && carried_bytes + (session.overhead() as u64) < room.carried_bytes_max
     }
 
-    /// Seals a few records; gives how many, and why there were no more. None while the rest of another waits.
+    /// Seals a few records; returns how many, and why there were no more. Seals none while the rest of another waits.
     fn seal_some(
         &mut self,
         session: &mut Session,
@@ -105,7 +106,7 @@ impl Outgoing {
         (room.records_at_once, None)
     }
 
-    /// One record of at most so many of the next bytes.
+    /// Seals one record of at most `bytes_max` of the next bytes.
     fn seal(&self, session: &mut Session, storage: &mut dyn Storage, bytes_max: u64) -> Result<u64, Failure> {
         match self.next(storage, bytes_max)? {
             Next::Memory(gathered) => {
@@ -122,7 +123,7 @@ impl Outgoing {
     }
 }
 
-/// What is in the page cache, as `look` has found.
+/// Reads a part of a file in the page cache, as `look` has found it.
 fn read<'a>(entry: &Entry, offset: u64, into: &'a mut [u8]) -> Result<&'a [u8], Failure> {
     let Content::Open(file) = &entry.content else { unreachable!("a held body is sent from memory") };
     match file.read_at(into, offset) {

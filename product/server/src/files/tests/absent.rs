@@ -1,4 +1,4 @@
-//! A name that a folder is known not to have is looked for no more, and seen as soon as it is there.
+//! A name that a folder is known not to have is no longer looked up, but is seen as soon as it exists.
 
 use super::super::absent::{FOLDERS_MAX, NAMES_MAX, READ_EVERY};
 use super::fake_disk::FakeDisk;
@@ -6,7 +6,7 @@ use super::*;
 
 type Change<'a> = &'a dyn Fn(&Folder);
 
-/// Whether it took no look at the file system; there is nothing at this path.
+/// Returns true if the path was found to be absent without access to the file system.
 fn is_known_absent(site: &mut Site, path: &str) -> bool {
     match site.cache.lookup(0, path.as_bytes(), site.now) {
         CacheAnswer::Ready(Err(Missing::NotFound)) => true,
@@ -15,7 +15,7 @@ fn is_known_absent(site: &mut Site, path: &str) -> bool {
     }
 }
 
-/// Every look would have to wait, so that what is answered at once was not looked at.
+/// A site in which every look would have to wait, so that whatever is answered at once was not looked at.
 fn all_aside() -> Site {
     Site::with(Options::default(), Root::uncached)
 }
@@ -71,7 +71,7 @@ fn a_name_that_comes_is_served_at_once() {
     }
 }
 
-/// Between the read and its end nobody else knows that the folder is watched.
+/// While the folder is being read, only the kernel and that lookup know that it is watched.
 #[test]
 fn a_name_that_comes_while_its_folder_is_read_is_served_at_once() {
     for is_told_before in [true, false] {
@@ -87,7 +87,7 @@ fn a_name_that_comes_while_its_folder_is_read_is_served_at_once() {
     }
 }
 
-/// Nobody tells of these.
+/// No event reports these.
 #[test]
 fn a_change_above_is_noticed_before_long() {
     let changes: [Change; 2] = [
@@ -131,7 +131,7 @@ fn folders_remembered_are_bounded() {
         assert_eq!(site.get_after_change(&format!("/{i}/x")), "not found");
         assert_eq!(site.cache.absent_folders(), (i + 1).min(FOLDERS_MAX));
         assert!(is_known_absent(&mut site, &format!("/{i}/x")));
-        // One more has to wait for its turn.
+        // The next one has to wait for its turn.
         site.get(&format!("/{i}/a/x"));
         site.now += READ_EVERY;
     }
@@ -165,7 +165,7 @@ fn a_large_folder_is_not_remembered() {
     }
 }
 
-/// Its names may change without a word.
+/// The names of a remote folder may change without an event.
 #[test]
 fn a_folder_of_a_remote_file_system_is_not_remembered() {
     for (dir, is_known) in [(None, true), (Some("/proc/sys"), false)] {
@@ -200,7 +200,7 @@ fn other_sites_have_other_names() {
     assert!(matches!(site.cache.finish(lookup.run()), CacheAnswer::Ready(Ok(Found::File(_)))));
 }
 
-/// The names of a page and of what is missing share a watch, and the page wants to be told more.
+/// The names of a page and those of what is missing share a watch, and the page needs more events.
 #[test]
 fn a_listing_still_shows_every_change() {
     let mut site = Site::new(listed());

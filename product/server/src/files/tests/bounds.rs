@@ -53,7 +53,7 @@ fn limits_are_shared_among_workers() {
     assert!(CacheLimits::per_worker(0) == all && CacheLimits::per_worker(usize::MAX).files_open == 1);
 }
 
-/// The limit of descriptors is the process's, so this test runs in one of its own.
+/// The limit of descriptors is the process's, so this test runs in a process of its own.
 #[test]
 fn out_of_descriptors() {
     const CHILD: &str = "WEIR_TEST_OUT_OF_DESCRIPTORS";
@@ -77,7 +77,7 @@ fn out_of_descriptors_child() {
     let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let mut others: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    // The files kept open make room for the one asked for.
+    // The files kept open make room for the one requested.
     assert_eq!([site.get("/3"), site.get("/4")], [large.as_str(); 2]);
     site.cache.clear();
     others.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Each is done to `/a`, which holds `old` and is cached, and must be seen by the very next request.
+/// Applies a change to `/a`, which holds `old` and is cached; the very next request must see it.
 fn seen_at_once(change: impl Fn(&Folder), expected: &str) {
     for large in [false, true] {
         for mut site in Site::each_way(Options::default()).map(Site::large) {
@@ -107,7 +107,7 @@ fn forgetting_one_spelling_keeps_the_watch_for_the_other() {
     assert_eq!([site.get_after_change("/a"), site.get("/%61")], ["new", "new"]);
 }
 
-/// What goes for a new spelling may be the last user of the watch that the new one needs.
+/// The entry displaced by a new spelling may be the last user of the watch that the new one needs.
 #[test]
 fn a_spelling_that_displaces_another_keeps_its_watch() {
     let mut site = Site::new(Options::default());
@@ -236,7 +236,7 @@ fn a_body_read_while_writers_work_is_one_state() {
         assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]) && body.len() >= 300, "{body}");
     }
     writer.join().unwrap();
-    // The last one renamed there, however the race went.
+    // The last file renamed there, however the race went.
     assert_eq!(site.get_after_change("/a"), "9".repeat(499));
 }
 
@@ -256,7 +256,7 @@ fn a_file_exchanged_while_it_is_loaded_is_watched_all_the_same() {
     for round in 0..ROUNDS {
         site.cache.clear();
         start.send(()).unwrap();
-        // So that the exchange falls before, into and after the load in different rounds.
+        // Makes the exchange fall before, into and after the load in different rounds.
         (0..round % 50 * 20).for_each(|_| std::hint::spin_loop());
         site.get("/a");
         is_done.recv().unwrap();

@@ -1,4 +1,4 @@
-//! What an entry says about its file.
+//! The properties of an entry's file.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn only_small_files_are_held_in_memory() {
     assert_eq!(site.cache.usage(), (2, 1, BODY_BYTES_HELD_MAX as usize));
 }
 
-/// As on two hosts between which rsync copies: another inode, another time of change.
+/// Two files as on two hosts between which rsync copies: another inode, another time of change.
 #[test]
 fn copies_have_the_same_tag() {
     for bytes in [100, BODY_BYTES_HELD_MAX as usize + 1] {
@@ -49,7 +49,7 @@ fn copies_have_the_same_tag() {
     }
 }
 
-/// A deployment that gives every file the same time: what is held is told by its content.
+/// A deployment may give every file the same time: a held content is distinguished by its bytes.
 #[test]
 fn another_content_of_the_same_size_and_time_has_another_tag() {
     let mut site = Site::new(Options::default());

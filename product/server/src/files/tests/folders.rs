@@ -85,7 +85,7 @@ fn names_that_are_not_utf8_are_listed_and_served_byte_for_byte() {
         assert!(inside.contains("<a href=\"%DCber%20%FF.txt\">\u{fffd}ber \u{fffd}.txt</a>"), "{inside}");
         let moved = site.lookup("/caf%E9");
         assert!(matches!(&moved, Ok(Found::Redirect(to)) if to == "/caf%E9/"), "{moved:?}");
-        // Once more from what is remembered, and when it has changed.
+        // Once more from the cache, and after a change.
         assert_eq!(site.get("/caf%E9/%DCber%20%FF.txt"), "latin");
         site.folder.put(of(b"caf\xe9/\xdcber \xff.txt"), "other");
         assert_eq!(site.get_after_change("/caf%E9/%DCber%20%FF.txt"), "other");
@@ -144,7 +144,7 @@ fn a_listing_is_made_once_while_nothing_changes() {
     let first = page(&mut site, "/d/");
     site.cache.on_change();
     assert!(Arc::ptr_eq(&first, &page(&mut site, "/d/")));
-    // A folder inside may have changed, of which nobody tells.
+    // A folder inside may have changed, which is not reported.
     site.now += REVALIDATE_AFTER;
     assert!(!Arc::ptr_eq(&first, &page(&mut site, "/d/")));
 }

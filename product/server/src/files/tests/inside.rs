@@ -1,4 +1,4 @@
-//! What is served from the folder, and that nothing outside it is.
+//! Files inside the folder are served, and nothing outside it is.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn dots_lead_nowhere() {
 
 #[test]
 fn even_without_decoding_nothing_above_is_opened() {
-    // The defence behind the decoding: as if it had let these through.
+    // Tests the second line of defence: as if the decoding had let these through.
     for site in Site::each_way(nothing_hidden()) {
         let name = site.folder.path(".").parent().unwrap().file_name().unwrap().to_owned();
         let root = Root::open(&site.folder.path("."), nothing_hidden()).unwrap();
@@ -71,7 +71,7 @@ fn symlinks_that_leave_are_refused() {
         symlink("/proc/self/root", site.folder.path("magic")).unwrap();
         symlink("loop", site.folder.path("loop")).unwrap();
         for path in ["/absolute", "/relative", "/folder/secret", "/folder/", "/folder", "/magic/", "/loop"] {
-            // Without openat2 it is not even looked where they lead.
+            // Without openat2, their targets are not even examined.
             assert!(["outside", "not found"].contains(&site.get(path).as_str()), "{path}");
         }
     }
@@ -108,7 +108,7 @@ fn hidden_names() {
 #[test]
 fn only_regular_files() {
     for mut site in Site::each_way(Options::default()) {
-        // Opening a FIFO for reading waits for a writer, unless told not to.
+        // Opening a FIFO for reading waits for a writer, unless it is non-blocking.
         mknodat(CWD, site.folder.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
         let _socket = UnixListener::bind(site.folder.path("socket")).unwrap();
         assert_eq!(site.get("/fifo"), "not found");

@@ -1,4 +1,4 @@
-//! What is not in memory is found by somebody else.
+//! Files that are not in memory are found by another thread.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -8,7 +8,7 @@ use super::fake_disk::FakeDisk;
 use super::*;
 use crate::storage::{Jam, Lane, Pool, THREADS_PER_DEVICE_MAX};
 
-/// A path of the first site.
+/// The key of a path of the first site.
 fn key(path: &str) -> Key {
     let mut bytes = Vec::new();
     Key::write(0, path.as_bytes(), &mut bytes);
@@ -20,7 +20,7 @@ fn on(disk: &FakeDisk, options: Options) -> Site {
     Site::with(options, |root| root.on(disk))
 }
 
-/// The lookup of what cannot be found at once.
+/// The lookup of a path that cannot be found at once.
 fn offloaded(site: &mut Site, path: &str) -> Box<Lookup> {
     match site.cache.lookup(0, path.as_bytes(), site.now) {
         CacheAnswer::Offload(lookup) => lookup,
@@ -77,7 +77,7 @@ fn what_is_not_is_found_aside_and_then_known() {
     }
 }
 
-/// Once a second the file system is asked about what is remembered.
+/// Once a second, cached entries are compared with the file system.
 #[test]
 fn to_look_again_waits_no_more_than_to_find() {
     let disk = FakeDisk::of(&["cold"]);
@@ -118,7 +118,8 @@ fn a_body_that_is_not_in_memory_is_loaded_aside() {
     let mut site = Site::new(Options::default());
     let file = File::open(site.folder.put("a", "a".repeat(900))).unwrap();
     file.sync_all().unwrap();
-    // The look itself has the kernel read ahead: a disk faster than a busy processor has the page there before the look ends.
+    // The look itself starts the kernel's read-ahead: a disk faster than a busy processor has the page in memory before
+    // the look ends.
     let lookup = (0..100).find_map(|_| {
         site.cache.clear();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
@@ -138,13 +139,13 @@ fn a_body_that_is_not_in_memory_is_loaded_aside() {
     assert_eq!(content(&entry(at_once(&mut site, "/a"))).len(), 900);
 }
 
-/// Between the load and its end nobody else knows that the file is watched.
+/// Between the load and the end of the lookup, only the kernel knows that the file is watched.
 #[test]
 fn a_change_during_a_find_is_seen() {
     for spelling in ["/a", "/%61"] {
         let mut site = Site::with(Options::default(), Root::uncached);
         site.folder.put("a", "old");
-        // The other spelling's watch is the same one, and given up meanwhile.
+        // The other spelling's watch is the same one, and is released meanwhile.
         site.entry("/a");
         site.now += REVALIDATE_AFTER;
         let lookup = offloaded(&mut site, spelling);
@@ -166,7 +167,7 @@ fn a_change_during_a_find_is_seen() {
     }
 }
 
-/// Whatever was forgotten of what happened may have been about this file.
+/// Some forgotten event may have concerned this file.
 #[test]
 fn a_find_that_takes_too_long_is_not_remembered() {
     let mut site = Site::with(Options::default(), Root::uncached);
@@ -243,13 +244,14 @@ fn those_who_want_the_same_share_a_find() {
     assert_eq!(content(&entry(at_once(&mut bench.site, "/cold"))), "cold");
 }
 
-/// What was found may be older than the request of who came later; those get what is there after all of them have asked.
+/// The result may be older than the request of a late asker; late askers get what is there after all of them have
+/// asked.
 #[test]
 fn late_askers_see_what_changed_before_they_asked() {
     let mut bench = Bench::new(&["cold"]);
     bench.ask("/cold", 1).unwrap();
     bench.disk.set_hanging(false);
-    // Nobody has taken its end yet.
+    // Its end has not been taken yet.
     let () = bench.wakes.recv().unwrap();
     bench.site.folder.put("cold", "new");
     for asker in [2, 3] {
@@ -273,7 +275,7 @@ fn a_find_whose_askers_have_left_is_remembered_all_the_same() {
     assert_eq!(content(&entry(at_once(&mut bench.site, "/cold"))), "cold");
 }
 
-/// One who asks for the same again before it is skipped has it found.
+/// If an asker joins before the lookup is skipped, it is run.
 #[test]
 fn a_find_that_nobody_awaits_is_skipped() {
     let mut bench = Bench::new(&["cold"]);
@@ -299,7 +301,8 @@ fn a_find_that_nobody_awaits_is_skipped() {
     assert_eq!(bench.take(), [(4, "Err(NotFound)".to_string())]);
 }
 
-/// A client that has queued much before it asks for a path has others who want it wait no longer than their turn.
+/// If a client has queued many lookups before it asks for a path, others that want that path wait no longer than their
+/// own turn.
 #[test]
 fn a_find_waits_in_the_queue_of_each_client_that_wants_it() {
     let mut bench = Bench::new(&["a", "b", "c", "cold"]);
@@ -348,7 +351,7 @@ fn a_disk_that_hangs_is_told_of_once() {
 fn more_finds_than_can_wait_are_refused() {
     let mut bench = Bench::new(&["cold", "other"]);
     bench.site.folder.put("cold", "cold");
-    // It has the turn to read the names of the folder.
+    // This lookup takes the turn to read the names of the folder.
     let device = offloaded(&mut bench.site, "/other").device();
     bench.ask("/cold", 1).unwrap();
     bench.disk.wait_asked(1);
@@ -357,7 +360,7 @@ fn more_finds_than_can_wait_are_refused() {
     jam.wait_begun(THREADS_PER_DEVICE_MAX - 1);
     jam.fill(device, Lane::Lookup);
     assert!(matches!(bench.ask("/other", 2), Err(Missing::Exhausted)));
-    // The one that is under way takes more askers, and what they would need besides is refused when it ends.
+    // The running lookup accepts more askers; the further lookup that they would need is refused when it ends.
     bench.ask("/cold", 3).unwrap();
     fs::remove_file(bench.site.folder.path("cold")).unwrap();
     bench.disk.set_hanging(false);

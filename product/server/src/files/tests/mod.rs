@@ -1,4 +1,4 @@
-//! Requests against a folder, mostly by what comes back in one word: see [`Site::get`].
+//! Requests against a folder, mostly judged by a one-word result: see [`Site::get`].
 
 mod absent;
 mod bounds;
@@ -57,13 +57,14 @@ impl Site {
         Site { folder, cache: Cache::new(root.into(), LIMITS), now: Nanos::from_secs(100) }
     }
 
-    /// One site per way to keep inside the folder: what is in memory found at once, all found aside, and without symlinks.
+    /// A site for each way to stay inside the folder: found at once if in memory, always found by another thread, and
+    /// without symlinks.
     fn each_way(options: Options) -> [Site; 3] {
         let copy = || options.clone();
         [Site::new(copy()), Site::with(copy(), Root::uncached), Site::with(copy(), Root::walking)]
     }
 
-    /// As much as a worker remembers.
+    /// Raises the limits to those of a worker.
     fn large(mut self) -> Site {
         self.cache.set_limits(CacheLimits::per_worker(1));
         self
@@ -80,7 +81,7 @@ impl Site {
         }
     }
 
-    /// The content of a file, or what else there is at the path.
+    /// Returns the content of a file, or a word for what else is at the path.
     fn get(&mut self, path: &str) -> String {
         match self.lookup(path) {
             Ok(Found::File(entry)) => content(&entry),
@@ -95,7 +96,7 @@ impl Site {
         }
     }
 
-    /// As a worker does before it looks at requests.
+    /// Handles changes first, as a worker does before it looks at requests.
     fn get_after_change(&mut self, path: &str) -> String {
         self.cache.on_change();
         self.get(path)

@@ -1,4 +1,4 @@
-//! Another folder in the place of a root, and symlinks that lead out of one.
+//! Replacement of a root by another folder, and symlinks that lead out of a root.
 
 use super::*;
 use crate::files::followed::FOLLOW_EVERY;
@@ -16,7 +16,7 @@ fn each_way() -> [Site; 3] {
     [site_below(|root| root), site_below(Root::uncached), site_below(Root::walking)]
 }
 
-/// Nothing tells of it before it is looked for: a rename of a folder is no event of a file in it.
+/// No event reports it before it is looked for: a rename of a folder is not an event of a file in it.
 #[test]
 fn another_folder_at_the_path_is_served() {
     for mut site in each_way() {
@@ -25,12 +25,12 @@ fn another_folder_at_the_path_is_served() {
         fs::rename(site.folder.path("site"), site.folder.path("site.old")).unwrap();
         fs::rename(site.folder.path("site.new"), site.folder.path("site")).unwrap();
         site.now += FOLLOW_EVERY;
-        // A root that is looked at aside is found to be another with the next comparison of a file.
+        // A root that is looked at by another thread is found to be replaced at the next comparison of a file.
         site.now += REVALIDATE_AFTER;
         assert_eq!(site.get_after_change("/"), "two");
         let said = site.cache.take_lines();
         assert!(said.len() == 1 && said[0].ends_with("site` is another folder now"), "{said:?}");
-        // Removed, and made anew.
+        // Removed, and created again.
         fs::remove_dir_all(site.folder.path("site")).unwrap();
         site.now += REVALIDATE_AFTER;
         assert_eq!([site.get_after_change("/"), site.get("/large")], ["not found", "not found"]);
@@ -54,7 +54,7 @@ fn a_root_is_followed_at_once_where_nothing_is_waited_for() {
     assert_eq!(site.get("/"), "two");
     fs::remove_dir_all(site.folder.path("site")).unwrap();
     site.now += FOLLOW_EVERY;
-    // A file system need not remember that there is no such name: then it is looked for aside.
+    // A file system need not remember that there is no such name: then another thread looks it up.
     assert_eq!(site.get_after_change("/"), "not found");
     fs::rename(old, site.folder.path("site")).unwrap();
     site.now += FOLLOW_EVERY;
@@ -66,7 +66,7 @@ fn a_root_is_followed_at_once_where_nothing_is_waited_for() {
     assert!(site.cache.take_lines().is_empty());
 }
 
-/// A listing, and names that were missing, are of the folder before.
+/// A listing and missing names belong to the folder before.
 #[test]
 fn listings_and_missing_names_are_followed_too() {
     let mut site = site_below(Root::uncached);
@@ -80,7 +80,7 @@ fn listings_and_missing_names_are_followed_too() {
     assert!(String::from_utf8_lossy(&page).contains("href=\"x\""));
 }
 
-/// A lookup that began before is handed out, and not kept.
+/// A lookup that began before is answered, but not kept.
 #[test]
 fn what_is_found_in_the_folder_before_is_not_kept() {
     let disk = fake_disk::FakeDisk::of(&["a"]);
@@ -97,7 +97,7 @@ fn what_is_found_in_the_folder_before_is_not_kept() {
     assert_eq!(site.get("/a"), "two");
 }
 
-/// Nothing of it is open while nobody asks.
+/// The root is not open without requests.
 #[test]
 fn a_root_that_nobody_asks_for_is_not_open() {
     let mut site = site_below(|root| root);
@@ -120,7 +120,7 @@ fn a_root_that_nobody_asks_for_is_not_open() {
     assert_eq!(site.entry("/large").len, BODY_BYTES_HELD_MAX + 1);
 }
 
-/// 40 files took 40 descriptors more with each reload, up to 256.
+/// Once, 40 files took 40 more descriptors with each reload, up to 256.
 #[test]
 fn nothing_of_a_root_that_is_served_no_more_is_kept() {
     let mut site = site_below(Root::uncached);
@@ -140,7 +140,7 @@ fn nothing_of_a_root_that_is_served_no_more_is_kept() {
     }
 }
 
-/// The ways of the kernel in which symlinks are followed.
+/// The kernel's resolution modes in which symlinks are followed.
 const FOLLOWING: [fn(Root) -> Root; 2] = [|root| root, Root::uncached];
 
 fn linked(into: &[&str], change: fn(Root) -> Root) -> Site {
@@ -181,7 +181,7 @@ fn a_symlink_is_followed_into_the_folders_that_are_named() {
         for path in ["/secret/a", "/two", "/films/onward", "/secret/"] {
             assert_eq!(site.get(path), "outside", "{path}");
         }
-        // What it leads to is watched as any file.
+        // The target is watched like any file.
         site.folder.put("media/films/a", "cut");
         assert_eq!(site.get_after_change("/films/a"), "cut");
     }
@@ -211,7 +211,7 @@ fn a_symlink_that_is_not_followed_is_told_of() {
         );
         assert!(matches!(site.lookup("/films/other"), Err(Missing::Outside(None))), "once");
         assert!(matches!(site.lookup("/one"), Err(Missing::Outside(Some(_)))), "another");
-        // That of an index file is told of as well, and names in a listing are left out without a word.
+        // The symlink of an index file is logged as well; symlinks in a listing are left out silently.
         fs::remove_file(site.folder.path("site/index.html")).unwrap();
         let Ok(Found::Listing(page)) = site.lookup("/") else { panic!("a listing") };
         assert!(!String::from_utf8_lossy(&page).contains("films"));

@@ -1,4 +1,4 @@
-//! Sites of one cache: their own files, and others in their place.
+//! Sites of one cache: their own files, and their replacement by others.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn a_path_is_a_file_of_each_site() {
     }
 }
 
-/// What was begun for a set ends as it began, also when the next is there; for the one after that it is too old.
+/// A lookup begun for one set ends as it began, even if the next set is in force; for the set after that it is too old.
 #[test]
 fn what_is_under_way_ends_as_it_began() {
     let (one, other) = (Site::new(Options::default()), Site::new(Options::default()));
@@ -48,7 +48,7 @@ fn what_is_under_way_ends_as_it_began() {
     assert_eq!(lookup(&mut cache, 1, "/a"), "of the other");
     let CacheAnswer::Ready(Ok(Found::File(entry))) = cache.finish(first.run()) else { panic!("it was found") };
     assert_eq!(content(&entry), "of one");
-    // Who asked while it was being found asks again.
+    // An asker that arrived during the lookup asks again.
     assert_eq!([0, 1].map(|site| lookup(&mut cache, site, "/a")), ["of one", "of the other"]);
     cache.replace_roots(set(2, &one));
     let CacheAnswer::Ready(Ok(Found::File(entry))) = cache.finish(second.run()) else { panic!("it was found") };

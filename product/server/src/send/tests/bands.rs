@@ -1,5 +1,5 @@
-//! Marked packets, on a kernel in memory: TCP small queues below every socket, strict priorities below those, and a link
-//! that takes one packet at a time.
+//! Marked packets, with a kernel in memory: TCP small queues below every socket, strict priorities below those, and a
+//! link that takes one packet at a time.
 
 use crate::body::Body;
 use crate::connection::{ChannelKind, End, Opening, Outgoing};
@@ -17,14 +17,14 @@ use units::wire::Framing;
 
 use super::*;
 
-/// What TCP lets a connection have in the host's own queues.
+/// The number of packets that TCP lets a connection have in the host's own queues.
 const PACKETS_BELOW_MAX: usize = 2;
 const SEGMENT: u64 = 1448;
 const BURST: u64 = 2 * SEGMENT;
 
 #[derive(Default)]
 struct Kernel {
-    /// Each packet is its connection and the number it was sent as.
+    /// Each packet is its connection and its sequence number.
     bands: Vec<VecDeque<(usize, u64)>>,
     flows: Vec<Flow>,
     /// The band of every packet that left, by connection.
@@ -57,7 +57,7 @@ impl Kernel {
         }
     }
 
-    /// One packet leaves; gives its connection.
+    /// Sends one packet; returns its connection.
     fn leave(&mut self) -> Option<usize> {
         let band = self.bands.iter().position(|band| !band.is_empty())?;
         let (at, number) = self.bands[band].pop_front()?;
@@ -157,7 +157,7 @@ impl Bench {
         Bench { transmitter, kernel: Rc::new(RefCell::new(kernel)), burst }
     }
 
-    /// A response on a connection of its own; gives the connection.
+    /// Adds a response on a connection of its own; returns the connection.
     fn dispatch(&mut self, bytes: u64) -> usize {
         let mut kernel = self.kernel.borrow_mut();
         let at = kernel.flows.len();
@@ -193,7 +193,8 @@ impl Bench {
         panic!("the transmitter does not come to rest");
     }
 
-    /// The time of one packet: all that can be handed down is, and one leaves. False when none is left.
+    /// Advances by the time of one packet: everything that can be is handed down, and one packet leaves. Returns false
+    /// if none is left.
     fn step(&mut self) -> bool {
         self.run();
         let Some(at) = self.kernel.borrow_mut().leave() else { return false };
@@ -221,7 +222,7 @@ impl Bench {
     }
 }
 
-/// On a busy link something of it is always queued, and it stays in the band of its beginning.
+/// On a busy link some of it is always queued, and it stays in its initial band.
 #[test]
 fn a_response_is_marked_once_on_a_busy_link() {
     let mut bench = Bench::new(&[4_000, 20_000, 100_000], BURST);
@@ -233,7 +234,7 @@ fn a_response_is_marked_once_on_a_busy_link() {
     assert_eq!(bench.transmitter.departures().map(|departure| departure.sent_bytes).sum::<u64>(), 303_000);
 }
 
-/// Two connections that are written to without end: all packets are those of the better one (000 section 3.2).
+/// Two connections that are always written to: all packets are those of the better one (000 section 3.2).
 #[test]
 fn the_better_of_two_floods_has_the_link() {
     let mut bench = Bench::new(&[5_000_000], BURST);
@@ -248,14 +249,14 @@ fn the_better_of_two_floods_has_the_link() {
     assert_eq!(bench.kernel.borrow().flows[worse].packets_left, 8_000_000_u64.div_ceil(SEGMENT));
 }
 
-/// The flow that starved the measured prototype's promoting bands: packets of it wait in the worse band, the link is the
-/// others', and by what was handed down it belongs in the better one. Promoted at once, it overtakes itself.
+/// The flow that starved the measured prototype's promoting bands: its packets wait in the worse band, the link belongs
+/// to the others, and by the bytes handed down it belongs in the better one. Promoted at once, it overtakes itself.
 #[test]
 fn a_starved_flow_that_is_promoted_does_not_overtake_itself() {
     let mut bench = Bench::new(&[20_000], BURST);
     let starved = bench.dispatch(24_000);
     for turn in 0..400 {
-        // The first 100 packets' time is all the others', then half of it.
+        // The others have all of the first 100 packets' time, then half of it.
         if turn < 100 || turn % 2 == 0 {
             bench.dispatch(SEGMENT);
         }
@@ -267,12 +268,12 @@ fn a_starved_flow_that_is_promoted_does_not_overtake_itself() {
     assert_eq!(bench.transmitter.departures().filter(|departure| departure.failure.is_none()).count(), 251);
 }
 
-/// As soon as nothing of it is below, within a response and between two.
+/// It is promoted as soon as nothing of it is below, within a response and between two.
 #[test]
 fn what_has_nothing_queued_is_promoted() {
     let mut bench = Bench::new(&[20_000, 100_000], BURST);
     let at = bench.dispatch(130_000);
-    // A window so small that the link is done with it before more may be sent.
+    // A window so small that the link has sent it all before more may be sent.
     for _ in 0..100 {
         bench.run();
         while bench.kernel.borrow_mut().leave().is_some() {}
@@ -286,7 +287,7 @@ fn what_has_nothing_queued_is_promoted() {
     assert_eq!(bench.overtakings(at), 0);
 }
 
-/// That its packets are not sent is not the reader's fault.
+/// The packets are not sent, which is not the reader's fault.
 #[test]
 fn a_starved_reader_is_not_given_up() {
     let mut bench = Bench::new(&[20_000], BURST);
@@ -296,7 +297,7 @@ fn a_starved_reader_is_not_given_up() {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
     }
     assert_eq!(bench.transmitter.departures().count(), 0);
-    // Once they are sent it is.
+    // Once they are sent, it is.
     while bench.kernel.borrow_mut().leave().is_some() {}
     for second in 100..=111 {
         bench.transmitter.end_all_stalled(Nanos::from_secs(second));
@@ -306,7 +307,7 @@ fn a_starved_reader_is_not_given_up() {
 
 proptest! {
     /// Marks are as few as there are bands, none repeats the one before, and none is missing at the first byte, which
-    /// [`Kernel::push`] sees to; no connection overtakes itself.
+    /// [`Kernel::push`] checks; no connection overtakes itself.
     #[test]
     fn marks_are_few(sizes in prop::collection::vec(1u64..200_000, 1..8)) {
         let mut bench = Bench::new(&[2_000, 10_000, 50_000], BURST);

@@ -1,4 +1,4 @@
-//! Bodies read into a buffer, as an encoder wants them, whatever their pieces are.
+//! Bodies read into a buffer, as an encoder needs them, whatever their pieces are.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn content() -> Vec<u8> {
     (0..FILE).map(|at| (at * 31 / 7) as u8).collect()
 }
 
-/// Bytes, part of an open file, part of a held one, and a page, with what they are as a whole.
+/// Bytes, part of an open file, part of a held one, and a page, with their concatenation.
 fn pieces(folder: &Folder) -> (Body, Vec<u8>) {
     folder.put("open", content());
     folder.put("held", &content()[..100]);
@@ -45,7 +45,7 @@ fn every_piece_is_read_in_order_however_much_at_a_time() {
     }
 }
 
-/// More of them than memory: none of it is kept, and what stands behind them comes last.
+/// There are more of them than memory: none are stored, and what follows them comes last.
 #[test]
 fn zeros_are_made_as_they_are_read() {
     let mut body: Body = [Piece::Zeros(8 << 30), Piece::Bytes(vec![7; 3])].into_iter().collect();
@@ -70,7 +70,7 @@ fn small_reads_are_copies_and_large_ones_of_a_file_are_for_sendfile() {
     assert_eq!(Body::default().available(&mut InMemory, 4).unwrap(), Available::Memory(&[]));
 }
 
-/// The file was cut after its length was promised: by a read of its end, or of a part behind it.
+/// The file was cut after its length was announced, noticed by a read of its end or of a part behind it.
 #[test]
 fn a_file_that_became_shorter_is_told() {
     let folder = Folder::new();

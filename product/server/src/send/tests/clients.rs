@@ -7,11 +7,11 @@ use sched::policy::{ClientShare, PolicySpec};
 use super::*;
 use crate::clients::ClientRate;
 
-/// The client that always asks for more.
+/// The client that always requests more.
 const GREEDY: char = 'G';
 
 impl Bench {
-    /// At 10 Mbit/s under srpt, as a server has it unless told otherwise.
+    /// A bench at 10 Mbit/s under srpt, a server's default.
     fn shared(is_shared: bool) -> Bench {
         let rate: Rate = "10mbit".parse().unwrap();
         let share = is_shared.then(|| ClientShare::of_link(Some(rate)));
@@ -22,13 +22,14 @@ impl Bench {
         Bench { transmitter, ..Bench::new("srpt", Some("10mbit")) }
     }
 
-    /// A response of the greedy client, on a connection of its own.
+    /// Dispatches a response of the greedy client, on a connection of its own.
     fn dispatch_range(&mut self, bytes: u64) {
         let socket = self.socket(GREEDY, u64::MAX);
         self.dispatch(&socket, bytes);
     }
 
-    /// Runs until this instant; the greedy client's responses that end are asked for again. Gives the others that end.
+    /// Runs until this instant, repeating each response of the greedy client that ends. Returns the other responses
+    /// that end.
     fn drive_beside(&mut self, until: Nanos) -> Vec<Departure> {
         let mut others = Vec::new();
         while self.now.get() < until {
@@ -49,7 +50,8 @@ impl Bench {
         others
     }
 
-    /// How long 300 KB take a client beside one that always has so many ranges of so much under way, and has had for a while.
+    /// The time that 300 KB take a client while another always has this many ranges of this size under way, and has had
+    /// for a while.
     fn beside(&mut self, ranges: usize, bytes: u64) -> Option<Nanos> {
         for _ in 0..ranges {
             self.dispatch_range(bytes);
@@ -72,7 +74,7 @@ fn a_client_that_splits_its_download_holds_nobody_back() {
     assert_eq!(Bench::shared(false).beside(8, 100_000), None, "without a share it waits on");
 }
 
-/// Its flights are jobs of its own, on connections without end.
+/// The client's flights are jobs of its own, on an endless series of connections.
 #[test]
 fn a_client_that_opens_handshakes_without_end_holds_nobody_back() {
     let alone = Nanos::from_millis(250);
@@ -83,7 +85,7 @@ fn a_client_that_opens_handshakes_without_end_holds_nobody_back() {
     }
 }
 
-/// A client may be sent a megabyte per second, 10 KB at once.
+/// A limit of a megabyte per second to a client, 10 KB at once.
 struct SlowRate(std::sync::Mutex<(u64, Nanos)>);
 
 impl ClientRate for SlowRate {
@@ -99,7 +101,7 @@ impl ClientRate for SlowRate {
     }
 }
 
-/// Its responses wait, also one that comes meanwhile, and others go on.
+/// The client's responses wait, also one that arrives meanwhile, and others go on.
 #[test]
 fn a_client_beyond_its_rate_waits_and_others_go_on() {
     for rate in [None, Some("100mbit")] {
@@ -115,7 +117,7 @@ fn a_client_beyond_its_rate_waits_and_others_go_on() {
             bench.transmitter.departures().map(|departure| (departure.owner, departure.ended_at - began)).collect();
         let at = |owner: char| ended.iter().filter(move |one| one.0 == owner as u64).map(|one| one.1);
         assert!(at('B').next().is_some_and(|at| at < Nanos::from_millis(40)), "{rate:?}: {ended:?}");
-        // 250 KB at a megabyte per second, but for what may come at once and the last grant, which is not taken back.
+        // 250 KB at a megabyte per second, without what may leave at once and the last grant, which is not taken back.
         let least = Nanos::from_millis(if rate.is_some() { 200 } else { 40 });
         assert!(at(GREEDY).count() == 2 && at(GREEDY).max() >= Some(least), "{rate:?}: {ended:?}");
     }
@@ -131,7 +133,7 @@ fn a_response_that_waits_for_its_rate_can_be_aborted() {
     bench.transmitter.run(&|| bench.now.get());
     bench.transmitter.abort(bench.now.get(), job, Failure::Disconnected);
     assert!(bench.transmitter.link.scheduler().jobs().is_empty());
-    // Its slot goes to another, which the instant at which it was to go on does not concern.
+    // Its slot goes to another job, to which the instant of its release does not apply.
     let other = bench.socket('B', u64::MAX);
     bench.dispatch(&other, 5_000);
     bench.drive();

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 under simulated time, to a client that reads frames.
+//! HTTP/2 connections under simulated time, to a client that reads frames.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) fn head() -> http::ResponseHead {
 }
 
 impl Bench {
-    /// A client of HTTP/2 that has asked for these streams, with windows that never shut or those that one begins with.
+    /// An HTTP/2 client that has requested these streams, with windows that never shut or with the initial ones.
     pub(super) fn framed(
         &mut self,
         socket: &FakeSocket,
@@ -38,7 +38,7 @@ impl Bench {
         self.transmitter.receive(self.now.get(), id, bytes).unwrap();
     }
 
-    /// A response to a stream: the head, and a body that says whose it is.
+    /// Dispatches a response to a stream: the head, and a body that identifies the stream.
     fn respond(&mut self, id: usize, number: u32, body_bytes: u64, urgency: u8) -> JobId {
         let body = Body::from(vec![number as u8; body_bytes as usize]);
         let precedence = Precedence { urgency, ..Precedence::default() };
@@ -92,7 +92,7 @@ fn paced_frames_fill_the_segments_of_the_link() {
     assert_eq!(bench.ended()[0].1, head().bytes() + 20_000, "sizes are those of the content");
 }
 
-/// A packet that is half empty is headers for nothing: small responses share segments.
+/// A half-empty packet wastes its headers: small responses share segments.
 #[test]
 fn room_in_a_segment_goes_to_the_next_response() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -165,7 +165,7 @@ fn a_shut_window_holds_its_stream_and_an_open_one_lets_it_go() {
     }
 }
 
-/// What was made goes first, and nothing more is made on that connection before; it departs when it has gone.
+/// Frames that were made go first, and nothing more is made on that connection before; the response departs when they have left.
 #[test]
 fn below_the_decision_waits_one_grant() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -280,7 +280,7 @@ fn a_client_that_opens_no_window_is_given_up() {
     assert!(matches!(bench.ended()[..], [(_, sent, false)] if sent == head().bytes() + 65_535));
 }
 
-/// So is one whose socket stays full when all has been made. Its responses used to wait for ever.
+/// A reader whose socket stays full after everything was made is slow too. Its responses used to wait forever.
 #[test]
 fn a_client_that_does_not_read_the_last_bytes_is_given_up() {
     let mut bench = Bench::new("srpt", None);
@@ -329,8 +329,8 @@ fn an_idle_connection_keeps_no_memory_for_frames() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the socket cuts, whatever the pace, in clear or under TLS: each stream has its body, the link is charged what was carried, and
-    /// below the decision is one grant at most.
+    /// However the socket splits writes, at any pace, in plaintext or under TLS: each stream has its body, the link is
+    /// charged what was carried, and at most one grant is below the decision.
     #[test]
     fn cuts_change_nothing(
         sizes in prop::collection::vec((0u64..60_000, 0u8..8), 1..8),
@@ -367,7 +367,7 @@ proptest! {
         bench.transmitter.end_framed(bench.now.get(), id);
         let sent_bytes = bench.transmitter.connections[id].delivery.sent_bytes();
         let carried = received.len() as u64;
-        // Under TLS what is said in between is counted with a record each, which it may share.
+        // Under TLS the connection's own output is counted with a record each, which it may share.
         prop_assert!(sent_bytes >= carried && sent_bytes <= carried + if is_secure { 200 } else { 0 }, "{sent_bytes} {carried}");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of HTTP/3 under simulated time, to clients of QUIC.
+//! HTTP/3 connections under simulated time, to QUIC clients.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::*;
 
 const DELAY: Nanos = Nanos::from_millis(5);
 const DATAGRAM: u64 = 1452;
-/// quinn leaves room for the length of a frame in one that is not quite full.
+/// In a datagram that is not quite full, quinn leaves room for the length of a frame.
 const FULL: u64 = DATAGRAM - 10;
 const STEPS_MAX: usize = 200_000;
 
@@ -22,7 +22,7 @@ fn head() -> http::ResponseHead {
     http::Response::new(http::Status::OK, ()).into_head(&http::HttpDate::new(std::time::UNIX_EPOCH)).0
 }
 
-/// A client at the other end of a way on which datagrams take [`DELAY`], both ways.
+/// A client at the other end of a path on which datagrams take [`DELAY`] each way.
 struct Peer {
     client: Client,
     endpoint: Endpoint,
@@ -30,10 +30,10 @@ struct Peer {
     connection: Option<usize>,
     to_server: VecDeque<(Nanos, Vec<u8>)>,
     to_client: VecDeque<(Nanos, Vec<u8>)>,
-    /// Of those sent to the client, by number, whether they get there.
+    /// Decides by number which datagrams to the client arrive.
     passes: fn(usize) -> bool,
     sent: usize,
-    /// It neither hears nor says anything any more.
+    /// It neither receives nor sends anything any more.
     is_gone: bool,
     requests: Vec<u32>,
 }
@@ -48,7 +48,7 @@ impl Net {
         Net { bench: Bench::new(policy, rate), peers: Vec::new() }
     }
 
-    /// A client that is connected, and its place.
+    /// A connected client; returns its index.
     fn connect(&mut self, name: char) -> usize {
         let at = self.begin(name, Windows::default());
         self.run();
@@ -92,14 +92,14 @@ impl Net {
         self.bench.transmitter.dispatch(self.bench.now.get(), connection, dispatch).unwrap()
     }
 
-    /// Asks, and answers when the request has come.
+    /// Sends a request, and answers when it has arrived.
     fn ask(&mut self, at: usize, body_bytes: u64) -> (u32, JobId) {
         let stream = self.request(at);
         self.run_until(|net| net.peers[at].requests.contains(&stream));
         (stream, self.respond(at, stream, body_bytes))
     }
 
-    /// Until nothing happens any more within a second.
+    /// Runs until nothing happens any more within a second.
     fn run(&mut self) {
         let until = self.bench.now.get() + Nanos::from_secs(1);
         self.run_for(until, |_| false);
@@ -128,7 +128,7 @@ impl Net {
         panic!("it does not come to rest");
     }
 
-    /// What has arrived at either end, and what the client says to that.
+    /// Delivers what has arrived at either end, and the client's answers.
     fn step(&mut self, at: usize) {
         let now = self.bench.now.get();
         let peer = &mut self.peers[at];
@@ -169,7 +169,7 @@ impl Net {
         }
     }
 
-    /// Takes what was sent on its way.
+    /// Puts what was sent on its path.
     fn carry(&mut self, at: usize) {
         let peer = &mut self.peers[at];
         for datagram in peer.socket.datagrams.borrow_mut().drain(..) {
@@ -198,7 +198,7 @@ impl Peer {
     }
 }
 
-/// Wire bytes of what left.
+/// The wire bytes of what left.
 fn wire_bytes(journal: &Journal) -> u64 {
     journal.borrow().iter().map(|(_, bytes)| bytes + 42).sum()
 }
@@ -289,7 +289,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
         let protocol = &transmitter.connections[net.peers[at].connection.unwrap()].protocol;
         assert!(protocol.wants_room(transmitter.link.scheduler()));
         for _ in 0..3 {
-            // What its client says meanwhile, and room that is too little, change nothing.
+            // The client's datagrams meanwhile, and too little room, change nothing.
             net.peers[at].client.ping();
             net.run();
             net.bench.transmitter.on_datagram_room(net.bench.now.get());
@@ -306,7 +306,7 @@ fn a_full_socket_blocks_and_room_in_it_lets_go() {
     }
 }
 
-/// Room is waited for where there is none: readiness of the others would be told without end.
+/// Only a full socket is watched for room: readiness of the others would be reported without end.
 #[test]
 fn a_full_socket_is_told_from_others() {
     let mut net = Net::new("srpt", None);
@@ -319,7 +319,7 @@ fn a_full_socket_is_told_from_others() {
     assert_eq!(['F', 'O'].map(|name| net.bench.transmitter.connections.is_full_at(name as u64)), [true, false]);
 }
 
-/// A client that is gone holds up nobody, and its response ends when patience does.
+/// A client that is gone delays no other, and its response ends when patience does.
 #[test]
 fn a_client_that_is_gone_holds_up_nobody() {
     let mut net = Net::new("srpt", Some("10mbit"));
@@ -329,7 +329,7 @@ fn a_client_that_is_gone_holds_up_nobody() {
     let began = net.bench.now.get();
     let (stream, job) = net.ask(other, 2_000_000);
     net.run_until(|net| net.is_whole(other, stream, 2_000_000));
-    // Of the other a window's worth left before.
+    // One window of the other response left before.
     let took = net.bench.now.get() - began;
     assert!(took < Nanos::from_millis(1_900), "{took:?}");
     for _ in 0..22 {
@@ -387,7 +387,7 @@ fn a_connection_that_ends_says_so_and_nothing_is_left_of_it() {
     assert_eq!(net.bench.transmitter.run(&|| Nanos::from_secs(500)), None);
 }
 
-/// What waited for room leaves first, and the end behind it.
+/// Datagrams that waited for room leave first, followed by the end.
 #[test]
 fn a_connection_whose_socket_was_full_says_that_it_ends() {
     let mut net = Net::new("srpt", None);
@@ -404,7 +404,7 @@ fn a_connection_whose_socket_was_full_says_that_it_ends() {
     assert_eq!(peer.client.close_code(), Some(0x100));
 }
 
-/// What was sent last may be lost: until it is acknowledged the connection has to stay.
+/// The bytes sent last may be lost: until they are acknowledged the connection has to stay.
 #[test]
 fn a_response_is_acknowledged_a_round_trip_later() {
     let mut net = Net::new("srpt", Some("10mbit"));
@@ -433,7 +433,7 @@ fn what_the_path_is_like_is_told() {
     assert!(seen.path.cwnd_bytes.unwrap() > 14_000 && seen.acked_ago.is_some() && seen.lost_bytes == 0);
 }
 
-/// All that was sent before the last acknowledgement was taken for acknowledged by it.
+/// Everything sent before the last acknowledgement used to count as acknowledged by it.
 #[test]
 fn what_is_acknowledged_is_told_once() {
     for rate in [Some("10mbit"), None] {
@@ -455,7 +455,7 @@ fn what_is_acknowledged_is_told_once() {
         let looks = &observer.script.as_ref().unwrap().looks;
         let delivered: u64 = looks.iter().map(|(_, look)| look.delivered_bytes).sum();
         let charged = net.bench.transmitter.link.scheduler().pacer().ledger().charged_bytes();
-        // Datagrams of acknowledgements alone are never acknowledged.
+        // Datagrams that only hold acknowledgements are never acknowledged.
         assert!(delivered <= charged + charged / 50 && delivered >= charged - charged / 20, "{delivered} of {charged}");
         let most = looks.iter().map(|(_, look)| look.delivered_bytes).max().unwrap();
         assert!(looks.len() > 10 && most < charged / 2, "{most} at once");
@@ -479,7 +479,7 @@ impl Net {
     }
 }
 
-/// The end is a frame of its own, or none, where it is told later than the last byte.
+/// The end is a frame of its own, or none, if it is signalled later than the last byte.
 #[test]
 fn a_body_that_comes_later_is_sent_as_it_comes() {
     for parts in [&[][..], &[3_000, 1, 60_000], &[5]] {
@@ -518,7 +518,7 @@ fn a_body_that_fails_resets_its_stream() {
     assert_eq!(net.ended().iter().map(|(job, _, is_whole)| (*job, *is_whole)).collect::<Vec<_>>(), [(job, false)]);
     let came = net.peers[at].client.came(quic::testing::id(stream));
     assert!(came.reset == Some(0x102) && !came.is_whole, "H3_INTERNAL_ERROR (RFC 9114 section 8.1)");
-    // The connection lives.
+    // The connection stays open.
     let (next, _) = net.ask(at, 1_000);
     net.run();
     assert!(net.is_whole(at, next, 1_000));

@@ -11,9 +11,9 @@ pub(super) struct FakeQueue(pub(super) Arc<Stream>);
 #[derive(Default)]
 pub(super) struct Stream {
     pub bytes: AtomicU64,
-    /// Bits per second; zero: there is no shaper.
+    /// Bits per second; zero means that there is no shaper.
     rate: AtomicU64,
-    /// Whether reading fails.
+    /// Nonzero if reading fails.
     fails: AtomicU64,
     pub reads: AtomicU64,
 }
@@ -59,7 +59,7 @@ impl Bench {
         self.transmitter.link.scheduler().pacer().ledger().rate().unwrap().to_string()
     }
 
-    /// Gives when the bytes were sent.
+    /// Sends a response; returns the time it took.
     fn send(&mut self, socket: &FakeSocket, bytes: u64) -> Nanos {
         let began = self.now.get();
         self.dispatch(socket, bytes);
@@ -68,7 +68,7 @@ impl Bench {
     }
 }
 
-/// With one upload of somebody's in the queue no response left for as long as it stood there.
+/// A foreign upload in the queue used to block every response for as long as it stood there.
 #[test]
 fn somebody_elses_backlog_stops_nobody() {
     let (mut bench, queue) = gauged("srpt");
@@ -92,7 +92,7 @@ fn somebody_elses_backlog_stops_nobody() {
     assert_eq!(bench.check_at(62).len(), 1);
 }
 
-/// Our own bytes in the queue are waited for: that is what the gauge is for.
+/// Our own bytes in the queue are awaited: that is the purpose of the gauge.
 #[test]
 fn our_own_backlog_holds_us_back() {
     let (mut bench, queue) = gauged("srpt");
@@ -109,7 +109,7 @@ fn our_own_backlog_holds_us_back() {
     assert_eq!(bench.journal.borrow().len(), sent.max(1), "the queue did not shrink, so nothing may follow");
 }
 
-/// A gauge that fails was worse than none: held-back bytes were never charged, at the whole rate.
+/// A gauge that fails used to be worse than none: held-back bytes were never charged, at the whole rate.
 #[test]
 fn a_gauge_that_fails_is_blind_pacing_and_said_once() {
     let (mut bench, queue) = gauged("srpt");
@@ -144,7 +144,7 @@ fn the_pace_follows_the_shaper() {
     assert_eq!(bench.rate(), "20mbit");
 }
 
-/// A gauge whose answers take long is asked less often: at most a fiftieth of a core.
+/// A gauge whose answers take long is read less often: at most a fiftieth of a core.
 #[test]
 fn a_dear_gauge_is_read_less_often() {
     let reads = |cost: Nanos| {
@@ -167,7 +167,7 @@ fn gauge(queue: &FakeQueue) -> Gauge {
     Gauge::new(Box::new(queue.clone()), "10mbit".parse().unwrap(), None)
 }
 
-/// Every half millisecond at most; what failed is not fresh until it succeeds again.
+/// At most every half millisecond; after a failure it is not fresh until a read succeeds again.
 #[test]
 fn a_gauge_is_fresh_while_it_can_be_read() {
     let (queue, at) = (FakeQueue::default(), Nanos::from_micros);
@@ -183,7 +183,7 @@ fn a_gauge_is_fresh_while_it_can_be_read() {
     assert_eq!(read(at(2_500), 0), (true, true));
 }
 
-/// A thread that was interrupted while it read is no reason to look away for long.
+/// A single interrupted reading is no reason to stop reading for long.
 #[test]
 fn one_dear_reading_among_cheap_ones_is_an_accident() {
     let queue = FakeQueue::default();
@@ -196,7 +196,7 @@ fn one_dear_reading_among_cheap_ones_is_an_accident() {
     assert!(read(50, 700, 10));
 }
 
-/// It may be there one day.
+/// It may appear one day.
 #[test]
 fn a_shaper_that_was_missing_is_found() {
     let (mut bench, queue) = gauged("srpt");
@@ -204,14 +204,14 @@ fn a_shaper_that_was_missing_is_found() {
     assert_eq!(bench.check_at(2), ["fake0: found a shaper at 10mbit; pacing at that rate"]);
 }
 
-/// What happens to one connection in the course of a case.
+/// An event that happens to one connection in a test case.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A response of so many bytes; aborted at once where `is_aborted`.
+    /// A response of `bytes`; aborted at once if `is_aborted`.
     Respond { bytes: u64, is_aborted: bool },
-    /// TCP sends so much of what it keeps, and again what was lost.
+    /// TCP sends this much of what it holds, and retransmits what was lost.
     Progress { bytes: u64, again: u64 },
-    /// The socket takes so much more, and TCP's window lets so much through.
+    /// The socket takes this much more, and TCP's window lets this much through.
     Room { bytes: u64, window: u64 },
 }
 
@@ -256,7 +256,7 @@ impl Client {
         }
     }
 
-    /// The connection ends, and what that sends leaves behind everybody's back; at once, or once all else was sent.
+    /// Ends the connection; what that sends leaves unobserved, at once or after everything else.
     fn close(&self, bench: &mut Bench, closing_segments: u8) {
         self.socket.closing.set(closing_segments);
         bench.transmitter.close(bench.now.get(), self.at);
@@ -267,7 +267,7 @@ impl Client {
         self.socket.sent.set((payload_bytes, segments + u32::from(closing_segments)));
     }
 
-    /// Everything is taken.
+    /// Lets everything be taken.
     fn come_to_rest(&mut self, bench: &mut Bench) {
         self.socket.room.set(u64::MAX);
         self.socket.window.set(u64::MAX);

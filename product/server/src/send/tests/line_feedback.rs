@@ -1,9 +1,9 @@
-//! The pace on a line slower than told: what the sockets' round trips make of it.
+//! The pace on a line slower than configured: how it follows the sockets' round trips.
 
 use super::*;
 use sched::line::{Bounds, Notice};
 
-/// A line behind us, with a FIFO as long as it takes.
+/// A line below us, with an unbounded FIFO.
 struct Line {
     rate: Rate,
     idle_at: Nanos,
@@ -15,7 +15,7 @@ impl Line {
     }
 }
 
-/// One endless response for six seconds; gives the pace at the end, the notices, and the queue at the end.
+/// Sends one endless response for six seconds; returns the pace at the end, the notices, and the queue at the end.
 fn run(told: &str, line: &str) -> (Rate, Vec<Notice>, Nanos) {
     run_on(Bench::new("srpt", Some(told)), line)
 }
@@ -24,7 +24,7 @@ fn run_on(bench: Bench, line: &str) -> (Rate, Vec<Notice>, Nanos) {
     run_with_losses(bench, line, &[0])
 }
 
-/// The same to as many clients, to each of whom so many thousandths are sent again.
+/// Sends to several clients, with this many thousandths retransmitted to each.
 fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate, Vec<Notice>, Nanos) {
     let mut line = Line { rate: line.parse().unwrap(), idle_at: Nanos::ZERO };
     let sockets: Vec<_> = ('A'..).take(lost_permille.len()).map(|name| bench.socket(name, u64::MAX)).collect();
@@ -54,7 +54,8 @@ fn run_with_losses(mut bench: Bench, line: &str, lost_permille: &[u64]) -> (Rate
     (bench.transmitter.link.scheduler().pacer().pace().rate.unwrap(), notices, line.idle_at - bench.now.get())
 }
 
-/// TCP_INFO is refused: nobody says what was sent or acknowledged. What was told stays, what was not told is not made up, and all is sent.
+/// TCP_INFO is refused: what was sent or acknowledged is unknown. A configured rate stays, none is made up, and
+/// everything is sent.
 #[test]
 fn where_the_kernel_tells_nothing_the_pace_stays() {
     for (bounds, told) in [(Bounds::default(), None), (Bounds::told("10mbit".parse().unwrap()), Some("9.8mbit"))] {
@@ -88,14 +89,14 @@ fn a_rate_told_right_is_kept() {
     assert_eq!(rate, "9.8mbit".parse().unwrap());
 }
 
-/// A queue that can be read needs no guess from round trips, which may rise anywhere on their way.
+/// A queue that can be read needs no estimate from round trips, which may rise anywhere on their path.
 #[test]
 fn where_the_queue_is_read_round_trips_change_nothing() {
     let (rate, notices, _) = run_on(ledger::gauged("srpt").0, "7mbit");
     assert!(rate == "10mbit".parse().unwrap() && notices.is_empty(), "{rate} {notices:?}");
 }
 
-/// A client on a bad radio link, beside one who has no losses.
+/// A client on a bad radio link, and one without losses.
 #[test]
 fn what_one_client_loses_is_its_own() {
     let (rate, _, _) = run_with_losses(Bench::new("fair", Some("10mbit")), "100mbit", &[0, 50]);

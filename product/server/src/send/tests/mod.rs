@@ -1,4 +1,4 @@
-//! The write path under simulated time, against sockets in memory.
+//! The write path under simulated time, with sockets in memory.
 
 mod bands;
 mod body;
@@ -143,25 +143,25 @@ impl<S: Socket> Transmitter<S> {
     }
 }
 
-/// One write: who, how many bytes.
+/// A write: the connection's name, and the bytes.
 type Journal = Rc<RefCell<Vec<(char, u64)>>>;
 
-/// What a socket was told.
+/// A call on a socket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Write {
-    /// So many pieces, and if more was to follow at once.
+    /// The number of slices, and whether more was to follow at once.
     Sent(usize, bool),
     Corked,
-    /// What waited for more leaves.
+    /// Bytes that waited for more leave.
     Pushed,
 }
 
 #[derive(Clone)]
 struct FakeSocket {
     name: char,
-    /// What it took.
+    /// The bytes it took.
     received: Rc<RefCell<Vec<u8>>>,
-    /// Bytes it still takes before it blocks.
+    /// The bytes it still takes before it blocks.
     room: Rc<Cell<u64>>,
     journal: Journal,
     is_finished: Rc<Cell<bool>>,
@@ -170,17 +170,17 @@ struct FakeSocket {
     /// Payload and segments that TCP sent for the first time.
     sent: Rc<Cell<(u64, u32)>>,
     framing: Framing,
-    /// How many bytes TCP's window has room for; what was taken beyond that is not sent.
+    /// The bytes for which TCP's window has room; what was taken beyond that is not sent.
     window: Rc<Cell<u64>>,
     unsent: Rc<Cell<u64>>,
     acked: Rc<Cell<u64>>,
     acked_ago: Rc<Cell<Nanos>>,
-    /// Whether the kernel counts what it sent.
+    /// Set if the kernel counts what it sent.
     is_counted: Rc<Cell<bool>>,
     path: Rc<Cell<Path>>,
-    /// Whether it tells of bytes that are not acknowledged.
+    /// Set if it reports bytes that are not acknowledged.
     is_acking: Rc<Cell<bool>>,
-    /// How often it was asked about, and whether it has room.
+    /// The number of queries of its status; the next counts those of its room.
     asked: Rc<Cell<u64>>,
     asked_for_room: Rc<Cell<u64>>,
     queued_below: Rc<Cell<u64>>,
@@ -189,7 +189,7 @@ struct FakeSocket {
     /// Every priority it was given.
     priorities: Rc<RefCell<Vec<u32>>>,
     writes: Rc<RefCell<Vec<Write>>>,
-    /// What becomes of a write, unless it is taken.
+    /// The error of a write that is not taken.
     fails: Rc<Cell<Option<io::ErrorKind>>>,
     /// Datagrams that it took.
     datagrams: Rc<RefCell<Vec<Vec<u8>>>>,
@@ -312,7 +312,7 @@ impl Socket for FakeSocket {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// When it has something to do beside looks at what is acknowledged.
+    /// When it has something to do apart from looks at what is acknowledged.
     fn send_timeout(&self) -> Option<Nanos> {
         let grant_at = self.link.scheduler.poll_timeout();
         [grant_at, self.limit.timeout(), self.connections.timeout()].into_iter().flatten().min()
@@ -320,7 +320,7 @@ impl<S: Socket> Transmitter<S> {
 }
 
 impl FakeSocket {
-    /// A connection on it of the first client, without TLS.
+    /// A connection of the first client on it, without TLS.
     fn opening(&self, owner: u64) -> Opening<FakeSocket> {
         Opening {
             owner,
@@ -334,7 +334,7 @@ impl FakeSocket {
         }
     }
 
-    /// TCP sends so much of what it keeps.
+    /// Lets TCP send this much of what it holds.
     fn let_out(&self, bytes: u64) {
         let bytes = bytes.min(self.unsent.get());
         let (payload, segments) = self.sent.get();
@@ -342,7 +342,7 @@ impl FakeSocket {
         self.sent.set((payload + bytes, segments + bytes.div_ceil(self.framing.segment_bytes) as u32));
     }
 
-    /// What TCP has sent, repetitions in full segments.
+    /// Returns what TCP has sent; retransmissions count in full segments.
     fn sent(&self) -> TcpSent {
         let (again, (payload, segments)) = (self.retransmitted.get(), self.sent.get());
         let again_segments = again.div_ceil(self.framing.segment_bytes) as u32;
@@ -351,7 +351,7 @@ impl FakeSocket {
 }
 
 impl<S: Socket> Transmitter<S> {
-    /// What a worker's sweep does, connection by connection.
+    /// Does what a worker's sweep does, connection by connection.
     fn end_all_stalled(&mut self, now: Nanos) {
         self.connections.numbers().into_iter().for_each(|at| self.end_stalled(now, at));
     }
@@ -427,12 +427,12 @@ impl Bench {
         job
     }
 
-    /// A response on a connection that has none.
+    /// Dispatches a response on a connection that has none.
     fn dispatch_on(&mut self, at: usize, outgoing: Outgoing) -> JobId {
         self.transmitter.dispatch(self.now.get(), at, Dispatch::single(outgoing, 0)).expect("nothing is sent on it")
     }
 
-    /// A connection over this socket.
+    /// Opens a connection over this socket.
     fn open(&mut self, socket: &FakeSocket) -> usize {
         self.open_secure(socket, None)
     }
@@ -470,19 +470,19 @@ impl Bench {
         self.transmitter.sendings[job].connection()
     }
 
-    /// The socket of a response takes bytes again. A no-op for one that has departed.
+    /// Reports that the socket of a response takes bytes again. Does nothing for one that has departed.
     fn on_writable(&mut self, now: Nanos, job: JobId) {
         if let Some(at) = self.transmitter.sendings.get(job).map(|sending| sending.connection()) {
             self.transmitter.on_writable(now, at);
         }
     }
 
-    /// Runs from one instant something can be sent at to the next; a livelock fails.
+    /// Runs from one instant at which something can be sent to the next; fails on a livelock.
     fn drive(&mut self) {
         for _ in 0..100_000 {
             match self.transmitter.run(&|| self.now.get()) {
                 None => return,
-                // All that is left is to look at what is acknowledged.
+                // Only looks at what is acknowledged are left.
                 Some(_) if self.transmitter.send_timeout().is_none() => return,
                 Some(at) => self.now.set(at.max(self.now.get())),
             }
@@ -513,7 +513,7 @@ fn shorter_responses_overtake_and_all_depart() {
     assert!(small.is_finished.get() && large.is_finished.get());
 }
 
-/// Its size is that of the whole response, its remaining bytes are what is left.
+/// The size is that of the whole response, its remaining bytes are what is left.
 #[test]
 fn a_response_that_was_begun_keeps_its_size() {
     for (policy, order) in [("psjf", "NB"), ("srpt", "BN"), ("las", "NB")] {
@@ -530,7 +530,7 @@ fn a_response_that_was_begun_keeps_its_size() {
     }
 }
 
-/// Whoever keeps accounts is told of every byte once, while a response is sent and at its end.
+/// Every byte is reported once to the accounts, while a response is sent and at its end.
 #[test]
 fn what_was_sent_is_told_once() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -558,7 +558,8 @@ fn nothing_is_sent_faster_than_the_link() {
     let began = bench.now.get();
     bench.dispatch(&socket, 144_800);
     bench.drive();
-    // The SYN-ACK and 100 full segments of 1,514 bytes, the last of which may be handed down 300 µs and its own time early.
+    // The SYN-ACK and 100 full segments of 1,514 bytes, the last handed down at most 300 µs and its own time
+    // early.
     let least = Nanos(74 * 800 + 99 * 1_211_200) - Nanos::from_micros(300);
     assert!(bench.now.get() - began >= least, "{:?}", bench.now.get() - began);
     assert!(bench.journal.borrow().iter().all(|(_, bytes)| *bytes == 1448), "only full segments");
@@ -595,8 +596,8 @@ fn retransmissions_take_their_time() {
     assert_eq!(ends(14_480) - ends(0), Nanos(10 * 1_211_200));
 }
 
-/// Over a long path a response has to wait for its window with segments in the socket: the link serves another meanwhile. It
-/// idled for two segments in every round trip of every response.
+/// Over a long path a response has to wait for its window with segments in the socket: the link serves another
+/// meanwhile. It used to idle for two segments in every round trip of every response.
 #[test]
 fn what_tcp_holds_back_takes_no_time_of_the_link() {
     const SEGMENT: u64 = 1_448;
@@ -614,7 +615,7 @@ fn what_tcp_holds_back_takes_no_time_of_the_link() {
     assert_eq!(ends(4 * SEGMENT) - ends(2 * SEGMENT), Nanos(2 * 1_211_200));
 }
 
-/// Where the queue below is not seen, they are charged when they are found to have left.
+/// If the queue below is not visible, they are charged when they are found to have left.
 #[test]
 fn what_tcp_held_back_is_charged_when_it_leaves() {
     const SEGMENT: u64 = 1_448;
@@ -636,7 +637,7 @@ fn what_tcp_held_back_is_charged_when_it_leaves() {
     assert_eq!(ends(2 * SEGMENT), ends(4 * SEGMENT));
 }
 
-/// What a response leaves to TCP when it departs nobody would find: it is charged then.
+/// Bytes that a response leaves to TCP when it departs would not be found later: they are charged then.
 #[test]
 fn what_tcp_holds_back_at_the_end_is_charged_with_the_departure() {
     const SEGMENT: u64 = 1_448;
@@ -688,7 +689,7 @@ fn a_stalled_reader_is_given_up_and_a_waiting_one_is_not() {
         bench.transmitter.end_all_stalled(now);
         assert_eq!(bench.transmitter.departures().count() > 0, second == 11, "after {second} s");
     }
-    // One that is ready and only never best is not the reader's fault.
+    // A response that is ready and only never best is not the reader's fault.
     let waiting = bench.socket('W', u64::MAX);
     bench.dispatch(&waiting, 5_000);
     bench.transmitter.end_all_stalled(Nanos::from_secs(100));
@@ -696,7 +697,7 @@ fn a_stalled_reader_is_given_up_and_a_waiting_one_is_not() {
     assert_eq!(bench.transmitter.departures().count(), 0);
 }
 
-/// A process that was stopped, or waited for a disk, took no bytes off anybody.
+/// A process that was stopped, or waited for a disk, kept the clients from taking bytes.
 #[test]
 fn a_pause_of_ours_is_not_held_against_a_reader() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -734,7 +735,7 @@ fn how_the_guard_kept_its_promise_is_told_once_something_was_sent() {
     assert_eq!(unpaced.transmitter.link.longest_wait(), None, "nothing was promised");
 }
 
-/// Of two alike the one on the faster path goes first, also when that is found out only on the way.
+/// The one of two equal responses that has the faster path goes first, also if that is noticed only on the way.
 #[test]
 fn a_better_path_goes_first() {
     let path = |ms| Path { rtt: Some(Nanos::from_millis(ms)), cwnd_bytes: Some(14_480), throughput_bps: None };
@@ -745,7 +746,7 @@ fn a_better_path_goes_first() {
         far.path.set(path(300));
         bench.dispatch(&far, 500_000);
         bench.dispatch(&near, 500_000);
-        // What was near becomes far: noticed after 64 KiB, when the other is chosen.
+        // The near path becomes far: noticed after 64 KiB, when the other is chosen.
         near.path.set(path(900));
         bench.drive();
         assert_eq!(bench.order(), "NFN", "{policy}");
@@ -754,7 +755,7 @@ fn a_better_path_goes_first() {
     }
 }
 
-/// Where the policy does not look at paths and nothing is paced, nobody asks.
+/// If the policy does not use paths and nothing is paced, the kernel is not queried.
 #[test]
 fn nobody_asks_for_what_is_not_needed() {
     let mut bench = Bench::new("srpt", None);

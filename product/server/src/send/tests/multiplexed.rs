@@ -1,4 +1,4 @@
-//! Connections with several responses at once: what is true of a connection is true once, whatever it carries.
+//! Connections with several responses at once: what happens to a connection counts once, whatever it carries.
 
 use sched::Precedence;
 
@@ -7,7 +7,7 @@ use super::*;
 const SEGMENT: u64 = 1_448;
 
 impl Bench {
-    /// A connection of HTTP/2 whose client has asked for as many streams.
+    /// An HTTP/2 connection whose client has requested this many streams.
     fn several(&mut self, socket: &FakeSocket, streams: u32) -> usize {
         let room = socket.room.replace(u64::MAX);
         let numbers: Vec<u32> = (0..streams).map(number).collect();
@@ -31,12 +31,12 @@ impl Bench {
     }
 }
 
-/// Of a client's streams.
+/// The number of a client's nth stream.
 fn number(nth: u32) -> u32 {
     1 + 2 * nth
 }
 
-/// Ten responses used to be charged ten times for what TCP sent again once.
+/// Ten responses used to be charged ten times for one retransmission.
 #[test]
 fn what_tcp_sends_again_is_charged_once_for_all_responses() {
     for responses in [1, 10] {
@@ -55,7 +55,7 @@ fn what_tcp_sends_again_is_charged_once_for_all_responses() {
     }
 }
 
-/// The client's wishes order its own responses; between connections the policy does.
+/// The client's priorities order its own responses; between connections the policy does.
 #[test]
 fn responses_leave_by_urgency_within_a_connection_and_by_policy_between_them() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -109,7 +109,7 @@ fn a_reader_is_slow_for_all_its_responses_or_for_none() {
     }
 }
 
-/// With nothing to send nobody is waited for.
+/// The reader is not awaited if there is nothing to send.
 #[test]
 fn an_idle_connection_is_never_slow() {
     let mut bench = Bench::new("srpt", None);
@@ -125,7 +125,7 @@ fn an_idle_connection_is_never_slow() {
     assert!(bench.transmitter.is_idle(bench.now.get()) && bench.transmitter.connections.numbers().is_empty());
 }
 
-/// What was to be said for it, looked at of it and sent on it is not its successor's.
+/// The pending output, its looks and its sent bytes do not pass to the next connection with its number.
 #[test]
 fn the_number_of_a_closed_connection_is_anothers() {
     for rate in [None, Some("10mbit")] {
@@ -162,7 +162,7 @@ fn the_number_of_a_closed_connection_is_anothers() {
     }
 }
 
-/// Ending one connection went through the responses of all: 4,000 with 100 each ended the server.
+/// Ending one connection used to go through the responses of all: 4,000 with 100 each ended the server.
 #[test]
 fn a_connection_ends_at_the_cost_of_its_own_responses() {
     const STREAMS: u32 = 20;

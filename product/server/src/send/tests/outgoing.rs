@@ -1,4 +1,4 @@
-//! How a response is handed down: in as few and as full segments as there can be, and what its end is told as.
+//! The way a response is handed down: in as few and as full segments as possible, and how its end is signalled.
 
 use super::*;
 use crate::files::{Entry, temporary::Folder};
@@ -26,7 +26,7 @@ fn socket() -> FakeSocket {
     Bench::new("srpt", None).socket('A', u64::MAX)
 }
 
-/// Grants of so many bytes until it is sent; gives what the socket saw.
+/// Sends it in grants of `bytes_max`; returns the calls on the socket.
 fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
     let socket = socket();
     while outgoing.remaining_bytes() > 0 {
@@ -37,17 +37,17 @@ fn writes(mut outgoing: Outgoing, bytes_max: u64) -> Vec<Write> {
     socket.writes.take()
 }
 
-/// A short segment waits for what is sent at once behind it, be it the FIN, and for nothing else.
+/// A short segment waits for what is sent at once after it, including the FIN, and for nothing else.
 #[test]
 fn the_last_segment_waits_for_the_fin_alone() {
     assert_eq!(writes(head([bytes(400)], End::Open), 1_000), [Write::Sent(2, false)]);
     assert_eq!(writes(head([bytes(400)], End::Finish), 1_000), [Write::Sent(2, true)]);
-    // A grant that ends before the response does: whoever is next may take long.
+    // A grant that ends before the response does: the next response may take long.
     assert_eq!(writes(head([bytes(400)], End::Finish), 300), [Write::Sent(2, false), Write::Sent(1, true)]);
     assert_eq!(writes(head([], End::Open), 1_000), [Write::Sent(1, false)]);
 }
 
-/// Of which nothing is in memory.
+/// Storage with nothing in memory.
 pub(super) struct Cold;
 
 impl Storage for Cold {
@@ -62,7 +62,7 @@ impl Storage for Cold {
     fn take_done(&mut self, _: &mut Vec<ReadDone>) {}
 }
 
-/// The kernel held it back for seconds: for a body that a disk had yet to give.
+/// The kernel used to hold it back for seconds: for a body that had yet to be read from a disk.
 #[test]
 fn a_head_does_not_wait_for_a_disk() {
     let (entry, _folder) = entry();
@@ -94,7 +94,7 @@ fn pieces_go_down_eight_at_a_time() {
     );
 }
 
-/// A page that is shared, and one of its parts.
+/// A shared page, sent whole and in part.
 #[test]
 fn pages_are_sent_from_where_they_begin() {
     let page = Arc::new((0..200).collect::<Vec<u8>>());
@@ -111,7 +111,7 @@ fn pages_are_sent_from_where_they_begin() {
     assert!(!outgoing.ends_connection() && outgoing.into_buffer() == vec![1; HEAD as usize]);
 }
 
-/// What waits needs no memory for what is gone, and goes on where it was.
+/// A waiting response needs no memory for what has left, and continues where it was.
 #[test]
 fn what_was_sent_is_given_back() {
     let socket = socket();
@@ -123,7 +123,7 @@ fn what_was_sent_is_given_back() {
     assert_eq!(*socket.received.borrow(), [vec![1; 100], vec![2; 40]].concat());
 }
 
-/// A full socket is waited for, a client that is gone is not; a disk's error is told with the file's name.
+/// A full socket is awaited, a client that is gone is not; a disk's error is reported with the file's name.
 #[test]
 fn failures_are_told_apart() {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidInput, NotConnected, TimedOut, WouldBlock};

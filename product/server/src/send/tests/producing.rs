@@ -1,5 +1,5 @@
-//! Bodies that come later, from a producer that pushes them: whatever is done in whatever order, the client has a prefix of what was pushed,
-//! learns of an end only where all of it came, and the accounts balance.
+//! Bodies that come later, from a producer that pushes them. Whatever is done in whatever order, the client has a
+//! prefix of what was pushed, sees an end only if all of it arrived, and the accounts balance.
 
 use http::Length;
 use http::http1::Delimiter;
@@ -18,10 +18,10 @@ fn pipe(length: Length) -> Pipe {
 const STREAM: u32 = 1;
 const INTERNAL_ERROR: [u8; 4] = [0, 0, 0, 2];
 
-/// What stands between the response and its client.
+/// The protocol between the response and its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// HTTP/1.1 with a length that was announced.
+    /// HTTP/1.1 with an announced length.
     Length(u64),
     Chunks,
     /// HTTP/1.0.
@@ -69,7 +69,8 @@ pub(super) struct Produced {
     pub job: JobId,
     pub pushed: Vec<u8>,
     pub departures: Vec<Departure>,
-    /// The connection was given up: its last frames, made before, may still leave here, where a worker closes it.
+    /// The connection was given up: its last frames, made before, may still leave here, although a worker would close
+    /// it.
     is_abandoned: bool,
 }
 
@@ -118,7 +119,7 @@ impl Produced {
         self.departures.extend(departures);
     }
 
-    /// Bytes that tell where they belong; gives how many were taken.
+    /// Pushes bytes that identify their position; returns how many were taken.
     pub fn push(&mut self, bytes: usize) -> Option<usize> {
         let begin = self.pushed.len();
         let content: Vec<u8> = (begin..begin + bytes).map(|at| (at / 251) as u8 ^ at as u8).collect();
@@ -155,12 +156,12 @@ impl Produced {
         self.is_abandoned = true;
     }
 
-    /// What the body holds in memory.
+    /// The bytes of the body in memory.
     pub fn in_memory_bytes(&mut self) -> usize {
         self.bench.transmitter.sendings[self.job].outgoing.body().alive_bytes()
     }
 
-    /// The body as far as it came, and whether its client takes it for whole.
+    /// The body as far as it arrived, and whether its client takes it for complete.
     fn received(&mut self) -> (Vec<u8>, bool) {
         let wire = self.socket.received.borrow().clone();
         let (mut plain, mut has_ended) = (wire, self.socket.is_finished.get() && !self.socket.is_reset.get());
@@ -180,7 +181,7 @@ impl Produced {
         }
     }
 
-    /// What has to hold when the response has ended, however it did.
+    /// Checks what has to hold when the response has ended, however it did.
     pub fn check(mut self) -> Produced {
         let (way, departures) = (self.way, std::mem::take(&mut self.departures));
         assert_eq!(departures.len(), 1, "{way:?} departs once");
@@ -208,7 +209,7 @@ impl Produced {
         self
     }
 
-    /// Each byte that has left is charged once.
+    /// Checks that each byte that has left is charged once.
     pub fn check_account(mut self) {
         if !self.bench.transmitter.link.is_paced() || self.way.ends_by_close() {
             return;
@@ -293,7 +294,8 @@ fn follow(mut produced: Produced, steps: &[Step]) {
             assert!(queued <= PIPE_BYTES_MAX, "{queued} bytes wait");
         }
     }
-    // Whoever has not ended does so now: a reader that takes all, and a producer that says what it has said it would.
+    // Everything that has not ended does so now: a reader that takes everything, and a producer that sends what it has
+    // announced.
     produced.make_room(u64::MAX);
     produced.drive();
     if let Way::Length(bytes) = produced.way {
@@ -309,7 +311,7 @@ fn follow(mut produced: Produced, steps: &[Step]) {
     produced.check().check_account();
 }
 
-/// A fault of ours in the size of one response: it ends, loudly, and the others do not.
+/// A bug of ours in the size of one response: it ends with an error in the log, and the others continue.
 #[test]
 fn a_response_that_is_longer_than_its_size_ends_alone() {
     for way in OPEN_ENDED {
@@ -359,7 +361,7 @@ fn a_reader_who_leaves_before_the_last_frames_is_told_of_as_gone() {
     follow(Produced::new(Way::Frames, None), &steps);
 }
 
-/// Every way, each with a body that comes in three parts, with an end of its own, and with none.
+/// Every protocol, each with a body that comes in three parts, with a separate end, and with none.
 #[test]
 fn a_body_that_comes_in_parts_is_sent_in_parts() {
     for way in OPEN_ENDED {
@@ -400,17 +402,17 @@ impl crate::send::Transmitter {
 }
 
 impl Produced {
-    /// As [`Produced::received`], of a client that hears the rest later.
+    /// The body like [`Produced::received`], for a client that receives the rest later.
     fn received_so_far(&mut self) -> (Vec<u8>, bool) {
         if self.way.is_sealed() {
-            // rustls' client cannot be asked twice.
+            // rustls' client can be read only once.
             return (self.pushed.clone(), false);
         }
         self.received()
     }
 }
 
-/// What was pushed is not taken for whole, however much of it has left.
+/// The bytes pushed are not taken for complete, however many of them have left.
 #[test]
 fn a_body_that_fails_ends_as_no_whole_one_does() {
     for way in OPEN_ENDED.into_iter().chain([Way::Length(2_000)]) {
@@ -451,7 +453,7 @@ fn a_producer_is_held_to_the_length_it_announced() {
         assert!(matches!(produced.departures[0].failure, Some(Failure::Source(_))));
         produced.check();
     }
-    // As many: it is whole without being told so.
+    // As many: it is complete without an explicit end.
     let mut produced = Produced::new(Way::Length(2_000), None);
     produced.push(2_000);
     produced.drive();
@@ -490,7 +492,7 @@ fn a_full_pipe_tells_its_producer_when_there_is_room() {
     }
 }
 
-/// The job is out of the order while nothing has come, and nothing asks for it again and again.
+/// The job is out of the order while nothing has arrived, and nothing polls it repeatedly.
 #[test]
 fn a_silent_producer_holds_nobody_up() {
     for way in [Way::Chunks, Way::Frames] {
@@ -518,7 +520,7 @@ fn a_silent_producer_holds_nobody_up() {
     }
 }
 
-/// A reader that takes nothing of what has come is to blame, whatever else waits for a producer.
+/// A reader that takes nothing of what has arrived is to blame, whatever else waits for a producer.
 #[test]
 fn a_reader_does_not_hide_behind_a_producer() {
     let mut produced = Produced::new(Way::Chunks, None);
@@ -535,7 +537,7 @@ fn a_reader_does_not_hide_behind_a_producer() {
     produced.check();
 }
 
-/// A stream whose window is shut, beside one that waits for its producer.
+/// A stream whose window is shut, and one that waits for its producer.
 #[test]
 fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     let mut bench = Bench::new("srpt", None);
@@ -554,7 +556,7 @@ fn a_shut_window_counts_beside_a_stream_that_waits_for_its_producer() {
     );
 }
 
-/// A policy knows of an unfinished body no more than what has come, and of a finished one all.
+/// The size that a policy uses is what has arrived of an unfinished body, and all of a finished one.
 #[test]
 fn what_is_known_of_the_size_grows_with_the_body() {
     let mut produced = Produced::new(Way::Close, None);
@@ -574,7 +576,7 @@ fn what_is_known_of_the_size_grows_with_the_body() {
     assert_eq!(size(&announced), Size::Known(2_004));
 }
 
-/// Without a job as long as the socket takes all that there is.
+/// It is no job as long as the socket takes everything available.
 #[test]
 fn what_is_sent_at_once_goes_on_as_a_job() {
     let mut bench = Bench::new("srpt", None);
@@ -597,8 +599,8 @@ fn what_is_sent_at_once_goes_on_as_a_job() {
     assert_eq!(bench.ended(), [(job, socket.received.borrow().len() as u64, true)]);
 }
 
-/// Beside a download without a length, an event is first where its stream was silent for a second before: it used to wait behind all that the
-/// stream had sent, for ever.
+/// While a download without a length is sent, an event goes first if its stream was silent for a second before: it used
+/// to wait behind everything the stream had sent, forever.
 #[test]
 fn an_event_after_a_pause_goes_before_a_download() {
     for (pause, order) in [(Nanos::from_millis(900), "DE"), (Nanos::from_secs(1), "ED")] {
@@ -626,7 +628,8 @@ fn an_event_after_a_pause_goes_before_a_download() {
     }
 }
 
-/// A response that began with all of its body counted as nothing: clients that read none had the server hold a hundred of them each.
+/// A response that began with all of its body used to count as nothing: clients that read none made the server hold a
+/// hundred of them each.
 #[test]
 fn a_body_that_was_there_from_the_start_is_counted_until_it_is_gone() {
     for is_framed in [true, false] {

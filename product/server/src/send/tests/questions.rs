@@ -1,4 +1,4 @@
-//! What is asked of the kernel, and how seldom: each answer is a system call.
+//! Queries to the kernel, and how rare they are: each is a system call.
 
 use sched::Watched;
 
@@ -7,7 +7,7 @@ use super::ledger::gauged;
 use super::*;
 use std::sync::atomic::Ordering;
 
-/// Before that nothing could be done with what it says.
+/// Before that nothing could be done with the result.
 #[test]
 fn the_queue_is_read_when_a_grant_is_due() {
     let (mut bench, queue) = gauged("srpt");
@@ -16,7 +16,7 @@ fn the_queue_is_read_when_a_grant_is_due() {
     bench.transmitter.run(&|| bench.now.get());
     let reads = queue.0.reads.load(Ordering::Relaxed);
     assert_eq!(reads, 1);
-    // A packet takes 1.2 ms, of which we may be 0.3 early.
+    // A packet takes 1.2 ms, and we may be 0.3 early.
     bench.now.set(bench.now.get() + Nanos::from_micros(600));
     let due_at = bench.transmitter.run(&|| bench.now.get()).unwrap();
     assert_eq!(queue.0.reads.load(Ordering::Relaxed), reads);
@@ -25,7 +25,8 @@ fn the_queue_is_read_when_a_grant_is_due() {
     assert_eq!(queue.0.reads.load(Ordering::Relaxed), reads + 1);
 }
 
-/// Which connections have something below is of use only beside a queue that is read, and only of those written to.
+/// The packets that connections have below matter only if a queue is read, and only for connections that were written
+/// to.
 #[test]
 fn only_connections_written_to_are_asked_what_they_have_below() {
     let below = |mut bench: Bench, room| {
@@ -44,7 +45,7 @@ fn only_connections_written_to_are_asked_what_they_have_below() {
     assert_eq!(below(Bench::new("srpt", Some("10mbit")), u64::MAX), 0);
 }
 
-/// When a response begins, and every 64 KiB; for its books the kernel is asked anyhow.
+/// When a response begins, and every 64 KiB; for the accounts the kernel is queried anyway.
 #[test]
 fn a_path_is_asked_for_now_and_then() {
     let asked = |policy| {
@@ -67,7 +68,7 @@ fn connections<const COUNT: usize>() -> (Connections<FakeSocket>, [FakeSocket; C
     (connections, sockets)
 }
 
-/// A connection that has ended was read to its end, and its number may be another's.
+/// A connection that has ended was read to its end, and its number may be reused.
 #[test]
 fn a_connection_that_has_ended_has_nothing_below() {
     let (mut connections, [gone, other]) = connections();
@@ -90,8 +91,9 @@ fn a_connection_written_to_is_remembered_though_it_has_nothing_below_yet() {
     assert_eq!(below.bytes(&connections), 1_000);
 }
 
-/// What TCP keeps for want of a window leaves when nobody looks, so it says nothing about the queue. It was taken for bytes that had
-/// overtaken others: beside an upload in the same FIFO, responses on connections that last took four times as long as without the order.
+/// Data that TCP holds back for lack of a window leaves unobserved, so it says nothing about the queue. It used to be taken
+/// for bytes that had overtaken others: with an upload in the same FIFO, responses on persistent connections took four
+/// times as long as without the order.
 #[test]
 fn only_a_write_that_is_below_as_a_whole_is_watched() {
     let (connections, [one, other]) = connections();
@@ -119,7 +121,8 @@ fn only_a_write_that_is_below_as_a_whole_is_watched() {
     assert_eq!(below.watched(), Watched::Nothing, "a part of what is behind it is kept");
 }
 
-/// So many connections have packets below that one is forgotten: what it had is watched no longer, or it would seem to stay for ever.
+/// If this many connections have packets below, one is forgotten: its write is watched no longer, or it would
+/// seem to stay forever.
 #[test]
 fn what_is_forgotten_is_not_watched() {
     let (connections, sockets) = connections::<257>();
@@ -135,7 +138,7 @@ fn what_is_forgotten_is_not_watched() {
     }
 }
 
-/// A full socket says so by itself; only where the kernel orders would it take bytes all the same.
+/// A full socket reports itself; only if the kernel orders packets would it take bytes all the same.
 #[test]
 fn room_is_asked_for_only_where_the_kernel_orders() {
     let asked = |rate, is_marked: bool| {
@@ -156,7 +159,7 @@ fn marker() -> Marker {
     Marker { bands, burst_bytes: BURST }
 }
 
-/// Or every burst behind a socket that once took half a segment would leave half a segment.
+/// Otherwise every burst after a socket that once took half a segment would leave half a segment.
 #[test]
 fn a_burst_ends_where_a_segment_does() {
     let mut bench = Bench::new("srpt", None);
@@ -171,7 +174,7 @@ fn a_burst_ends_where_a_segment_does() {
     assert_eq!(taken, [1_000, BURST - 1_000, BURST, BURST]);
 }
 
-/// Learning moves a policy's bands, and a kernel has as many as it has.
+/// Learning moves a policy's bands, and a kernel has a fixed number of them.
 #[test]
 fn a_band_beyond_the_last_is_the_last() {
     let bench = Bench::new("srpt", None);

@@ -9,10 +9,10 @@ use tls::{Acceptor, Identity, Session, Tickets};
 
 use super::*;
 
-/// Segments of the link, and records in them under TLS 1.3.
+/// Segments of the link, and the overhead of records in them under TLS 1.3.
 const SEGMENT: u64 = 1448;
 const OVERHEAD: u64 = 22;
-/// Of the alert that ends a connection.
+/// The size of the alert that ends a connection.
 const ENDING: u64 = OVERHEAD + 2;
 
 /// Both ends of a connection whose handshake is over.
@@ -31,7 +31,7 @@ pub(super) fn connected() -> (ClientConnection, Box<Session>) {
     (client, Box::new(session))
 }
 
-/// What the client makes of these bytes, and whether it was told of the end.
+/// Returns the plaintext of `wire`, and whether the end was signalled.
 pub(super) fn deliver(client: &mut ClientConnection, mut wire: &[u8]) -> (Vec<u8>, bool) {
     let (mut plain, mut has_ended) = (Vec::new(), false);
     while !wire.is_empty() {
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-/// The record fills the segment that was granted, so each packet is full and is a record that can be opened when it has come.
+/// The record fills the segment that was granted, so each packet is full and is a record that can be opened on arrival.
 #[test]
 fn paced_records_are_the_segments_of_the_link() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -103,7 +103,7 @@ fn a_shorter_response_overtakes_between_two_records() {
     assert_eq!(bench.order(), "LSL");
 }
 
-/// Unpaced a record is as long as it may be, and a few are one write.
+/// Records without a pace have the maximum length, and a few make one write.
 #[test]
 fn without_a_pace_records_are_long() {
     let mut bench = Bench::new("srpt", None);
@@ -117,7 +117,7 @@ fn without_a_pace_records_are_long() {
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(200_000), false));
 }
 
-/// The rest of a record goes first, and its content counts when all of it has gone.
+/// The rest of a record goes first, and its content counts when all of it has left.
 #[test]
 fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -133,7 +133,7 @@ fn a_record_cut_short_is_finished_before_anything_is_sealed() {
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (content(5_000), true));
 }
 
-/// A client that left: nothing says that the response is whole.
+/// A client that left: nothing signals that the response is complete.
 #[test]
 fn an_aborted_response_has_no_end() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -158,7 +158,7 @@ fn what_is_sent_between_responses_is_charged() {
     assert_eq!(deliver(&mut client, &socket.received.borrow()), (vec![], true));
 }
 
-/// The price of TLS for those who do without: a pointer.
+/// The price of TLS for connections without it: a pointer.
 #[test]
 fn a_connection_without_tls_has_a_pointer_more() {
     assert_eq!(size_of::<Option<Box<Session>>>(), size_of::<usize>());
@@ -167,8 +167,8 @@ fn a_connection_without_tls_has_a_pointer_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However the socket cuts, whatever the pace: the client has what was to be sent, the link is charged what was carried, and
-    /// below the decision is one grant at most.
+    /// However the socket splits writes, at any pace: the client has what was to be sent, the link is charged what was
+    /// carried, and at most one grant is below the decision.
     #[test]
     fn cuts_change_nothing(
         bytes in 1u64..200_000,
@@ -197,13 +197,13 @@ proptest! {
 }
 
 impl Bench {
-    /// Bytes that are sealed already, on a connection that goes on behind them.
+    /// Dispatches bytes that are sealed already, on a connection that goes on after them.
     fn dispatch_flight(&mut self, socket: &FakeSocket, bytes: u64) -> JobId {
         self.dispatch_outgoing(socket, Outgoing::of_records(content(bytes)))
     }
 }
 
-/// By its bytes, among records of others.
+/// Ordered by its bytes, among other records.
 #[test]
 fn a_flight_passes_a_longer_response_and_waits_for_a_shorter() {
     for (bytes, order) in [(20_000, "RFR"), (3_000, "RF")] {
@@ -218,7 +218,7 @@ fn a_flight_passes_a_longer_response_and_waits_for_a_shorter() {
     }
 }
 
-/// A flight, what leaves at once behind it, and a response: all that left was charged, once.
+/// A flight, what leaves at once after it, and a response: everything that left was charged, once.
 #[test]
 fn the_link_is_charged_for_a_flight_and_what_follows() {
     let mut bench = Bench::new("srpt", Some("10mbit"));
@@ -253,7 +253,7 @@ fn a_flight_whose_connection_ends_leaves_no_job() {
     assert!(bench.transmitter.is_idle(bench.now.get()), "nothing is left of it");
 }
 
-/// A record that the kernel keeps until more follows comes 200 ms late: WebSocket over HTTPS was as slow.
+/// A record that the kernel holds until more follows is 200 ms late: WebSocket over HTTPS was that slow.
 #[test]
 fn the_end_of_what_a_producer_has_pushed_leaves_at_once() {
     for rate in [None, Some("20mbit")] {

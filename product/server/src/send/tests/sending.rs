@@ -1,4 +1,4 @@
-//! One response and its connection: when it departs, and how slow its reader may be.
+//! A response and its connection: when it departs, and how slow its reader may be.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_reader_has_the_time_that_what_its_socket_holds_takes() {
     }
 }
 
-/// A path that comes and goes would cost a system call each time.
+/// A path that keeps changing would cost a system call each time.
 #[test]
 fn marks_are_as_few_as_bands() {
     let mut bench = Bench::new("srrt:50ms,200ms", None);
@@ -72,12 +72,12 @@ fn marks_are_as_few_as_bands() {
     assert_eq!(socket.priorities.borrow().len(), 3, "{:?}", socket.priorities);
 }
 
-/// Responses that the tables have room for.
+/// The number of responses for which the tables have room.
 fn slots(bench: &Bench) -> usize {
     bench.transmitter.link.scheduler.jobs().slots().max(bench.transmitter.sendings.capacity())
 }
 
-/// Tables are as long as there were responses at once, until they are cut.
+/// Tables are as long as the maximum of simultaneous responses, until they are shrunk.
 #[test]
 fn the_memory_of_many_responses_is_given_back() {
     let mut bench = Bench::new("srpt", None);

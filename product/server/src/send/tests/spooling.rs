@@ -1,4 +1,5 @@
-//! Bodies that wait in files: whatever is written and read when, and whatever the disk does, the client has each byte once and in its place.
+//! Bodies that wait in files: for any order of writes and reads and any behaviour of the disk, the client has each byte
+//! once and in its place.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use crate::storage::{Buffer, Look, ReadDone, Room, Storage, Write, Written};
 
 const NO_SPACE: i32 = 28;
 
-/// A disk that does what it is told, when it is told.
+/// A disk that completes operations when the test says so.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<State>>);
 
@@ -36,7 +37,7 @@ impl Disk {
         state.reads.is_empty() && state.writes.is_empty()
     }
 
-    /// Ends a write, one that fails after it has written some.
+    /// Ends a write; a failing one after it has written some bytes.
     fn end_write(&self, folder: &Folder, has_failed: bool) {
         let mut state = self.state();
         let Some((job, write)) = state.writes.pop() else { return };
@@ -101,7 +102,7 @@ impl Spooled {
         self.produced.producer().spool(&self.room)
     }
 
-    /// As much as there is room for, in memory or on disk.
+    /// Pushes as much as there is room for, in memory or on disk.
     fn push_all(&mut self, bytes: usize) {
         let mut left = bytes;
         while left > 0 {
@@ -115,7 +116,7 @@ impl Spooled {
         }
     }
 
-    /// Ends all that is under way, and what comes of that.
+    /// Ends everything under way, and what results from it.
     fn settle(&mut self) {
         self.disk.state().is_warm = true;
         loop {
@@ -214,7 +215,7 @@ proptest! {
     }
 }
 
-/// Its client takes nothing; the producer pushes all, and the scheduler knows how much it is.
+/// The client takes nothing; the producer pushes everything, and the scheduler has the size.
 #[test]
 fn a_spooled_response_has_a_size() {
     for way in OPEN_ENDED {
@@ -235,7 +236,7 @@ fn a_spooled_response_has_a_size() {
     }
 }
 
-/// A disk that is full: the bytes stay in memory and no more come, until the client has taken them.
+/// A full disk: the bytes stay in memory and no more come, until the client has taken them.
 #[test]
 fn a_write_that_fails_is_back_pressure() {
     for way in OPEN_ENDED {

@@ -1,4 +1,4 @@
-//! Files that are not in memory, with a disk that answers when told to.
+//! Files that are not in memory, with a disk that answers when the test says so.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::storage::{Buffer, Look, Storage};
 
 const LARGE: u64 = 200_000;
 
-/// A disk: what it was asked for, and whether it has all in memory.
+/// A disk: the reads requested, and whether everything is in memory.
 #[derive(Clone, Default)]
 struct FakeDisk(Arc<Mutex<State>>);
 
@@ -29,7 +29,7 @@ impl FakeDisk {
         self.0.lock().unwrap()
     }
 
-    /// Ends the only read under way with as many bytes.
+    /// Ends the only read under way with this many bytes.
     fn answer(&self, bytes: usize) {
         let mut state = self.state();
         assert_eq!(state.asked.len(), 1);
@@ -110,7 +110,8 @@ impl Cold {
     }
 }
 
-/// The best response needs the disk: its head leaves, the others have the link, and it goes on when its bytes are there.
+/// The best response needs the disk: its head leaves, the others have the link, and it continues when its bytes are
+/// there.
 #[test]
 fn a_cold_file_is_passed_over() {
     for rate in [None, Some("10mbit")] {
@@ -135,7 +136,7 @@ fn a_cold_file_is_passed_over() {
     }
 }
 
-/// Under TLS too nobody waits for the disk, and what was read is sealed.
+/// Under TLS too the disk delays no other response, and what was read is sealed.
 #[test]
 fn a_cold_file_is_passed_over_under_tls() {
     for (rate, is_warm) in [(None, false), (Some("10mbit"), false), (None, true), (Some("10mbit"), true)] {
@@ -162,7 +163,7 @@ fn a_cold_file_is_passed_over_under_tls() {
     }
 }
 
-/// Ready only when no reason is left: with the disk silent, a socket that takes bytes changes nothing.
+/// Ready only if no reason is left: while the disk is silent, a socket that takes bytes changes nothing.
 #[test]
 fn a_writable_socket_does_not_wait_less_for_the_disk() {
     let mut cold = Cold::new(None);
@@ -197,7 +198,7 @@ fn patience_does_not_run_while_the_disk_is_waited_for() {
     assert!(matches!(departure.failure, Some(Failure::Stalled)));
 }
 
-/// What was read for a stream used to be counted for nobody: with a hundred of them a client held 13 MB.
+/// Data read for a stream used to be counted nowhere: with a hundred of them a client held 13 MB.
 #[test]
 fn what_was_read_is_counted_and_its_connection_is_named() {
     for is_framed in [false, true] {
@@ -276,7 +277,7 @@ fn what_cannot_be_read_ends_the_response_by_name() {
 }
 
 proptest! {
-    /// Whatever is in memory when, however long reads and writes are: the bytes are the file's.
+    /// Whatever is in memory at any time, however long reads and writes are: the bytes are the file's.
     #[test]
     fn bytes_are_the_files(
         steps in prop::collection::vec((any::<bool>(), 1usize..70_000, 1u64..90_000), 1..40),

@@ -1,4 +1,4 @@
-//! What is acknowledged is told once, whenever it is: under way, behind the last byte, and without a job.
+//! Each acknowledged byte is reported once, whenever that happens: under way, after the last byte, and without a job.
 
 use super::super::line_feedback::{Observer, Script};
 use super::*;
@@ -54,7 +54,7 @@ fn dispatch(bench: &mut Bench, at: usize, bytes: u64) {
     bench.dispatch_on(at, Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open));
 }
 
-/// Without a job.
+/// Sends without a job.
 fn send_now(bench: &mut Bench, at: usize, bytes: u64) {
     let outgoing = Outgoing::new(vec![0; bytes as usize], Body::default(), End::Open);
     let (sent, direct) = bench.transmitter.send_now(bench.now.get(), at, Dispatch::single(outgoing, 0), u64::MAX);
@@ -65,7 +65,7 @@ fn listed(bench: &Bench) -> usize {
     bench.transmitter.link.unacknowledged.len()
 }
 
-/// A round trip later nobody looked, and a small response told nothing.
+/// A round trip later no look used to follow, and a small response revealed nothing.
 #[test]
 fn what_is_acknowledged_behind_the_end_is_told() {
     for rate in [Some("10mbit"), None] {
@@ -82,7 +82,7 @@ fn what_is_acknowledged_behind_the_end_is_told() {
     }
 }
 
-/// A reload behind a shaper: the look that was due stayed due, and the event loop went round without end.
+/// A reload behind a shaper: the look that was due used to stay due, and the event loop spun.
 #[test]
 fn nothing_is_due_any_more_where_the_queue_can_be_read() {
     use super::super::gauge::{Gauge, Queue, Queued};
@@ -126,7 +126,7 @@ fn over_several_responses_each_byte_is_told_once() {
                     depart(&mut bench);
                 }
             }
-            // Some is acknowledged before the next response, some behind it, and some not until the end.
+            // Some is acknowledged before the next response, some after it, and some not until the end.
             match round % 4 {
                 0 => ack_all(&socket),
                 1 => socket.acked.set(socket.sent.get().0 - SEGMENT),
@@ -144,7 +144,7 @@ fn over_several_responses_each_byte_is_told_once() {
     }
 }
 
-/// What left without a job was charged to nobody, and an estimator would have seen more delivered than sent.
+/// Bytes that left without a job used to be charged to no account, and an estimator would have seen more delivered than sent.
 #[test]
 fn what_is_sent_without_a_job_is_charged() {
     let mut bench = bench(None);
@@ -172,7 +172,7 @@ fn what_is_sent_without_a_job_is_charged() {
 fn what_was_sent_before_there_was_a_job_is_charged_once() {
     let mut bench = bench(None);
     let socket = acking(&bench, 'A');
-    // TCP keeps one of the two: what was charged for it is given back, which had to be charged before.
+    // TCP holds one of the two: what was charged for it is refunded, so it had to be charged before.
     socket.window.set(SEGMENT);
     socket.room.set(2 * SEGMENT);
     let job = bench.begin_now(&socket, 3 * SEGMENT);
@@ -187,7 +187,7 @@ fn what_was_sent_before_there_was_a_job_is_charged_once() {
     assert_eq!(charged(&bench), socket.framing.syn_ack_bytes + bytes_of(3 * SEGMENT, SEGMENT));
 }
 
-/// Each look is a system call: as many small responses as there may be cost no more than so many.
+/// Each look is a system call: any number of small responses costs no more than a fixed number of looks.
 #[test]
 fn while_the_rate_is_searched_small_responses_cost_few_looks() {
     let mut bench = bench(None);
@@ -204,7 +204,7 @@ fn while_the_rate_is_searched_small_responses_cost_few_looks() {
         assert!((1..=2 * 64).contains(&(asked() - before)), "{}", asked() - before);
         assert!(listed(&bench) <= 1024);
     }
-    // All have their turn in the end, those that were looked at least first.
+    // All have their turn in the end, those with the fewest looks first.
     for _ in 0..1024 / 32 {
         pass(&mut bench, INTERVAL);
     }
@@ -212,7 +212,7 @@ fn while_the_rate_is_searched_small_responses_cost_few_looks() {
     assert_eq!((listed(&bench), bench.transmitter.poll_timeout()), (0, None));
 }
 
-/// It says what the line carries.
+/// It reveals what the line carries.
 #[test]
 fn while_the_rate_is_searched_full_sockets_are_looked_at_always() {
     let mut bench = bench(None);
@@ -249,7 +249,7 @@ fn a_client_that_is_gone_is_forgotten() {
     assert_eq!((listed(&bench), bench.transmitter.poll_timeout()), (0, None));
 }
 
-/// As TCP_INFO does on a socket that is none of TCP's, or on an old kernel.
+/// The status is empty, as TCP_INFO's on a socket other than TCP, or on an old kernel.
 #[test]
 fn a_socket_that_says_nothing_tells_nothing() {
     let mut bench = bench(None);
@@ -341,7 +341,7 @@ fn a_line_faster_than_a_core_is_not_paced_unless_it_was_told() {
     }
 }
 
-/// What the end of a connection tells of the line is not worth a system call each where thousands end.
+/// The information that the end of a connection reveals of the line is not worth a system call each if thousands end.
 #[test]
 fn while_the_rate_is_searched_not_every_end_is_looked_at() {
     let mut bench = bench(None);

@@ -1,4 +1,5 @@
-//! What a client asks of an application. All of it follows from a number in the path, so that both sides know what is right.
+//! The request of a client to an application. Everything about it follows from a number in the path, so that both sides
+//! know the correct behaviour.
 
 use units::Nanos;
 
@@ -6,37 +7,37 @@ use super::super::files::Site;
 use super::super::plan::UpstreamPlan;
 use super::super::random::Random;
 
-/// Paths that are passed on begin so.
+/// The prefix of paths that are passed on.
 pub const PREFIX: &str = "/app/";
 
-/// The slowest line and application take longer for such a body than for a response is waited at least.
+/// The minimum size of a body for which the slowest line and application take longer than the minimum response timeout.
 const LARGE_UPLOAD_BYTES: usize = 300_000;
 
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// Its name.
+    /// The number in its path, from which all else follows.
     pub word: u64,
     pub method: &'static str,
     pub status: u16,
     pub framing: Framing,
-    /// Whose bytes are the body.
+    /// The file whose bytes are the body.
     pub file: usize,
     pub fault: Option<Fault>,
     pub upload: Option<Upload>,
     pub takes: Takes,
-    /// The protocol changes, to one in which each byte comes back.
+    /// The protocol changes, to one in which each byte is echoed.
     pub is_tunnel: bool,
-    /// So many of them.
+    /// The number of bytes to echo.
     pub tunnel_bytes: usize,
-    /// Interim responses before the response.
+    /// The number of interim responses before the response.
     pub interim: u64,
     pub thinks: Nanos,
-    /// The response is sent in so many pieces, with this pause between two.
+    /// The response is sent in this many pieces, with this pause between two.
     pub pieces: usize,
     pub pause: Nanos,
-    /// The connection ends behind it.
+    /// The connection ends after the response.
     pub closes: bool,
-    /// Where in the body a fault comes; a fraction of it.
+    /// The position of a fault in the body, in thousandths of it.
     pub cut_permille: u64,
     /// A length near a power of two, for a fault.
     pub great: u128,
@@ -49,27 +50,27 @@ pub enum Framing {
     Close,
 }
 
-/// What is wrong with an application's response.
+/// The fault of an application's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends, or is reset, in the place of a response.
+    /// The connection ends, or is reset, instead of a response.
     Closed,
     Reset,
     HalfHead,
     NotHttp,
     TwoLengths,
-    /// Its length is that of no file: 2^63 or more.
+    /// A length of 2^63 or more, which no file has.
     GreatLength,
     Silent,
-    /// Its length is a great one, and the connection ends in the body.
+    /// A large length, and the connection ends in the body.
     FarLength,
     /// The connection ends, or is reset, in the body.
     CutBody,
     ResetBody,
-    /// Nothing comes behind a part of it.
+    /// The body stops after a part of it.
     StalledBody,
     BadChunk,
-    /// More than was said.
+    /// There are more bytes than announced.
     TooMuch,
 }
 
@@ -96,36 +97,36 @@ pub struct Upload {
     pub is_chunked: bool,
 }
 
-/// How an application takes the body of a request.
+/// The way in which an application reads the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Whole,
     Slowly,
-    /// It answers before, and takes it nevertheless.
+    /// It answers first, and reads the body nevertheless.
     Afterwards,
     /// It answers, and closes.
     Never,
 }
 
-/// What becomes of the connection behind a response.
+/// The fate of the connection after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     Keep,
     Close,
     Reset,
-    /// It stays open, and nothing comes.
+    /// It stays open, and nothing more is sent.
     Silence,
-    /// What comes goes back.
+    /// Received bytes are echoed.
     Echo,
 }
 
-/// What a client may get.
+/// The outcomes that a client must accept.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {
-    /// The response; else a status that says that there is none.
+    /// The response arrives; otherwise a status that reports its absence.
     pub is_answered: bool,
     pub may_fail: bool,
-    /// It may end in the midst.
+    /// The response may end prematurely.
     pub may_break: bool,
 }
 
@@ -140,13 +141,13 @@ impl Fault {
 }
 
 impl Ask {
-    /// `None` for a path that is no such.
+    /// Returns `None` for any other path.
     pub fn of_path(path: &str, site: &Site) -> Option<Ask> {
         let word = path.strip_prefix(PREFIX)?;
         Some(Ask::of(u64::from_str_radix(word, 16).ok()?, site))
     }
 
-    /// The next of this kind.
+    /// The next random request that satisfies `is_wanted`.
     pub fn find(site: &Site, random: &mut Random, is_wanted: impl Fn(&Ask) -> bool) -> Ask {
         loop {
             let ask = Ask::of(random.word(), site);
@@ -186,7 +187,7 @@ impl Ask {
             great: random.near_power(),
         };
         ask.fault = random.once_in(4).then(|| random.one_of(&FAULTS)).filter(|fault| ask.can(*fault, site));
-        // Nobody can tell more than was said from the next response, where there is a next.
+        // The server cannot distinguish excess bytes from the next response, if there is a next.
         ask.closes |= ask.fault == Some(Fault::TooMuch);
         ask
     }
@@ -209,13 +210,13 @@ impl Ask {
         format!("{PREFIX}{:x}", self.word)
     }
 
-    /// Fields follow the body of the response.
+    /// Returns true if trailers follow the body of the response.
     pub fn has_trailers(&self) -> bool {
         let has_body = self.method != "HEAD" && !matches!(self.status, 204 | 304);
         has_body && self.framing == Framing::Chunked && self.interim > 0
     }
 
-    /// Of the response, as a client is to get it.
+    /// The body of the response that a client must receive.
     pub fn body<'s>(&self, site: &'s Site) -> &'s [u8] {
         if self.is_tunnel {
             return &site.file(site.count() - 1)[..self.tunnel_bytes];
@@ -223,25 +224,25 @@ impl Ask {
         if self.method == "HEAD" || matches!(self.status, 204 | 304) { &[] } else { site.file(self.file) }
     }
 
-    /// The length that the response's head gives, where it is not that of the body.
+    /// The length that the response's head gives, if it is not that of the body.
     pub fn said_bytes(&self) -> Option<usize> {
         let is_far = self.fault == Some(Fault::FarLength);
         is_far.then(|| self.great.try_into().expect("below 2^63"))
     }
 
-    /// Of the request.
+    /// The body of the request.
     pub fn uploaded<'s>(&self, site: &'s Site) -> &'s [u8] {
         self.upload.map_or(&[], |upload| &site.file(site.count() - 1)[..upload.bytes])
     }
 
-    /// What a client may get of it.
+    /// The outcomes that a client must accept for it.
     pub fn expected(&self, plan: &UpstreamPlan) -> Expected {
-        // A request that cannot be repeated is lost where an idle connection has just been closed.
+        // A request that cannot be repeated is lost if an idle connection has just been closed.
         let may_be_lost = plan.closes_idle && (self.method == "POST" || self.upload.is_some());
-        // Where the rest of a request comes to a closed socket, a reset throws away what of the response has not left.
+        // If the rest of a request arrives at a closed socket, a reset discards the unsent part of the response.
         let may_be_reset = self.takes == Takes::Never;
-        // The time for a response runs from the last byte that the socket took. Where the line is slow, or the application takes slowly, most of
-        // a large body has still to be read then.
+        // The response timeout runs from the last byte that the socket accepted. If the line is slow, or the
+        // application reads slowly, most of a large body is still unread then.
         let takes_first = matches!(self.takes, Takes::Whole | Takes::Slowly);
         let may_be_late = takes_first && self.upload.is_some_and(|upload| upload.bytes >= LARGE_UPLOAD_BYTES);
         let is_faulty = self.fault.is_some_and(|fault| fault != Fault::TooMuch);
@@ -252,7 +253,7 @@ impl Ask {
         }
     }
 
-    /// The bytes of the response, and what becomes of the connection behind them.
+    /// The bytes of the response, and the fate of the connection after them.
     pub fn response(&self, site: &Site) -> (Vec<u8>, After) {
         let hint =
             b"HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\nLink: </style.css>; rel=preload\r\n\r\n";
@@ -328,7 +329,7 @@ impl Ask {
         let middle = body.len().div_ceil(chunk_bytes) / 2;
         for (number, chunk) in body.chunks(chunk_bytes).enumerate() {
             let is_bad = self.fault == Some(Fault::BadChunk) && number == middle;
-            // One that is none, or one of 2^63 or more.
+            // An invalid size, or one of 2^63 or more.
             let wrong = if self.great < 1 << 63 { "x".into() } else { format!("{:x}", self.great) };
             let size = if is_bad { wrong } else { format!("{:x}", chunk.len()) };
             let extension = if number == 0 { ";name=value" } else { "" };

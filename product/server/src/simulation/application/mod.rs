@@ -1,4 +1,5 @@
-//! Applications behind the server: each connection to one is a function of bytes and time, and knows what it is to be asked.
+//! Applications behind the server. Each connection to one is a function of bytes and time, and checks the requests it
+//! receives.
 
 mod ask;
 
@@ -15,42 +16,42 @@ use super::random::Random;
 use super::wire::Wire;
 pub use ask::{After, Ask, Expected, Fault, Framing, PREFIX, Takes};
 
-/// What one that takes slowly reads, and how often.
+/// The bytes that a slow reader reads at once, and the interval.
 const SLOW_BYTES: usize = 9_000;
 const SLOW_EVERY: Nanos = Nanos::from_millis(150);
 
-/// One connection.
+/// A connection of an application.
 pub struct Application {
     pub wire: usize,
-    /// Among the upstreams.
+    /// The index of the application among the upstreams.
     pub endpoint: usize,
     plan: UpstreamPlan,
     received: Vec<u8>,
     asked: Option<Asked>,
     may_read_at: Nanos,
-    /// It closes its idle connections after this long.
+    /// The time after which it closes an idle connection.
     idle_for: Nanos,
     idle_since: Nanos,
     is_done: bool,
-    /// When it has said something, and how many bytes.
+    /// The times at which it sent data, and the number of bytes.
     pub said: Vec<(Nanos, u64)>,
 }
 
-/// A request under way.
+/// A request in flight.
 struct Asked {
     ask: Ask,
-    /// Whose request it is, as the server says.
+    /// The client of the request, as reported by the server.
     client: Option<IpAddr>,
     body: Incoming,
-    /// Of WebSocket.
+    /// The key of a WebSocket request.
     key: Option<String>,
     came: usize,
-    /// It is answered then, once that is known.
+    /// The time at which it is answered, once that is known.
     answer_at: Option<Nanos>,
     answer: Option<Answer>,
 }
 
-/// Of a request's body.
+/// The remainder of a request's body.
 enum Incoming {
     Left(usize),
     Chunked(Chunks),
@@ -65,7 +66,7 @@ struct Answer {
     after: After,
 }
 
-/// How often each request has come.
+/// The number of times each request has arrived.
 pub type Seen = HashMap<u64, u32>;
 
 impl Application {
@@ -91,18 +92,18 @@ impl Application {
         format!("{asked:?}, {} bytes kept, done {}", self.received.len(), self.is_done)
     }
 
-    /// A request is under way that somebody waits for; a tunnel is none.
+    /// Returns true if a request is in flight that a client waits for; a tunnel does not count.
     pub fn is_busy(&self) -> bool {
         let is_tunnel = |asked: &Asked| asked.ask.is_tunnel && asked.answer.is_some();
         self.asked.as_ref().is_some_and(|asked| !is_tunnel(asked)) && !self.is_done
     }
 
-    /// Whose request is under way.
+    /// The client of the request in flight.
     pub fn client(&self) -> Option<IpAddr> {
         self.asked.as_ref()?.client
     }
 
-    /// Does what it can; gives when it can do more without anything having come.
+    /// Does what it can; returns when it can do more without further input.
     pub fn act(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<Option<Nanos>, String> {
         if self.is_done {
             return Ok(None);
@@ -159,7 +160,7 @@ impl Application {
         }
     }
 
-    /// Whether something was done, so that there may be more.
+    /// Returns true if something was done, so that more may be possible.
     fn go_on(&mut self, now: Nanos, wire: &mut Wire, site: &Site, seen: &mut Seen) -> Result<bool, String> {
         let Some(asked) = &mut self.asked else { return self.begin(now, wire, site, seen) };
         let before = (self.received.len(), asked.answer.as_ref().map(|answer| answer.at));
@@ -179,7 +180,7 @@ impl Application {
             if answer.at == answer.bytes.len() && (is_taken || answer.after != After::Keep) {
                 match answer.after {
                     After::Keep => (self.asked, self.idle_since) = (None, now),
-                    // One that wants the rest hears it before it closes.
+                    // A reader that wants the rest reads it before it closes.
                     After::Close if is_taken || asked.ask.takes != Takes::Afterwards => self.close(wire),
                     After::Close | After::Silence => {}
                     After::Echo => wire.up.say(&std::mem::take(&mut self.received)),
@@ -194,7 +195,7 @@ impl Application {
         Ok(!self.is_done && answered != Some(before.1) || self.received.len() != before.0)
     }
 
-    /// Answers where it is asked how it is. One that must be known to be down is asked for nothing else.
+    /// Answers a health check. An application that must be known to be down must not receive another request.
     fn says_health(&self, now: Nanos, wire: &mut Wire, asked: (&str, &str)) -> Result<bool, String> {
         let Some(health) = self.plan.health else { return Ok(false) };
         if asked == ("GET", HEALTH) {
@@ -237,7 +238,7 @@ impl Application {
         }
         let times = seen.entry(ask.word).or_default();
         *times += 1;
-        // One that may do harm twice is sent once, and others as often as an idle connection may be too old.
+        // A request that is not safe to repeat is sent once, and others as often as an idle connection may be stale.
         if *times > 1 && (ask.method == "POST" || ask.upload.is_some_and(|upload| upload.bytes > 0)) {
             return Err(format!("{ask:?} comes {times} times"));
         }
@@ -248,7 +249,7 @@ impl Application {
     }
 }
 
-/// A change of protocol is one to WebSocket, which accepts this key.
+/// Turns a change of protocol into one to WebSocket that accepts this key.
 fn accept(key: &str, response: &mut Vec<u8>) {
     let change = b"Upgrade: echo\r\n";
     if let Some(at) = response.windows(change.len()).position(|bytes| bytes == change) {
@@ -259,7 +260,7 @@ fn accept(key: &str, response: &mut Vec<u8>) {
 }
 
 impl Asked {
-    /// Checks what has come of the request's body.
+    /// Checks the bytes of the request's body that have arrived.
     fn take_body(&mut self, now: Nanos, received: &mut Vec<u8>, site: &Site) -> Result<(), String> {
         let mut rest = &received[..];
         let (data, is_done) = self.body.take(&mut rest)?;
@@ -279,7 +280,7 @@ impl Asked {
         received.drain(..taken);
         if is_done {
             self.body = Incoming::Done;
-            // The next request may come once there was a whole response.
+            // The next request may arrive once the response was complete.
             let is_answered = self.answer.as_ref().is_some_and(|answer| answer.at == answer.bytes.len());
             if !received.is_empty() && !is_answered {
                 return Err(format!("{} bytes come behind {:?}", received.len(), self.ask));
@@ -293,7 +294,7 @@ impl Asked {
 }
 
 impl Incoming {
-    /// Takes from the front; what it gives is content, and whether that is all.
+    /// Takes from the front; returns the content, and whether that was all.
     fn take(&mut self, bytes: &mut &[u8]) -> Result<(Vec<u8>, bool), String> {
         match self {
             Incoming::Done => Ok((Vec::new(), true)),

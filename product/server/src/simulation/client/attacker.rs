@@ -1,34 +1,34 @@
-//! A client that wants to cost the server much: what it is sent is nothing to it.
+//! A client that tries to cost the server as much as possible; it ignores what it receives.
 
 use mux::testing::{PING, RST_STREAM, SETTINGS, frame, hello, request, wide};
 use units::Nanos;
 
 use super::super::random::Random;
 
-/// Whatever it does, it leaves after so many steps.
+/// The number of steps after which it leaves in any case.
 const STEPS_MAX: u32 = 60;
-/// And after this time.
+/// The time after which it leaves in any case.
 const ATTACKS_FOR: Nanos = Nanos::from_secs(150);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attack {
     /// The head of a request, a byte at a time.
     SlowHead,
-    /// The body of one.
+    /// The body of a request, a byte at a time.
     SlowBody,
     /// Streams that are reset at once.
     RapidReset,
-    /// A window that is shut, and as many streams as there may be.
+    /// A closed window, and the maximum number of streams.
     ShutWindow,
     Settings,
     Pings,
-    /// More streams than there may be.
+    /// Exceeds the maximum number of streams.
     ManyStreams,
-    /// A part of a frame of headers, a byte at a time.
+    /// A part of a HEADERS frame, a byte at a time.
     SlowFrame,
     /// A body, or a chunk, of a length near a power of two.
     GreatLength,
-    /// Streams that are malformed.
+    /// Malformed streams.
     Malformed,
 }
 
@@ -49,7 +49,7 @@ const ATTACKS: [Attack; 10] = [
 pub struct Attacker {
     attack: Attack,
     steps: u32,
-    /// Of the next step, once it has begun.
+    /// The time of the next step, once it has begun.
     next_at: Nanos,
     leaves_at: Nanos,
     /// The next stream.

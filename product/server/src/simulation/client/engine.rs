@@ -1,4 +1,4 @@
-//! The protocol that a client speaks, and TLS where it does.
+//! The protocol that a client uses, with or without TLS.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Of a tunnel: what has come back.
+    /// The number of bytes echoed in a tunnel.
     pub fn echoed_bytes(&self) -> Option<usize> {
         match self {
             Engine::Tunnel(tunnel) => Some(tunnel.heard),
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Asks for nothing more, and is refused what it has not asked to the end.
+    /// Makes the client request nothing more, and expect a refusal of its unfinished request.
     pub fn expect_refusal(&mut self) {
         match self {
             Engine::Http1(http1) => http1.expect_refusal(),
@@ -144,7 +144,7 @@ impl Engine {
     }
 }
 
-/// Keys and what is under way with them.
+/// A TLS connection of a client.
 pub struct Tls(ClientConnection);
 
 impl Tls {
@@ -153,7 +153,7 @@ impl Tls {
         config.alpn_protocols = vec![engine.protocol().to_vec()];
         let name = ServerName::try_from("localhost").expect("a name");
         let mut connection = ClientConnection::new(Arc::new(config), name).expect("nothing of it can fail");
-        // Bodies of requests are sealed at once.
+        // Request bodies are sealed at once.
         connection.set_buffer_limit(None);
         Tls(connection)
     }
@@ -162,13 +162,13 @@ impl Tls {
         self.0.is_handshaking()
     }
 
-    /// Gives what it says.
+    /// Decrypts received bytes; returns the plaintext.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, String> {
         let mut plain = Vec::new();
         while !wire.is_empty() {
             self.0.read_tls(&mut wire).map_err(|error| error.to_string())?;
             self.0.process_new_packets().map_err(|error| format!("TLS: {error}"))?;
-            // The end of what came is no end of the connection.
+            // The end of the available input is not the end of the connection.
             let _ = self.0.reader().read_to_end(&mut plain);
         }
         Ok(plain)
@@ -182,7 +182,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Nothing follows.
+    /// Sends close_notify.
     pub fn end(&mut self, into: &mut Vec<u8>) {
         self.0.send_close_notify();
         let _ = self.seal(&[], into);

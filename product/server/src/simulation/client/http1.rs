@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1: some requests, so many at a time, with pauses between.
+//! An HTTP/1.1 client: some requests, `depth` at a time, with pauses between.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,28 @@ use super::request::{Meaning, Request};
 
 pub struct Http1 {
     to_ask: VecDeque<Request>,
-    /// Asked and not answered, with the bytes that the client has written to the end of it.
+    /// Requests that were sent and not answered, with the position of the end of each in the bytes that the client has
+    /// written.
     asked: VecDeque<(Request, u64)>,
     depth: usize,
     think: Nanos,
     may_ask_at: Nanos,
-    /// A part of a head, or nothing.
+    /// A partial head, or nothing.
     head: Vec<u8>,
-    /// Interim responses before the one that is coming.
+    /// The number of interim responses before the current one.
     hints: u64,
-    /// Of the response that is coming.
+    /// The body of the current response.
     body: Option<Body>,
-    /// Requests so far.
+    /// The number of requests so far.
     pub asked_count: u64,
-    /// The server has said that it closes.
+    /// The server has announced that it closes.
     is_closing: bool,
 }
 
 /// The body of a response.
 #[derive(Debug)]
 struct Body {
-    /// Not the reason why there is no answer.
+    /// It is the requested content, not the text of an error.
     is_answer: bool,
     came: usize,
     left: Left,
@@ -103,7 +104,7 @@ impl Http1 {
         (!self.to_ask.is_empty() && self.asked.is_empty()).then_some(self.may_ask_at)
     }
 
-    /// Asks for nothing more, and is refused what it has not asked to the end.
+    /// Makes the client request nothing more, and expect a refusal of its unfinished request.
     pub fn expect_refusal(&mut self) {
         self.to_ask.clear();
         self.asked.iter_mut().for_each(|(request, _)| *request = Request::late());
@@ -119,7 +120,7 @@ impl Http1 {
             let field = request.field().map_or(String::new(), |(name, value)| format!("{name}: {value}\r\n"));
             let text = format!("{} {} HTTP/1.1\r\nHost: a\r\n{field}", request.method(), request.path);
             into.extend_from_slice(text.as_bytes());
-            // It waits for no leave, and takes it.
+            // It does not wait for 100 (Continue), but accepts it.
             into.extend(if request.expects_leave() { &b"Expect: 100-continue\r\n"[..] } else { b"" });
             match request.upload(site) {
                 None => into.extend(b"\r\n"),
@@ -142,12 +143,12 @@ impl Http1 {
         }
     }
 
-    /// All that was asked is written after so many bytes.
+    /// Records the position at which all requests so far end.
     pub fn note_written(&mut self, bytes: u64) {
         self.asked.iter_mut().filter(|(_, end)| *end == UNWRITTEN).for_each(|(_, end)| *end = bytes);
     }
 
-    /// Gives how many responses have ended.
+    /// Returns the number of responses that have ended.
     pub fn receive(&mut self, mut bytes: &[u8], now: Nanos, site: &Site) -> Result<u64, String> {
         let mut ended = 0;
         while !bytes.is_empty() {
@@ -167,7 +168,7 @@ impl Http1 {
         Ok(ended)
     }
 
-    /// Whether the response has ended.
+    /// Returns true if the response has ended.
     fn end(&mut self, now: Nanos, site: &Site) -> Result<bool, String> {
         let Some(body) = self.body.take_if(|body| body.is_done) else { return Ok(false) };
         let (request, _) = self.asked.pop_front().ok_or("an end of nothing")?;
@@ -217,12 +218,12 @@ impl Http1 {
         Ok(rest)
     }
 
-    /// The connection has ended; the server had read so many bytes.
+    /// Judges the end of the connection, given the number of bytes that the server had read.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         match self.asked.front() {
             _ if stop == Stop::Over => Ok(()),
             Some((request, _)) if request.may_break() => Ok(()),
-            // What a server that stops has begun to send it ends, and no more.
+            // A stopping server must complete the response it has begun, and no more.
             _ if stop == Stop::Begun && self.body.is_none() && self.head.is_empty() => Ok(()),
             Some((request, end)) if read_bytes >= *end && !self.is_closing => {
                 Err(format!("{request:?} is not answered"))
@@ -232,7 +233,7 @@ impl Http1 {
     }
 }
 
-/// With the field of the application, and without those of its connection.
+/// Returns true if the hint has the application's field, and not those of its connection.
 fn is_hint(head: &str) -> bool {
     let lower = head.to_ascii_lowercase();
     lower.contains("\r\nlink: </style.css>; rel=preload\r\n") && !lower.contains("hop")

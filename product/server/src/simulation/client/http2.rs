@@ -1,4 +1,5 @@
-//! A client of HTTP/2 with frames written out: some requests, so many at a time, on windows that it opens as it reads.
+//! An HTTP/2 client that writes its frames by hand: some requests, `depth` at a time, on windows that it opens as it
+//! reads.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,12 +19,12 @@ const ACK: u8 = 1;
 /// Codes of RFC 9113 section 7.
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
-/// What came is told so often, in bytes.
+/// The number of received bytes between two window updates.
 const UPDATE_EVERY: u32 = 16_000;
-/// RFC 9113 section 6.9.2.
+/// The initial window of RFC 9113 section 6.9.2.
 const WINDOW_BYTES: i64 = 65_535;
 const SETTINGS_INITIAL_WINDOW_SIZE: u8 = 4;
-/// RFC 9113 section 4.2.
+/// The maximum frame length of RFC 9113 section 4.2.
 const FRAME_BYTES_MAX: usize = 16_384;
 
 pub struct Http2 {
@@ -35,50 +36,50 @@ pub struct Http2 {
     habits: Habits,
     next: u32,
     received: Vec<u8>,
-    /// To be sent besides requests.
+    /// Frames to send in addition to requests.
     to_say: Vec<u8>,
     unacknowledged_bytes: u32,
     pings: u64,
-    /// The last stream that the server answers, once it has said so.
+    /// The last stream that the server answers, once it has sent GOAWAY.
     last: Option<u32>,
-    /// The disk fails at times or memory is short, and a response ends with that.
+    /// Responses may be cut off, because the disk fails at times or memory is short.
     may_be_cut: bool,
-    /// Responses that have ended since they were counted.
+    /// The number of responses that have ended since it was last taken.
     ended: u64,
-    /// What the server takes of bodies: on all streams, and on each that begins.
+    /// The window of the connection and, below, the initial window of new streams, for request bodies.
     window: i64,
     stream_window: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
-    /// Windows never shut.
+    /// Windows are never closed.
     pub is_wide: bool,
-    /// It cancels once in so many requests.
+    /// It cancels one in this many requests.
     pub cancels: Option<u64>,
-    /// It asks for a sign of life beside each request.
+    /// It sends a PING with each request.
     pub pings: bool,
 }
 
 #[derive(Debug)]
 struct Stream {
     request: Request,
-    /// Interim or not: that is known with what follows.
+    /// A head, which may be interim: that is known only with what follows.
     head: Option<Vec<u8>>,
     hints: u64,
     has_head: bool,
     has_trailers: bool,
     came: usize,
-    /// Of the window that the server was not told of yet.
+    /// The bytes read for which no window update was sent yet.
     read_bytes: u32,
-    /// It is cancelled after so many bytes.
+    /// The number of bytes after which it is cancelled.
     cancel_at: Option<usize>,
-    /// What the client has written to the end of the request.
+    /// The position of the end of the request in the bytes that the client has written.
     end: u64,
-    /// Of the request's body, what is sent; none once all is.
+    /// The number of bytes of the request's body that were sent; `None` once all are.
     upload_at: Option<usize>,
     window: i64,
-    /// The reason why there is no answer comes in its place.
+    /// The response is the text of an error.
     is_reason: bool,
 }
 
@@ -102,10 +103,10 @@ impl Stream {
 }
 
 impl Stream {
-    /// The last head is that of the response.
+    /// Judges the last head as that of the response.
     fn judge_head(&mut self) -> Result<(), String> {
         let Some(head) = self.head.take() else { return Ok(()) };
-        // Behind updates of the table's size, its first field is the status (RFC 7541 appendix A).
+        // After updates of the table's size, its first field is the status (RFC 7541 appendix A).
         let first = head.iter().find(|byte| **byte & 0xe0 != 0x20);
         let status = first.and_then(|byte| [200, 204, 206, 304, 400, 404, 500].get(byte.wrapping_sub(0x88) as usize));
         self.is_reason = self.request.judge(status.copied(), self.hints)? == Meaning::Reason;
@@ -202,7 +203,7 @@ impl Http2 {
         self.upload(into, site);
     }
 
-    /// As much of the bodies of requests as windows let through.
+    /// Sends as much of the request bodies as the windows allow.
     fn upload(&mut self, into: &mut Vec<u8>, site: &Site) {
         for (number, stream) in &mut self.asked {
             while let Some(at) = stream.upload_at {
@@ -221,7 +222,7 @@ impl Http2 {
         }
     }
 
-    /// The server takes more on a stream, or on all.
+    /// Opens the window of a stream, or of the connection.
     fn open_window(&mut self, number: u32, payload: &[u8]) -> Result<(), String> {
         let by: [u8; 4] = payload.try_into().map_err(|_| "an update of no window")?;
         let by = i64::from(u32::from_be_bytes(by));
@@ -241,7 +242,7 @@ impl Http2 {
         }
     }
 
-    /// All that was asked is written after so many bytes.
+    /// Records the position at which all requests so far end.
     pub fn note_written(&mut self, bytes: u64) {
         let is_written = |stream: &&mut Stream| stream.end == UNWRITTEN && stream.upload_at.is_none();
         self.asked.values_mut().filter(is_written).for_each(|stream| stream.end = bytes);
@@ -353,13 +354,13 @@ impl Http2 {
         }
     }
 
-    /// The connection has ended; the server had read so many bytes.
+    /// Judges the end of the connection, given the number of bytes that the server had read.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         if stop == Stop::Over {
             return Ok(());
         }
         let is_owed = |number: u32, stream: &Stream| match self.last {
-            // A GOAWAY may name a request of which only a part has come.
+            // A GOAWAY may name a request that has arrived only in part.
             _ if stream.request.may_break() => false,
             Some(last) => number <= last && (stream.has_head || read_bytes >= stream.end),
             None => read_bytes >= stream.end,

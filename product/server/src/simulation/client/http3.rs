@@ -1,4 +1,5 @@
-//! A client of HTTP/3: quinn-proto's, with the frames of HTTP/3 read by hand. It asks and judges as the others do.
+//! An HTTP/3 client: quinn-proto's QUIC, with the frames of HTTP/3 decoded by hand. It requests and judges like the
+//! others.
 
 mod stream;
 
@@ -20,11 +21,11 @@ use stream::{Stream, whole_frame};
 const NO_ERROR: u64 = 0x100;
 const REQUEST_REJECTED: u64 = 0x10b;
 const REQUEST_CANCELLED: u32 = 0x10c;
-/// A client that reads nothing is given up within so long.
+/// The time within which the server gives up a client that reads nothing.
 const DEAF_FOR: Nanos = Nanos::from_secs(240);
 
 pub struct Http3 {
-    /// Begun when it first acts.
+    /// Created when it first acts.
     peer: Option<Peer>,
     seed: [u8; 32],
     to_ask: VecDeque<Request>,
@@ -34,44 +35,44 @@ pub struct Http3 {
     has_said_hello: bool,
     control: Control,
     pub heard_bytes: u64,
-    /// Responses that were right.
+    /// The number of correct responses.
     pub answered: u64,
-    /// Requests that were sent.
+    /// The number of requests sent.
     pub asked: u64,
     progress_at: Nanos,
     pub is_done: bool,
-    /// When it has said something in a tunnel, and when something of a stream has come.
+    /// The times at which it sent data in a tunnel, and at which data of a stream arrived.
     pub said_at: Vec<Nanos>,
     pub heard_at: Vec<Nanos>,
 }
 
-/// What it is like.
+/// The habits of a client.
 #[derive(Debug, Clone, Copy)]
 struct Habits {
-    /// Requests at once, and the pause behind a response.
+    /// The number of concurrent requests, and the pause after a response.
     depth: usize,
     think: Nanos,
-    /// It cancels once in so many requests.
+    /// It cancels one in this many requests.
     cancels: Option<u64>,
     leaving: Leaving,
     windows: Windows,
-    /// No response comes later than this behind the one before it.
+    /// The maximum time from one response to the next.
     patience: Nanos,
-    /// The server may end the connection for want of room, or since it stops.
+    /// The server may end the connection for lack of room, or because it stops.
     may_be_closed: bool,
-    /// Its disk may fail, or memory be short.
+    /// The server's disk may fail, or its memory may be short.
     may_be_cut: bool,
 }
 
-/// How a client ends its connection.
+/// The way in which a client ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     WhenDone,
-    /// After so many bytes.
+    /// After this many bytes.
     After(u64),
-    /// The same without a word.
+    /// After this many bytes, without sending CONNECTION_CLOSE.
     SilentAfter(u64),
-    /// It reads no more after so many bytes, and waits for the server to give it up.
+    /// It reads no more after this many bytes, and waits until the server gives it up.
     DeafAfter(u64),
 }
 
@@ -80,7 +81,7 @@ enum Leaving {
 struct Control {
     id: Option<StreamId>,
     bytes: Vec<u8>,
-    /// The first stream that the server does not answer, once it has said so.
+    /// The first stream that the server does not answer, once it has sent GOAWAY.
     refused_from: Option<u32>,
 }
 
@@ -131,7 +132,7 @@ impl Http3 {
         Http3 { habits: Habits::of(plan, after, random), ..Http3::of(to_ask, seed, plan) }
     }
 
-    /// One without habits.
+    /// A client without special habits.
     pub fn of(to_ask: VecDeque<Request>, seed: [u8; 32], plan: &Plan) -> Http3 {
         Http3 {
             peer: None,
@@ -165,7 +166,7 @@ impl Http3 {
         self.peer.as_mut().filter(|_| !is_silent)?.transmit(now)
     }
 
-    /// Takes a datagram, if one has come, and does what it can.
+    /// Receives a datagram, if one has arrived, and does what it can.
     pub fn act(
         &mut self,
         now: Nanos,
@@ -291,7 +292,7 @@ impl Http3 {
         }
     }
 
-    /// The server has ended the connection, or is not heard any more.
+    /// Judges the end of the connection, by the server or by a timeout.
     fn judge_end(&self, peer: &Peer, stop: Option<Stop>) -> Result<(), String> {
         if let Some(complaint) = peer.complaint() {
             return Err(format!("the server breaks QUIC: {complaint}"));
@@ -317,8 +318,8 @@ impl Http3 {
         }
     }
 
-    /// When it can do more without anything having come. A response that was asked for is on its way, or the server gives the client up:
-    /// either happens in time.
+    /// Returns when it can do more without further input. Either a requested response is on its way, or the server
+    /// gives up the client: an error if neither happens in time.
     pub fn acts_again_at(&mut self, now: Nanos) -> Result<Option<Nanos>, String> {
         let Some(peer) = self.peer.as_mut().filter(|_| !self.is_done) else { return Ok(None) };
         let Habits { patience, leaving, .. } = self.habits;
@@ -337,7 +338,7 @@ impl Http3 {
 
 impl Control {
     fn hear(&mut self, peer: &mut Peer) -> Result<(), String> {
-        // It opens no other: there is no dynamic table.
+        // It opens no other stream: there is no dynamic table.
         self.id = self.id.or_else(|| peer.server_stream_ids().first().copied());
         let Some(id) = self.id else { return Ok(()) };
         let came = peer.take(id);
@@ -345,12 +346,12 @@ impl Control {
             return Err("the control stream ends".into());
         }
         self.bytes.extend(came.bytes);
-        // Behind its type.
+        // After the type.
         let mut at = 1;
         while let Some((kind, payload, end)) = self.bytes.get(at..).and_then(whole_frame) {
             if kind == GOAWAY {
                 let (first, _) = varint::read(payload).ok_or("a GOAWAY of nothing")?;
-                // Of a client's streams of requests each fourth number is one.
+                // Request streams of a client are every fourth number.
                 self.refused_from = Some((first / 4) as u32);
             }
             self.bytes.drain(at..at + end);

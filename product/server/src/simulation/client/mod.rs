@@ -1,4 +1,4 @@
-//! Clients, each a function of bytes and time with habits of its own. A client knows what it has asked for, and that what comes is right.
+//! Clients, each a function of bytes and time with habits of its own. A client checks the responses to its requests.
 
 mod attacker;
 mod engine;
@@ -27,28 +27,28 @@ pub use request::Request;
 pub use tunnel::Tunnel;
 pub use websocket::WebSocket;
 
-/// Of one client.
+/// The maximum number of requests of one client.
 const REQUESTS_MAX: u64 = 12;
-/// And no more than all of these is carried for it.
+/// The maximum number of bytes carried for one client.
 pub const BYTES_ASKED_MAX: u64 = REQUESTS_MAX * 1_100_000;
-/// Of a request that is not written yet.
+/// The end of a request that is not written yet.
 const UNWRITTEN: u64 = u64::MAX;
 const READ_EVERY: Nanos = Nanos::from_millis(100);
 
-/// How a client ends its connection.
+/// The way in which a client ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// When it has had everything.
+    /// After it has received everything.
     WhenDone,
-    /// With an end after so many bytes of responses.
+    /// Closes after this many bytes of responses.
     After(u64),
-    /// With a reset after so many.
+    /// Resets after this many bytes of responses.
     ResetAfter(u64),
-    /// It sends half a request and waits for the server to give it up.
+    /// It sends half a request and waits until the server gives it up.
     HalfAsked,
-    /// It reads no more after so many bytes, and waits for the server to give it up.
+    /// It reads no more after this many bytes, and waits until the server gives it up.
     DeafAfter(u64),
-    /// It asks for too much, and leaves with a reset.
+    /// It requests too much, and leaves with a reset.
     AfterAttack,
 }
 
@@ -56,10 +56,10 @@ pub struct Client {
     pub wire: usize,
     pub is_done: bool,
     leaving: Leaving,
-    /// Bytes that are read at once, every [`READ_EVERY`]; none where all are.
+    /// The number of bytes read at once, every [`READ_EVERY`]; `None` to read everything.
     reads: Option<usize>,
     may_read_at: Nanos,
-    /// Pieces in which requests are sent.
+    /// The size of the pieces in which requests are sent; `None` to send everything.
     sends: Option<usize>,
     engine: Engine,
     tls: Option<Box<Tls>>,
@@ -67,28 +67,29 @@ pub struct Client {
     unsent: Vec<u8>,
     may_send_at: Nanos,
     pub heard_bytes: u64,
-    /// Responses that were right.
+    /// The number of correct responses.
     pub answered: u64,
     progress_at: Nanos,
     patience: Nanos,
     has_reset: bool,
-    /// Whether the server may end the connection: behind a failure of its disk, or for want of memory.
+    /// The server may end the connection, after a failure of its disk or for lack of memory.
     may_be_cut: bool,
-    /// When it has said something, and when it has heard something that TLS does not keep for itself.
+    /// The times at which it sent data, and at which it received data other than TLS's own.
     pub said_at: Vec<Nanos>,
     pub heard_at: Vec<Nanos>,
 }
 
 impl Leaving {
-    /// The server waits for it by a time-out of requests, not by one of tunnels.
+    /// Returns true if a tunnel is possible. For the others, the server must use a request timeout, which tunnels do
+    /// not have.
     fn may_tunnel(self) -> bool {
         matches!(self, Leaving::WhenDone | Leaving::After(_) | Leaving::ResetAfter(_))
     }
 
-    /// After so many bytes, where it is one that does so.
+    /// A random way; `after` is its number of bytes, if it has one.
     fn of(plan: &Plan, after: u64, random: &mut Random) -> Leaving {
         match random.below(12) {
-            // Some ask and are gone at once.
+            // Some send requests and leave at once.
             0 if plan.has_strange_clients => Leaving::After(if after.is_multiple_of(3) { 0 } else { after }),
             1 if plan.has_strange_clients => Leaving::ResetAfter(after),
             2 if plan.has_strange_clients => Leaving::HalfAsked,
@@ -99,7 +100,8 @@ impl Leaving {
     }
 }
 
-/// Of requests, how many there are at once, and the pause behind a response.
+/// Builds a client's protocol engine. The tuple has its requests, the number of concurrent ones, and the pause after a
+/// response.
 fn engine(
     plan: &Plan,
     site: &Site,
@@ -143,7 +145,7 @@ impl Client {
         Client { leaving, reads, sends, ..Client::of(engine, is_secure, plan) }
     }
 
-    /// One without habits.
+    /// A client without special habits.
     pub fn of(engine: Engine, is_secure: bool, plan: &Plan) -> Client {
         Client {
             wire: usize::MAX,
@@ -176,17 +178,17 @@ impl Client {
         self.tls.is_some()
     }
 
-    /// Requests, or parts of one, that were sent so far.
+    /// The number of requests, or parts of one, sent so far.
     pub fn asked(&self) -> u64 {
         self.engine.asked()
     }
 
-    /// Whether the server is to have answered everything it was asked.
+    /// Returns true if the server must answer all its requests.
     pub fn is_honest(&self) -> bool {
         self.leaving == Leaving::WhenDone
     }
 
-    /// Does what it can; gives when it can do more without anything having come.
+    /// Does what it can; returns when it can do more without further input.
     pub fn act(
         &mut self,
         now: Nanos,
@@ -225,13 +227,13 @@ impl Client {
             };
             let echoed = self.engine.echoed_bytes();
             self.answered += self.engine.receive(&plain, now, site)?;
-            // Not what is said besides in a tunnel.
+            // Other bytes in a tunnel do not count.
             if !plain.is_empty() && (echoed.is_none() || self.engine.echoed_bytes() > echoed) {
                 self.heard_at.push(now);
             }
         }
         let is_all = wire.up.inbox.is_empty() || is_deaf;
-        // To one that reads nothing no end can be told.
+        // A client that reads nothing cannot detect an end.
         let is_given_up = is_deaf && wire.server.is_closed;
         if is_given_up || (wire.up.has_reset || wire.up.has_fin) && is_all {
             self.on_end(wire)?;
@@ -239,7 +241,7 @@ impl Client {
         Ok(())
     }
 
-    /// The server has ended the connection.
+    /// Judges the end of the connection by the server.
     fn on_end(&mut self, wire: &mut Wire) -> Result<(), String> {
         self.is_done = true;
         (wire.up.wants_fin, wire.up.is_closed) = (true, true);
@@ -315,7 +317,8 @@ impl Client {
         }
     }
 
-    /// A response that was asked for is on its way, or the server gives the client up: either happens in time.
+    /// Returns when it acts again. Either a requested response is on its way, or the server gives up the client: an
+    /// error if neither happens in time.
     fn judge_wait(&mut self, now: Nanos, wire: &Wire) -> Result<Option<Nanos>, String> {
         let patience = match self.leaving {
             Leaving::HalfAsked | Leaving::DeafAfter(_) => self.patience + Nanos::from_secs(240),

@@ -1,4 +1,4 @@
-//! What a client asks for, and what is right.
+//! A client's request, and the correct response.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::super::files::{ABSENT, Site};
 use super::super::plan::{Plan, UpstreamPlan};
 use super::super::random::Random;
 
-/// One that sends a few bytes at a time sends no more of a body than this: the server has its patience.
+/// The maximum body that a client sends if it sends a few bytes at a time: the server's patience is limited.
 const SLOW_UPLOAD_BYTES_MAX: usize = 100;
 
 #[derive(Debug, Clone)]
@@ -21,21 +21,21 @@ pub struct Request {
 pub enum Kind {
     Get,
     Head,
-    /// Bytes that are there, and the last that is asked for, which may be far behind the end.
+    /// The bytes that exist, and the last byte requested, which may be far past the end.
     Part(Range<usize>, u128),
-    /// If-None-Match that anything matches.
+    /// If-None-Match with a value that matches anything.
     Unchanged,
     Late,
-    /// Of an application.
+    /// A request to an application.
     Passed(Box<Ask>, Expected),
 }
 
-/// What came of a request, by its status.
+/// The meaning of a response, by its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// What was asked for.
+    /// The requested content.
     Answer,
-    /// The reason why not.
+    /// The reason why there is none.
     Reason,
 }
 
@@ -77,7 +77,7 @@ impl Request {
         Request { path: format!("/f{file}"), kind, file: Some(file) }
     }
 
-    /// One that takes too long.
+    /// A request that takes too long.
     pub fn late() -> Request {
         Request { path: String::new(), kind: Kind::Late, file: None }
     }
@@ -90,7 +90,7 @@ impl Request {
         }
     }
 
-    /// Name and value of the field that it has besides.
+    /// The name and value of its extra field.
     pub fn field(&self) -> Option<(&'static str, String)> {
         match &self.kind {
             Kind::Part(range, last) => Some(("range", format!("bytes={}-{last}", range.start))),
@@ -99,7 +99,7 @@ impl Request {
         }
     }
 
-    /// The body that it has, and whether its length is told.
+    /// The body of the request, and whether its length is announced.
     pub fn upload<'s>(&self, site: &'s Site) -> Option<(&'s [u8], bool)> {
         match &self.kind {
             Kind::Passed(ask, _) => ask.upload.map(|upload| (ask.uploaded(site), !upload.is_chunked)),
@@ -107,12 +107,12 @@ impl Request {
         }
     }
 
-    /// It asks for leave to send its body.
+    /// Returns true if it expects 100 (Continue) before its body.
     pub fn expects_leave(&self) -> bool {
         matches!(&self.kind, Kind::Passed(ask, _) if ask.upload.is_some_and(|upload| upload.bytes % 3 == 1))
     }
 
-    /// Bytes that are to come back, where the protocol changes.
+    /// The number of bytes to be echoed, if the protocol changes.
     pub fn tunnel_bytes(&self) -> Option<usize> {
         match &self.kind {
             Kind::Passed(ask, _) if ask.is_tunnel => Some(ask.tunnel_bytes),
@@ -131,7 +131,7 @@ impl Request {
         }
     }
 
-    /// What a response of this status is, behind so many interim ones; `None` for one of a status that cannot be told here.
+    /// Judges a response of this status after `hints` interim ones; `None` for a status that cannot be decoded here.
     pub fn judge(&self, status: Option<u16>, hints: u64) -> Result<Meaning, String> {
         let (is_answered, may_fail) = match &self.kind {
             Kind::Passed(_, expected) => (expected.is_answered, expected.may_fail),
@@ -144,22 +144,22 @@ impl Request {
         }
     }
 
-    /// Interim responses that are passed on.
+    /// The number of interim responses that are passed on.
     fn hints(&self) -> u64 {
         if let Kind::Passed(ask, _) = &self.kind { ask.interim } else { 0 }
     }
 
-    /// The response may end before it is whole.
+    /// Returns true if the response may end before it is complete.
     pub fn may_break(&self) -> bool {
         matches!(&self.kind, Kind::Passed(_, Expected { may_break: true, .. }))
     }
 
-    /// A response to it has a body.
+    /// Returns true if a response with this status has a body.
     pub fn has_body(&self, status: u16) -> bool {
         self.method() != "HEAD" && !matches!(status, 204 | 304)
     }
 
-    /// `None` where any body will do.
+    /// The correct body; `None` if any will do.
     pub fn body<'s>(&self, site: &'s Site) -> Option<&'s [u8]> {
         if let Kind::Passed(ask, _) = &self.kind {
             return Some(ask.body(site));
@@ -172,12 +172,12 @@ impl Request {
         })
     }
 
-    /// The length that its response gives where that is not the body's.
+    /// The length that its response gives, if it is not that of the body.
     pub fn said_bytes(&self) -> Option<usize> {
         if let Kind::Passed(ask, _) = &self.kind { ask.said_bytes() } else { None }
     }
 
-    /// Fields follow the body.
+    /// Returns true if trailers follow the body.
     pub fn has_trailers(&self) -> bool {
         matches!(&self.kind, Kind::Passed(ask, _) if ask.has_trailers())
     }

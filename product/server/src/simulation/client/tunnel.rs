@@ -1,4 +1,4 @@
-//! A client that changes to another protocol, in which each byte comes back.
+//! A client that changes to another protocol, in which each byte is echoed.
 
 use units::Nanos;
 
@@ -9,7 +9,7 @@ use super::super::random::Random;
 use super::super::wire::Stop;
 use super::UNWRITTEN;
 
-/// What it sends at once, at most.
+/// The maximum number of bytes sent at once.
 const PIECE_BYTES_MAX: u64 = 20_000;
 
 pub struct Tunnel {
@@ -18,13 +18,13 @@ pub struct Tunnel {
     state: State,
     /// A part of the head.
     head: Vec<u8>,
-    /// Of the bytes that are to come back.
+    /// The number of bytes sent, each of which must be echoed.
     said: usize,
     pub heard: usize,
-    /// Interim responses before the tunnel.
+    /// The number of interim responses before the tunnel.
     hints: u64,
     next_at: Nanos,
-    /// What it has written to the end of the request.
+    /// The position of the end of the request in the bytes that it has written.
     end: u64,
 }
 
@@ -33,7 +33,7 @@ enum State {
     New,
     Asked,
     Open,
-    /// There is no such application at present.
+    /// The application is currently not available.
     Refused,
 }
 
@@ -97,7 +97,7 @@ impl Tunnel {
         }
     }
 
-    /// All that was said is written after so many bytes.
+    /// Records the position at which the request ends.
     pub fn note_written(&mut self, bytes: u64) {
         if self.state == State::Asked {
             self.end = self.end.min(bytes);
@@ -134,12 +134,12 @@ impl Tunnel {
         Ok(u64::from(self.is_done()))
     }
 
-    /// The connection has ended; the server had read so many bytes.
+    /// Judges the end of the connection, given the number of bytes that the server had read.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         match stop {
             Stop::Over => Ok(()),
             Stop::Begun if self.state != State::Open => Ok(()),
-            // The response that it was refused by was the last.
+            // The refusal was the last response.
             _ if self.state == State::Refused => Ok(()),
             _ if read_bytes < self.end => Ok(()),
             _ => Err("its tunnel has ended".into()),

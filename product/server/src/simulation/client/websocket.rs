@@ -1,4 +1,5 @@
-//! A client of HTTP/2 that asks for WebSocket with CONNECT (RFC 8441): each byte comes back, and the end behind the last.
+//! An HTTP/2 client that opens a WebSocket with CONNECT (RFC 8441): each byte is echoed, and so is the end of the
+//! stream.
 
 use mux::testing::{
     Came, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, frames,
@@ -15,11 +16,11 @@ use super::UNWRITTEN;
 
 const ACK: u8 = 1;
 const STREAM: u32 = 1;
-/// RFC 9113 section 6.9.2, and what SETTINGS make of it.
+/// The initial window of RFC 9113 section 6.9.2, which SETTINGS may change.
 const WINDOW_BYTES: i64 = 65_535;
 /// RFC 8441 section 3.
 const ENABLE_CONNECT_PROTOCOL: [u8; 6] = [0, 8, 0, 0, 0, 1];
-/// What it sends at once, at most.
+/// The maximum number of bytes sent at once.
 const PIECE_BYTES_MAX: u64 = 16_000;
 
 pub struct WebSocket {
@@ -28,27 +29,27 @@ pub struct WebSocket {
     state: State,
     received: Vec<u8>,
     to_say: Vec<u8>,
-    /// Heads that have come; the last is that of the response.
+    /// The number of heads received; the last is that of the response.
     heads: u64,
     head: Vec<u8>,
-    /// Of the bytes that are to come back.
+    /// The number of bytes sent, each of which must be echoed.
     said: usize,
     pub heard: usize,
-    /// What the server takes on all streams, and on this one.
+    /// The windows of the connection and of this stream, in the direction of the server.
     windows: [i64; 2],
     next_at: Nanos,
-    /// What it has written to the end of the request.
+    /// The position of the end of the request in the bytes that it has written.
     end: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// The server has not said that it may ask.
+    /// The server has not enabled CONNECT with a protocol yet.
     New,
     Allowed,
     Asked,
     Open,
-    /// All was said, and its end.
+    /// All bytes and the end of the stream were sent.
     Ended,
     Done,
 }
@@ -133,7 +134,7 @@ impl WebSocket {
         }
     }
 
-    /// All that was said is written after so many bytes.
+    /// Records the position at which the request ends.
     pub fn note_written(&mut self, bytes: u64) {
         if self.state == State::Asked {
             self.end = self.end.min(bytes);
@@ -211,7 +212,7 @@ impl WebSocket {
         if is_right { Ok(()) } else { Err(format!("the end after {} bytes", self.heard)) }
     }
 
-    /// The connection has ended; the server had read so many bytes.
+    /// Judges the end of the connection, given the number of bytes that the server had read.
     pub fn judge_end(&self, read_bytes: u64, stop: Stop) -> Result<(), String> {
         match stop {
             Stop::Over => Ok(()),
@@ -222,7 +223,7 @@ impl WebSocket {
     }
 }
 
-/// Behind updates of the table's size, the first field is the status (RFC 7541 appendix A).
+/// After updates of the table's size, the first field is the status (RFC 7541 appendix A).
 fn is_200(head: &[u8]) -> bool {
     head.iter().find(|byte| **byte & 0xe0 != 0x20) == Some(&0x88)
 }

@@ -24,7 +24,7 @@ fn at(since: u64) -> Turn {
     Turn { since: Nanos(since), ..Turn::default() }
 }
 
-/// So many places, of one client if it likes.
+/// Bounds of this many places; one client may have all of them.
 fn all(requests: u32) -> Bounds {
     Bounds::halves(requests).of_client(requests)
 }
@@ -101,7 +101,7 @@ fn half_of_the_places_are_held_in_all_loops_together() {
     assert!(!places.is_crowded(all(1)));
 }
 
-/// They used to be requests, so that 256 idle WebSockets of one client were all that an upstream had.
+/// They used to count as requests, so that 256 idle WebSockets of one client took all places of an upstream.
 #[test]
 fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
     let (_, loops) = loops(2);
@@ -120,7 +120,7 @@ fn tunnels_have_places_of_their_own_and_a_client_half_of_them() {
     assert!(places.begin_tunnel(3, 4) && own.is_empty() && places.load() == 5);
 }
 
-/// However many short ones another loop has.
+/// However many short requests another loop has.
 #[test]
 fn no_loop_starves() {
     let (_, loops) = loops(2);
@@ -143,7 +143,7 @@ fn no_loop_starves() {
     }
 }
 
-/// A thread of the test below: an event loop whose requests come, wait, leave and end.
+/// A thread of the test below: an event loop whose requests arrive, wait, leave and end.
 struct Loop {
     places: LoopPlaces,
     of: Arc<EndpointPlaces>,
@@ -156,7 +156,7 @@ struct Loop {
 
 const REQUESTS_MAX: u32 = 3;
 const CLIENTS: u64 = 4;
-/// One client has two of three.
+/// A client may have two of three.
 const BOUNDS: Bounds = Bounds { requests: REQUESTS_MAX, of_client: 2, waiting_of_client: WAITING_MAX as u32 / 2 };
 
 /// Requests under way in all loops, and those of each client.
@@ -220,7 +220,7 @@ impl Loop {
         1
     }
 
-    /// Asks for so many in all, with a few open at once; gives how many began and how many left.
+    /// Makes `requests` requests, with a few open at once; returns how many began and how many left.
     fn run(mut self, wake: &Wake, seen: &Seen, requests: u64) -> (u64, u64) {
         let mut poll = Poll::new().unwrap();
         poll.add(wake, 1, EventFlags::IN).unwrap();
@@ -251,7 +251,7 @@ impl Loop {
     }
 }
 
-/// No more are under way than may, none is lost, and in the end nothing is left.
+/// No more are under way than allowed, none is lost, and in the end nothing is left.
 #[test]
 fn threads_share_places_and_lose_none() {
     const LOOPS: u64 = 4;
@@ -271,7 +271,7 @@ fn threads_share_places_and_lose_none() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(counts.iter().all(|(begun, left)| begun + left == REQUESTS && *begun > 0), "{counts:?}");
-    // What was handed to one that had left lies in a box at most.
+    // What was handed to a request that had left can only be in a box.
     let mut own = Vec::new();
     loops.iter().for_each(|places| places.take_handed(&mut own));
     while let Some(handed) = own.pop() {

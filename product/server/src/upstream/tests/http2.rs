@@ -1,4 +1,4 @@
-//! Transfers that share connections, against servers of HTTP/2 behind sockets of the test's own.
+//! Transfers that share connections, with HTTP/2 servers behind test sockets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,15 +23,15 @@ use crate::wake::Wake;
 /// The upstream's end of a connection.
 struct Far {
     session: RefCell<Session>,
-    /// What it has said and nobody has received.
+    /// The bytes it has sent that were not received yet.
     said: RefCell<Vec<u8>>,
-    /// Requests that have come, and their bodies.
+    /// Requests that have arrived, and their bodies.
     asked: RefCell<Vec<u32>>,
     bodies: RefCell<HashMap<u32, Vec<u8>>>,
-    /// It takes and says nothing.
+    /// It takes nothing and sends nothing.
     is_silent: Cell<bool>,
     has_ended: Cell<bool>,
-    /// Nobody could connect to it.
+    /// It refuses connections.
     is_refused: bool,
     closed: RefCell<Vec<u32>>,
 }
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Far {
     }
 }
 
-/// Bytes, and fields behind them.
+/// Bytes, and trailers.
 struct Content(Vec<u8>, Option<Box<Trailers>>);
 
 impl BodySource for Content {
@@ -75,7 +75,7 @@ impl Far {
         }
     }
 
-    /// Takes bytes, and notes what they say.
+    /// Takes bytes, and records their events.
     fn hear(&self, bytes: &[u8]) {
         let (mut session, mut said) = (self.session.borrow_mut(), self.said.borrow_mut());
         session.receive(Nanos::ZERO, bytes, &mut said).expect("a client as it should be");
@@ -104,12 +104,12 @@ impl Far {
         session.write(stream, 1 << 20, content, &mut said);
     }
 
-    /// Says something more of a body.
+    /// Sends more of a body.
     fn go_on(&self, stream: u32, content: &mut Content) {
         self.session.borrow_mut().write(stream, 1 << 20, content, &mut self.said.borrow_mut());
     }
 
-    /// Says a frame that its session would not.
+    /// Sends a frame that its session would not.
     fn say(&self, kind: u8, stream: u32, payload: &[u8]) {
         self.said.borrow_mut().extend(mux::testing::frame(kind, 0, stream, payload));
     }
@@ -130,7 +130,7 @@ impl FarEnd for Near {
         if self.0.has_ended.get() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // In parts that no frame knows of.
+        // In parts that do not align with frames.
         let part = &bytes[..bytes.len().min(7001)];
         if !self.0.is_silent.get() {
             self.0.hear(part);
@@ -150,7 +150,7 @@ impl FarEnd for Near {
     }
 }
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Debug, Default)]
 struct Network {
     all: RefCell<Vec<Rc<Far>>>,
@@ -214,9 +214,9 @@ struct Bench {
     upstreams: Upstreams<Network>,
     group: Arc<Group>,
     now: Nanos,
-    /// By owner: what has come of the response.
+    /// The parts of responses that have arrived, by owner.
     came: HashMap<u64, Came>,
-    /// Of all transfers.
+    /// The account of all transfers.
     account: Account,
 }
 
@@ -225,7 +225,7 @@ struct Came {
     head: Option<UpstreamHead>,
     pipe: Option<Pipe>,
     body: Vec<u8>,
-    /// The client takes so much at a time; it takes all where this is not given.
+    /// The bytes that the client takes at a time; `None` means all.
     portion: Option<usize>,
     end: Option<Step>,
 }
@@ -254,7 +254,7 @@ impl Bench {
         self.net.all.borrow().len()
     }
 
-    /// A request, and as much as happens at once.
+    /// Sends a request, and runs everything that happens at once.
     fn ask(&mut self, owner: u64, method: &str, body: BodyLength) {
         let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
         let parsed = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
@@ -286,7 +286,7 @@ impl Bench {
         self.turn();
     }
 
-    /// Goes on with a transfer, as a worker does.
+    /// Continues a transfer, as a worker does.
     fn step(&mut self, at: usize) {
         let Some(owner) = self.upstreams.get(at).map(|transfer| transfer.owner) else { return };
         let mut step = self.upstreams.step(&self.net, self.now, at);
@@ -316,7 +316,7 @@ impl Bench {
         }
     }
 
-    /// Until nothing happens any more.
+    /// Runs until nothing happens any more.
     fn turn(&mut self) {
         for _ in 0..20 {
             let open: Vec<usize> = self.upstreams.connections.iter().map(|(at, _)| at).collect();
@@ -383,7 +383,7 @@ fn requests_share_a_connection_as_far_as_their_upstream_lets_them() {
     }
     (0..7).for_each(|owner| bench.assert_whole(owner, &body));
     assert_eq!((bench.upstreams.transfers(), bench.upstreams.idle_connections()), (0, 3));
-    // The first is used again, and the others end after a while.
+    // The first is reused, and the others end after a while.
     bench.now += Nanos::from_secs(20);
     bench.ask(7, "GET", NONE);
     assert_eq!((bench.connections(), bench.far(0).asked.borrow().len()), (3, 4));
@@ -449,7 +449,7 @@ fn what_was_refused_is_asked_again_whatever_its_method() {
         bench.turn();
     }
     assert_eq!(bench.status_of_failure(2), 502);
-    // Nor where a part of the body is kept no more.
+    // Nor if a part of the body is not kept any more.
     bench.ask(3, "POST", BodyLength::Unknown);
     (0..3).for_each(|_| bench.push(3, &[7; 40_000], false));
     bench.far(0).say(RST_STREAM, 11, &REFUSED_STREAM);
@@ -462,7 +462,7 @@ fn an_upstream_that_leaves_ends_what_it_has_begun_and_others_are_asked_elsewhere
     let mut bench = Bench::new(100);
     bench.ask(1, "POST", NONE);
     bench.ask(2, "POST", NONE);
-    // It will answer the first alone.
+    // It will answer only the first.
     bench.far(0).say(GOAWAY, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
     bench.turn();
     assert_eq!((bench.connections(), bench.far(1).asked.borrow().len()), (2, 1));
@@ -490,12 +490,12 @@ fn a_connection_that_ends_is_a_cut_for_all_that_is_not_whole() {
     bench.far(0).has_ended.set(true);
     bench.turn();
     assert_eq!([1, 3].map(|owner| bench.status_of_failure(owner)), [502, 502]);
-    // One that the connection was not made for, and that may be repeated, is asked over another.
+    // A repeatable request that the connection was not made for is sent over another.
     assert!(bench.is_under_way(2));
     bench.far(1).answer(1, HttpStatus::OK, &mut content(10));
     bench.turn();
     bench.assert_whole(2, &content(10).0);
-    // An old one may have ended before the request came.
+    // An old connection may have ended before the request arrived.
     bench.ask(6, "GET", NONE);
     bench.ask(7, "POST", NONE);
     assert_eq!(bench.connections(), 2);
@@ -583,7 +583,7 @@ fn a_client_that_takes_nothing_holds_its_stream_alone() {
     bench.assert_whole(1, &content(1 << 20).0);
 }
 
-/// Both sides speak at once, and the response may be over first.
+/// Both sides send at once, and the response may be over first.
 #[test]
 fn a_response_may_begin_before_the_request_has_ended() {
     let mut bench = Bench::new(100);
@@ -603,7 +603,7 @@ fn a_response_may_begin_before_the_request_has_ended() {
     assert_eq!(bench.upstreams.idle_connections(), 1);
 }
 
-/// What an upstream does not take waits with the client, and goes on when there is room.
+/// Bytes that an upstream does not take wait with the client, and continue when there is room.
 #[test]
 fn a_request_is_held_by_its_upstream() {
     let mut bench = Bench::new(100);

@@ -10,12 +10,13 @@ use crate::sites::{Certificate, Https};
 use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
 impl Bench {
-    /// Its clients speak TLS.
+    /// A bench whose clients speak TLS.
     pub(super) fn secured(name: &str) -> Bench {
         Bench::new(name, "srpt").with_tls(vec!["localhost".into()])
     }
 
-    /// The same, paced so slowly that a flight takes tens of milliseconds; the certificate has so many names that it is one.
+    /// Paced so slowly that a flight takes tens of milliseconds; the certificate has enough names to make the flight a
+    /// job.
     fn paced(name: &str) -> Bench {
         Bench::slow(name).with_tls(many_hosts())
     }
@@ -38,7 +39,7 @@ impl Bench {
         self
     }
 
-    /// Whether this turn leaves a flight under way.
+    /// Returns whether a flight is under way after this turn.
     fn is_in_flight(&self) -> bool {
         self.worker.responder.connections.iter().any(|(_, conn)| conn.channel.is_in_flight)
     }
@@ -54,7 +55,7 @@ fn many_hosts() -> Vec<String> {
     (0..99).map(|number| format!("a-long-name-of-a-host-{number}.example.org")).collect()
 }
 
-/// A client of TLS that never waits.
+/// A TLS client that never blocks.
 struct Secret {
     stream: TcpStream,
     tls: ClientConnection,
@@ -62,7 +63,7 @@ struct Secret {
 }
 
 impl Secret {
-    /// Its first flight is sent, and its request when there are keys.
+    /// Sends its first flight, and its request once there are keys.
     fn connect(bench: &Bench, config: &Arc<ClientConfig>) -> Secret {
         let stream = TcpStream::connect(bench.address).unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -73,7 +74,7 @@ impl Secret {
         client
     }
 
-    /// Says and hears what it can; whether the server has ended the connection.
+    /// Sends and receives what it can; returns whether the server has ended the connection.
     fn talk(&mut self) -> bool {
         while self.tls.wants_write() && self.tls.write_tls(&mut self.stream).is_ok() {}
         let mut wire = [0; 4096];
@@ -102,13 +103,13 @@ fn config(versions: &[&'static rustls::SupportedProtocolVersion]) -> Arc<ClientC
     Arc::new(tls::testing::client_config(versions))
 }
 
-/// Connections that have said something in their handshakes.
+/// The number of handshaking connections that have sent something.
 fn begun(worker: &mut Worker) -> usize {
     let connections = worker.responder.connections.iter();
     connections.filter(|(_, connection)| !connection.session.as_ref().unwrap().is_untouched()).count()
 }
 
-/// A flood of handshakes is spread over turns; others have theirs between.
+/// A flood of handshakes is spread over turns; other connections get their turns in between.
 #[test]
 fn a_turn_has_few_handshakes() {
     let mut bench = Bench::secured("handshakes");
@@ -127,7 +128,7 @@ fn a_turn_has_few_handshakes() {
     assert_eq!(begun(&mut bench.worker), clients.len());
 }
 
-/// It is not logged: the one line is that of the request behind it.
+/// It is not logged: the only line is that of the request after it.
 #[test]
 fn a_long_flight_is_a_job_and_no_response() {
     for (name, versions) in [("flight-1.2", [&TLS12]), ("flight-1.3", [&TLS13])] {
@@ -160,7 +161,8 @@ fn a_long_flight_is_a_job_and_no_response() {
     }
 }
 
-/// As short as a flight with a certificate can be: of many at once the link has no room for all, and those of sessions resumed leave at once.
+/// The shortest possible flight with a certificate: the link has no room for all of many at once, and those of resumed
+/// sessions leave at once.
 #[test]
 fn a_short_flight_with_a_certificate_is_a_job() {
     let mut bench = Bench::with("flight-short", "srpt", Pace::of_line("1mbit".parse().unwrap()), |root| root)
@@ -179,7 +181,7 @@ fn a_short_flight_with_a_certificate_is_a_job() {
     }
 }
 
-/// Also one whose order is of a turn alone.
+/// Also under a policy that only orders within a turn.
 #[test]
 fn without_a_pace_a_flight_leaves_at_once() {
     let mut bench =
@@ -191,7 +193,7 @@ fn without_a_pace_a_flight_leaves_at_once() {
     }
 }
 
-/// However its client leaves, or the server, a flight leaves nothing behind.
+/// However its client leaves, or the server ends, a flight leaves nothing behind.
 #[test]
 fn a_flight_that_nobody_waits_for_is_no_job() {
     for end in ["reset", "stop"] {
@@ -216,7 +218,7 @@ fn a_flight_that_nobody_waits_for_is_no_job() {
     }
 }
 
-/// What makes no sense, said while the flight is under way, is heard behind it.
+/// Invalid bytes sent while the flight is under way are handled after it.
 #[test]
 fn what_comes_during_a_flight_is_heard_behind_it() {
     let mut bench = Bench::paced("flight-early");
@@ -241,7 +243,7 @@ fn what_comes_during_a_flight_is_heard_behind_it() {
     );
 }
 
-/// A client has 10 s, and its flight a minute where it waits for others.
+/// A client has 10 s, and its flight a minute if it waits for others.
 #[test]
 fn a_flight_that_waits_for_its_turn_is_not_late() {
     let mut bench = Bench::paced("flight-late");

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2: requests on streams, and the ends of both.
+//! HTTP/2 connections: requests on streams, and the ends of both.
 
 use mux::testing::{
     Came, DATA, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, frame, frames, hello, request, wide,
@@ -30,7 +30,7 @@ impl Bench {
         client
     }
 
-    /// Turns until this is true of what came.
+    /// Runs turns until `is_enough` returns true of what arrived.
     pub(super) fn turn_until_came(&mut self, client: &mut Framed, is_enough: impl Fn(&Framed) -> bool) {
         for _ in 0..100_000 {
             client.read();
@@ -101,7 +101,7 @@ fn streams_are_answered_and_each_has_its_line() {
     }
 }
 
-/// It was taken for a request of HTTP/1.1 and refused.
+/// It used to be taken for an HTTP/1.1 request and refused.
 #[test]
 fn a_preface_may_come_in_parts() {
     let mut bench = Bench::new("http2-parts", "srpt");
@@ -132,7 +132,7 @@ fn a_head_has_no_body_and_a_mistake_is_an_answer() {
     assert_eq!(bench.worker.responder.connections.len(), 1, "the connection stays");
 }
 
-/// More than a turn's share of requests at once: all are answered, in several turns.
+/// Requests beyond a turn's share arrive at once: all are answered, in several turns.
 #[test]
 fn a_flood_of_requests_is_answered_in_turns() {
     let mut bench = Bench::new("http2-many", "srpt");
@@ -193,7 +193,8 @@ fn who_cancels_or_leaves_has_a_line_for_each_response() {
     }
 }
 
-/// The socket was full when the last response was cancelled: the frames that waited were dropped, and the GOAWAY with them.
+/// The socket was full when the last response was cancelled: the waiting frames used to be dropped, and the GOAWAY with
+/// them.
 #[test]
 fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
     let mut bench = Bench::new("http2-last", "srpt");
@@ -210,7 +211,7 @@ fn a_connection_ends_when_its_client_has_taken_the_last_frames() {
         is_full(&mut bench)
     });
     assert!(has_filled.any(|is_full| is_full));
-    // The kernel would make the buffer larger with the next packet that comes.
+    // The kernel would enlarge the buffer with the next packet that arrives.
     let at = bench.worker.responder.connections.slots(|_| true)[0];
     let Transport::Tcp(socket) = &bench.worker.responder.connections[at].socket else { panic!() };
     SockRef::from(socket).set_send_buffer_size(1).unwrap();
@@ -236,7 +237,7 @@ fn a_flood_ends_its_connection_and_no_other() {
     assert_eq!(other.body(1).unwrap(), FILE);
 }
 
-/// 10,486 connections with 100 stalled streams ended the worker: more jobs than the scheduler may have.
+/// 10,486 connections with 100 stalled streams once ended the worker: more jobs than the scheduler may have.
 #[test]
 fn more_stalled_streams_than_there_is_room_for_end_the_next_connection_alone() {
     let mut bench = Bench::new("http2-full", "srpt");
@@ -282,7 +283,8 @@ fn a_stopping_server_says_farewell_and_finishes() {
     assert!(bench.worker.is_stopped());
 }
 
-/// A client with a window so small that the rest of its response stays with the server, which stops and has sent all.
+/// A client with a window so small that the rest of its response stays with the server, which is stopping and has sent
+/// everything.
 fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
     std::fs::write(bench.folder.join("large"), vec![b'x'; bytes]).unwrap();
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -301,7 +303,7 @@ fn slow_client_of_stopping(bench: &mut Bench, bytes: usize) -> Framed {
     client
 }
 
-/// As two seconds later.
+/// Ends lingering, as two seconds later.
 fn end_lingering(bench: &mut Bench) {
     let now = bench.worker.responder.timers.now();
     for at in bench.worker.responder.connections.slots(|conn| conn.is_lingering()) {
@@ -311,7 +313,8 @@ fn end_lingering(bench: &mut Bench) {
     bench.turn();
 }
 
-/// Two seconds behind its last response the connection of a slow client was closed: its next word reset it, and the rest was lost.
+/// Two seconds after its last response, the connection of a slow client used to be closed: its next frame reset it, and
+/// the rest was lost.
 #[test]
 fn a_slow_client_has_the_end_of_its_response_from_a_server_that_stops() {
     const BYTES: usize = 40_000;
@@ -332,7 +335,7 @@ fn a_slow_client_has_the_end_of_its_response_from_a_server_that_stops() {
     assert_eq!(client.body(1).map(|body| body.len()), Some(BYTES));
 }
 
-/// One that takes nothing more is not waited for.
+/// A client that takes nothing more is not awaited.
 #[test]
 fn a_client_that_takes_no_more_is_left_by_a_server_that_stops() {
     let mut bench = Bench::new("http2-stop-stalled", "srpt");
@@ -379,7 +382,7 @@ fn a_connection_that_gives_way_hears_so() {
     assert!(client.has(GOAWAY));
 }
 
-/// A request of HTTP/1.1 that looks like the preface at first is one all the same.
+/// An HTTP/1.1 request that begins like the preface is still a request.
 #[test]
 fn only_the_preface_begins_http2() {
     let mut bench = Bench::new("http2-not", "srpt");
@@ -393,10 +396,10 @@ fn only_the_preface_begins_http2() {
     assert_eq!(&text, b"HTTP/1.1 405");
 }
 
-/// The windows of HTTP/2 at first.
+/// The initial windows of HTTP/2.
 const WINDOW_BYTES: usize = 65_535;
 
-/// A client of HTTP/2 over TLS that has asked for a large file.
+/// An HTTP/2 client over TLS that has requested a large file.
 pub(super) struct Asking {
     pub(super) tls: rustls::ClientConnection,
     pub(super) stream: TcpStream,
@@ -404,7 +407,7 @@ pub(super) struct Asking {
 
 impl Asking {
     fn new(bench: &mut Bench) -> Asking {
-        // Its windows are as they are at first, so the response stops long before its end.
+        // It keeps its initial windows, so the response stops long before its end.
         Asking::over(bench, "h2", &[hello(), request(1, "/large", &[])].concat())
     }
 
@@ -435,7 +438,7 @@ impl Asking {
     }
 }
 
-/// Such a client used to be read again and again, and nobody else.
+/// A client like this used to be read again and again, and no other.
 #[test]
 fn a_client_of_tls_may_end_while_it_is_answered() {
     let mut bench = Bench::secured("http2-ended");
@@ -451,7 +454,7 @@ fn a_client_of_tls_may_end_while_it_is_answered() {
     assert!(bench.worker.responder.sender.transmitter.is_idle(&bench.worker.responder.connections, Nanos::ZERO));
 }
 
-/// Such a client used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
+/// A client like this used to end the server over HTTP/2. Over HTTP/1.1 it is not read while it is answered.
 #[test]
 fn a_client_whose_tls_breaks_while_it_is_answered_costs_nobody_else() {
     let no_record = &b"no record at all, and none to follow it"[..];

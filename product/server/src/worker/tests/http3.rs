@@ -1,4 +1,4 @@
-//! Connections of HTTP/3, and what their datagrams leave to others.
+//! HTTP/3 connections, and how much of a turn their datagrams leave to others.
 
 use quic::testing::{Client as Peer, Windows};
 use quic::{Datagram, Datagrams};
@@ -19,7 +19,7 @@ fn bound() -> Udp {
 }
 
 impl Bench {
-    /// It speaks HTTP/3 too, while its other clients do without TLS.
+    /// It speaks HTTP/3 too, while its other clients use no TLS.
     pub(super) fn of_datagrams(name: &str) -> Bench {
         let mut bench = Bench::secured(name);
         let listener = bench.worker.acceptor.first_mut();
@@ -34,7 +34,7 @@ impl Bench {
         udp.open_all(acceptor.listeners(), responder).unwrap();
     }
 
-    /// A client that has said nothing yet.
+    /// A client that has sent nothing yet.
     pub(super) fn ask(&self, windows: Windows) -> Asking {
         let server = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
         let peer = Peer::new(self.worker.responder.timers.now(), server, "localhost", windows);
@@ -66,7 +66,7 @@ impl Asking {
         }
     }
 
-    /// The same so many times.
+    /// Sends the same datagram this many times.
     fn send(&self, bytes: &[u8], times: usize) {
         let mut out = Datagrams::new();
         (0..times).for_each(|_| out.push(Datagram { to: self.server, from: None, ecn: None, bytes }));
@@ -74,7 +74,7 @@ impl Asking {
     }
 }
 
-/// A socket that does not empty used to take whole turns, in which one connection was read beside it.
+/// A socket that does not become empty used to take whole turns, each reading only a single other connection.
 #[test]
 fn a_flood_of_datagrams_leaves_others_their_turn() {
     let mut bench = Bench::of_datagrams("flood-datagrams");

@@ -5,14 +5,14 @@ use record::{JobRecord, Outcome, Run};
 use super::*;
 use crate::files::fake_disk::FakeDisk;
 
-/// The shortest way, and through the worker's own transmitter.
+/// The shortest path, and the path through the worker's own transmitter.
 const POLICIES: [&str; 2] = ["fair", "srpt"];
 pub(super) const LARGE: usize = 32 << 20;
 
 pub(super) struct Logged {
     pub bench: Bench,
     path: PathBuf,
-    /// Opened by the responses that were taken last.
+    /// The number of connections opened by the responses that were taken last.
     pub connections: usize,
 }
 
@@ -24,7 +24,7 @@ impl Logged {
         Logged { bench, path, connections: 0 }
     }
 
-    /// Turns until there are so many lines, and takes them, in order of arrival.
+    /// Runs turns until there are this many lines, and takes them, in order of arrival.
     pub fn turn_until(&mut self, count: usize) -> Vec<JobRecord> {
         while std::fs::read_to_string(&self.path).unwrap().lines().count() < count {
             self.bench.turn();
@@ -39,7 +39,7 @@ impl Logged {
 }
 
 impl Bench {
-    /// A client that has asked for what it does not read, and has the first of it.
+    /// A client that has received the first bytes of a response and does not read the rest.
     fn begun(&mut self) -> Client {
         let mut client = self.connect();
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -61,7 +61,7 @@ fn assert_in_order(record: &JobRecord) {
     assert!(record.arrival_ns <= record.end_ns && first_byte_ns <= record.end_ns, "{record:?}");
 }
 
-/// Status, body asked for and sent, outcome.
+/// Status, body size requested and sent, outcome.
 fn what(record: &JobRecord) -> (u16, u64, u64, Outcome) {
     (record.status, record.size_bytes, record.body_bytes, record.outcome)
 }
@@ -71,7 +71,7 @@ fn finished_responses_of_a_connection_that_is_kept() {
     for policy in POLICIES {
         let mut logged = Logged::new("kept", policy, |root| root);
         let mut client = logged.bench.connect();
-        // Two of them in one packet, which would be gathered if nobody wanted to know.
+        // Two of them in one packet, which would be gathered if they were not logged.
         client.send(&(get("/a", "") + &get("/a", "Range: bytes=1-3\r\n")));
         let mut rows = logged.turn_until(2);
         assert_eq!(logged.connections, 1);
@@ -104,7 +104,7 @@ fn a_response_whose_client_left() {
         assert_eq!((record.status, record.size_bytes, record.outcome), (200, LARGE as u64, Outcome::Reset), "{policy}");
         assert!(record.head_bytes > 50 && record.body_bytes > 0 && record.body_bytes < LARGE as u64, "{record:?}");
         assert_in_order(record);
-        // The first byte went before it became a job, or with its first grant; the end came later.
+        // The first byte left before it became a job, or with its first grant; the end came later.
         assert!(record.first_byte_ns < Some(record.end_ns), "{record:?}");
     }
 }
@@ -132,7 +132,7 @@ fn a_request_whose_client_left_before_its_file_was_found() {
     }
 }
 
-/// It left no trace: a client chose by that whether it was logged.
+/// It used to leave no trace: a client could choose by that whether it was logged.
 #[test]
 fn a_request_whose_client_left_before_its_body_came() {
     for policy in POLICIES {
@@ -150,7 +150,7 @@ fn a_request_whose_client_left_before_its_body_came() {
     }
 }
 
-/// What is cut because the server stops has waited until then, and is the run's end.
+/// A response cut because the server stops has waited until then, and is marked as cut by the end of the run.
 #[test]
 fn a_response_that_the_end_of_the_server_cuts() {
     for policy in POLICIES {
@@ -167,7 +167,7 @@ fn a_response_that_the_end_of_the_server_cuts() {
     }
 }
 
-/// No line is kept, and nothing is cut that could still be sent.
+/// No line is kept, and nothing that could still be sent is cut.
 #[test]
 fn without_a_log_nothing_is_kept() {
     let mut bench = Bench::new("unlogged", "srpt");

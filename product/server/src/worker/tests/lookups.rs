@@ -1,4 +1,4 @@
-//! Requests for what is not in memory, on a disk that hangs.
+//! Requests for files that are not in memory, on a disk that hangs.
 
 use super::*;
 use crate::connection::Line;
@@ -18,7 +18,7 @@ fn bench(name: &str, policy: &str) -> (Bench, FakeDisk) {
     (bench, disk)
 }
 
-/// Sends a request, and takes turns until somebody waits for the disk.
+/// Sends a request, and runs turns until a thread waits for the disk.
 fn begin(bench: &mut Bench, disk: &FakeDisk, text: &str) -> Client {
     let mut client = bench.connect();
     client.send(text);
@@ -30,7 +30,7 @@ fn begin(bench: &mut Bench, disk: &FakeDisk, text: &str) -> Client {
     client
 }
 
-/// The worker used to wait with everybody.
+/// The worker used to wait, and all its clients with it.
 #[test]
 fn who_asks_for_something_else_is_answered_meanwhile() {
     for policy in POLICIES {
@@ -74,7 +74,7 @@ fn body(response: &str) -> String {
     response.split("\r\n\r\n").nth(1).unwrap_or_default().to_string()
 }
 
-/// What asks for part of a file, or for none, goes the same way; so does a request with a body.
+/// Requests for part of a file, or for none, take the same path; so does a request with a body.
 #[test]
 fn every_kind_of_request_is_answered_with_what_was_found() {
     for (request, status, expected) in [
@@ -105,13 +105,13 @@ fn a_client_that_leaves_takes_nothing_with_it() {
         while disk.asked() == 0 || bench.worker.responder.connections.len() < 3 {
             bench.turn();
         }
-        // A reset, and an end that still wants its response.
+        // A reset, and a half-close whose client still wants its response.
         reset(clients.remove(0));
         while bench.worker.responder.connections.len() == 3 {
             bench.turn();
         }
         clients[0].stream.shutdown(std::net::Shutdown::Write).unwrap();
-        // Another tenant of the slot gets no answer of the one before.
+        // The next connection in the slot gets no answer meant for the one before.
         let mut newcomer = bench.connect();
         newcomer.send(HEAD);
         bench.turn_until(&mut newcomer, 1);
@@ -132,7 +132,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
     }
 }
 
-/// Who is the only one to wait for a lookup, and leaves when it has ended.
+/// The only client that waits for a lookup leaves when it has ended.
 #[test]
 fn an_answer_to_nobody_is_dropped() {
     let (mut bench, disk) = bench("nobody", "srpt");
@@ -168,7 +168,7 @@ fn where_too_many_wait_the_client_is_asked_to_come_back() {
     }
 }
 
-/// Deadlines are for clients; the disk has all the time it wants, and a stopping server waits for it as for a reader.
+/// Deadlines are for clients; the disk has unlimited time, and a stopping server waits for it as for a reader.
 #[test]
 fn a_find_outlasts_deadlines_and_the_beginning_of_the_end() {
     let (mut bench, disk) = bench("stop", "srpt");
@@ -200,14 +200,14 @@ fn who_leaves_before_the_answer_is_logged() {
     let line =
         Line::refused(&http::http1::shown(COLD.as_bytes()), (1, 1), "", log, bench.worker.responder.timers.now());
     bench.worker.responder.connections[at].exchange(0).line = Some(Box::new(line));
-    // One who only sends no more still reads.
+    // A client that only shut its sending side still reads.
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(std::time::Duration::ZERO)).unwrap();
     drop(client);
     while !bench.worker.responder.connections.is_empty() {
         bench.turn();
     }
     disk.set_hanging(false);
-    // All is written when they are gone.
+    // Everything is written when they are gone.
     let logs = Logs::start(&bench._threads).unwrap();
     bench.worker.responder.service.journal.replace_log(logs.handle());
     drop(std::mem::replace(&mut bench._logs, logs));

@@ -1,4 +1,4 @@
-//! What a stalled connection holds: all its responses wait, and its client decides how long.
+//! The memory of a stalled connection: all its responses wait, and its client decides how long.
 
 use mux::testing::{SETTINGS, frame, request};
 use sched::Guard;
@@ -8,13 +8,13 @@ use units::memory::Counted;
 use super::*;
 use crate::sys::counting::live_bytes;
 
-/// As many as a client may have open.
+/// The maximum number of streams that a client may have open.
 const STREAMS: u32 = 100;
 const CONNECTIONS: usize = 60;
 const FILE_BYTES: u64 = 20_000_000;
 
 impl Bench {
-    /// With the order that is usual, and a large file.
+    /// Sets the default policy, and adds a large file.
     fn of_large_file(self) -> Bench {
         let mut bench = self;
         let policy: PolicySpec = "srpt".parse().unwrap();
@@ -27,14 +27,14 @@ impl Bench {
         bench
     }
 
-    /// Turns, and what is held in the end that was not before; of the turns alone.
+    /// Runs turns and returns the bytes that these turns have allocated and not freed.
     fn turn_counting(&mut self, turns: usize) -> isize {
         let before = live_bytes();
         (0..turns).for_each(|_| self.turn());
         live_bytes() - before
     }
 
-    /// Bytes that each of many connections holds, without those of the first. All their responses wait.
+    /// The bytes that each of many connections holds, not counting the first. All their responses wait.
     fn held_by_each(&mut self, mut connect: impl FnMut(&mut Bench) -> isize) -> usize {
         connect(self);
         let held: isize = (0..CONNECTIONS).map(|_| connect(self)).sum();
@@ -48,8 +48,8 @@ impl Bench {
     }
 }
 
-/// Beside that nghttp2 has a frame's buffer of 16 KB, of which stalled connections use 100 bytes, and 14 KB for its streams; the target
-/// is 64 KB in all.
+/// In addition, nghttp2 has a frame buffer of 16 KB, from which stalled connections use 100 bytes, and 14 KB for its
+/// streams; the target is 64 KB in all.
 #[test]
 fn a_stalled_connection_of_http2_is_small() {
     const HELD_BYTES_MAX: usize = 45 << 10;
@@ -95,7 +95,7 @@ fn a_stalled_connection_of_http3_is_small() {
     assert!(held <= HELD_BYTES_MAX, "{held} bytes");
 }
 
-/// Of HTTP/1.1: what its socket does not take.
+/// Over HTTP/1.1: what its socket does not take.
 #[test]
 fn interim_responses_that_wait_are_counted() {
     let mut bench = Bench::new("interim", "srpt");

@@ -1,4 +1,4 @@
-//! Newcomers of HTTP/3, whose addresses may be forged.
+//! HTTP/3 newcomers, whose addresses may be forged.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -9,11 +9,12 @@ use crate::clients::ClientLimits;
 use crate::udp::{DatagramSocket, Group, Udp};
 use crate::worker::budget::HANDSHAKES_PER_TURN_MAX;
 
-/// More than these tests need.
+/// Enough turns for all tests here.
 const TURNS_MAX: usize = 100;
 
 impl Bench {
-    /// Its clients speak HTTP/3 too; there are so many places, and one client may have so many (0: all).
+    /// A bench whose clients speak HTTP/3 too. `places` is the number of places, `connections_max` the maximum for one client (0:
+    /// all).
     fn with_datagrams(name: &str, places: usize, connections_max: u32) -> Bench {
         let mut bench = Bench::secured(name);
         let of_client = ClientLimits { connections_max, ..Limits::default().clients(places) };
@@ -25,7 +26,7 @@ impl Bench {
         bench
     }
 
-    /// Clients that have knocked.
+    /// Clients that have sent their first datagram.
     fn arrive(&self, count: usize) -> Vec<Newcomer> {
         let to = self.worker.acceptor.listeners()[0].udp.as_ref().unwrap().local_address().unwrap();
         let mut newcomers: Vec<Newcomer> = (0..count).map(|_| Newcomer::new(to)).collect();
@@ -37,14 +38,14 @@ impl Bench {
         (0..TURNS_MAX).for_each(|_| self.turn());
     }
 
-    /// Connections of TCP and of QUIC.
+    /// The number of TCP and of QUIC connections.
     fn connections(&self) -> (usize, usize) {
         let quic = self.worker.responder.connections.iter().filter(|(_, conn)| conn.channel.is_quic()).count();
         (self.worker.responder.connections.len() - quic, quic)
     }
 }
 
-/// A client of QUIC for which no time passes.
+/// A QUIC client for which no time passes.
 struct Newcomer {
     socket: UdpSocket,
     to: SocketAddr,
@@ -65,7 +66,7 @@ impl Newcomer {
         }
     }
 
-    /// Takes what has come; how many datagrams those were.
+    /// Takes what has arrived; returns the number of datagrams.
     fn hear(&mut self) -> usize {
         let mut datagram = [0; 2048];
         let mut heard = 0;
@@ -77,7 +78,7 @@ impl Newcomer {
     }
 }
 
-/// Those beyond wait in the socket, and are let in without knocking again.
+/// Connections beyond the limit wait in the socket, and are let in without sending again.
 #[test]
 fn a_turn_begins_few_connections_of_quic() {
     let mut bench = Bench::with_datagrams("initials", 64, 0);
@@ -86,7 +87,7 @@ fn a_turn_begins_few_connections_of_quic() {
         let before = bench.connections().1;
         bench.worker.responder.net.wait(Some(Nanos::ZERO)).unwrap();
         bench.worker.begin_turn(None);
-        // However slow the machine, it is not time that ends it.
+        // However slow the machine, time does not end the turn.
         bench.worker.responder.timers.hold_turn();
         bench.worker.turn();
         assert!(bench.connections().1 - before <= HANDSHAKES_PER_TURN_MAX);
@@ -94,7 +95,7 @@ fn a_turn_begins_few_connections_of_quic() {
     assert_eq!(bench.connections(), (0, newcomers.len()));
 }
 
-/// Its first datagram proves no address: a Retry asks for that, and nobody has to go before.
+/// A newcomer's first datagram proves no address: a Retry validates it, and no connection has to give way before.
 #[test]
 fn an_address_that_may_be_forged_takes_nobodys_place() {
     let mut bench = Bench::with_datagrams("forged", 2, 0);
@@ -105,13 +106,13 @@ fn an_address_that_may_be_forged_takes_nobodys_place() {
     bench.turns();
     assert_eq!(bench.connections(), (2, 0));
     assert!(newcomers.iter_mut().all(|newcomer| newcomer.hear() == 1 && newcomer.client.lost.is_none()));
-    // One that gives the token back is let in.
+    // A client that returns the token is let in.
     newcomers[0].say();
     bench.turns();
     assert_eq!(bench.connections(), (1, 1));
 }
 
-/// Nor does it use up what a client may have.
+/// Neither does it use up its client's share of connections.
 #[test]
 fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
     let mut bench = Bench::with_datagrams("victim", 64, 6);
@@ -126,7 +127,7 @@ fn an_address_that_may_be_forged_leaves_its_client_half_of_its_connections() {
     assert_eq!(bench.connections(), (0, 6));
 }
 
-/// Clients that arrive at a socket of the service manager's are left to the next process that has it.
+/// Clients that arrive at a socket held by the service manager are left to the next process that has it.
 #[test]
 fn a_worker_that_stops_refuses_nobody_at_a_passed_socket() {
     for is_passed in [false, true] {

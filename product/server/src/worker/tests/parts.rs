@@ -1,4 +1,5 @@
-//! Clients of whose requests a part has come, when places are short: such a connection was taken for an idle one, and closed for a newcomer.
+//! Clients that have sent part of a request, when places are short: such a connection used to be taken for idle, and
+//! closed for a newcomer.
 
 use mux::testing::{hello, request, wide};
 
@@ -8,7 +9,8 @@ use super::*;
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 impl Bench {
-    /// Its only connection is not idle, and has a minute for the rest of its request; with that it is idle.
+    /// Checks that its only connection is not idle and has a minute for the rest of its request, and is idle after
+    /// that.
     fn check_part(&mut self, send_rest: impl FnOnce()) {
         (0..20).for_each(|_| self.turn());
         let limits = &self.worker.responder.setup.limits;
@@ -55,7 +57,7 @@ fn a_part_of_a_header_block_is_not_idle() {
     }
 }
 
-/// Nor has it longer than the head of a request over HTTP/1.1.
+/// It has no more time than the head of an HTTP/1.1 request.
 #[test]
 fn a_part_has_its_time() {
     let mut bench = Bench::new("part-late", "srpt");

@@ -1,4 +1,4 @@
-//! Bodies that come later, from a producer beside the worker: `/pipe` is answered with one.
+//! Bodies that come later, from a producer in the test: `/pipe` is answered with one.
 
 use mux::testing::{DATA, RST_STREAM, request};
 use sched::JobId;
@@ -10,7 +10,7 @@ use crate::send::Producer;
 const TURNS_MAX: usize = 100_000;
 
 impl Bench {
-    /// Turns until the response to `/pipe` is being sent.
+    /// Runs turns until the response to `/pipe` is being sent.
     fn producing(&mut self) -> JobId {
         for _ in 0..TURNS_MAX {
             let Responder { sender, connections, .. } = &mut self.worker.responder;
@@ -42,7 +42,7 @@ impl Bench {
         self.producer(job).fail(now, "it broke");
     }
 
-    /// Turns until so much has come, and gives how the client's connection stands.
+    /// Runs turns until the body ends with `end`; returns the state of the client's connection.
     fn turn_until_body(&mut self, client: &mut Client, end: &str) -> std::io::Result<usize> {
         client.stream.set_nonblocking(true).unwrap();
         for _ in 0..TURNS_MAX {

@@ -1,4 +1,4 @@
-//! Clients that hold memory and do not read, beside one that does.
+//! Clients that hold memory and do not read, and one that does.
 
 use mux::testing::{SETTINGS, frame, request};
 
@@ -8,7 +8,7 @@ use crate::worker::shortage::STALLED_LOOKS;
 const STREAMS: u32 = 20;
 
 impl Bench {
-    /// A client that has asked for much, and reads nothing of it.
+    /// A client that has requested much, and reads nothing of it.
     fn stall(&mut self, streams: u32) -> Client {
         let shut = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
         let requests = (0..streams).flat_map(|at| request(2 * at + 1, "/a", &[]));
@@ -22,7 +22,7 @@ impl Bench {
         client
     }
 
-    /// Sweeps, as after so many seconds.
+    /// Runs this many sweeps, as after as many seconds.
     fn sweeps(&mut self, count: u8) {
         for _ in 0..count {
             self.worker.responder.timers.hasten_sweep();
@@ -34,7 +34,7 @@ impl Bench {
         self.worker.responder.service.admission.memory().set_bytes_max(bytes);
     }
 
-    /// What is counted is what is alive.
+    /// Checks the counted memory against the memory in use.
     fn check_held(&mut self) {
         self.worker.check_memory().unwrap();
     }
@@ -51,7 +51,7 @@ fn near_the_budget_the_costliest_stalled_connection_ends_and_no_other() {
     let _large = bench.stall(STREAMS);
     bench.check_held();
     let held_bytes = bench.worker.responder.connections.account().bytes();
-    // Near, and for nobody else.
+    // Nearly used up, without room for another connection.
     bench.has_room_for(held_bytes * 10 / 9 - (1 << 10));
     let mut newcomer = bench.connect();
     newcomer.send(HEAD);

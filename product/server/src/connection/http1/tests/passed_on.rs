@@ -1,4 +1,4 @@
-//! Request bodies that are passed on as they come.
+//! Request bodies that are passed on as they arrive.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const HELLO: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel
 const CHUNKED: &str =
     "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\nA: b\r\n\r\n";
 
-/// What comes of these pieces, while no response is made.
+/// The result of the pieces received, while no response is made.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Came {
     requests: usize,
@@ -125,7 +125,7 @@ fn a_client_that_is_too_slow_with_its_body_is_told() {
     passing.now = passing.http1.deadline();
     let late = passing.http1.on_deadline();
     assert!(matches!(late, Some(Late::Refused { reject, .. }) if reject.status == Status::REQUEST_TIMEOUT), "{late:?}");
-    // Where its response is under way, that has its own time.
+    // While its response is under way, that has its own time.
     let mut passing = Passing::new();
     passing.receive(&HELLO.as_bytes()[..HELLO.len() - 3]);
     passing.answer();
@@ -133,7 +133,7 @@ fn a_client_that_is_too_slow_with_its_body_is_told() {
     assert!(passing.http1.on_deadline().is_none() && passing.http1.deadline() == Nanos::MAX);
 }
 
-/// A client that waits for leave to send its body, and for nothing else, keeps its connection.
+/// A client that only waits for 100 Continue to send its body keeps its connection.
 #[test]
 fn a_body_that_was_invited_does_not_end_the_connection() {
     let mut passing = Passing::new();
@@ -145,7 +145,8 @@ fn a_body_that_was_invited_does_not_end_the_connection() {
     assert!(!passing.answer().windows(5).any(|part| part == b"close"));
 }
 
-/// A small response is gathered before it, and takes its time: what comes behind the head is its body all the same, and no request.
+/// A small response is gathered before it and takes its time: what follows the head is still its body, and not a
+/// request.
 #[test]
 fn a_request_that_waits_for_an_earlier_response_keeps_its_body() {
     let mut passing = Passing::new();

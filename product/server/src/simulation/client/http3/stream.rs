@@ -1,4 +1,4 @@
-//! A stream of requests of a client of HTTP/3, and what it says in a tunnel.
+//! A request stream of an HTTP/3 client, and the messages it sends in a tunnel.
 
 use quic::testing::{Client as Peer, DATA, HEADERS, StreamId, decode, frame, section, varint};
 use units::Nanos;
@@ -7,32 +7,32 @@ use super::super::super::files::Site;
 use super::super::super::random::Random;
 use super::super::request::{Meaning, Request};
 
-/// What it says in a tunnel at once, at most: less than QUIC sends before the first acknowledgement.
+/// The maximum length of a message in a tunnel: less than QUIC sends before the first acknowledgement.
 const MESSAGE_BYTES_MAX: u64 = 4_000;
 
 #[derive(Debug)]
 pub struct Stream {
     pub request: Request,
     pub has_head: bool,
-    /// Interim responses.
+    /// The number of interim responses.
     hints: u64,
     has_trailers: bool,
-    /// Of a frame that is not whole.
+    /// The bytes of an incomplete frame.
     rest: Vec<u8>,
-    /// Bytes that are left of a DATA frame.
+    /// The number of bytes left of a DATA frame.
     data_left: u64,
     pub came: usize,
-    /// It is cancelled after so many bytes.
+    /// The number of bytes after which it is cancelled.
     pub cancel_at: Option<usize>,
-    /// What is left to be written of the request, or of what was said behind it.
+    /// The unsent bytes of the request, or of what follows it.
     pub written: Option<Vec<u8>>,
-    /// The reason why there is no answer comes in its place.
+    /// The response is the text of an error.
     is_reason: bool,
-    /// Where it is a tunnel (RFC 9220).
+    /// The state of a tunnel, if it is one (RFC 9220).
     tunnel: Option<Tunnel>,
 }
 
-/// Each byte comes back.
+/// A tunnel in which each byte is echoed.
 #[derive(Debug)]
 struct Tunnel {
     bytes: usize,
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// In an open tunnel: the next message, if it is time for it. Says if there was one.
+    /// Queues the next message of an open tunnel, if it is due. Returns true if there was one.
     pub fn speak(&mut self, now: Nanos, site: &Site, random: &mut Random) -> bool {
         let Some(tunnel) = self.tunnel.as_mut().filter(|tunnel| self.has_head && tunnel.said < tunnel.bytes) else {
             return false;
@@ -85,19 +85,19 @@ impl Stream {
         true
     }
 
-    /// When the next message is due.
+    /// The time at which the next message is due.
     pub fn speaks_at(&self) -> Option<Nanos> {
         self.tunnel.as_ref().filter(|tunnel| self.has_head && tunnel.said < tunnel.bytes).map(|tunnel| tunnel.next_at)
     }
 
-    /// As much of the request as the server's windows let through, and its end.
+    /// Sends as much of the request as the server's windows allow, and its end.
     pub fn write(&mut self, peer: &mut Peer, id: StreamId) {
         let Some(left) = &mut self.written else { return };
         let bytes = peer.offer(id, left);
         left.drain(..bytes);
         if left.is_empty() {
             self.written = None;
-            // Of a tunnel that is the end of all that it says.
+            // In a tunnel, that is the end of all its messages.
             if self.tunnel.as_ref().is_none_or(|tunnel| tunnel.said == tunnel.bytes) {
                 peer.try_finish(id);
             }
@@ -136,7 +136,7 @@ impl Stream {
             }
             let status = if kind == HEADERS { Some(status(payload)?) } else { None };
             self.rest.drain(..end);
-            // Others follow an interim one.
+            // An interim response is followed by others.
             self.hints += u64::from(status == Some(103));
             if let Some(status) = status.filter(|status| *status >= 200) {
                 self.has_head = true;
@@ -166,21 +166,21 @@ impl Stream {
     }
 }
 
-/// Type and length of a frame, and how long they are.
+/// The type and length of a frame, and how many bytes they take.
 fn frame_head(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (kind, kind_bytes) = varint::read(bytes)?;
     let (length, length_bytes) = varint::read(&bytes[kind_bytes..])?;
     Some((kind, length, kind_bytes + length_bytes))
 }
 
-/// Type and payload of a frame that is whole, and where it ends.
+/// The type and payload of a complete frame, and where it ends.
 pub fn whole_frame(bytes: &[u8]) -> Option<(u64, &[u8], usize)> {
     let (kind, length, head_bytes) = frame_head(bytes)?;
     let end = head_bytes + length as usize;
     Some((kind, bytes.get(head_bytes..end)?, end))
 }
 
-/// The fields that an application has behind a body, and no others.
+/// Returns true if the trailers are those of an application, and no others.
 fn is_sum(section: &[u8]) -> bool {
     let mut fields = Vec::new();
     let decoded = decode(section, &mut Vec::new(), |name, value| {
