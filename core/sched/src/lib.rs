@@ -1,8 +1,8 @@
-//! Who sends next.
+//! Decides which response sends next.
 //!
-//! A [`Scheduler`] is told facts (a job arrived, bytes were sent, a connection cannot take more) and asked one question:
-//! who may send now, and how much. It does no I/O and reads no clock, so the server, the simulator and the tests
-//! drive the same code. The order is the [`policy`]'s, and a total one: ties go by arrival number.
+//! A [`Scheduler`] is given facts (a job arrived, bytes were sent, a connection cannot take more) and answers one
+//! question: which job may send now, and how much. It does no I/O and reads no clock, so the server, the simulator and
+//! the tests drive the same code. The order is the [`policy`]'s, and it is total: ties go by arrival number.
 //!
 //! ```
 //! use sched::{Arrival, Scheduler, Size, policy};

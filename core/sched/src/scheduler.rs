@@ -1,33 +1,35 @@
-//! Whose bytes are handed down next, and when.
+//! The scheduler: decides which job's bytes are handed down next, and when.
 //!
 //! TCP under a web server sends whatever was written, in the order it was written, so the only place to decide is
-//! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a
-//! qdisc and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every
-//! later decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at
-//! that instant ([`Ledger`] is how the pace is kept).
+//! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc
+//! and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every later
+//! decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at that
+//! instant ([`Ledger`] is how the pace is kept).
 //!
-//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, says how many it wrote
-//! ([`Scheduler::on_sent`]) and, when the connection would take no more, [`Scheduler::on_wait`]: a slow reader is then out
-//! of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant is
-//! outstanding at a time.
+//! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote
+//! ([`Scheduler::on_sent`]) and, if the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is
+//! then out of the order until [`Scheduler::on_wait_over`], however good its rank, and never holds the link. One grant
+//! is outstanding at a time.
 //!
-//! A connection of many responses at once is opened ([`Scheduler::open`]); one of HTTP/1.1 need not be, and its jobs stand in the order by
-//! themselves: opening and closing one around each would take a microsecond more.
+//! A connection that carries many responses at once is opened ([`Scheduler::open`]). A connection of HTTP/1.1 need not
+//! be, and its jobs stand in the order by themselves: opening and closing a connection around each job would take a
+//! microsecond more.
 //!
 //! # Broken promises
 //!
-//! A caller that breaks a promise has a fault of its own, and what becomes of that depends on what the scheduler still knows:
+//! A caller that breaks a promise has a bug of its own. The consequence depends on what the scheduler can still trust:
 //!
-//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order, the ledger and the other
-//!   jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and [`Scheduler::on_size`], say so, and the caller ends that
-//!   response and its connection, with a line in the log.
-//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection without its jobs) leaves
-//!   nothing that could be trusted: the call panics, which ends the process. So do promises of the caller that depend on no response: more than
-//!   [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not even a head.
+//! - A **response** that is longer than its size ([`Overrun`]) is known to be wrong, and nothing else is: the order,
+//!   the ledger and the other jobs do not depend on it. The calls that find it, [`Scheduler::on_sent`] and
+//!   [`Scheduler::on_size`], report it, and the caller ends that response and its connection, with a line in the log.
+//! - A **table** that contradicts itself (a slot of the order without a job, a job that departs twice, a connection
+//!   without its jobs) leaves nothing that can be trusted: the call panics, which ends the process. So do broken
+//!   promises that concern no single response: more than [`jobs::JOBS_MAX`] jobs, a job without a byte, which has not
+//!   even a head.
 //!
-//! No number of a peer gets that far: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
+//! No number from a peer gets that far: a length is at most 2^63 − 1 (`http::PeerLength`), and sums saturate.
 //!
-//! Three owners do the work: [`Jobs`] has the jobs and connections, [`Order`] the ready ones, [`Pacer`] the link.
+//! Three owners do the work: [`Jobs`] holds the jobs and connections, [`Order`] the ready jobs, [`Pacer`] the link.
 
 pub(crate) mod connection;
 pub(crate) mod guard;
@@ -55,37 +57,37 @@ use crate::scheduler::order::Order;
 use crate::{Arrival, Guard, JobId, Pace, Path, Policy, Size, Turns, WaitBound};
 use limits::Limits;
 
-/// Leave to send.
+/// Permission for one job to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub job: JobId,
-    /// Bytes of the job, head included; more must not be handed down, less may.
+    /// Maximum bytes of the job to hand down, head included; fewer may be handed down.
     pub bytes_max: u64,
-    /// Payload that the connection may carry for it, frames and records included: it ends where a segment does.
+    /// Payload that the connection may carry for the job, frames and records included: it ends where a segment does.
     pub room_bytes: u64,
 }
 
-/// What was handed down of a job.
+/// The bytes that were handed down for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes of the response: its own progress.
+    /// Bytes of the response, which are the job's progress.
     pub content_bytes: u64,
-    /// Bytes of the connection's payload, frames and records included: the link's.
+    /// Bytes of the connection's payload, frames and records included, which the link is charged for.
     pub carried_bytes: u64,
 }
 
 impl From<u64> for Sent {
-    /// Of a connection that carries the job's own bytes and no others.
+    /// Counts for a connection that carries the job's own bytes and no others.
     fn from(bytes: u64) -> Sent {
         Sent { content_bytes: bytes, carried_bytes: bytes }
     }
 }
 
-/// What became of a job when bytes of it were sent.
+/// The state of a job after bytes of it were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// More is left.
+    /// Bytes are left.
     Remains,
     /// Its last byte was handed down; the id is stale now.
     Departed,
@@ -94,24 +96,24 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Whether the id is stale now.
+    /// Returns whether the id is stale now.
     pub fn is_departed(self) -> bool {
         self != Progress::Remains
     }
 }
 
-/// A response that is longer than its size: a fault of the caller's. What its client has of it is not to be trusted, so its connection can carry
-/// no other response.
+/// A response that is longer than its size: a bug of the caller. What its client received of it cannot be trusted, so
+/// its connection can carry no other response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a response of {size_bytes} bytes has {found_bytes}")]
 pub struct Overrun {
     /// The size that the scheduler was given.
     pub size_bytes: u64,
-    /// Bytes that were found, more than that or as many where more follow.
+    /// The bytes that were found: more than `size_bytes`, or as many when more follow.
     pub found_bytes: u64,
 }
 
-/// What can be held up: a job, or a connection and all that is on it.
+/// What can be held up: a job, or a connection with everything on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
@@ -134,9 +136,9 @@ pub struct Scheduler {
     jobs: Jobs,
     order: Order,
     pacer: Pacer,
-    /// Of classes, where the policy has an operator's.
+    /// The limits of the operator's classes, if the policy has any.
     limits: Option<Box<Limits>>,
-    /// What the jobs would have had in turns, where somebody wants to know.
+    /// What the jobs would have received in turns, if the caller measures that.
     turns: Option<Box<Turns>>,
 }
 
@@ -146,7 +148,7 @@ impl Scheduler {
         Scheduler { jobs, order, pacer, limits: None, turns: None }
     }
 
-    /// The same scheduler with a guard beside its ranks; a policy that starves nobody goes without.
+    /// The same scheduler with a guard added to its ranks; a policy that starves no job has none.
     pub fn with_guard(self, guard: Guard) -> Scheduler {
         assert!(self.jobs.is_empty(), "the guard is set before the first job arrives");
         Scheduler { order: self.order.with_guard(guard), ..self }
@@ -158,7 +160,8 @@ impl Scheduler {
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// How long a ready job of `framing` can go without a byte, as the guard promises; `None` without rate or guard.
+    /// How long a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a rate or
+    /// a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)
@@ -169,7 +172,7 @@ impl Scheduler {
         &self.jobs
     }
 
-    /// The order of the ready ones.
+    /// The order of the ready jobs.
     pub fn order(&self) -> &Order {
         &self.order
     }
@@ -179,25 +182,25 @@ impl Scheduler {
         &self.pacer
     }
 
-    /// The link, to be told of what left without a grant and of what is queued below.
+    /// The link, to report what left without a grant and what is queued below.
     pub fn pacer_mut(&mut self) -> &mut Pacer {
         &mut self.pacer
     }
 
-    /// A response is to be sent on a connection of its own; it is ready at once.
+    /// Adds a response that is sent on a connection of its own; it is ready at once.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> JobId {
         self.admit(now, arrival, None)
     }
 
-    /// A connection that may carry several responses at once.
+    /// Opens a connection that may carry several responses at once.
     pub fn open(&mut self, framing: Framing) -> ConnectionId {
         let connection = self.jobs.open(framing);
         self.order.policy_mut().on_open(connection.slot);
         connection
     }
 
-    /// A response is to be sent on this connection, in its framing; it is ready at once. `None` if the connection has been closed, or has as
-    /// many as it may have.
+    /// Adds a response to this connection, in its framing; it is ready at once. Returns `None` if the connection has
+    /// been closed or has the maximum number of jobs.
     pub fn arrive_on(
         &mut self,
         now: Nanos,
@@ -208,7 +211,7 @@ impl Scheduler {
         self.jobs.has_room_on(on).then(|| self.admit(now, arrival, Some((on, precedence))))
     }
 
-    /// The connection has ended; what was left on it is aborted. A no-op for a closed one.
+    /// Ends the connection and aborts the jobs left on it. A no-op for a closed one.
     pub fn close(&mut self, id: ConnectionId) {
         if self.jobs.connection(id).is_some() {
             let left: Vec<JobId> = self.jobs.on(id).collect();
@@ -217,14 +220,15 @@ impl Scheduler {
         }
     }
 
-    /// The client wishes otherwise (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed job, or one without a connection.
+    /// Sets the precedence that the client now wishes (PRIORITY_UPDATE, RFC 9218 section 7). A no-op for a departed
+    /// job, or one without a connection.
     pub fn on_precedence(&mut self, id: JobId, precedence: Precedence) {
         let Some(at) = self.jobs.get(id).map(|job| job.connection).filter(|at| *at != NO_CONNECTION) else { return };
         self.jobs.connection_at_mut(at).set_precedence(id.slot, precedence);
         self.order.offer(&mut self.jobs, at);
     }
 
-    /// The job is in the system, and in the order unless its class has as many as it may have.
+    /// Adds the job to the system, and to the order unless its class has its maximum of jobs.
     fn admit(&mut self, now: Nanos, arrival: Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         on_ready(&mut self.order, &mut self.pacer, now);
         let id = self.jobs.add(now, &arrival, on);
@@ -239,7 +243,7 @@ impl Scheduler {
         }
         self.jobs.begin_wait(now, id.slot);
         self.order.enqueue(&mut self.jobs, id.slot);
-        // A newcomer that goes before the others waits for what was last granted.
+        // A new job that goes before the others waits for what was last granted.
         if let Size::Known(bytes) = arrival.size
             && self.pacer.pace().rate.is_some()
             && self.order.policy().can_starve()
@@ -251,7 +255,8 @@ impl Scheduler {
         id
     }
 
-    /// Who may send now. `None` while nobody is ready or the link has enough ([`Scheduler::poll_timeout`] says until when).
+    /// The job that may send now. Returns `None` while no job is ready or the link has enough
+    /// ([`Scheduler::poll_timeout`] says until when).
     #[must_use]
     pub fn poll_grant(&mut self, now: Nanos) -> Option<Grant> {
         self.let_go(now);
@@ -269,24 +274,25 @@ impl Scheduler {
         Some(self.jobs.grant(slot, self.pacer.pace()))
     }
 
-    /// When to ask again for a grant: an instant, maybe past, or `None` while nobody is ready.
+    /// When to ask again for a grant: an instant, possibly past, or `None` while no job is ready.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let granted_at = (!self.order.is_idle()).then(|| self.pacer.free_at());
         granted_at.or_else(|| self.limits.as_ref()?.poll_timeout(self.pacer.used_at()))
     }
 
-    /// Bytes of the job were handed down; zero is fine. A no-op for a departed job. One that has had more than its size departs.
+    /// Records that bytes of the job were handed down; zero is fine. A no-op for a departed job. A job that has had
+    /// more than its size departs.
     pub fn on_sent(&mut self, now: Nanos, id: JobId, sent: impl Into<Sent>) -> Progress {
         let sent: Sent = sent.into();
         self.carry_turns(now, id, sent.content_bytes);
         let Some(job) = self.jobs.get_mut(id) else { return Progress::Departed };
         let wire_bytes = job.framing().wire_bytes(sent.carried_bytes);
         let left_bytes = job.remaining();
-        // What is beyond its size is no byte of the job: the policy is told of those that are, the ledger of all that left.
+        // Bytes beyond its size are not the job's: the policy counts the job's bytes only, the ledger all that left.
         let (content_bytes, overrun) = job.attain(sent.content_bytes);
         self.order.on_sent(id.slot, job, content_bytes, wire_bytes);
         let (is_sent, is_ready) = (job.is_sent(), job.is_ready());
-        // A wait for a caller that ran late says nothing of the order.
+        // A wait for a caller that ran late says nothing about the order.
         if let Some(wait) = self.jobs.end_wait(now, id.slot, sent)
             && !self.pacer.lateness().has_lost_since(now - wait)
         {
@@ -308,7 +314,8 @@ impl Scheduler {
         Progress::Remains
     }
 
-    /// The job, or all of a connection, cannot be sent for this reason too: it is out of the order. Calling twice, or late, changes nothing.
+    /// Adds a reason why the job, or all of a connection, cannot be sent, and takes it out of the order. Calling twice,
+    /// or late, changes nothing.
     pub fn on_wait(&mut self, who: impl Into<Waiter>, why: Why) {
         match who.into() {
             Waiter::Job(id) => {
@@ -328,8 +335,8 @@ impl Scheduler {
         }
     }
 
-    /// The source of the job has no more for now: it waits for that as by [`Scheduler::on_wait`], and where its size is not known and the wait
-    /// lasts for [`crate::SOURCE_PAUSE`], it ranks as if it began then.
+    /// Records that the source of the job has no more for now. The job waits for it as with [`Scheduler::on_wait`]; if
+    /// its size is not known and the wait lasts for [`crate::SOURCE_PAUSE`], it ranks as if it began then.
     pub fn on_dry(&mut self, now: Nanos, id: JobId) {
         if let Some(job) = self.jobs.get_mut(id).filter(|job| !job.waits_for(Why::Source)) {
             job.waits_since = now;
@@ -337,7 +344,8 @@ impl Scheduler {
         self.on_wait(id, Why::Source);
     }
 
-    /// The reason is gone, and with the last of them it is ready. Calling twice, or late, changes nothing.
+    /// Removes a reason; with the last reason gone, the job or connection is ready. Calling twice, or late, changes
+    /// nothing.
     pub fn on_wait_over(&mut self, now: Nanos, who: impl Into<Waiter>, why: Why) {
         self.advance_turns(now);
         let who = who.into();
@@ -369,9 +377,9 @@ impl Scheduler {
         self.note_turns(who);
     }
 
-    /// More is known of the job's size; what is known is never less than it has had. A no-op for a departed job, and for one whose
-    /// size is known: an end that comes sooner is told by [`Scheduler::on_end`]. A size that the job has had already changes nothing and is an
-    /// error: the caller ends the job.
+    /// Sets what is now known of the job's size, which is never less than it has been sent. A no-op for a departed job,
+    /// and for one whose size is known: an end that comes sooner is reported by [`Scheduler::on_end`]. A size that the
+    /// job has already reached changes nothing and is an error: the caller ends the job.
     pub fn on_size(&mut self, id: JobId, size: Size) -> Result<(), Overrun> {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return Ok(()) };
         if let Size::Known(size_bytes) = size
@@ -391,8 +399,9 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What the sizes of the job's like say of its rank, while its own is not known ([`crate::routes::Routes::curve`]); `None`: nothing.
-    /// A no-op for a departed job, and for one whose size is known.
+    /// Sets the curve that ranks the job by the sizes of similar responses while its own size is not known
+    /// ([`crate::routes::Routes::curve`]); `None` if they give no rank. A no-op for a departed job, and for one whose
+    /// size is known.
     pub fn on_curve(&mut self, id: JobId, curve: Option<Arc<Curve>>) {
         let Some(job) = self.jobs.get_mut(id).filter(|job| job.known().is_none()) else { return };
         job.blind.curve = curve;
@@ -401,8 +410,8 @@ impl Scheduler {
         }
     }
 
-    /// The path to the client is now known to be this. A no-op for a departed job, and under a policy that does not look
-    /// at paths ([`Policy::needs_path`]).
+    /// Sets what is now known of the path to the client. A no-op for a departed job, and under a policy that does not
+    /// look at paths ([`Policy::needs_path`]).
     pub fn on_path(&mut self, id: JobId, path: Path) {
         let Some(is_ready) = self.jobs.get(id).filter(|_| self.order.needs_path()).map(|job| job.is_ready()) else {
             return;
@@ -413,19 +422,20 @@ impl Scheduler {
         }
     }
 
-    /// The job will send no more: it was aborted, or its size was not known and this is its end. A no-op for a departed job.
+    /// Ends the job: it was aborted, or its size was not known and this is its end. A no-op for a departed job.
     pub fn on_end(&mut self, id: JobId) {
         if self.jobs.get(id).is_some() {
             self.depart(id.slot);
         }
     }
 
-    /// From now on this number is another client's ([`Arrival::client`]), of this weight, from 1 to [`crate::policy::CLIENT_WEIGHT_MAX`].
+    /// Assigns this number ([`Arrival::client`]) to another client, of this weight, from 1 to
+    /// [`crate::policy::CLIENT_WEIGHT_MAX`].
     pub fn on_client(&mut self, client: u32, weight: u8) {
         self.order.policy_mut().on_client(client, weight);
     }
 
-    /// The link has another rate from now on; `None` hands down whatever sockets take.
+    /// Sets the rate of the link from now on; `None` hands down whatever sockets take.
     pub fn set_pace(&mut self, now: Nanos, rate: Option<Rate>) {
         self.advance_turns(now);
         self.pacer.set_rate(now, rate);
@@ -434,7 +444,8 @@ impl Scheduler {
         }
     }
 
-    /// The classes are these from now on, each in its place of before; new ones follow. Jobs under way are not interrupted.
+    /// Replaces the classes, each at its previous place, with new ones behind them. Jobs in progress are not
+    /// interrupted.
     pub fn replace_classes(&mut self, now: Nanos, specs: &[ClassSpec]) {
         let Some(limits) = &mut self.limits else { return };
         let go_on = limits.replace(specs);
@@ -442,13 +453,13 @@ impl Scheduler {
         go_on.into_iter().for_each(|job| self.on_wait_over(now, job, Why::Slot));
     }
 
-    /// Slots behind the last one in use are given back, and low ones are used first from now on, so that the next call can give back more.
-    /// Costs as much as the tables are long. Gives how many slots are left.
+    /// Gives back the slots behind the last one in use; from now on low slots are used first, so that the next call can
+    /// give back more. Takes time linear in the length of the tables. Returns how many slots are left.
     pub fn shrink(&mut self) -> usize {
         self.jobs.shrink()
     }
 
-    /// Lets go those who have waited for their class: for a slot, or at its greatest rate.
+    /// Releases the jobs that no longer wait for their class: for a slot, or at its maximum rate.
     fn let_go(&mut self, now: Nanos) {
         let Some(limits) = &mut self.limits else { return };
         let woken = limits.take_woken();
@@ -481,14 +492,14 @@ impl Scheduler {
     }
 }
 
-/// One more is about to be ready.
+/// Must be called before a job becomes ready: resumes the link if no job was.
 fn on_ready(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
     if order.is_idle() {
         resume(order, pacer, now);
     }
 }
 
-/// Nobody was ready until now.
+/// Resumes the link when no job was ready until now.
 fn resume(order: &mut Order, pacer: &mut Pacer, now: Nanos) {
     order.policy_mut().on_idle(pacer.resume(now));
 }

@@ -1,30 +1,31 @@
 //! A connection of several responses: the jobs on it, and the one that it offers to the order.
 //!
-//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order is then one of two levels: a connection offers its best ready job,
-//! and the policy orders what is offered. The least of the leasts is the least, so for a policy by rank nothing is lost by that; and what a
-//! client wishes (urgency and incremental, RFC 9218) is settled within its connection, where nobody can buy the link from another client by
-//! calling everything urgent.
+//! Connections of HTTP/2 and HTTP/3 carry many responses at once. The order then has two levels: a connection offers
+//! its best ready job, and the policy orders what is offered. The minimum of the minima is the minimum, so a policy by
+//! rank loses nothing; and a client's wishes (urgency and incremental, RFC 9218) are settled within its connection, so
+//! no client can take the link from another by calling everything urgent.
 //!
-//! Within a connection: urgency first (RFC 9218 section 10), then the policy's own order. Incremental responses whose keys are alike (the same power
-//! of two) take turns, for each is of use in parts.
+//! Within a connection, urgency goes first (RFC 9218 section 10), then the policy's own order. Incremental responses
+//! whose keys are alike (the same power of two) take turns, because each is useful in parts.
 
 use units::Nanos;
 use units::wire::Framing;
 
 use crate::grow::reserve_one;
 
-/// Jobs on one connection: as many streams as HTTP/2 servers commonly allow (RFC 9113 section 6.5.2 asks for no fewer than 100).
+/// The maximum number of jobs on one connection: as many streams as HTTP/2 servers commonly allow (RFC 9113 section
+/// 6.5.2 asks for no fewer than 100).
 pub const JOBS_PER_CONNECTION_MAX: usize = 128;
 
-/// A connection without ready jobs keeps memory for so many.
+/// The capacity that a connection without ready jobs keeps.
 const READY_KEPT: usize = 4;
 
-/// What a client wishes of a response among its own others (RFC 9218 section 4).
+/// A client's wish for one response among its own (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precedence {
     /// 0 is served first, 7 last.
     pub urgency: u8,
-    /// It is of use in parts: among its like it takes turns.
+    /// The response is useful in parts: it takes turns with similar ones.
     pub is_incremental: bool,
 }
 
@@ -35,7 +36,7 @@ impl Default for Precedence {
     }
 }
 
-/// Why a job, or a connection, is not ready. It is ready when the last reason is gone.
+/// The reason why a job, or a connection, is not ready. It is ready when the last reason is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Its socket is full, or the connection's window is shut.
@@ -46,9 +47,9 @@ pub enum Why {
     Source = 4,
     /// The window of its stream is shut (RFC 9113 section 5.2).
     Stream = 8,
-    /// Its client has been sent what it may have for now.
+    /// Its client has been sent what its limit allows for now.
     Limit = 16,
-    /// The responses of its class at a time are as many as there may be.
+    /// Its class has its maximum number of concurrent responses.
     Slot = 32,
 }
 
@@ -61,7 +62,7 @@ impl Waits {
         self.0 |= why as u8;
     }
 
-    /// Says whether this was the last reason.
+    /// Removes the reason; returns whether it was the last.
     pub fn remove(&mut self, why: Why) -> bool {
         let before = self.0;
         self.0 &= !(why as u8);
@@ -76,30 +77,32 @@ impl Waits {
         self.0 & why as u8 != 0
     }
 
-    /// The reasons of either.
+    /// The union of both sets.
     pub fn union(self, other: Waits) -> Waits {
         Waits(self.0 | other.0)
     }
 
-    /// Whether this is the only reason.
+    /// Returns whether this is the only reason.
     pub fn is_for(self, why: Why) -> bool {
         self.0 == why as u8
     }
 }
 
-/// A connection in the system. Given out by [`crate::Scheduler::open`] only; an id of a closed one is recognised.
+/// The id of a connection in the system. [`crate::Scheduler::open`] is the only source of ids; the id of a closed one
+/// is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     pub(crate) slot: u32,
     pub(crate) number: u64,
 }
 
-/// A ready job's place within its connection, least first.
+/// A ready job's place within its connection, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     urgency: u8,
     key: u64,
-    /// Incremental jobs of one power of two come after what is exactly that large, by whose turn it is.
+    /// 0 for a job that is not incremental, which goes before incremental jobs of the same power of two; otherwise
+    /// grows with the last turn.
     turn: u64,
     number: u64,
 }
@@ -110,12 +113,12 @@ struct Member {
     number: u64,
     precedence: Precedence,
     class: u16,
-    /// Of [`Standing`], which is larger by half.
+    /// The fields of [`Standing`], which is larger by half.
     key: u64,
     size: u64,
     has_size: bool,
     is_ready: bool,
-    /// The turn it had last, counted by grants of the connection.
+    /// Its last turn, counted by grants of the connection.
     had_turn: u64,
 }
 
@@ -128,7 +131,7 @@ impl Member {
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
-    /// Where it is ready.
+    /// Its place, if it is ready.
     fn ready_place(&self) -> Option<Place> {
         self.is_ready.then(|| self.place())
     }
@@ -139,7 +142,7 @@ impl Member {
     }
 }
 
-/// What the policy says of a ready job.
+/// The rank that the policy gives a ready job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
     /// [`crate::Policy::within`].
@@ -155,15 +158,15 @@ pub struct Connection {
     pub waits: Waits,
     /// Since when it has had a ready job and no byte.
     pub waits_since: Nanos,
-    /// Payload of the connection so far: where its segments end.
+    /// Payload of the connection so far, which gives where its segments end.
     pub carried_bytes: u64,
-    /// The slot it has in the policy's order.
+    /// The slot of the job that it has in the policy's order.
     pub offered: Option<u32>,
     turns: u64,
-    /// Its client has wished something, of any job so far.
+    /// Its client has set a precedence other than the default for any job so far.
     has_wishes: bool,
     members: Vec<Member>,
-    /// The ready ones and their slots, the first of the order last.
+    /// The ready jobs with their slots; the first of the order is last.
     ready: Vec<(Place, u32)>,
 }
 
@@ -187,7 +190,7 @@ impl Connection {
         self.members.len()
     }
 
-    /// The jobs on it, by slot and number, as they came.
+    /// The jobs on it, by slot and number, in order of arrival.
     pub fn jobs(&self) -> impl Iterator<Item = (u32, u64)> {
         self.members.iter().map(|member| (member.slot, member.number))
     }
@@ -215,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// The job is ready and stands so, or it is not.
+    /// Makes the job ready with this standing, or not ready if `None`.
     pub fn set(&mut self, slot: u32, standing: Option<Standing>) {
         self.change(slot, |member| {
             member.is_ready = standing.is_some();
@@ -230,14 +233,14 @@ impl Connection {
         self.change(slot, |member| member.precedence = precedence);
     }
 
-    /// The job had a turn.
+    /// Records that the job had a turn.
     pub fn on_turn(&mut self, slot: u32) {
         self.turns += 1;
         let turns = self.turns;
         self.change(slot, |member| member.had_turn = turns);
     }
 
-    /// Changes a job, which then has its place among those that are ready.
+    /// Changes a job and updates its place among the ready jobs.
     fn change(&mut self, slot: u32, change: impl FnOnce(&mut Member)) {
         let Some(member) = self.members.iter_mut().find(|member| member.slot == slot) else { return };
         let before = member.ready_place();
@@ -246,7 +249,7 @@ impl Connection {
         if before == after {
             return;
         }
-        // The least is last.
+        // The smallest place is last.
         let find = |ready: &[(Place, u32)], place: Place| ready.partition_point(|(other, _)| *other > place);
         if let Some(place) = before {
             self.ready.remove(find(&self.ready, place));
@@ -265,20 +268,22 @@ impl Connection {
         Some(*slot)
     }
 
-    /// The same, and the rank of what it stands for, where that is not the job itself.
+    /// The job it offers now, and the rank of the stage that the job represents, if that is not its own rank.
     ///
-    /// A connection stands by what is left of all that its client wants as urgently as the first, together (its stage): a page is shown when all
-    /// its style sheets are there, and no client is helped by one of ten. This is SRPT of such stages, and has the least times of first view and whole
-    /// page (docs/notebook/carriers.md). Responses of a client that has never wished anything are taken for independent, and stand by the first. By
-    /// its stage a connection stands no further forward than by its first: wishes buy nothing from others. In an order that is not by size it stands
-    /// by the job that it offers.
+    /// A connection is ranked by its stage: the total that is left of everything its client wants as urgently as the
+    /// first job. A page is shown when all its style sheets are there, and one of ten helps no client. This is SRPT of
+    /// stages, and has the shortest times to first view and to whole page (docs/notebook/carriers.md). Responses of a
+    /// client that has never stated a wish are taken as independent, and the connection is ranked by the first. The
+    /// stage never ranks a connection ahead of its first job: wishes buy nothing from other clients. In an order that
+    /// is not by size, a connection is ranked by the job that it offers.
     pub fn offer(&self) -> Option<(u32, Option<u64>)> {
         let slot = self.best()?;
         let has_stage = self.has_wishes && self.members.len() > 1;
         Some((slot, if has_stage { self.stage(slot) } else { None }))
     }
 
-    /// The sizes of the ready jobs that are as urgent as the first and of its class, together; those not known are left out.
+    /// The total of the sizes of the ready jobs that are as urgent as the first and of its class; unknown sizes are
+    /// left out. Returns `None` if the first has no size.
     fn stage(&self, first: u32) -> Option<u64> {
         let first = self.members.iter().find(|member| member.slot == first)?;
         first.size()?;
@@ -289,7 +294,7 @@ impl Connection {
     }
 }
 
-/// The greatest that is no greater than the key.
+/// The greatest power of two that is at most `key`; 0 for 0.
 fn power_of_two(key: u64) -> u64 {
     key.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }
@@ -341,7 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens to its jobs, the one that it offers is the least of the ready ones.
+        /// Whatever happens to its jobs, the offered one is the first of the ready jobs.
         #[test]
         fn the_best_is_the_least_of_those_that_are_ready(
             changes in vec((0..12_u32, 0..5_u8, 0..3_u8, any::<bool>(), 0..4_u64), 1..200),

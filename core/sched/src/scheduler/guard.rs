@@ -1,23 +1,24 @@
 //! The anti-starvation guard: no ready response goes longer than a stated time without a byte.
 //!
-//! A share of all granted bytes stands beside the ranks, so waiting never changes a rank. It goes to the response that has
-//! waited longest since its last byte, a grant at a time, and then that response is the last in line. With `n` responses
-//! ready each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at any load.
+//! A share of all granted bytes is set aside from the ranks, so waiting never changes a rank. It goes to the response
+//! that has waited longest since its last byte, a grant at a time, and then that response is last in line. With `n`
+//! responses ready, each therefore gets a grant of `q` wire bytes at least every `n q / (share × rate)`, at any load.
 //!
 //! Giving the share to the oldest response instead bounds nothing: among five downloads under a load of 1.05 the second
-//! waited 4,182 s for its first byte, the fifth 16,725 s. Nor is the share spent on waits that nobody notices: a response
-//! is helped once it has waited [`PATIENCE`], which keeps the guard out of the way of the order while the load is bearable.
+//! waited 4,182 s for its first byte, the fifth 16,725 s. The share is not spent on waits that no user notices either:
+//! a response is helped once it has waited [`PATIENCE`], which keeps the guard out of the way of the order while the
+//! load is bearable.
 
 use units::{Nanos, Rate};
 
-/// A response that got a byte within this time is not helped: a second, after which people notice (Nielsen 1993,
-/// chapter 5). Shorter: the order is disturbed more often; longer: the bound is longer.
+/// A response that got a byte within this time is not helped. People notice a wait after a second (Nielsen 1993,
+/// chapter 5). A shorter time disturbs the order more often; a longer one makes the bound longer.
 pub const PATIENCE: Nanos = Nanos::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
     permille: u32,
-    /// Thousandths of a byte that those who wait are owed.
+    /// Thousandths of a byte that the waiting jobs are owed.
     owed: u64,
 }
 
@@ -41,7 +42,7 @@ impl Guard {
         Guard { permille, owed: 0 }
     }
 
-    /// In place of that one: what it owes is owed on, where the share is the same.
+    /// The guard in place of `before`: it takes over what is owed if the share is the same.
     pub(crate) fn succeeding(self, before: Guard) -> Guard {
         if self.permille == before.permille { before } else { self }
     }
@@ -50,7 +51,8 @@ impl Guard {
         self.permille == 0
     }
 
-    /// What is promised on a link of this rate with grants of so many wire bytes: each costs itself and the bytes that earn it.
+    /// The bound that the guard promises on a link of this rate with grants of this many wire bytes: each costs itself
+    /// and the bytes that earn it. Returns `None` if the guard is off.
     pub fn wait_bound(&self, rate: Rate, grant_wire_bytes: u64) -> Option<WaitBound> {
         if self.is_off() {
             return None;
@@ -60,13 +62,13 @@ impl Guard {
         Some(WaitBound { fixed: PATIENCE + per_response, per_response })
     }
 
-    /// Whether a grant of this many wire bytes is due to a response that has waited since `since`.
+    /// Returns whether a grant of this many wire bytes is due to a response that has waited since `since`.
     pub(crate) fn is_due(&self, now: Nanos, since: Nanos, grant_wire_bytes: u64) -> bool {
         !self.is_off() && now - since >= PATIENCE && self.owed >= grant_wire_bytes.saturating_mul(1000)
     }
 
-    /// The link was charged, while the response that waits longest would be granted `grant_wire_bytes`. No more than that is
-    /// owed, or a quiet time would be followed by a burst against the order.
+    /// Records a charge to the link, while the response that has waited longest would be granted `grant_wire_bytes`. No
+    /// more than that is owed, or a quiet time would be followed by a burst against the order.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64, grant_wire_bytes: u64) {
         self.owed = self
             .owed
@@ -74,12 +76,12 @@ impl Guard {
             .min(grant_wire_bytes.saturating_mul(1000));
     }
 
-    /// A grant was made against the order.
+    /// Records that a grant was made against the order.
     pub(crate) fn on_granted(&mut self, grant_wire_bytes: u64) {
         self.owed = self.owed.saturating_sub(grant_wire_bytes.saturating_mul(1000));
     }
 
-    /// Nobody is waiting: nothing is owed to anyone.
+    /// Clears what is owed when no job waits.
     pub(crate) fn forget(&mut self) {
         self.owed = 0;
     }
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_the_patience_and_a_turn_of_all_who_wait() {
-        // A byte takes a microsecond, and a hundredth of them is for those who wait.
+        // A byte takes a microsecond, and a hundredth of the bytes is for the jobs that wait.
         let rate: Rate = "8mbit".parse().unwrap();
         let bound = Guard::new(10).wait_bound(rate, GRANT).unwrap();
         let per_response = Nanos::from_micros(101 * GRANT);
@@ -120,7 +122,7 @@ mod tests {
         assert!(!guard.is_due(now, since, GRANT), "it is paid");
     }
 
-    /// Or whoever comes next would be given what others waited for.
+    /// Otherwise the next job to come would be given what others waited for.
     #[test]
     fn when_nobody_waits_nothing_is_owed() {
         let mut guard = Guard::new(1000);

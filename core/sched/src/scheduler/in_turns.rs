@@ -1,4 +1,5 @@
-//! What the scheduler tells [`Turns`] of its jobs, where it is asked to compare them with what they would have had in turns.
+//! Reports the scheduler's jobs to [`Turns`], if it is asked to compare them with what they would have received in
+//! turns.
 
 use units::Nanos;
 
@@ -8,19 +9,21 @@ use crate::scheduler::job::NO_CONNECTION;
 use crate::{JobId, Scheduler, Turns};
 
 impl Scheduler {
-    /// The same scheduler, which follows what its jobs would have had in turns while the link has a rate.
+    /// The same scheduler, which also follows what its jobs would have received in turns while the link has a rate.
     pub fn with_turns(self) -> Scheduler {
         assert!(self.jobs.is_empty(), "jobs are followed from the first on");
         Scheduler { turns: Some(Box::default()), ..self }
     }
 
-    /// The job was asked for at `since`, and counts with this label among those compared with their turns; false where it does not.
+    /// Counts the job, requested at `since`, under this label in the comparison with turns. Returns false if the job
+    /// has departed or is not followed.
     pub fn compare(&mut self, id: JobId, since: Nanos, label: u8) -> bool {
         let is_there = self.jobs.get(id).is_some();
         self.turns.as_mut().is_some_and(|turns| is_there && turns.compare(id.slot, since, label))
     }
 
-    /// What the jobs would have had in turns by now; `None` where nobody asked for that.
+    /// What the jobs would have received in turns by now; `None` unless the scheduler was made by
+    /// [`Scheduler::with_turns`].
     pub fn turns(&mut self, now: Nanos) -> Option<&Turns> {
         self.advance_turns(now);
         self.turns.as_deref()
@@ -32,7 +35,7 @@ impl Scheduler {
         }
     }
 
-    /// A job has just come.
+    /// Starts to follow a job that has just arrived.
     pub(super) fn begin_turns(&mut self, now: Nanos, id: JobId) {
         if self.turns.is_none() || self.pacer.ledger().rate().is_none() {
             return;
@@ -43,14 +46,15 @@ impl Scheduler {
         self.note_turns(id.into());
     }
 
-    /// So many bytes of a job were handed down.
+    /// Records that bytes of a job were handed down.
     pub(super) fn carry_turns(&mut self, now: Nanos, id: JobId, bytes: u64) {
         self.advance_turns(now);
         let is_there = self.jobs.get(id).is_some();
         self.turns.iter_mut().filter(|_| is_there).for_each(|turns| turns.carry(id.slot, bytes));
     }
 
-    /// What a job, or those of a connection, wait for is another thing from now on. A class without a free slot is part of the order.
+    /// Updates whether a job, or each job of a connection, waits for anything but its turn. A class without a free slot
+    /// is part of the order and does not count as such a wait.
     pub(super) fn note_turns(&mut self, who: Waiter) {
         if self.turns.is_none() {
             return;
@@ -95,7 +99,7 @@ mod tests {
         Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line("10mbit".parse().unwrap())).with_turns()
     }
 
-    /// Hands down what is granted until this instant; gives when each of the jobs departed.
+    /// Hands down what is granted until this instant; returns the number and departure time of each job that departed.
     fn run(scheduler: &mut Scheduler, from: Nanos, until: Nanos) -> Vec<(u64, Nanos)> {
         let (mut now, mut departed) = (from, vec![]);
         while let Some(at) = scheduler.poll_timeout().map(|at| at.max(now)).filter(|at| *at < until) {
@@ -112,7 +116,8 @@ mod tests {
         scheduler.turns(now).unwrap().ended(label)
     }
 
-    /// A response that is alone never waits for a turn, however slow its client, its file or its upstream is, over HTTP/1.1 and on a stream.
+    /// A response that is alone never waits for a turn, however slow its client, its file or its upstream, over
+    /// HTTP/1.1 and on a stream.
     #[test]
     fn what_is_alone_takes_as_long_in_turns() {
         for why in [Why::Connection, Why::Disk, Why::Source, Why::Stream, Why::Limit] {
@@ -145,7 +150,8 @@ mod tests {
         }
     }
 
-    /// The large one waits for the small ones, and these do not wait for it: that is told, and the slow client's time is not.
+    /// The large response waits for the small ones and they do not wait for it: that is reported, the slow client's
+    /// time is not.
     #[test]
     fn what_the_order_did_is_what_differs() {
         let mut scheduler = scheduler();

@@ -8,14 +8,14 @@ use crate::routes::Curve;
 use crate::scheduler::Overrun;
 use crate::scheduler::connection::{Waits, Why};
 
-/// In place of a rank: the job stands for itself.
+/// Stands in place of a carried rank: the job has its own rank.
 pub(crate) const OWN_RANK: u64 = u64::MAX;
 
-/// In place of a connection's slot.
+/// Stands in place of a connection's slot.
 pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 
-/// A response of unknown size whose source has had nothing for so long begins anew in the order: what comes then is another message of a
-/// stream of events, a tunnel or a log that is followed, and what was sent before says nothing of its size.
+/// The pause after which a response of unknown size starts over in the order. What its source sends then is another
+/// message of a stream of events, a tunnel or a followed log, and what was sent before says nothing about its size.
 pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 
 /// How many bytes a response has.
@@ -23,8 +23,8 @@ pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 pub enum Size {
     /// Exactly this many, head included.
     Known(u64),
-    /// At least this many; the end is told by [`crate::Scheduler::on_end`]. Each policy says what it does with it; what the sizes of
-    /// its like say is told by [`crate::Scheduler::on_curve`].
+    /// At least this many; the end is reported by [`crate::Scheduler::on_end`]. Each policy documents what it does with
+    /// it; [`crate::Scheduler::on_curve`] supplies what the sizes of similar responses suggest.
     AtLeast(u64),
 }
 
@@ -34,11 +34,12 @@ pub struct Arrival {
     pub size: Size,
     /// How this connection cuts its payload; grants are whole segments where they can be.
     pub framing: Framing,
-    /// For policies with classes, from 0; a number past their last class counts as the last.
+    /// The class, from 0, for policies with classes; a number past their last class counts as the last.
     pub class: u16,
-    /// Whose it is, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, an index.
+    /// The client, for an order that is fair between clients ([`crate::policy::ByClient`]): a small number, used as an
+    /// index.
     pub client: u32,
-    /// For policies that look at it ([`crate::Policy::needs_path`]); what is found out later is told by
+    /// The path, for policies that look at it ([`crate::Policy::needs_path`]); what is found out later is given to
     /// [`crate::Scheduler::on_path`].
     pub path: Path,
 }
@@ -50,17 +51,17 @@ impl Arrival {
     }
 }
 
-/// A job in the system. Given out by [`crate::Scheduler::arrive`] only; an id of a departed job is recognised, and every
-/// call with it is a no-op.
+/// The id of a job in the system. [`crate::Scheduler::arrive`] is the only source of ids; the id of a departed job is
+/// recognised, and every call with it is a no-op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JobId {
     pub(crate) slot: u32,
-    /// Position in the order of arrival, from 0. Never used twice, so it also tells a stale id from a live one.
+    /// Position in the order of arrival, from 0. Never used twice, so it also distinguishes a stale id from a live one.
     pub number: u64,
 }
 
 impl JobId {
-    /// A small integer that no other job in the system has: an index for what the caller keeps beside the job.
+    /// A small integer that no other job in the system has: an index for data that the caller keeps for the job.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -79,26 +80,27 @@ pub struct Job {
     pub class: u16,
     pub client: u32,
     pub(crate) blind: Blind,
-    /// What it waits for; it is ready when that is nothing.
+    /// What the job waits for; it is ready if this is empty.
     pub(crate) waits: Waits,
-    /// The slot of its connection, or [`NO_CONNECTION`]: it has a connection for itself.
+    /// The slot of its connection, or [`NO_CONNECTION`] if it has a connection to itself.
     pub(crate) connection: u32,
-    /// The rank of what it stands for on its connection, or [`OWN_RANK`].
+    /// The rank of the stage that it represents on its connection, or [`OWN_RANK`].
     pub(crate) carried_rank: u64,
-    /// Since when it has been ready without a byte, or waits for its source.
+    /// Since when it has been ready without a byte, or has waited for its source.
     pub(crate) waits_since: Nanos,
 }
 
-/// What ranks a job while its size is not known.
+/// The data that ranks a job while its size is not known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blind {
-    /// What the sizes of its like say.
+    /// The curve of the sizes of similar responses.
     pub curve: Option<Arc<Curve>>,
-    /// Bytes from before its source last paused ([`SOURCE_PAUSE`]); 0 where it has not.
+    /// Bytes from before its source last paused ([`SOURCE_PAUSE`]); 0 if it has not.
     pub before_pause: u64,
 }
 
-/// A [`Framing`] in a third of its memory: a client may have a hundred jobs that wait. What no packet has is cut to what fits.
+/// A [`Framing`] in a third of its memory, because a client may have a hundred jobs that wait. Values that no real
+/// packet has are clamped to the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packed {
     segment_bytes: u32,
@@ -132,7 +134,7 @@ impl Job {
         self.framing.into()
     }
 
-    /// A job that has just come, for tests of a policy alone.
+    /// A job that has just arrived, for tests of a policy alone.
     #[cfg(test)]
     pub(crate) fn of_size(size: Size) -> Job {
         let arrived_at = Nanos::ZERO;
@@ -154,26 +156,26 @@ impl Job {
         }
     }
 
-    /// Bytes still to send; for a size not known, the least it can be.
+    /// Bytes still to send; the minimum if the size is not known.
     pub fn remaining(&self) -> u64 {
         match self.size {
             Size::Known(bytes) | Size::AtLeast(bytes) => bytes.saturating_sub(self.attained),
         }
     }
 
-    /// Bytes sent since its source last paused: what an order by attained service looks at.
+    /// Bytes sent since its source last paused, which an order by attained service ranks by.
     pub(crate) fn attained_anew(&self) -> u64 {
         self.attained - self.blind.before_pause
     }
 
-    /// Its source has something again, after a wait since `waits_since`.
+    /// Records that its source has bytes again, after a wait since `waits_since`.
     pub(crate) fn on_source(&mut self, now: Nanos) {
         if self.waits_for(Why::Source) && self.known().is_none() && now - self.waits_since >= SOURCE_PAUSE {
             self.blind.before_pause = self.attained;
         }
     }
 
-    /// Bytes it has in all, if that is known.
+    /// Its total bytes, if known.
     pub fn known(&self) -> Option<u64> {
         match self.size {
             Size::Known(bytes) => Some(bytes),
@@ -181,12 +183,13 @@ impl Job {
         }
     }
 
-    /// Bytes it has left, if that is known.
+    /// The bytes it has left, if known.
     pub fn known_left(&self) -> Option<u64> {
         self.known().map(|bytes| bytes.saturating_sub(self.attained))
     }
 
-    /// Counts bytes that were sent, up to the job's size. Gives how many were counted, and whether there were more.
+    /// Counts bytes that were sent, up to the job's size. Returns how many were counted, and the overrun if there were
+    /// more.
     pub(crate) fn attain(&mut self, bytes: u64) -> (u64, Option<Overrun>) {
         let (before, found_bytes) = (self.attained, self.attained.saturating_add(bytes));
         let size_bytes = self.known().unwrap_or(u64::MAX);
@@ -194,32 +197,32 @@ impl Job {
         (self.attained - before, (found_bytes > size_bytes).then_some(Overrun { size_bytes, found_bytes }))
     }
 
-    /// Its rank in an order by size, where its own is this.
+    /// Its rank in an order by size: the carried rank if it has one, else `own`.
     pub(crate) fn rank_or(&self, own: u64) -> u64 {
         if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
-    /// What takes turns under a policy that goes round: its connection, or itself in `slot` where it has none.
+    /// What takes turns under a round-robin policy: its connection, or the job itself in `slot` if it has none.
     pub(crate) fn turn(&self, slot: u32) -> u32 {
         if self.connection == NO_CONNECTION { slot } else { self.connection }
     }
 
-    /// Whether the connection takes bytes, as far as was told.
+    /// Returns whether nothing is reported to keep the job from being sent.
     pub fn is_ready(&self) -> bool {
         self.waits.is_empty()
     }
 
-    /// Whether it is its reader alone that keeps it from being sent.
+    /// Returns whether its reader alone keeps it from being sent.
     pub fn waits_for_reader(&self) -> bool {
         self.waits.is_for(Why::Connection)
     }
 
-    /// Whether this is among the reasons for which it is not ready.
+    /// Returns whether this is among the reasons why it is not ready.
     pub fn waits_for(&self, why: Why) -> bool {
         self.waits.contains(why)
     }
 
-    /// Whether it sleeps until a slot of its class is free.
+    /// Returns whether it sleeps until a slot of its class is free.
     pub fn is_asleep(&self) -> bool {
         self.waits_for(Why::Slot)
     }
@@ -249,7 +252,7 @@ mod tests {
         );
         let known = |size| (job(size, 3).known(), job(size, 3).known_left());
         assert_eq!([known(Size::Known(5)), known(Size::AtLeast(5))], [(Some(5), Some(2)), (None, None)]);
-        // The end of what is not known is told.
+        // The end of a job of unknown size is reported, not computed.
         assert_eq!([of(Size::AtLeast(5), 3), of(Size::AtLeast(5), 9)], [(2, false), (0, false)]);
     }
 

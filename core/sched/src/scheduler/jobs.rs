@@ -1,4 +1,4 @@
-//! The jobs in the system and the connections they are on: one table of slots, which no two of them share.
+//! The jobs in the system and the connections they are on. Both are in one numbering of slots, and no two share a slot.
 
 use units::Nanos;
 use units::wire::Framing;
@@ -9,18 +9,19 @@ use crate::scheduler::job::{Blind, NO_CONNECTION, OWN_RANK};
 use crate::scheduler::{Grant, Sent};
 use crate::{Arrival, Job, JobId, Pace, Size};
 
-/// How many jobs may be in the system at once: one per connection at most, and a process cannot have more descriptors.
+/// The maximum number of jobs in the system at once: at most one per connection, and a process cannot have more
+/// descriptors.
 pub const JOBS_MAX: usize = 1 << 20;
-/// How many connections may be open at once.
+/// The maximum number of open connections.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub struct Jobs {
     jobs: Vec<Option<Job>>,
-    /// By slot, which is none of a job's then.
+    /// The connections, by slot; a slot that holds a connection holds no job.
     connections: Vec<Option<Box<Connection>>>,
     connection_count: usize,
-    /// Slots of neither.
+    /// Slots that hold neither.
     vacant: Vec<u32>,
     /// Number of the next job or connection.
     next_number: u64,
@@ -37,12 +38,12 @@ impl Jobs {
         self.len() == 0
     }
 
-    /// The most that were in the system at once.
+    /// The maximum that were in the system at once.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Bytes that all of them have still to be sent; for a size not known, the least it can be.
+    /// Bytes that all of the jobs still have to send; for a size that is not known, the minimum.
     pub fn left_bytes(&self) -> u64 {
         self.jobs.iter().flatten().map(Job::remaining).fold(0, u64::saturating_add)
     }
@@ -56,7 +57,7 @@ impl Jobs {
         self.jobs.get_mut(id.slot as usize)?.as_mut().filter(|job| job.number == id.number)
     }
 
-    /// The job in a slot that the order has named.
+    /// The job in a slot that the order named.
     pub(crate) fn at(&self, slot: u32) -> &Job {
         self.jobs[slot as usize].as_ref().expect("a job of the order is in the system")
     }
@@ -65,17 +66,17 @@ impl Jobs {
         self.jobs[slot as usize].as_mut().expect("a job of the order is in the system")
     }
 
-    /// Jobs on an open connection, as they came.
+    /// The jobs on an open connection, in order of arrival.
     pub fn on(&self, id: ConnectionId) -> impl Iterator<Item = JobId> {
         self.connection(id).into_iter().flat_map(Connection::jobs).map(|(slot, number)| JobId { slot, number })
     }
 
-    /// Whether the connection is open and takes no more.
+    /// Returns whether the connection is open and takes no more bytes.
     pub fn is_blocked(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.waits.contains(Why::Connection))
     }
 
-    /// One more on the connection is not too many.
+    /// Returns whether the connection is open and may have one more job.
     pub(crate) fn has_room_on(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(|connection| connection.len() < JOBS_PER_CONNECTION_MAX)
     }
@@ -84,7 +85,7 @@ impl Jobs {
         self.connections.get(id.slot as usize)?.as_deref().filter(|connection| connection.number == id.number)
     }
 
-    /// Of a job that has one.
+    /// The connection of a job that has one.
     pub(crate) fn connection_at(&self, at: u32) -> &Connection {
         self.connections[at as usize].as_ref().expect("its connection is open")
     }
@@ -93,7 +94,7 @@ impl Jobs {
         self.connections[at as usize].as_mut().expect("its connection is open")
     }
 
-    /// Those in the system, each with all that keeps it from being sent: also what keeps its connection.
+    /// The jobs in the system, each with everything that keeps it from being sent, including what keeps its connection.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job, Waits)> {
         self.jobs.iter().enumerate().filter_map(|(slot, job)| {
             let job = job.as_ref()?;
@@ -116,7 +117,7 @@ impl Jobs {
         all.filter(|(_, connection)| connection.is_some()).map(|(slot, _)| slot as u32).collect()
     }
 
-    /// Puts a job into the system, and on an open connection, whose framing it has then.
+    /// Adds a job to the system, and to an open connection if `on` is given, whose framing it then has.
     pub(crate) fn add(&mut self, now: Nanos, arrival: &Arrival, on: Option<(ConnectionId, Precedence)>) -> JobId {
         assert!(self.len() < JOBS_MAX, "more than {JOBS_MAX} jobs in the system");
         assert!(arrival.size != Size::Known(0), "a response has at least a head");
@@ -145,7 +146,7 @@ impl Jobs {
         JobId { slot, number }
     }
 
-    /// Takes a job out of the system, and off its connection.
+    /// Removes a job from the system and from its connection.
     pub(crate) fn remove(&mut self, slot: u32) -> Job {
         let job = self.jobs[slot as usize].take().expect("a job departs once");
         if job.connection != NO_CONNECTION {
@@ -164,14 +165,14 @@ impl Jobs {
         ConnectionId { slot, number }
     }
 
-    /// Of an open connection, on which no job is left.
+    /// Closes an open connection on which no job is left.
     pub(crate) fn close(&mut self, id: ConnectionId) {
         self.connections[id.slot as usize] = None;
         self.connection_count -= 1;
         self.vacant.push(id.slot);
     }
 
-    /// Since when the job, or its connection, has had no byte though it could.
+    /// Since when the job, or its connection, has had no byte although it could.
     pub(crate) fn waits_since(&self, job: &Job) -> Nanos {
         match job.connection {
             NO_CONNECTION => job.waits_since,
@@ -179,7 +180,7 @@ impl Jobs {
         }
     }
 
-    /// The job is about to be ready: from now on its connection waits, unless it does already.
+    /// Must be called before the job becomes ready: its connection waits from now on, unless it already does.
     pub(crate) fn begin_wait(&mut self, now: Nanos, slot: u32) {
         let at = self.at(slot).connection;
         if at != NO_CONNECTION {
@@ -190,7 +191,8 @@ impl Jobs {
         }
     }
 
-    /// The job, or its connection, has had these bytes, and waits from now on for the next. Gives how long it waited for them.
+    /// Records that the job, or its connection, was sent these bytes; it waits from now on for the next. Returns how
+    /// long it waited for them, or `None` if there were none.
     pub(crate) fn end_wait(&mut self, now: Nanos, slot: u32, sent: Sent) -> Option<Nanos> {
         let job = self.at_mut(slot);
         if job.connection == NO_CONNECTION {
@@ -205,7 +207,7 @@ impl Jobs {
         })
     }
 
-    /// What a ready job is given at this pace. A grant ends where a segment of its connection does.
+    /// The grant that a ready job gets at this pace. It ends where a segment of its connection does.
     pub(crate) fn grant(&self, slot: u32, pace: &Pace) -> Grant {
         let job = self.at(slot);
         let (bytes_max, room_bytes) = match job.connection {
@@ -222,8 +224,8 @@ impl Jobs {
         Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes }
     }
 
-    /// Room left in a segment that was granted to this connection, for its next job: half a packet is headers for nothing. Asked after
-    /// [`crate::Scheduler::on_sent`], before the next grant.
+    /// The grant for the connection's next job in the room left in a segment already granted: half a packet wastes its
+    /// headers. Must be called after [`crate::Scheduler::on_sent`], before the next grant.
     pub fn filling(&self, id: ConnectionId, room_bytes: u64) -> Option<Grant> {
         let slot = self.connection(id)?.offered.filter(|_| room_bytes > 0)?;
         let job = self.at(slot);
@@ -231,12 +233,12 @@ impl Jobs {
         Some(Grant { job: JobId { slot, number: job.number }, bytes_max, room_bytes })
     }
 
-    /// Slots that there is memory for.
+    /// The number of slots with allocated memory.
     pub fn slots(&self) -> usize {
         self.jobs.capacity()
     }
 
-    /// Gives back the memory of the slots behind the last in use, and says how many slots are left.
+    /// Gives back the memory of the slots behind the last in use, and returns how many slots are left.
     pub(crate) fn shrink(&mut self) -> usize {
         let is_connection = |slot: usize| self.connections.get(slot).is_some_and(Option::is_some);
         let used = (0..self.jobs.len()).rev().find(|&slot| self.jobs[slot].is_some() || is_connection(slot));
@@ -245,7 +247,7 @@ impl Jobs {
         self.jobs.shrink_to_fit();
         self.connections.truncate(slots);
         self.connections.shrink_to_fit();
-        // The lowest are used first, so that the highest may fall free.
+        // The lowest are used first, so that the highest can become free.
         self.vacant.retain(|slot| (*slot as usize) < slots);
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         self.vacant.shrink_to_fit();
@@ -266,19 +268,19 @@ impl Jobs {
     }
 }
 
-/// Of a job that has its connection for itself: no short segment is sent but the last.
+/// The grant of a job that has its connection to itself: only its last segment may be short.
 fn lone_grant_bytes(job: &Job, grant_bytes: u64) -> u64 {
     if let Size::Known(_) = job.size
         && job.remaining().saturating_add(job.framing().segment_bytes) <= grant_bytes
     {
-        // The usual case, and spares a division.
+        // The usual case, which saves a division.
         return job.remaining();
     }
     let over = job.attained % job.framing().segment_bytes;
     (grant_bytes - over).min(left_at_most(job))
 }
 
-/// The bytes it has left at most.
+/// The maximum bytes it can have left.
 fn left_at_most(job: &Job) -> u64 {
     match job.size {
         Size::Known(_) => job.remaining(),
@@ -322,7 +324,7 @@ mod tests {
             let (last, others) = jobs.split_last().unwrap();
             others.iter().for_each(|&job| scheduler.on_end(job));
             assert_eq!(scheduler.shrink(), 1001, "the last is in use");
-            // New ones come into low places.
+            // New jobs come into low slots.
             let low: Vec<_> = (1..=10).map(|size| scheduler.arrive(now, Arrival::of(Size::Known(size)))).collect();
             scheduler.on_end(*last);
             assert_eq!(scheduler.shrink(), 11);
@@ -330,7 +332,7 @@ mod tests {
             assert!(
                 scheduler.jobs().get(*last).is_none() && low.iter().all(|&job| scheduler.jobs().get(job).is_some())
             );
-            // And the order goes on.
+            // The order still works.
             let on = scheduler.arrive_on(now, connection, Arrival::of(Size::Known(5)), Precedence::default()).unwrap();
             let mut left = 11;
             while let Some(grant) = scheduler.poll_grant(now) {

@@ -1,4 +1,4 @@
-//! Limits of classes: their greatest rates, which need a clock, and their responses at a time.
+//! Limits of classes: their maximum rates, which need a clock, and their maximum number of concurrent responses.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,27 @@ use crate::scheduler::jobs::Jobs;
 use crate::scheduler::order::Order;
 use crate::{Job, JobId, LevelSpec, Sharing, Slots, Turn};
 
-/// Jobs of classes at their greatest rate that the guard passes over in one look.
+/// The maximum number of jobs, of classes at their maximum rate, that the guard passes over in one call.
 const PARKED_PER_LOOK_MAX: usize = 64;
 
 /// The limits of all classes.
 #[derive(Debug)]
 pub struct Limits {
     ceilings: Ceilings,
-    /// A level for each class; those without a limit have none of their jobs there. `None` while no class has a limit.
+    /// A level for each class; a class without a limit has no jobs there. `None` while no class has a limit.
     slots: Option<Slots>,
     sharing: Sharing,
     is_limited: Vec<bool>,
-    /// The slots of the scheduler by the numbers of limited classes' jobs.
+    /// The scheduler slots of limited classes' jobs, by job number.
     jobs: HashMap<u64, u32>,
-    /// Jobs that go on at the next look, in place of one that has ended.
+    /// Jobs that run at the next call, in place of one that has ended.
     woken: Vec<u64>,
-    /// Jobs of classes at their greatest rate that the guard would have helped.
+    /// Jobs of classes at their maximum rate that the guard would have helped.
     parked: HashMap<u16, Vec<JobId>>,
 }
 
 impl Limits {
-    /// Of classes that the policy has in the same places.
+    /// The limits of these classes, which the policy has at the same places.
     pub fn new(table: &ClassTable) -> Limits {
         let mut limits = Limits {
             ceilings: Ceilings::default(),
@@ -45,18 +45,18 @@ impl Limits {
         limits
     }
 
-    /// A number past the last class counts as the last.
+    /// The class of a job; a number past the last class counts as the last.
     fn class_of(&self, job: &Job) -> u16 {
         job.class.min((self.is_limited.len() - 1) as u16)
     }
 
-    /// The classes are these from now on; gives the jobs that go on.
+    /// Replaces the classes; returns the jobs that resume.
     pub fn replace(&mut self, specs: &[ClassSpec]) -> Vec<JobId> {
         let go_on = self.replace_slots(specs);
         go_on.into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
     }
 
-    /// The same, by their numbers.
+    /// Replaces the classes; returns the numbers of the jobs that resume.
     fn replace_slots(&mut self, specs: &[ClassSpec]) -> Vec<u64> {
         for (class, spec) in (0..).zip(specs) {
             self.ceilings.set(class, spec.greatest);
@@ -84,7 +84,8 @@ impl Limits {
         go_on
     }
 
-    /// A job of a class has come. Says whether it may run, and which jobs sleep from now on: it, or another for it.
+    /// Claims a slot for a new job of a class. Returns whether it may run, and which jobs sleep from now on: the job
+    /// itself, or another that made way for it.
     pub fn claim(&mut self, id: JobId, job: &Job) -> (bool, Vec<JobId>) {
         let class = self.class_of(job);
         let Some(slots) = self.slots.as_mut().filter(|_| self.is_limited[usize::from(class)]) else {
@@ -101,7 +102,7 @@ impl Limits {
         (may_run, sleepers)
     }
 
-    /// A job has left; the one that goes on in its place does so at the next look.
+    /// Releases the slot of a job that has left; the job that takes its place does so at the next call.
     pub fn release(&mut self, number: u64) {
         if self.jobs.remove(&number).is_some()
             && let Some(Turn::Run(next)) = self.slots.as_mut().and_then(|slots| slots.depart(number))
@@ -110,12 +111,12 @@ impl Limits {
         }
     }
 
-    /// Jobs that go on in the place of others.
+    /// Takes the jobs that resume in the place of others.
     pub fn take_woken(&mut self) -> Vec<JobId> {
         std::mem::take(&mut self.woken).into_iter().filter_map(|number| id_of(&self.jobs, number)).collect()
     }
 
-    /// Bytes of a class were handed down.
+    /// Charges bytes that were handed down to the class of the job.
     pub fn charge(&mut self, now: Nanos, job: &Job, wire_bytes: u64, order: &mut Order) {
         let class = self.class_of(job);
         if self.ceilings.on_sent(now, class, wire_bytes) {
@@ -123,22 +124,23 @@ impl Limits {
         }
     }
 
-    /// A class that is below its greatest rate again.
+    /// Returns a class that is below its maximum rate again.
     pub fn poll_ceiling(&mut self, now: Nanos) -> Option<u16> {
         self.ceilings.poll(now)
     }
 
-    /// When those who wait for their class are to be looked at; at once, by an instant of the past, for those who go on.
+    /// When the jobs that wait for their class must be looked at; `past` (at once) if there are jobs to resume.
     pub fn poll_timeout(&self, past: Nanos) -> Option<Nanos> {
         if self.woken.is_empty() { self.ceilings.next() } else { Some(past) }
     }
 
-    /// Classes at their greatest rate.
+    /// The classes at their maximum rate.
     pub fn held(&self) -> impl Iterator<Item = u16> {
         (0..self.is_limited.len() as u16).filter(|class| self.ceilings.is_held(*class))
     }
 
-    /// The guard helps nobody beyond a class's greatest rate, and those who stand behind such a job are helped meanwhile.
+    /// Keeps the guard from helping jobs of a class at its maximum rate, so that the jobs behind them are helped
+    /// meanwhile.
     pub fn park(&mut self, jobs: &Jobs, order: &mut Order) {
         for _ in 0..PARKED_PER_LOOK_MAX {
             let Some(slot) = order.waits_longest() else { return };
@@ -152,7 +154,7 @@ impl Limits {
         }
     }
 
-    /// The guard looks at the jobs of this class again.
+    /// Lets the guard watch the jobs of this class again.
     pub fn unpark(&mut self, class: u16, jobs: &Jobs, order: &mut Order) {
         for id in self.parked.remove(&class).into_iter().flatten() {
             let Some(job) = jobs.get(id).filter(|job| job.is_ready()) else { continue };

@@ -14,9 +14,9 @@ pub struct Order {
     follows_jobs: bool,
     needs_path: bool,
     guard: Guard,
-    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
+    /// The policy's answers, asked once: few policies follow jobs or look at paths.
     waiting: RunQueue,
-    /// The slot that the outstanding grant was given against the policy.
+    /// The slot whose outstanding grant was given against the policy.
     helped: Option<u32>,
     longest_wait: Nanos,
 }
@@ -34,13 +34,13 @@ impl Order {
         }
     }
 
-    /// The same with a guard beside its ranks; a policy that starves nobody goes without.
+    /// The same order with a guard added; a policy that starves no job has none.
     pub(crate) fn with_guard(self, guard: Guard) -> Order {
         let guard = if self.policy.can_starve() { guard } else { self.guard };
         Order { guard, ..self }
     }
 
-    /// Another policy, which knows no job yet, and a guard beside its ranks.
+    /// Installs another policy, which has no job yet, with a guard added to it.
     pub(crate) fn replace_policy(&mut self, policy: Box<dyn Policy>, guard: Guard) {
         let (longest_wait, guard) = (self.longest_wait, guard.succeeding(self.guard));
         *self = Order { longest_wait, ..Order::new(policy).with_guard(guard) };
@@ -58,7 +58,7 @@ impl Order {
         &self.guard
     }
 
-    /// The policy looks at paths.
+    /// Whether the policy looks at paths.
     pub fn needs_path(&self) -> bool {
         self.needs_path
     }
@@ -68,12 +68,12 @@ impl Order {
         jobs.get(id).map_or(0, |job| self.policy.band(id.slot, job))
     }
 
-    /// The longest that a ready job has waited for a byte so far; those that still wait are told by nobody.
+    /// The longest that a ready job has waited for a byte so far; jobs that still wait are not included.
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// Nobody is ready.
+    /// Returns whether no job is ready.
     pub(crate) fn is_idle(&self) -> bool {
         self.policy.first().is_none()
     }
@@ -91,7 +91,7 @@ impl Order {
         self.guard.is_due(now, since, grant_wire_bytes(jobs, pace, slot)).then_some(slot)
     }
 
-    /// The link was used, and the guard gets its share of that.
+    /// Credits the guard with its share of the bytes that the link carried.
     pub(crate) fn earn(&mut self, jobs: &Jobs, pace: &Pace, wire_bytes: u64) {
         if wire_bytes > 0
             && !self.guard.is_off()
@@ -101,7 +101,7 @@ impl Order {
         }
     }
 
-    /// The job is in the system; it is enqueued next.
+    /// Announces a new job to the policy; it is enqueued next.
     pub(crate) fn on_arrival(&mut self, slot: u32, job: &Job, path: &Path) {
         if self.needs_path {
             self.policy.on_path(slot, path);
@@ -111,7 +111,7 @@ impl Order {
         }
     }
 
-    /// Bytes of the job were sent, and are in `job.attained` already.
+    /// Records that bytes of the job were sent, which `job.attained` already includes.
     pub(crate) fn on_sent(&mut self, slot: u32, job: &Job, bytes: u64, wire_bytes: u64) {
         if self.follows_jobs {
             self.policy.on_sent(slot, job, bytes);
@@ -121,26 +121,26 @@ impl Order {
         }
     }
 
-    /// A byte came after so long a wait.
+    /// Records that a byte was sent after this wait.
     pub(crate) fn on_waited(&mut self, wait: Nanos) {
         self.longest_wait = self.longest_wait.max(wait);
     }
 
-    /// The size of the job is known now.
+    /// Announces that the size of the job is known now.
     pub(crate) fn on_size(&mut self, slot: u32, before: &Job, job: &Job) {
         if self.follows_jobs && matches!(job.size, Size::Known(_)) {
             self.policy.on_size(slot, before, job);
         }
     }
 
-    /// The job leaves the system, and the order first.
+    /// Announces that the job leaves the system; it must be out of the order already.
     pub(crate) fn on_departure(&mut self, slot: u32, job: &Job) {
         if self.follows_jobs {
             self.policy.on_departure(slot, job);
         }
     }
 
-    /// The job is ready, or its rank has changed.
+    /// Places a job that is ready, or whose rank has changed.
     pub(crate) fn enqueue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
@@ -162,7 +162,7 @@ impl Order {
         }
     }
 
-    /// The job is not ready; a no-op if it is not in the order.
+    /// Takes out a job that is no longer ready; a no-op if it is not in the order.
     pub(crate) fn dequeue(&mut self, jobs: &mut Jobs, slot: u32) {
         let job = jobs.at(slot);
         if job.connection != NO_CONNECTION {
@@ -174,7 +174,8 @@ impl Order {
         self.wait_no_more(slot);
     }
 
-    /// Puts the connection's best job at its place in the order, and takes out the one that stood there for it.
+    /// Puts the connection's best job at its place in the order, and takes out the job that stood there for the
+    /// connection before.
     pub(crate) fn offer(&mut self, jobs: &mut Jobs, at: u32) {
         let connection = jobs.connection_at_mut(at);
         let (before, offer, waits_since) = (connection.offered, connection.offer(), connection.waits_since);
@@ -191,19 +192,19 @@ impl Order {
         }
     }
 
-    /// The slot that has waited longest, of those that the guard looks at.
+    /// The slot that has waited longest, among the jobs that the guard watches.
     pub(crate) fn waits_longest(&self) -> Option<u32> {
         self.waiting.first()
     }
 
-    /// The guard looks at a ready job from now on.
+    /// Lets the guard watch a ready job from now on.
     pub(crate) fn wait(&mut self, slot: u32, since: Nanos, number: u64) {
         if !self.guard.is_off() {
             self.waiting.set(slot, Key { rank: since.0, number });
         }
     }
 
-    /// The guard passes over a job, ready or not.
+    /// Stops the guard from watching a job, ready or not.
     pub(crate) fn pass_over(&mut self, slot: u32) {
         self.waiting.remove(slot);
     }

@@ -1,7 +1,7 @@
 use units::Nanos;
 
-/// What is known of the path to a client. Everything may be unknown, and each policy that looks here says what it
-/// does then.
+/// What is known of the path to a client. Any field may be unknown, and each policy that looks at paths documents what
+/// it does then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Path {
     /// Smoothed round-trip time.
@@ -13,11 +13,11 @@ pub struct Path {
 }
 
 impl Path {
-    /// Nothing is known of it.
+    /// A path of which nothing is known.
     pub const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
 }
 
-/// The paths of a policy's jobs, by slot; empty where it looks at none.
+/// The paths of a policy's jobs, by slot; empty if the policy looks at none.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(Vec<Path>);
 

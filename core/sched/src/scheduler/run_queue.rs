@@ -1,8 +1,8 @@
-//! The ready jobs, least (rank, arrival number) first.
+//! The ready jobs, smallest (rank, arrival number) first.
 //!
-//! An indexed binary heap: keys stand inline so that sifting touches one array, and a position per slot lets any job
-//! be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. Nothing is allocated
-//! but when more jobs are in the system than ever before.
+//! An indexed binary heap: keys are stored inline so that sifting touches one array, and a position per slot lets any
+//! job be re-ranked or removed in O(log n) without a search and without leaving dead entries behind. It allocates only
+//! when more jobs are in the system than ever before.
 
 use crate::grow::{grow_to, reserve_one};
 
@@ -18,7 +18,7 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct RunQueue {
     heap: Vec<(Key, u32)>,
-    /// Where each slot stands in `heap`, or `ABSENT`.
+    /// The position of each slot in `heap`, or `ABSENT`.
     places: Vec<u32>,
 }
 
@@ -36,7 +36,7 @@ impl RunQueue {
         self.heap.first().map(|&(_, slot)| slot)
     }
 
-    /// Puts the slot at its place, whether or not it was in the queue.
+    /// Puts the slot at its place, whether or not it was already in the queue.
     pub fn set(&mut self, slot: u32, key: Key) {
         grow_to(&mut self.places, slot as usize + 1, || ABSENT);
         let at = match self.places[slot as usize] {
@@ -68,7 +68,7 @@ impl RunQueue {
         self.heap.first().copied()
     }
 
-    /// Takes the slot out; a no-op if it is not in.
+    /// Takes the slot out; a no-op if it is not in the queue.
     pub fn remove(&mut self, slot: u32) {
         let Some(&at) = self.places.get(slot as usize) else { return };
         if at == ABSENT {
@@ -135,7 +135,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Any sequence of insertions, re-rankings and removals leaves the least key first, as a sorted map does.
+        /// Any sequence of insertions, re-rankings and removals leaves the smallest key first, as a sorted map does.
         #[test]
         fn agrees_with_a_sorted_map(steps in prop::collection::vec((0u32..24, prop::option::of(0u64..8)), 1..400)) {
             let mut queue = RunQueue::default();
@@ -147,7 +147,7 @@ mod tests {
                         queue.set(slot, key);
                         model.insert(slot, key);
                     }
-                    // Now and then all ranks at once.
+                    // Sometimes all ranks at once.
                     None if slot == 0 => {
                         queue.rerank(|slot| u64::from(slot * 7 % 5));
                         model.iter_mut().for_each(|(slot, key)| key.rank = u64::from(slot * 7 % 5));

@@ -1,7 +1,9 @@
-//! Another order and another pace for a scheduler that has jobs: an operator changes them while responses are being sent.
+//! Changes the order and the pace of a scheduler that has jobs: an operator changes them while responses are being
+//! sent.
 //!
-//! The jobs stay where they are, with what they have had and what they wait for; the new policy is told of them as if they had just come,
-//! in the order in which they came. What the old one knew beyond that (turns, shares of clients, virtual time) is forgotten.
+//! The jobs stay where they are, with what they have received and what they wait for. The new policy sees them as if
+//! they had just arrived, in order of arrival. Any further state of the old policy (turns, shares of clients, virtual
+//! time) is forgotten.
 
 use units::Nanos;
 
@@ -11,15 +13,15 @@ use super::limits::Limits;
 use super::order::Order;
 use crate::{Guard, Pace, Path, Policy};
 
-/// What an operator may change while jobs are in the system.
+/// The settings that an operator may change while jobs are in the system.
 pub struct Settings {
-    /// `None`: the order stays, and so does the guard.
+    /// `None` keeps the order and the guard.
     pub order: Option<(Box<dyn Policy>, Guard)>,
     pub pace: Pace,
 }
 
 impl Settings {
-    /// They hold from the next grant on. No grant is outstanding.
+    /// Applies them from the next grant on. No grant may be outstanding.
     pub fn apply_to(self, now: Nanos, scheduler: &mut Scheduler) {
         scheduler.advance_turns(now);
         scheduler.pacer.change(now, self.pace);
@@ -32,7 +34,7 @@ impl Settings {
     }
 }
 
-/// The jobs in the order of another policy.
+/// Puts the jobs into the order of another policy.
 fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     let Scheduler { jobs, order, limits, .. } = scheduler;
     order.replace_policy(policy, guard);
@@ -42,7 +44,7 @@ fn reorder(scheduler: &mut Scheduler, policy: Box<dyn Policy>, guard: Guard) {
     }
     let mut slots: Vec<u32> = jobs.occupied().collect();
     slots.sort_unstable_by_key(|slot| jobs.at(*slot).number);
-    // The policy learns all of them before it is asked for the first.
+    // The policy must have seen all of them before the first is enqueued.
     slots.iter().for_each(|slot| order.on_arrival(*slot, jobs.at(*slot), &Path::UNKNOWN));
     slots.into_iter().for_each(|slot| enqueue_ready(order, jobs, slot));
     limits.iter().for_each(|limits| hold(order, limits));
@@ -54,7 +56,7 @@ fn enqueue_ready(order: &mut Order, jobs: &mut Jobs, slot: u32) {
     }
 }
 
-/// Classes at their greatest rate.
+/// Holds the classes that are at their maximum rate.
 fn hold(order: &mut Order, limits: &Limits) {
     limits.held().for_each(|class| order.policy_mut().hold(class, true));
 }
@@ -80,7 +82,7 @@ mod tests {
         Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED).with_guard(Guard::new(GUARD_PERMILLE))
     }
 
-    /// Who is served next, so many bytes at a time, until nobody is left.
+    /// The jobs in the order served, at most `bytes` at a time, until none is left.
     fn drain(scheduler: &mut Scheduler, bytes: u64) -> Vec<JobId> {
         let mut served = Vec::new();
         while let Some(grant) = scheduler.poll_grant(Nanos::ZERO) {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// From each policy to each other, in the middle of everything: every byte is served, and of each connection.
+        /// Changes from each policy to each other, midway: every byte is served, on each connection.
         #[test]
         fn nothing_is_lost(
             from in 0..policy::NAMES.len(),

@@ -4,13 +4,13 @@ use units::{Nanos, Rate};
 use super::*;
 use crate::{Correction, Reading, policy};
 
-/// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waiting is long enough for the
-/// guard.
+/// Unit service: one byte per grant and per second, so that a schedule reads as a string, and waits are long enough for
+/// the guard.
 fn unit_scheduler(name: &str) -> Scheduler {
     Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED)
 }
 
-/// A job on a connection whose segments are a byte.
+/// A job on a connection whose segments are one byte.
 fn unit_job(size_bytes: u64) -> Arrival {
     Arrival { framing: Framing::ETHERNET.with_segment(1), ..Arrival::of(Size::Known(size_bytes)) }
 }
@@ -29,7 +29,7 @@ fn script(text: &str) -> Vec<Case> {
         .collect()
 }
 
-/// Serves one byte per tick and gives, tick by tick, who was served (`.` nobody) and how many jobs were left.
+/// Serves one byte per tick; returns, tick by tick, which job was served (`.` for none) and how many jobs were left.
 fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> (String, Vec<usize>) {
     let mut names = Vec::new();
     let (mut order, mut counts) = (String::new(), Vec::new());
@@ -63,7 +63,7 @@ mod order {
     fn fair_takes_turns() {
         check_order("fair", "A:3@0 B:3@0", "ABABAB");
         check_order("fair", "A:4@0 B:1@0 C:2@0", "ABCACAA");
-        // A newcomer has its first turn in the round that is going on, behind those who still wait for theirs.
+        // A new job has its first turn in the current round, behind the jobs that still wait for theirs.
         check_order("fair", "A:2@0 B:2@0 C:2@0 D:1@1", "ABCDABC");
     }
 
@@ -75,14 +75,14 @@ mod order {
     #[test]
     fn srpt_lets_the_shortest_remaining_through() {
         check_order("srpt", "A:5@0 B:2@1 C:1@2", "ABBCAAAA");
-        // At tick 3 A has 2 left, as many as B: the earlier arrival goes on.
+        // At tick 3 A has 2 left, as many as B: the earlier arrival continues.
         check_order("srpt", "A:5@0 B:2@3", "AAAAABB");
         check_order("srpt", "A:5@0 B:1@3", "AAABAA");
     }
 
     #[test]
     fn psjf_looks_at_the_size_at_the_start() {
-        // A has 1 left when B comes with 2, and is overtaken all the same.
+        // A has 1 left when B comes with 2, and is overtaken nevertheless.
         check_order("psjf", "A:5@0 B:2@4", "AAAABBA");
     }
 
@@ -117,7 +117,7 @@ mod shares {
         }
     }
 
-    /// One byte per grant, and time enough between grants that the pace is never what is measured: of all wire bytes a tenth.
+    /// One byte per grant, and enough time between grants that the pace does not matter: a tenth of all wire bytes.
     #[test]
     fn the_guard_gives_a_waiting_job_its_share() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
@@ -137,7 +137,7 @@ mod shares {
         assert_eq!(to_waiting, 99, "a tenth of a thousand grants, less the one still owed");
     }
 
-    /// Who got a byte within the guard's patience is not helped, however much is owed.
+    /// A job that got a byte within the guard's patience is not helped, however much is owed.
     #[test]
     fn the_guard_leaves_the_order_alone_while_nobody_waits_long() {
         let pace = Pace { rate: "1gbit".parse().ok(), grant_for: Nanos::ZERO, ..Pace::UNLIMITED };
@@ -152,7 +152,8 @@ mod shares {
         }
     }
 
-    /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes came each 2 ms.
+    /// The grants of a download at 100 Mbit/s, in segments, after a second in which a response of `newcomer` bytes
+    /// arrived every 2 ms.
     fn segments_granted(policy: &str, newcomer: u64) -> (u64, Option<WaitBound>) {
         let rate: Rate = "100mbit".parse().unwrap();
         let mut scheduler =
@@ -183,7 +184,7 @@ mod shares {
         assert_eq!(promised, longest, "the promise holds for the longest grant");
     }
 
-    /// Who was blocked comes back to its turn, not to all the turns it missed.
+    /// A job that was blocked comes back to its turn, not to all the turns it missed.
     #[test]
     fn a_blocked_job_catches_up_on_nothing() {
         let mut scheduler = unit_scheduler("fair");
@@ -199,7 +200,7 @@ mod shares {
             granted[usize::from(grant.job == ids[1])] += 1;
             let _ = scheduler.on_sent(Nanos(0), grant.job, 1);
         }
-        // One turn ahead at the most: it rejoins where the last grant began.
+        // At most one turn ahead: it rejoins where the last grant began.
         assert_eq!(granted, [11, 10]);
     }
 
@@ -232,7 +233,7 @@ mod shares {
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
-    /// Only a byte ends a wait: the grant that a full socket took nothing of does not.
+    /// Only a byte ends a wait: a grant of which a full socket took nothing does not.
     #[test]
     fn the_longest_wait_is_from_byte_to_byte() {
         let mut scheduler = unit_scheduler("srpt");
@@ -247,7 +248,7 @@ mod shares {
         assert_eq!((scheduler.jobs().most(), scheduler.jobs().len()), (2, 1));
     }
 
-    /// What a job is marked with; it moves up as it sends.
+    /// A job is marked by its band; it moves up as it sends.
     #[test]
     fn a_band_is_that_of_what_is_left() {
         let mut scheduler = unit_scheduler("srpt-bands:1000,2000");
@@ -334,7 +335,7 @@ mod pacing {
                 (Some(Nanos::from_micros(700)), 1250)
             );
             scheduler.pacer_mut().on_closed(Nanos(0), Correction { charge_bytes: 0, refund_bytes: 1250 }, is_read);
-            // Where the queue is read nobody waited for it.
+            // If the queue is read, no job waited for it.
             let grant_at = scheduler.poll_timeout().map(|at| at.0 / 1000);
             assert_eq!((grant_at, scheduler.pacer().ledger().charged_bytes()), (Some(grant_us), 0), "{is_read}");
         }
@@ -348,7 +349,7 @@ mod pacing {
         let job = scheduler.arrive(Nanos(0), Arrival::of(Size::Known(4000)));
         let _ = scheduler.on_sent(Nanos(0), job, 1448);
         assert_eq!(scheduler.poll_timeout(), Some(Nanos(2 * 1_211_200 - 300_000)));
-        // Without one, whatever is asked for leaves, and is charged.
+        // Without a rate, whatever is asked for leaves, and is charged.
         scheduler.set_pace(Nanos(0), None);
         assert_eq!(scheduler.poll_timeout(), Some(Nanos(0)));
         let _ = scheduler.on_sent(Nanos(0), job, 1448);
@@ -431,7 +432,7 @@ proptest! {
         }
     }
 
-    /// Under pacing, what is below us never exceeds one grant and the lead we allow ourselves.
+    /// Under pacing, what is below never exceeds one grant and the lead that is allowed.
     #[test]
     fn what_is_below_us_is_bounded(
         sizes in prop::collection::vec(1u64..100_000, 1..20),
@@ -456,8 +457,8 @@ proptest! {
         }
     }
 
-    /// A caller that comes late by up to 15 ms, each time it waits, keeps a line full that has no bucket: what was handed down ahead leaves
-    /// meanwhile.
+    /// A caller that comes late by up to 15 ms at each wait keeps a line without a bucket full: what was handed down
+    /// ahead leaves meanwhile.
     #[test]
     fn a_late_caller_keeps_the_line_full(seed in any::<u64>(), mbit in 1u64..200, late_us in 0u64..15_000) {
         let rate = Rate::from_bits_per_s(mbit * 1_000_000).unwrap();
@@ -477,7 +478,8 @@ proptest! {
             let due = scheduler.poll_timeout().unwrap();
             now = now.max(due) + Nanos((random >> 33) % (late_us * 1000 + 1));
         }
-        // The first late grants are measured, and one in a hundred is later than what is handed down ahead: 1 % of the time.
+        // The first late grants are measured, and one in a hundred is later than what is handed down ahead: 1 % of the
+        // time.
         prop_assert!(idle <= Nanos::from_millis(200), "idle for {idle:?}");
     }
 }
