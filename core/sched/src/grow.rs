@@ -1,17 +1,18 @@
-//! Growing tables without much that is not used: of those that stay tiny there are ten thousand, so the first elements are allocated one
-//! by one, and of those by slot each client can make a large one, so they grow by an eighth and not to twice as much.
+//! Growth of tables with little spare capacity. There are ten thousand tables that stay tiny, so their first elements
+//! are allocated one by one; each client can make a table by slot large, so such a table grows by an eighth instead of
+//! doubling.
 
 const EXACT_MAX: usize = 4;
-/// Beyond that a table grows by this part of its length, and a few.
+/// Beyond `EXACT_MAX`, a table grows by this part of its length plus `FEW`.
 const PART: usize = 8;
 const FEW: usize = 2;
 
-/// Makes room for one more.
+/// Makes room for one more element.
 pub fn reserve_one<T>(table: &mut Vec<T>) {
     reserve(table, table.len() + 1);
 }
 
-/// Makes the table at least so long.
+/// Makes the table at least `len` long.
 pub fn grow_to<T>(table: &mut Vec<T>, len: usize, vacant: impl FnMut() -> T) {
     if table.len() < len {
         reserve(table, len);

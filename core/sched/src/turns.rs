@@ -1,8 +1,9 @@
-//! What the same responses would have taken if all that are ready took turns, packet by packet: processor sharing, the FAIR of the papers (000,
-//! section 2), as of a server without an order behind a fair queue.
+//! How long the same responses would have taken if all ready ones took turns, packet by packet: processor sharing, the
+//! FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
 //!
-//! Both lines carry the same bytes at the same instants, so a line that changes and a host that is late make no difference between them. A response that
-//! waits for its client, a file or an upstream could not be sent in turns either: until that wait is over it has no more there than was really sent of it.
+//! Both lines carry the same bytes at the same instants, so a line that changes or a host that is late makes no
+//! difference between them. A response that waits for its client, a file or an upstream could not be sent in turns
+//! either: until that wait is over, it has no more there than was really sent of it.
 
 use std::collections::BTreeSet;
 
@@ -10,61 +11,62 @@ use units::{Nanos, Rate};
 
 use crate::grow::grow_to;
 
-/// Responses that share the line at once; more are not followed.
+/// The maximum number of responses that share the line at once; more are not followed.
 pub const SHARING_MAX: usize = 100_000;
-/// In place of an index or a slot.
+/// Stands in place of an index or a slot.
 const NONE: u32 = u32::MAX;
-/// In place of an index: the response has ended in turns, and its job has not.
+/// Stands in place of an index: the response has ended in turns, and its job has not.
 const ENDED: u32 = NONE - 1;
-/// Two numbers of bytes that differ by less are the same.
+/// Two byte counts that differ by less are equal.
 const ALIKE_BYTES: f64 = 0.5;
 
 /// A line that all responses share evenly, as a fluid.
 ///
-/// Served is what each response that shares the line has had since the line was last empty; one stops sharing it when that has grown by what it may
-/// have (the virtual time of Demers, Keshav and Shenker, 1989). O(log n) for each change of a response.
+/// `served` is the bytes that each response sharing the line has received since the line was last empty; a response
+/// stops sharing it when `served` has grown by what the response may have (the virtual time of Demers, Keshav and
+/// Shenker, 1989). Each change of a response takes O(log n).
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Responses that share the line now, by where they stop to.
+    /// The responses that share the line now, by the point at which they stop.
     sharing: BTreeSet<(Stop, u32)>,
     followed: Vec<Option<Followed>>,
     vacant: Vec<u32>,
-    /// By the slot of the job: its place among the followed, [`ENDED`] or [`NONE`].
+    /// The index among the followed responses by the slot of the job; [`ENDED`] or [`NONE`] if there is none.
     by_slot: Vec<u32>,
-    /// Bytes that each response there has had since the line was last empty.
+    /// Bytes that each response on the line has received since the line was last empty.
     served: f64,
     at: Nanos,
-    /// By label.
+    /// Totals, by label.
     ended: Vec<TurnsEnded>,
 }
 
-/// Responses of a label that would have ended by now, and the time from their requests to the instant in which their last bytes would have been handed
-/// down.
+/// The responses of a label that would have ended by now, and the sum of the times from their requests to the instant
+/// when their last bytes would have been handed down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TurnsEnded {
     pub responses: u64,
     pub total: Nanos,
 }
 
-/// What [`Turns::served`] is when a response stops sharing the line.
+/// The value of [`Turns::served`] at which a response stops sharing the line.
 #[derive(Debug, Clone, Copy)]
 struct Stop(f64);
 
 #[derive(Debug)]
 struct Followed {
-    /// Of its job; [`NONE`] where that has departed.
+    /// The slot of its job; [`NONE`] if that has departed.
     slot: u32,
-    /// When it was asked for, and its label; `None` for one that is not counted.
+    /// When it was requested, and its label; `None` for a response that is not counted.
     compared: Option<(Nanos, u8)>,
-    /// Its bytes in all; infinite while nobody knows.
+    /// Its total bytes; infinite while unknown.
     end: f64,
-    /// No more than this until what it waits for has come; infinite where it waits for its turn alone.
+    /// It gets no more than this until what it waits for has come; infinite if it waits only for its turn.
     limit: f64,
-    /// What it had when it began to share the line, or stopped to.
+    /// The bytes it had when it last began or stopped sharing the line.
     had: f64,
-    /// What was served then.
+    /// The value of [`Turns::served`] at that time.
     served_before: f64,
-    /// Its place in [`Turns::sharing`].
+    /// Its key in [`Turns::sharing`].
     stop: Option<Stop>,
 }
 
@@ -89,8 +91,9 @@ impl Ord for Stop {
 }
 
 impl Turns {
-    /// It is `now`. Where nobody was ready since this was last called (`is_idle`), responses that are behind in turns are sent at this rate meanwhile;
-    /// without a rate nothing of those under way is followed any longer. To be called before anything else that happens at this instant.
+    /// Advances to `now`. If no job was ready since the last call (`is_idle`), responses that are behind in turns are
+    /// sent at this rate meanwhile; without a rate, all responses in progress are forgotten. Must be called before
+    /// anything else that happens at this instant.
     pub(crate) fn advance(&mut self, now: Nanos, rate: Option<Rate>, is_idle: bool) {
         let Some(rate) = rate else { return self.forget() };
         if is_idle && !self.sharing.is_empty() && now > self.at {
@@ -101,7 +104,8 @@ impl Turns {
         self.at = self.at.max(now);
     }
 
-    /// So many bytes of a job are sent now: the line carries as many in turns, of whatever job, unless this one is not followed.
+    /// Carries the bytes of a job that are sent now: the line carries as many in turns, of whatever job, unless this
+    /// job is not followed.
     pub(crate) fn carry(&mut self, slot: u32, bytes: u64) {
         if self.by_slot.get(slot as usize).is_some_and(|at| *at != NONE) {
             let now = self.at;
@@ -109,7 +113,7 @@ impl Turns {
         }
     }
 
-    /// Shares out these bytes; `at` says when so many of them have been served.
+    /// Shares out these bytes; `at` gives the time when a number of them has been served.
     fn serve(&mut self, bytes: f64, at: impl Fn(f64) -> Nanos) {
         let mut served_bytes = 0.0;
         while let Some((Stop(stop), first)) = self.sharing.first().copied() {
@@ -125,7 +129,7 @@ impl Turns {
         }
     }
 
-    /// A job is ready, of so many bytes if that is known.
+    /// Follows a job that is ready, with its size if known.
     pub(crate) fn arrive(&mut self, slot: u32, bytes: Option<u64>) {
         if self.followed.len() - self.vacant.len() >= SHARING_MAX {
             return;
@@ -143,29 +147,30 @@ impl Turns {
         self.place(at);
     }
 
-    /// The job was asked for at `since`, and is counted with this label; false where it is not followed.
+    /// Counts the job, requested at `since`, under this label; returns false if it is not followed.
     pub(crate) fn compare(&mut self, slot: u32, since: Nanos, label: u8) -> bool {
         self.change(slot, |one| one.compared = Some((since, label)))
     }
 
-    /// The job has so many bytes in all.
+    /// Sets the total bytes of the job.
     pub(crate) fn resize(&mut self, slot: u32, bytes: u64) {
         self.change(slot, |one| one.end = bytes as f64);
     }
 
-    /// The job waits for something else than its turn, when so much of it was sent.
+    /// Records that the job waits for something other than its turn, after `sent_bytes` of it were sent.
     pub(crate) fn wait(&mut self, slot: u32, sent_bytes: u64) {
         self.change(slot, |one| one.limit = sent_bytes as f64);
     }
 
-    /// It waits for its turn alone.
+    /// Records that the job waits for its turn only.
     pub(crate) fn go_on(&mut self, slot: u32) {
         if self.get(slot).is_some_and(|one| one.limit.is_finite()) {
             self.change(slot, |one| one.limit = f64::INFINITY);
         }
     }
 
-    /// The job departs, when so much of it was sent; one that was cut is not counted, but the line carried its bytes.
+    /// Records that the job departs, after `sent_bytes` of it were sent. A response that was cut is not counted, but
+    /// the line carries its bytes.
     pub(crate) fn depart(&mut self, slot: u32, sent_bytes: u64, is_whole: bool) {
         self.change(slot, |one| {
             (one.end, one.limit) = (sent_bytes as f64, f64::INFINITY);
@@ -177,7 +182,7 @@ impl Turns {
         }
     }
 
-    /// What has ended, by label.
+    /// The responses of this label that have ended.
     pub fn ended(&self, label: u8) -> TurnsEnded {
         self.ended.get(usize::from(label)).copied().unwrap_or_default()
     }
@@ -187,7 +192,7 @@ impl Turns {
         self.followed.get(*at as usize)?.as_ref()
     }
 
-    /// Changes what a job may have; false where it is not followed.
+    /// Changes how much a job may have; returns false if it is not followed.
     fn change(&mut self, slot: u32, change: impl FnOnce(&mut Followed)) -> bool {
         let Some(at) = self.by_slot.get(slot as usize).copied().filter(|at| *at < ENDED) else { return false };
         // What it had until now is settled by what it could have.
@@ -205,7 +210,7 @@ impl Turns {
         }
     }
 
-    /// Has a response share the line while it may have more, or end.
+    /// Makes a response share the line while it may have more, and ends it if it has everything.
     fn place(&mut self, at: u32) {
         self.take_out(at);
         let one = self.followed[at as usize].as_mut().expect("its place is its own");
@@ -248,7 +253,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// A byte in a microsecond, and what happens to jobs on it.
+    /// A line of one byte per microsecond, and what happens to jobs on it.
     struct Line(Turns);
 
     impl Line {
@@ -256,19 +261,19 @@ mod tests {
             Line(Turns::default())
         }
 
-        /// Bytes are carried in time.
+        /// Advances the line, which carries bytes meanwhile.
         fn at(&mut self, ms: u64) -> &mut Turns {
             self.0.advance(MS(ms), "8mbit".parse().ok(), true);
             &mut self.0
         }
 
-        /// The job has the number of its slot for a label.
+        /// Adds a job whose label is its slot.
         fn arrive(&mut self, ms: u64, slot: u32, bytes: u64) {
             self.at(ms).arrive(slot, Some(bytes));
             assert!(self.0.compare(slot, MS(ms), slot as u8));
         }
 
-        /// In microseconds; `None` of one that has not ended.
+        /// The time it took in microseconds; `None` if it has not ended.
         fn took(&self, slot: u8) -> Option<u64> {
             let TurnsEnded { responses, total } = self.0.ended(slot);
             (responses == 1).then(|| total.0.div_ceil(1000))
@@ -284,7 +289,7 @@ mod tests {
         assert_eq!([line.took(0), line.took(1)], [Some(10_000), Some(500)]);
     }
 
-    /// However late the host is: while somebody is ready, time alone carries nothing.
+    /// However late the host is, time alone carries nothing while a job is ready.
     #[test]
     fn both_lines_carry_the_same_bytes() {
         let mut line = Line::new();
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!([line.took(0), line.took(1)], [Some(51_000), Some(50_000)]);
     }
 
-    /// The large one has half until the small one has ended, which takes twice its own time.
+    /// The large response has half until the small one has ended, which takes twice its own time.
     #[test]
     fn two_share_it() {
         for small_at in [0, 5] {
@@ -322,7 +327,7 @@ mod tests {
         assert!(last.abs_diff(all) < 100, "the line was never empty: {last} us for {all} bytes");
     }
 
-    /// A client takes a kilobyte each ten milliseconds: in turns it would not take more.
+    /// A client takes a kilobyte every ten milliseconds: in turns it would not take more.
     #[test]
     fn a_slow_client_takes_as_long_in_turns() {
         let mut line = Line::new();
@@ -337,7 +342,8 @@ mod tests {
         assert_eq!(line.took(0), Some(91_000));
     }
 
-    /// While the large one waits for its client, others have the line for themselves; the bytes that were sent of it before are had in turns meanwhile.
+    /// While the large response waits for its client, others have the line to themselves; the bytes that were sent of
+    /// it before are received in turns meanwhile.
     #[test]
     fn who_waits_for_something_else_takes_nobody_s_turn() {
         let mut line = Line::new();

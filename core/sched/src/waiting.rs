@@ -1,35 +1,36 @@
-//! The places at an upstream, which are the requests that it may have under way, and the requests that wait for one.
+//! The places at an upstream, which are the requests that it may have in flight, and the requests that wait for one.
 //!
-//! One client has at most its share of either, half unless its operator says otherwise, and clients that wait take turns: whoever asks a
-//! thousand times waits for its own places, and nobody waits behind it. Of those whose turn it is, the class of the least priority number goes
-//! first, then the request whose route takes the upstream the least time; so does, within its turn, the request of one client. No request
-//! waits for ever.
+//! One client has at most its share of either, half unless the operator sets another, and clients that wait take turns:
+//! a client that sends a thousand requests waits for its own places, and no other client waits behind it. Among the
+//! clients whose turn it is, the class with the lowest priority number goes first, then the request whose route takes
+//! the upstream the least time. The requests of one client are ordered in the same way within its turn. Every request
+//! is eventually begun.
 
 use std::collections::HashMap;
 
 use units::Nanos;
 
-/// Requests that wait for one upstream, beyond those under way.
+/// The maximum number of requests that wait for one upstream, in addition to those in flight.
 pub const WAITING_MAX: usize = 1024;
-/// One release in so many is that of the request that has waited longest. A request before which `n` others came is begun after
-/// `RELEASES_PER_OLDEST` (n + 1) releases at most, while its client has less than its share.
+/// One release in this many goes to the request that has waited longest. A request behind `n` others is begun after at
+/// most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less than its share.
 pub const RELEASES_PER_OLDEST: u32 = 32;
 
-/// Where a request stands among those that wait.
+/// The position of a request among the waiting ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Turn {
-    /// Of its class; a lower number goes first.
+    /// The priority of its class; a lower number goes first.
     pub priority: u8,
     /// How long the upstream is expected to take for it.
     pub service: Nanos,
-    /// When it came to wait first.
+    /// When it started to wait.
     pub since: Nanos,
-    /// Whose it is.
+    /// Its client.
     pub client: u32,
 }
 
-/// How many requests may be under way, and how many of one client may be under way and may wait. A request has the bounds of its site, and
-/// several sites may have one upstream.
+/// The maximum numbers of requests in flight, of one client's requests in flight, and of one client's requests that
+/// wait. A request has the bounds of its site, and several sites may have one upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub requests: u32,
@@ -41,31 +42,32 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     Taken,
-    /// It has one later, by [`Places::next`].
+    /// It gets a place later, from [`Places::begin_next`].
     Waits,
-    /// As many wait as may, of all clients or of its own.
+    /// The maximum number of requests already wait, of all clients or of its own.
     Full,
 }
 
-/// At most [`WAITING_MAX`] requests wait, each with a name of its own; the lesser name goes first where all else is equal.
+/// The places at one upstream. At most [`WAITING_MAX`] requests wait, each with a name of its own; the lesser name goes
+/// first if all else is equal.
 #[derive(Debug)]
 pub struct Places<T> {
-    /// Those with a place, or a request that waits.
+    /// Clients that have a place or a waiting request.
     clients: HashMap<u32, Client<T>>,
     under_way: u32,
     waiting: usize,
-    /// The round of turns that is under way. Clients that come to wait are of the next.
+    /// The current round of turns. Clients that start to wait join the next round.
     round: u64,
-    /// Since the request that had waited longest was released.
+    /// Releases since the request that had waited longest was released.
     releases: u32,
 }
 
 #[derive(Debug)]
 struct Client<T> {
     under_way: u32,
-    /// In no order.
+    /// Unordered.
     waiting: Vec<Waiter<T>>,
-    /// In which it has its next turn.
+    /// The round of its next turn.
     round: u64,
 }
 
@@ -77,12 +79,13 @@ struct Waiter<T> {
 }
 
 impl Bounds {
-    /// So many requests under way, half of them of one client at most, and half of those that wait.
+    /// Bounds of this many requests in flight, of which one client may have half, as of the waiting requests.
     pub fn halves(requests: u32) -> Bounds {
         Bounds { requests, of_client: requests.div_ceil(2), waiting_of_client: WAITING_MAX as u32 / 2 }
     }
 
-    /// The same with another share of one client: as great a part of those that wait as of the places.
+    /// The same bounds with another share of one client, which is the same fraction of the waiting requests as of the
+    /// places.
     pub fn of_client(self, of_client: u32) -> Bounds {
         let part = u64::from(of_client) * WAITING_MAX as u64 / u64::from(self.requests.max(1));
         let waiting_of_client = part.clamp(1, WAITING_MAX as u64) as u32;
@@ -101,12 +104,12 @@ impl<T: Copy + Ord> Places<T> {
         self.under_way
     }
 
-    /// How many requests wait.
+    /// The number of requests that wait.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Gives a request a place, or has it wait for one.
+    /// Gives a request a place, or makes it wait for one.
     pub fn begin(&mut self, turn: Turn, bounds: Bounds, name: T) -> Begun {
         let (under_way, waiting, next_round) = (self.under_way, self.waiting, self.round + 1);
         let new = || Client { under_way: 0, waiting: Vec::new(), round: next_round };
@@ -129,7 +132,7 @@ impl<T: Copy + Ord> Places<T> {
         begun
     }
 
-    /// A request of this client gives its place back. [`Places::next`] is to be asked then.
+    /// Returns the place of a request of this client. The caller must then call [`Places::begin_next`].
     pub fn end(&mut self, client: u32) {
         self.under_way -= 1;
         if let Some(client) = self.clients.get_mut(&client) {
@@ -138,7 +141,7 @@ impl<T: Copy + Ord> Places<T> {
         self.forget_unused(client);
     }
 
-    /// The next request that waited, which has a place from here on; `None` where no request may begin.
+    /// The next request that waited, which has a place from here on; `None` if no waiting request may begin.
     pub fn begin_next(&mut self) -> Option<T> {
         let is_oldests = self.releases + 1 >= RELEASES_PER_OLDEST;
         let under_way = self.under_way;
@@ -166,7 +169,7 @@ impl<T: Copy + Ord> Places<T> {
         Some(name)
     }
 
-    /// The request of this client and name waits no more; false where it did not.
+    /// Removes a waiting request of this client by name; returns false if there was none.
     pub fn leave(&mut self, client: u32, is_it: impl Fn(&T) -> bool) -> bool {
         let has_left = self.clients.get_mut(&client).is_some_and(|client| client.take(is_it));
         self.waiting -= usize::from(has_left);
@@ -186,7 +189,7 @@ impl<T> Client<T> {
         under_way < bounds.requests && self.under_way < bounds.of_client
     }
 
-    /// Takes a request out of those that wait; false where none is meant.
+    /// Removes a request from the waiting ones; returns false if none matches.
     fn take(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
         let at = self.waiting.iter().position(|one| is_it(&one.name));
         at.map(|at| self.waiting.swap_remove(at)).is_some()
@@ -209,14 +212,14 @@ mod tests {
         Turn { client, ..turn(0, 0, since) }
     }
 
-    /// With one place, which is taken.
+    /// Places with one place, which is taken.
     fn busy() -> Places<u64> {
         let mut places = Places::default();
         assert_eq!(places.begin(of(u32::MAX, 0), NO_SHARE, u64::MAX), Begun::Taken);
         places
     }
 
-    /// The names in the order in which they have the one place, which `holder` has.
+    /// The names in the order in which they get the one place, which `holder` has.
     fn order(places: &mut Places<u64>, holder: u32, client_of: impl Fn(u64) -> u32) -> Vec<u64> {
         let (mut holder, mut order) = (holder, Vec::new());
         loop {
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(order(&mut places, u32::MAX, |name| 1 + name as u32 / 10), [0, 10, 20, 1, 11, 2, 3, 4, 5]);
     }
 
-    /// Within a round the shorter ones go first, and whoever comes later is of the next.
+    /// Within a round the shorter requests go first, and a client that comes later is in the next round.
     #[test]
     fn a_round_is_of_the_clients_that_waited_when_it_began() {
         let mut places = busy();
@@ -319,7 +322,7 @@ mod tests {
         assert_eq!((places.begin_next(), places.begin_next()), (Some(0), None));
     }
 
-    /// What an event loop does.
+    /// An act of the event loop.
     #[derive(Debug, Clone, Copy)]
     enum Act {
         Begin(u32),
@@ -328,7 +331,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many shorter ones of better classes, and of other clients, come behind it.
+        /// Holds however many shorter requests of better classes, and of other clients, come behind it.
         #[test]
         fn nobody_waits_longer_than_is_stated(
             before in 0_u64..50,
@@ -356,8 +359,8 @@ mod tests {
             prop_assert!(releases <= u64::from(RELEASES_PER_OLDEST) * (before + 1), "{releases} behind {before}");
         }
 
-        /// No client has more than its share, no place stays free that somebody may have, and between two turns of a client that waits no
-        /// other has more than two, but for the requests that have waited longest.
+        /// No client has more than its share, no place stays free that a waiting request may have, and between two
+        /// turns of a waiting client no other has more than two, except for the requests that have waited longest.
         #[test]
         fn shares_are_kept_and_turns_are_taken(
             requests in 1_u32..9,
@@ -403,7 +406,7 @@ mod tests {
             }
         }
 
-        /// A client that always waits has its turn once in a round of all.
+        /// A client that always waits has its turn once in each round.
         #[test]
         fn between_two_turns_of_a_client_no_other_has_more_than_two(asks in prop::collection::vec((0_u32..5, 0_u64..9), 30..200)) {
             let mut places = busy();
@@ -412,7 +415,7 @@ mod tests {
             }
             let begun = order(&mut places, u32::MAX, |name| asks[name as usize].0);
             let begun: Vec<u32> = begun.into_iter().map(|name| asks[name as usize].0).collect();
-            // All but those that have waited longest, which have no turn.
+            // All but the requests that have waited longest, which take no turn.
             let turns = (0..begun.len()).filter(|at| (at + 1) % RELEASES_PER_OLDEST as usize != 0);
             let turns: Vec<u32> = turns.map(|at| begun[at]).collect();
             for client in 0..5 {

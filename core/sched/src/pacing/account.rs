@@ -1,30 +1,30 @@
-//! A connection's account with the link: what was charged for it, set against what TCP says it sent.
+//! A connection's account with the link: what was charged for it, compared with what TCP reports it sent.
 //!
-//! Bytes are charged when they are handed down, since the next decision needs to know at once; what TCP keeps in the
-//! socket for want of a window, sends again, or adds as acknowledgements is found out later. So the account keeps one
+//! Bytes are charged when they are handed down, since the next decision needs them at once. What TCP keeps in the
+//! socket for want of a window, retransmits, or adds as acknowledgements is found out later. So the account keeps one
 //! number, the balance of the two, and every look at TCP's own counters brings it to zero. Nothing is charged twice and
-//! nothing is forgotten, whatever became of the response: the law is that after the last look charged equals sent.
+//! nothing is forgotten, whatever happened to the response: the law is that after the last look, charged equals sent.
 
 use units::wire::Framing;
 
 use crate::scheduler::job::Packed;
 
-/// TCP's own count of what it sent on a connection, first transmissions and repetitions.
+/// TCP's own count of what it sent on a connection, first transmissions and retransmissions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpSent {
     /// Payload bytes.
     pub payload_bytes: u64,
-    /// Segments with and without payload; the SYN-ACK is not among them. Wraps.
+    /// Segments with and without payload, except the SYN-ACK. Wraps.
     pub segments: u32,
 }
 
-/// What the ledger has to be told.
+/// A correction that must be reported to the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Correction {
-    /// Wire bytes that were sent and not charged yet.
+    /// Wire bytes that were sent and not yet charged.
     pub charge_bytes: u64,
-    /// Wire bytes that were charged and not sent yet.
+    /// Wire bytes that were charged and not yet sent.
     pub refund_bytes: u64,
 }
 
@@ -32,12 +32,12 @@ pub struct Correction {
 pub struct Account {
     framing: Packed,
     sent: TcpSent,
-    /// Wire bytes charged less wire bytes sent.
+    /// Wire bytes charged minus wire bytes sent.
     balance: i64,
 }
 
 impl Account {
-    /// Of a connection that has sent its SYN-ACK.
+    /// The account of a connection that has sent its SYN-ACK.
     pub fn new(framing: Framing) -> Account {
         Account { framing: framing.into(), sent: TcpSent::default(), balance: -(framing.syn_ack_bytes as i64) }
     }
@@ -46,32 +46,32 @@ impl Account {
         self.framing.into()
     }
 
-    /// TCP was asked before what it has sent.
+    /// Returns whether TCP's counters have been read before.
     pub fn is_settled(&self) -> bool {
         self.sent.segments > 0
     }
 
-    /// These wire bytes were charged to the link.
+    /// Records that these wire bytes were charged to the link.
     pub fn on_charged(&mut self, wire_bytes: u64) {
         self.balance += wire_bytes as i64;
     }
 
-    /// TCP has sent so much: the ledger is put right, and the balance is zero.
+    /// Settles the account with TCP's counters: returns the correction for the ledger and leaves a balance of zero.
     pub fn settle(&mut self, sent: TcpSent) -> Correction {
         self.look(sent);
         self.correct()
     }
 
-    /// So much payload, and so many segments without, are still to be sent when nobody may be looking: these wire bytes are to
-    /// be charged now, and are not again when a look finds them.
+    /// Charges payload and segments without payload that will still be sent when nothing may be looking. Returns the
+    /// wire bytes that the caller must charge now; a later look does not charge them again.
     pub fn foresee(&mut self, payload_bytes: u64, bare_segments: u64) -> u64 {
         let wire_bytes = self.foreseen_bytes(payload_bytes, bare_segments);
         self.balance += wire_bytes as i64;
         wire_bytes
     }
 
-    /// The connection ends. TCP has sent so much; so much payload, and so many segments without, are still to be sent
-    /// where nobody can look.
+    /// Ends the account of a connection: TCP has sent `sent`, and will still send this payload and these segments
+    /// without payload when nothing can look. Returns the final correction.
     pub fn close(mut self, sent: TcpSent, payload_bytes: u64, bare_segments: u64) -> Correction {
         self.look(sent);
         self.balance -= self.foreseen_bytes(payload_bytes, bare_segments) as i64;
@@ -95,7 +95,7 @@ impl Account {
 }
 
 impl Correction {
-    /// Of wire bytes charged less wire bytes sent.
+    /// The correction for wire bytes charged minus wire bytes sent.
     pub fn of_balance(balance: i64) -> Correction {
         match u64::try_from(balance) {
             Ok(refund_bytes) => Correction { charge_bytes: 0, refund_bytes },
@@ -103,7 +103,7 @@ impl Correction {
         }
     }
 
-    /// Wire bytes charged less wire bytes sent.
+    /// Wire bytes charged minus wire bytes sent.
     pub fn balance(&self) -> i64 {
         self.refund_bytes as i64 - self.charge_bytes as i64
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(account.settle(TcpSent { payload_bytes: 1449, segments: 3 }), Correction::default());
     }
 
-    /// The acknowledgement of a FIN that a client which resets never sends.
+    /// The acknowledgement of a FIN is never sent to a client that resets.
     #[test]
     fn what_was_foreseen_and_never_came_is_given_back_at_the_end() {
         let mut account = Account::default();
@@ -178,7 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is charged and whenever anybody looks: after the last look what was charged in all is what was sent.
+        /// Whatever is charged and whenever the counters are read: after the last look, the total charged is the total
+        /// sent.
         #[test]
         fn charged_is_sent(steps in prop::collection::vec((0u64..20_000, 0u64..20_000, 0u32..20, 0u8..3), 1..40)) {
             let framing = Framing::new(1428, true, true);

@@ -1,46 +1,47 @@
 //! Cross traffic in the queue below us: an upload, a backup, another server behind the same shaper.
 //!
-//! A queue that holds others' bytes says nothing about ours. Where they stand in *our* FIFO, whoever sends less loses:
-//! then we hand down at the link's rate less a named share, and TCP on the other side finds that share by itself. Where
-//! they stand in a queue of their own (a sibling class, another flow of fq_codel) the shaper already divides the link:
-//! then we keep a few packets of our own below us and take whatever it gives.
+//! The length of a queue that holds others' bytes says nothing about ours. If they stand in *our* FIFO, the sender that
+//! sends less loses: we then hand down at the link's rate minus a named share, and TCP on the other side finds that
+//! share by itself. If they stand in a queue of their own (a sibling class, another flow of fq_codel), the shaper
+//! already divides the link: we then keep a few packets of our own below us and take whatever the shaper gives.
 //!
-//! Nobody tells which of the two it is, but a FIFO has a law: bytes handed down behind `q` others leave just when the link
-//! has sent `q`. So one hand-down at a time is watched, by its own socket: the sum of all ours is known too roughly, and TCP
-//! hands down by itself what it kept for want of a window. A hand-down that leaves well before that time has overtaken
-//! others, one that stays well beyond it was overtaken, and either way there is a queue of our own ([`Presence::Apart`]).
+//! No interface reports which of the two it is, but a FIFO has a law: bytes handed down behind `q` others leave exactly
+//! when the link has sent `q`. So one hand-down at a time is watched, by its own socket: the sum of all ours is known
+//! too roughly, and TCP hands down by itself what it kept for want of a window. A hand-down that leaves well before
+//! that time has overtaken others, one that stays well beyond it was overtaken, and either way there is a queue of our
+//! own ([`Presence::Apart`]).
 
 use units::{Nanos, Rate};
 
 use crate::pacing::ledger::{PACKET_BYTES, Reading, Watched};
 
-/// The share of the link that cross traffic keeps while it waits in our queue, in thousandths, unless told otherwise:
-/// half, what two equals would get.
+/// The default share of the link that cross traffic keeps while it waits in our queue, in thousandths: half, what two
+/// equal senders would get.
 pub const CROSS_SHARE_PERMILLE: u32 = 500;
 
-/// Bytes of cross traffic below this are not a backlog: acknowledgements, a shell's keystrokes.
+/// Fewer bytes of cross traffic are not a backlog: acknowledgements, a shell's keystrokes.
 const STANDING_BYTES_MIN: u64 = 2 * PACKET_BYTES;
-/// On faster links, so much time of the link instead: what a burst of a millisecond's grant leaves behind.
+/// The same limit on faster links, in time of the link: what the burst of a millisecond's grant leaves behind.
 const STANDING_FOR_MIN: Nanos = Nanos::from_micros(500);
-/// A backlog counts as cross traffic once it has stood this long without a gap, and as gone after such a gap.
+/// A backlog counts as cross traffic once it has stood this long without a gap, and as gone after a gap of this length.
 const STANDS_AFTER: Nanos = Nanos::from_millis(25);
-/// What we use of the rest, in thousandths: a little less, so that a queue of our own would run empty now and then, which is
-/// how it is found out.
+/// The part of the rest that we use, in thousandths: a little less, so that a queue of our own would run empty from
+/// time to time, which is how it is discovered.
 const SHARED_PERMILLE: u64 = 980;
-/// How many hand-downs in a row have to speak against what we believe before we believe the other.
+/// How many hand-downs in a row must contradict the present belief before it changes.
 const PROBES_MIN: u32 = 3;
-/// What we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
+/// The bytes that we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
 const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// Where cross traffic stands.
+/// The place of cross traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
-    /// Nowhere, or never for long.
+    /// There is none, or never for long.
     #[default]
     Absent,
-    /// In the FIFO our own bytes wait in.
+    /// It is in the FIFO that our own bytes wait in.
     Shared,
-    /// In a queue beside ours.
+    /// It is in a queue separate from ours.
     Apart,
 }
 
@@ -48,14 +49,14 @@ pub enum Presence {
 pub struct CrossTraffic {
     share_permille: u32,
     presence: Presence,
-    /// Bytes of cross traffic at the last reading, at least.
+    /// Minimum bytes of cross traffic at the last reading.
     bytes: u64,
-    /// Since when every reading has agreed with the other presence: with a backlog while absent, with none while present.
+    /// Since when every reading has contradicted `presence`: a backlog while absent, none while present.
     differs_since: Option<Nanos>,
-    /// The last reading, and what was handed down since.
+    /// The last reading, plus what was handed down since.
     last: Option<Reading>,
     probe: Option<Probe>,
-    /// Probes in a row that spoke against [`CrossTraffic::presence`].
+    /// Probes in a row that contradicted [`CrossTraffic::presence`].
     against: u32,
 }
 
@@ -63,13 +64,13 @@ pub struct CrossTraffic {
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     at: Nanos,
-    /// A FIFO lets it out after this time.
+    /// The time after which a FIFO would let it out.
     fifo_for: Nanos,
     drops: u64,
 }
 
 impl CrossTraffic {
-    /// `share_permille` of the link, at most 900.
+    /// Cross traffic that may keep `share_permille` of the link, at most 900.
     pub fn new(share_permille: u32) -> CrossTraffic {
         assert!(share_permille <= 900, "a share of cross traffic of {share_permille} per mille");
         CrossTraffic {
@@ -87,7 +88,7 @@ impl CrossTraffic {
         self.presence
     }
 
-    /// Bytes of cross traffic in the queue at the last reading, at least.
+    /// Minimum bytes of cross traffic in the queue at the last reading.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -96,7 +97,7 @@ impl CrossTraffic {
         self.share_permille
     }
 
-    /// What the link has left for us.
+    /// The rate that the link has left for us.
     pub(crate) fn rate_left(&self, rate: Rate) -> Rate {
         if self.presence != Presence::Shared {
             return rate;
@@ -104,7 +105,7 @@ impl CrossTraffic {
         rate.permille((u64::from(1000 - self.share_permille) * SHARED_PERMILLE / 1000) as u32)
     }
 
-    /// Bytes of ours were handed down.
+    /// Records that bytes of ours were handed down.
     pub(crate) fn on_charged(&mut self, wire_bytes: u64) {
         if let Some(last) = &mut self.last {
             last.own_bytes += wire_bytes;
@@ -112,7 +113,7 @@ impl CrossTraffic {
         }
     }
 
-    /// Bytes of the last hand-down have not reached the queue: TCP keeps them for want of a window.
+    /// Records that bytes of the last hand-down have not reached the queue: TCP keeps them for want of a window.
     pub(crate) fn on_refunded(&mut self, wire_bytes: u64) {
         if let Some(last) = &mut self.last {
             last.own_bytes = last.own_bytes.saturating_sub(wire_bytes);
@@ -120,18 +121,18 @@ impl CrossTraffic {
         }
     }
 
-    /// With nobody to overtake nothing can be learned.
+    /// Returns whether a hand-down should be watched; without others to overtake it would show nothing.
     pub(crate) fn wants_watch(&self) -> bool {
         self.probe.is_none() && self.presence != Presence::Absent && self.bytes >= STANDING_BYTES_MIN
     }
 
-    /// The last hand-down is watched from now on, on a link of this rate.
+    /// Watches the last hand-down from now on, on a link of this rate.
     pub(crate) fn on_watched(&mut self, now: Nanos, rate: Rate) {
         let Some(last) = self.last.filter(|_| self.wants_watch()) else { return };
         self.probe = Some(Probe { at: now, fifo_for: rate.time_for(last.queued_bytes), drops: last.drops });
     }
 
-    /// The queue was measured on a link of this rate; gives [`CrossTraffic::holding_bytes`].
+    /// Records a measurement of the queue on a link of this rate; returns [`CrossTraffic::holding_bytes`].
     pub(crate) fn on_reading(&mut self, now: Nanos, reading: Reading, rate: Rate) -> u64 {
         let own = reading.own_bytes.min(reading.queued_bytes);
         self.bytes = reading.queued_bytes - own;
@@ -141,13 +142,13 @@ impl CrossTraffic {
         self.holding_bytes()
     }
 
-    /// How many bytes of our own should hold us back, of those last read and those handed down since.
+    /// How many bytes of our own should hold us back, out of those last read and those handed down since.
     pub(crate) fn holding_bytes(&self) -> u64 {
         let Some(Reading { queued_bytes, own_bytes, .. }) = self.last else { return 0 };
         match self.presence {
             Presence::Absent => own_bytes,
             Presence::Shared => {
-                // Our part of a FIFO is our share of it; only what is beyond is a queue that we built.
+                // Our part of a FIFO is our share of it; only what exceeds it is a queue that we built.
                 let share = u128::from(queued_bytes) * u128::from(1000 - self.share_permille) / 1000;
                 own_bytes.saturating_sub(share as u64 + APART_BYTES_MAX)
             }
@@ -155,7 +156,7 @@ impl CrossTraffic {
         }
     }
 
-    /// Enters and leaves presence, each after a while of readings that agree.
+    /// Enters and leaves presence, each after a time of readings that agree.
     fn follow(&mut self, now: Nanos, rate: Rate) {
         let stands = self.bytes >= STANDING_BYTES_MIN.max(rate.bytes_in(STANDING_FOR_MIN));
         if stands == (self.presence != Presence::Absent) {
@@ -173,11 +174,11 @@ impl CrossTraffic {
         (self.differs_since, self.probe, self.against) = (None, None, 0);
     }
 
-    /// Looks whether the probe has left, and what that says.
+    /// Checks whether the probe has left, and what that proves.
     fn judge(&mut self, now: Nanos, reading: Reading) {
         let Some(probe) = self.probe else { return };
         let is_lost = reading.watched == Watched::Nothing;
-        // What was dropped is gone early too, and has overtaken nobody.
+        // A dropped packet is gone early too, and has overtaken nothing.
         if is_lost || reading.drops != probe.drops || self.bytes < STANDING_BYTES_MIN {
             self.probe = None;
             return;
@@ -194,7 +195,7 @@ impl CrossTraffic {
         } else if waited >= permille(probe.fifo_for, 900) {
             Presence::Shared
         } else {
-            // A coarse look at a short queue says neither.
+            // A coarse look at a short queue proves neither.
             self.presence
         };
         self.against = if speaks_for == self.presence { 0 } else { self.against + 1 };
@@ -228,7 +229,7 @@ mod tests {
             Bench { cross: CrossTraffic::new(share_permille), now: Nanos::from_secs(1) }
         }
 
-        /// Where a backlog has stood for long enough.
+        /// A bench where a backlog has stood for long enough.
         fn shared(share_permille: u32) -> Bench {
             let mut bench = Bench::new(share_permille);
             bench.read(Nanos::ZERO, BACKLOG, 0);
@@ -237,7 +238,7 @@ mod tests {
             bench
         }
 
-        /// Reads so much of others' and of ours, after a while; gives what should hold us back.
+        /// Reads these bytes of others' and of ours, after some time; returns the bytes that should hold us back.
         fn read(&mut self, after: Nanos, cross_bytes: u64, own_bytes: u64) -> u64 {
             let watched = if own_bytes > 0 { Watched::Waits } else { Watched::Left };
             self.read_with(after, Reading { queued_bytes: cross_bytes + own_bytes, own_bytes, drops: 0, watched })
@@ -253,14 +254,14 @@ mod tests {
             self.cross.on_watched(self.now, LINK.parse().unwrap());
         }
 
-        /// Hands a packet down behind others' bytes, and reads after a while what is left of both.
+        /// Hands a packet down behind others' bytes, and reads after some time what is left of both.
         fn watch(&mut self, cross_bytes: u64, waited: Nanos, left: (u64, u64)) {
             self.read(Nanos::ZERO, cross_bytes, 0);
             self.hand_down();
             self.read(waited, left.0, left.1);
         }
 
-        /// What is believed after as many hand-downs as it takes to change the belief.
+        /// The presence believed after as many hand-downs as it takes to change the belief.
         fn after_probes(mut self, cross_bytes: u64, waited: Nanos, left: (u64, u64)) -> Presence {
             (0..PROBES_MIN).for_each(|_| self.watch(cross_bytes, waited, left));
             self.cross.presence()
@@ -297,7 +298,8 @@ mod tests {
         assert_eq!(rate, "6.86mbit".parse().unwrap(), "98 % of seven tenths");
     }
 
-    /// In a FIFO our share of it is no queue that we built; in a queue of our own a packet is what the shaper needs to find.
+    /// In a FIFO our share of it is no queue that we built; in a queue of our own, one packet is what the shaper needs
+    /// to find.
     #[test]
     fn only_what_is_beyond_our_part_of_the_queue_holds_us_back() {
         let mut bench = Bench::shared(300);
@@ -326,8 +328,8 @@ mod tests {
         assert_eq!(Bench::shared(500).after_probes(least, AT_ONCE, (least, 0)), Presence::Apart);
     }
 
-    /// Nothing is learned where there is nobody to overtake: when a packet is handed down, when it is looked for, or before
-    /// it is sure that somebody is there.
+    /// A packet proves nothing if there is no other to overtake: when it is handed down, when it is looked for, or
+    /// before it is certain that other traffic is there.
     #[test]
     fn who_overtakes_nobody_proves_nothing() {
         assert_eq!(Bench::shared(500).after_probes(PACKET_BYTES, AT_ONCE, (BACKLOG, 0)), Presence::Shared);

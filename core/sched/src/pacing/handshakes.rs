@@ -1,8 +1,8 @@
-//! The shortest round trip among recent handshakes: whether a client is near.
+//! The shortest round trip among recent handshakes, which shows whether a client is near.
 
 use units::Nanos;
 
-/// Handshakes of which the shortest counts; then the count begins again.
+/// The number of handshakes in a window; then a new one begins.
 const HANDSHAKES: u32 = 64;
 
 /// The shortest of the last [`HANDSHAKES`] to twice as many.
@@ -14,7 +14,7 @@ pub(crate) struct Handshakes {
 }
 
 impl Handshakes {
-    /// From a SYN-ACK to its request.
+    /// Records the time from a SYN-ACK to the request that followed.
     pub fn on_round_trip(&mut self, rtt: Nanos) {
         if self.count == HANDSHAKES {
             (self.count, self.before, self.least) = (0, self.least, None);

@@ -15,23 +15,23 @@ pub const AHEAD_MAX: Nanos = Nanos::from_millis(20);
 const BUCKETS: usize = (AHEAD_MAX.0 / BUCKET.0) as usize + 1;
 /// Lateness up to this costs nothing: the ledger catches it up ([`crate::Pace::behind`]).
 const PUNCTUAL: Nanos = Nanos::from_millis(1);
-/// One grant in so many may be later than what is handed down ahead.
+/// One grant in this many may be later than what is handed down ahead.
 const LATER_ONE_IN: u32 = 100;
-/// After this time a measurement counts half.
+/// A measurement counts half after this time.
 const HALF_LIFE: Nanos = Nanos::from_secs(4);
-/// The percentile is computed again after so many measurements, and at once when one is above it.
+/// The percentile is computed again after this many measurements, and at once when one is above it.
 const RENEW_EVERY: u32 = 32;
 
-/// A histogram of how late grants came, its beginning half forgotten.
+/// A histogram of how late grants came, which halves with time.
 #[derive(Debug)]
 pub struct Lateness {
     counts: [u32; BUCKETS],
     halved_at: Nanos,
     since_renewed: u32,
     ahead: Nanos,
-    /// When the caller was to run, if it waits for a grant.
+    /// When the caller was due to run, if it waits for a grant.
     awaited_at: Option<Nanos>,
-    /// The time in which the link idled because the caller ran late, in all.
+    /// The total time in which the link idled because the caller ran late.
     lost: Nanos,
     lost_at: Nanos,
 }
@@ -56,30 +56,31 @@ impl Lateness {
         self.ahead
     }
 
-    /// The time in which the link idled because the caller ran late, in all. It never decreases.
+    /// The total time in which the link idled because the caller ran late. It never decreases.
     pub fn lost(&self) -> Nanos {
         self.lost
     }
 
-    /// Whether the link idled after this instant because the caller ran late.
+    /// Returns whether the link idled after this instant because the caller ran late.
     pub fn has_lost_since(&self, instant: Nanos) -> bool {
         self.lost_at > instant
     }
 
-    /// A job is ready, and the link takes the next grant at this instant.
+    /// Records that a job is ready, and that the link takes the next grant at this instant.
     pub(crate) fn wait_until(&mut self, at: Nanos) {
         self.awaited_at = Some(at);
     }
 
-    /// No job is ready any more: the caller waits for none.
+    /// Records that no job is ready any more, so the caller waits for no grant.
     pub(crate) fn cancel_wait(&mut self) {
         self.awaited_at = None;
     }
 
-    /// A grant is made now, which the link could have taken at `free_at`. The link idles from `free_at + ahead` on, and catches `behind` up.
+    /// Records a grant made now, which the link could have taken at `free_at`. The link idles from `free_at + ahead`
+    /// on, and catches up `behind`.
     pub(crate) fn on_grant(&mut self, now: Nanos, free_at: Nanos, behind: Nanos) {
         let Some(awaited_at) = self.awaited_at.take() else { return };
-        // What is taken back meanwhile frees the link sooner than the caller could know.
+        // A refund in the meantime frees the link sooner than the caller could know.
         let late = now - awaited_at.max(free_at);
         let lost = late - self.ahead - behind;
         if lost > Nanos::ZERO {
@@ -124,7 +125,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// A caller that waits a millisecond for each grant, and comes as late as the list says, over and over.
+    /// A caller that waits a millisecond for each grant, and is late by what `late` returns for each.
     fn after(lateness: &mut Lateness, began_at: Nanos, grants: u32, late: impl Fn(u32) -> Nanos) -> Nanos {
         let mut now = began_at;
         for number in 0..grants {
@@ -186,7 +187,7 @@ mod tests {
         lateness.wait_until(MS(1001));
         lateness.cancel_wait();
         lateness.on_grant(MS(1100), MS(1001), PUNCTUAL);
-        // The link was freed sooner than it was said to be, by a refund.
+        // A refund freed the link sooner than announced.
         lateness.wait_until(MS(1200));
         lateness.on_grant(MS(1150), MS(1100), PUNCTUAL);
         assert_eq!((lateness.ahead(), lateness.lost()), (Nanos::ZERO, Nanos::ZERO));

@@ -1,55 +1,56 @@
-//! The byte ledger of the link: what was charged to it, what is still below us, what has left, and what belongs to others.
+//! The byte ledger of the link: what was charged to it, what is still below us, what has left, and what belongs to
+//! others.
 //!
 //! Any FIFO below the decision undoes it, so the scheduler hands down only what can leave at once, and for that it must
-//! know what is still there. Two sources, and both are needed (the same was found for Homa's qdisc: dropping either
-//! cost 10–15 % of P99). A virtual clock, `idle_at`, says when everything charged so far will have left at the
-//! link's rate; alone it lets a queue grow whenever its rate is a little more than the line's. A measurement of the queue
+//! know what is still there. Two sources are needed (the same was found for Homa's qdisc: dropping either cost 10–15 %
+//! of P99). A virtual clock, `idle_at`, gives the time when everything charged so far will have left at the link's
+//! rate; alone it lets a queue grow whenever its rate is a little more than the line's. A measurement of the queue
 //! corrects that; alone it is too coarse, since a shaper's queue reads zero while the segment it last let go still
 //! occupies the link.
 //!
-//! Every byte has an owner. A queue measured below us may hold anybody's bytes, and only our own may delay us: waiting for
-//! another program's backlog hands it the whole link (one upload stopped every response for 58 s). Bytes of cross traffic cost us
-//! rate instead, and never more than their share ([`CrossTraffic`]).
+//! Every byte has an owner. A queue measured below us may hold any program's bytes, and only our own may delay us:
+//! waiting for another program's backlog hands it the whole link (one upload stopped every response for 58 s). Bytes of
+//! cross traffic cost us rate instead, and never more than their share ([`CrossTraffic`]).
 
 use units::{Nanos, Rate};
 
 use crate::pacing::cross_traffic::{CrossTraffic, Presence};
 use crate::pacing::pace::Pace;
 
-/// A full Ethernet packet: the unit of what cannot be told from a measurement.
+/// A full Ethernet packet: the resolution of a measurement.
 pub(crate) const PACKET_BYTES: u64 = 1514;
-/// Bytes found to have left without a charge are taken for on their way only up to this much where the queue is read: what is
-/// more has left long ago, or else the next reading shows it.
+/// Bytes found to have left without a charge count as on their way only up to this limit if the queue is read: any more
+/// left long ago, or the next reading shows them.
 const LATE_BYTES_MAX: u64 = 2 * PACKET_BYTES;
-/// A queue this much longer than the clock says is looked at more closely: whose bytes are they?
+/// A queue longer by this than the clock predicts is looked at more closely, to find whose bytes they are.
 const UNEXPLAINED_BYTES_MAX: u64 = 2 * PACKET_BYTES;
 
-/// Less than this is no packet of cross traffic: what sockets say of our bytes is not exact.
+/// Fewer bytes than this are no packet of cross traffic, because sockets do not report our bytes exactly.
 const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 
-/// The queue below as it was measured.
+/// A measurement of the queue below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Everybody's bytes in the queue.
+    /// All bytes in the queue, whoever sent them.
     pub queued_bytes: u64,
-    /// Of these at most so many are ours; all of them where nobody looked ([`Ledger::is_explained`]).
+    /// The maximum of them that are ours; all of them if no closer look was taken ([`Ledger::is_explained`]).
     pub own_bytes: u64,
-    /// Packets the queue has dropped since it was made.
+    /// Packets that the queue has dropped since it was created.
     pub drops: u64,
     pub watched: Watched,
 }
 
 impl Reading {
-    /// All of it is ours.
+    /// A reading in which all bytes are ours.
     pub fn own(queued_bytes: u64) -> Reading {
         Reading { queued_bytes, own_bytes: queued_bytes, drops: 0, watched: Watched::Nothing }
     }
 }
 
-/// The hand-down that is watched ([`Ledger::on_watched`]).
+/// The state of the hand-down that is watched ([`Ledger::on_watched`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watched {
-    /// None is, or it cannot be told from others any more.
+    /// None is watched, or it can no longer be distinguished from others.
     #[default]
     Nothing,
     /// It is in the queue.
@@ -59,12 +60,12 @@ pub enum Watched {
 
 #[derive(Debug)]
 pub struct Ledger {
-    /// The link's, or a lower one where less is to be had.
+    /// The link's rate, or a lower one if less is available.
     rate: Option<Rate>,
     behind: Nanos,
-    /// When the link will have sent all that was charged.
+    /// When the link will have sent everything that was charged.
     idle_at: Nanos,
-    /// The same by the charges alone, whatever was measured: what is in the queue later than that is not ours.
+    /// The same by the charges alone, whatever was measured: anything in the queue after that is not ours.
     due_at: Nanos,
     /// When a grant was last charged.
     granted_at: Nanos,
@@ -85,12 +86,12 @@ impl Ledger {
         }
     }
 
-    /// The rate bytes are handed down at now: less than the link's while cross traffic waits in the same queue.
+    /// The rate at which bytes are handed down now: less than the link's while cross traffic waits in the same queue.
     pub fn rate(&self) -> Option<Rate> {
         self.rate.map(|rate| self.cross.rate_left(rate))
     }
 
-    /// Replaces the link's rate; what is below us takes longer, or less long, from now on. Without one nothing waits.
+    /// Replaces the link's rate; what is below us takes more or less time from now on. Without a rate nothing waits.
     pub fn set_rate(&mut self, now: Nanos, rate: Option<Rate>) {
         let below = self.bytes_below(now);
         self.rate = rate;
@@ -102,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// The same, and all else that an operator may set.
+    /// Replaces the rate and everything else that an operator may set.
     pub fn change(&mut self, now: Nanos, pace: &Pace) {
         self.set_rate(now, pace.rate);
         self.behind = pace.behind;
@@ -111,33 +112,35 @@ impl Ledger {
         }
     }
 
-    /// There is something to send again, after a while in which there was nothing. That time is lost to the link; only what we
-    /// lose ourselves, by coming late, is caught up. On a line without a token bucket two packets would otherwise stand below us
-    /// from the start of each busy time to its end.
+    /// Records that there is something to send again after an idle time. That time is lost to the link; only time lost
+    /// by our own lateness is caught up. On a line without a token bucket, two packets would otherwise stand below us
+    /// from the start of each busy period to its end.
     pub fn resume(&mut self, now: Nanos) {
         self.idle_at = self.idle_at.max(now);
     }
 
-    /// These bytes, as the link counts them, were handed down now.
+    /// Charges bytes, as the link counts them, that were handed down now.
     pub fn charge(&mut self, now: Nanos, wire_bytes: u64) {
         self.granted_at = now;
         self.occupy(now, wire_bytes);
         self.charged_bytes += wire_bytes;
         if self.cross.presence() == Presence::Apart {
-            // Our own queue may be served more slowly than the link: until it is read again it is as long as we made it.
+            // Our own queue may be served more slowly than the link: until it is read again, it is taken to be as long
+            // as we made it.
             self.idle_at = self.idle_at.max(now + self.time_for(self.cross.holding_bytes()));
         }
     }
 
-    /// These bytes have left unnoticed, or are just leaving: acknowledgements, what TCP kept and what it sent again. `is_read`
-    /// says that the queue below is.
+    /// Charges bytes that have left unnoticed, or are just leaving: acknowledgements, what TCP kept and what it
+    /// retransmitted. `is_read` states whether the queue below is read.
     pub fn charge_late(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         self.occupy(now, if is_read { wire_bytes.min(LATE_BYTES_MAX) } else { wire_bytes });
         self.charged_bytes += wire_bytes;
     }
 
-    /// These bytes are still to leave, when nobody may be looking. Where the queue below is read it will show them, and the clock
-    /// waits for nothing that may never come: a client that resets has no FIN acknowledged.
+    /// Charges bytes that are still to leave, when nothing may be looking. If the queue below is read (`is_read`), it
+    /// will show them, and the clock does not wait for bytes that may never come: a client that resets has no FIN
+    /// acknowledged.
     pub fn charge_ahead(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         if !is_read {
             self.occupy(now, wire_bytes);
@@ -145,7 +148,7 @@ impl Ledger {
         self.charged_bytes += wire_bytes;
     }
 
-    /// Of the bytes charged, these have not reached the link.
+    /// Takes back charged bytes that have not reached the link.
     pub fn refund(&mut self, wire_bytes: u64) {
         self.cross.on_refunded(wire_bytes);
         self.take_back(wire_bytes);
@@ -158,7 +161,7 @@ impl Ledger {
         self.due_at = self.due_at - self.time_for(wire_bytes);
     }
 
-    /// Of the bytes charged ahead, these will never leave: taken back as they were charged.
+    /// Takes back bytes charged ahead that will never leave, in the way they were charged.
     pub fn refund_ahead(&mut self, wire_bytes: u64, is_read: bool) {
         if !is_read {
             return self.refund(wire_bytes);
@@ -168,8 +171,8 @@ impl Ledger {
         self.idle_at = idle_at;
     }
 
-    /// Whether a queue of this length needs no second look: it is empty but for what was charged and can still be there, and nothing
-    /// none of others was seen by the last one. If not, [`Reading::own_bytes`] has to be found out.
+    /// Returns whether a queue of this length needs no second look: it holds no more than what was charged and can
+    /// still be there, and the last look saw no bytes of others. If not, [`Reading::own_bytes`] must be found out.
     pub fn is_explained(&self, now: Nanos, queued_bytes: u64) -> bool {
         let can_be_ours = || now <= self.due_at + self.time_for(UNEXPLAINED_BYTES_MAX);
         self.cross.presence() == Presence::Absent
@@ -178,22 +181,23 @@ impl Ledger {
             && (queued_bytes == 0 || can_be_ours())
     }
 
-    /// Whether a hand-down should be watched until it has left: others wait below us, and where is not known for ever.
+    /// Returns whether a hand-down should be watched until it has left: others wait below us, and where they wait must
+    /// be checked from time to time.
     pub fn wants_watch(&self) -> bool {
         self.cross.wants_watch()
     }
 
-    /// The last hand-down, which was charged, is watched from now on: the next readings say whether it has left.
+    /// Watches the last hand-down, which was charged, from now on: the next readings report whether it has left.
     pub fn on_watched(&mut self, now: Nanos) {
         if let Some(rate) = self.rate {
             self.cross.on_watched(now, rate);
         }
     }
 
-    /// The queue below us was measured.
+    /// Records a measurement of the queue below us.
     ///
-    /// A shaper lets a packet go first and waits afterwards, so besides its queue up to one full packet may still
-    /// occupy the link: the truth lies between the two, and the clock is moved only as far as it lies outside.
+    /// A shaper sends a packet first and waits afterwards, so in addition to its queue up to one full packet may still
+    /// occupy the link. The truth lies between the two, and the clock is moved only as far as it lies outside.
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         let Some(rate) = self.rate else { return };
         let own = self.cross.on_reading(now, reading, rate);
@@ -201,20 +205,20 @@ impl Ledger {
         let presence = self.cross.presence();
         let least = match presence {
             _ if own == 0 => now - self.behind,
-            // Nobody knows when a queue of our own is served: the more is in it the longer a grant has to wait, but not for
-            // as long as TCP by itself keeps something there.
+            // When a queue of our own is served is unknown. The more is in it, the longer a grant has to wait, but not
+            // for as long as TCP by itself keeps something there.
             Presence::Apart => self.granted_at + for_own,
             Presence::Absent | Presence::Shared => now + for_own,
         };
         let most = match presence {
-            // What is ours in a FIFO leaves behind the others' bytes: not at our pace, and no later than the queue is empty.
+            // Our bytes in a FIFO leave behind the others': not at our pace, and no later than when the queue is empty.
             Presence::Shared if reading.queued_bytes > 0 => Nanos::MAX,
             _ => now + for_own + self.time_for(PACKET_BYTES),
         };
         self.idle_at = self.idle_at.max(least).min(most);
     }
 
-    /// When no more than `ahead` will be below us: the instant from which a grant may be made.
+    /// The instant from which a grant may be made: when no more than `ahead` will be below us.
     pub fn room_at(&self, ahead: Nanos) -> Nanos {
         self.idle_at - ahead
     }
@@ -224,17 +228,17 @@ impl Ledger {
         self.idle_at - now
     }
 
-    /// The same in bytes: exported, because it is what the order is worth.
+    /// The bytes below us: exported, because they show what the order is worth.
     pub fn bytes_below(&self, now: Nanos) -> u64 {
         self.rate().map_or(0, |rate| rate.bytes_in(self.below(now)))
     }
 
-    /// Wire bytes charged to the link so far, less what was refunded.
+    /// Wire bytes charged to the link so far, minus what was refunded.
     pub fn charged_bytes(&self) -> u64 {
         self.charged_bytes
     }
 
-    /// The others' traffic in the queue below.
+    /// The traffic of others in the queue below.
     pub fn cross_traffic(&self) -> &CrossTraffic {
         &self.cross
     }

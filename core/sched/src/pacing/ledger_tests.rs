@@ -14,7 +14,7 @@ fn charges_add_up_and_drain_at_the_rate() {
     let now = Nanos::from_secs(1);
     ledger.charge(now, PACKET_BYTES);
     ledger.charge(now, PACKET_BYTES);
-    // One millisecond of lag was caught up, as a token bucket would.
+    // One millisecond of lag was caught up, as with a token bucket.
     assert_eq!(ledger.below(now), Nanos(2 * 1_211_200 - 1_000_000));
     assert_eq!(ledger.bytes_below(now), 2 * PACKET_BYTES - 1250);
     assert_eq!(ledger.bytes_below(now + Nanos::from_millis(10)), 0);
@@ -32,7 +32,7 @@ fn a_refund_undoes_a_charge() {
     assert_eq!((ledger.below(now), ledger.charged_bytes()), before);
 }
 
-/// Where the queue is read what is foreseen did not move the clock, so it does not when it never comes.
+/// If the queue is read, what is foreseen did not move the clock, so its refund does not move it either.
 #[test]
 fn what_was_foreseen_is_taken_back_as_it_was_charged() {
     for is_read in [false, true] {
@@ -74,7 +74,7 @@ fn a_measurement_that_agrees_changes_nothing() {
     assert_eq!(ledger.below(now), before);
 }
 
-/// Somebody's backlog stopped every response for as long as it stood.
+/// Another program's backlog stopped every response for as long as it stood.
 #[test]
 fn cross_bytes_delay_nobody() {
     let mut ledger = ledger();
@@ -97,7 +97,7 @@ fn a_new_rate_is_for_what_is_below_too() {
     assert_eq!(ledger.below(now), Nanos(below * 1600));
 }
 
-/// What a link of that rate sends in a millisecond, in bytes: how far the clock may lag behind.
+/// The bytes that a link of that rate sends in a millisecond: how far the clock may lag behind.
 const LAG_BYTES: u64 = 1250;
 
 #[test]
@@ -121,7 +121,7 @@ fn what_is_still_to_leave_is_waited_for_only_where_nobody_reads_the_queue() {
     }
 }
 
-/// Asking every connection what it has below costs system calls: not for a queue that our own charges explain.
+/// Reading what every connection has below costs system calls: not worth it for a queue that our own charges explain.
 #[test]
 fn a_queue_two_packets_longer_than_charged_needs_no_second_look() {
     let mut ledger = ledger();
@@ -158,10 +158,10 @@ fn read(ledger: &mut Ledger, now: Nanos, own_bytes: u64) {
     ledger.on_reading(now, Reading { queued_bytes: OTHERS_BYTES + own_bytes, own_bytes, drops: 0, watched });
 }
 
-/// A ledger that has found others where they are, and the time.
+/// A ledger that has found others at this place, and the time.
 fn beside_others(presence: Presence) -> (Ledger, Nanos) {
     let (mut ledger, mut now) = (ledger(), Nanos::from_secs(1));
-    // In our FIFO, for all we know at first; until what we hand down leaves before them.
+    // At first we assume our FIFO, until what we hand down leaves before the others.
     for _ in 0..50 {
         read(&mut ledger, now, 0);
         if ledger.cross_traffic().presence() == presence {
@@ -174,7 +174,7 @@ fn beside_others(presence: Presence) -> (Ledger, Nanos) {
     panic!("never {presence:?}");
 }
 
-/// In a FIFO ours leave when it is their turn, neither at our pace nor after the queue is empty.
+/// In a FIFO our bytes leave when it is their turn, neither at our pace nor after the queue is empty.
 #[test]
 fn what_is_ours_in_a_shared_fifo_is_below_us_until_the_fifo_is_empty() {
     let (mut ledger, now) = beside_others(Presence::Shared);
@@ -186,7 +186,7 @@ fn what_is_ours_in_a_shared_fifo_is_below_us_until_the_fifo_is_empty() {
     assert_eq!(ledger.bytes_below(now), PACKET_BYTES, "one may be leaving");
 }
 
-/// Nobody knows when a queue of our own is served: what is in it already holds the next grant back, from the last one on.
+/// When a queue of our own is served is unknown: what is in it already holds the next grant back, from the last one on.
 #[test]
 fn a_grant_waits_for_what_is_in_a_queue_of_our_own() {
     let (mut ledger, mut now) = beside_others(Presence::Apart);
@@ -199,14 +199,14 @@ fn a_grant_waits_for_what_is_in_a_queue_of_our_own() {
     assert_eq!(ledger.bytes_below(now), 20 * PACKET_BYTES);
 }
 
-/// What stands in the queue below, in order: ours or not, bytes, and when it came.
+/// A queue below, in order: whether each packet is ours, its bytes, and when it came.
 #[derive(Default)]
 struct Fifo {
     packets: std::collections::VecDeque<(bool, u64, Nanos)>,
     bytes: u64,
     drops: u64,
     sent: [u64; 2],
-    /// The longest that a packet of ours stood here.
+    /// The longest time that a packet of ours stood here.
     own_sojourn_max: Nanos,
 }
 
@@ -237,7 +237,7 @@ impl Fifo {
     }
 }
 
-/// A link below a ledger that always has something to send, beside a sender of cross traffic.
+/// A link below a ledger that always has something to send, with a sender of cross traffic.
 struct Bench {
     ledger: Ledger,
     /// One queue for all, or one each, served in turn.
@@ -245,7 +245,7 @@ struct Bench {
     now: Nanos,
     idle_at: Nanos,
     turn: usize,
-    /// Of ours, so much has left when what is watched has.
+    /// The count of our sent bytes at which the watched hand-down has left.
     watched_until_bytes: Option<u64>,
 }
 
@@ -266,7 +266,7 @@ impl Bench {
         }
     }
 
-    /// One step of the link, of the sender of cross traffic, who keeps so many packets queued, and of us.
+    /// One step of the link, of the sender of cross traffic, which keeps `cross_packets` queued, and of us.
     fn step(&mut self, cross_packets: usize) {
         self.now += STEP;
         let rate: Rate = LINK.parse().unwrap();
@@ -329,7 +329,7 @@ impl Bench {
         }
     }
 
-    /// Bytes of ours and of others that left in so many seconds.
+    /// Bytes of ours and of others that left in this many seconds.
     fn carried(&mut self, seconds: u64, cross_packets: usize) -> (u64, u64) {
         let sum = |queues: &[Fifo], own: usize| queues.iter().map(|queue| queue.sent[own]).sum::<u64>();
         let before = (sum(&self.queues, 1), sum(&self.queues, 0));
@@ -340,8 +340,8 @@ impl Bench {
 
 const LINK_BYTES_PER_S: u64 = 1_250_000;
 
-/// In one FIFO with somebody who fills it both have their half, whatever else the FIFO drops; and the link is full again
-/// with ours once they are gone.
+/// In one FIFO with a sender that fills it, both have their half, whatever else the FIFO drops; and the link is full
+/// again with ours once the others are gone.
 #[test]
 fn a_shared_fifo_is_shared() {
     for cross_packets in [4, 20, 45] {
@@ -360,8 +360,8 @@ fn a_shared_fifo_is_shared() {
     }
 }
 
-/// One or two packets of others are less than what is taken for ours without a look. A sender who always has them there (BBR has) stopped every
-/// response for as long as it sent.
+/// One or two packets of others are less than what counts as ours without a closer look. A sender that always has them
+/// there (BBR does) stopped every response for as long as it sent.
 #[test]
 fn a_few_packets_of_others_that_never_end_delay_nobody() {
     for (queues, cross_packets) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -372,7 +372,7 @@ fn a_few_packets_of_others_that_never_end_delay_nobody() {
     }
 }
 
-/// A FIFO so full that it drops what comes is one all the same: what was dropped has overtaken nobody.
+/// A FIFO so full that it drops arrivals is still one: what was dropped has overtaken nothing.
 #[test]
 fn a_full_fifo_is_shared() {
     for cross_packets in [60, 99] {
@@ -403,7 +403,7 @@ fn a_queue_of_our_own_stays_short() {
     }
 }
 
-/// A queue taken for our own that is none after all: what stays as long as in a FIFO is in one.
+/// A queue wrongly taken for our own is found out: what stays as long as in a FIFO is in one.
 #[test]
 fn a_fifo_is_not_taken_for_a_queue_of_our_own_for_long() {
     let mut bench = Bench::new(2);
@@ -417,7 +417,7 @@ fn a_fifo_is_not_taken_for_a_queue_of_our_own_for_long() {
     assert!(own > 5 * LINK_BYTES_PER_S * 45 / 100, "{own}");
 }
 
-/// Bursts that scheduler cost nothing: a keystroke, an acknowledgement, a page of somebody else's.
+/// Short bursts of others cost nothing: a keystroke, an acknowledgement, a page of another server.
 #[test]
 fn a_backlog_that_comes_and_goes_is_not_cross_traffic() {
     let mut bench = Bench::new(1);
@@ -430,7 +430,7 @@ fn a_backlog_that_comes_and_goes_is_not_cross_traffic() {
 }
 
 proptest! {
-    /// Charged less refunded is what left and what is below, whatever is measured meanwhile.
+    /// Charged minus refunded is what left and what is below, whatever is measured in the meantime.
     #[test]
     fn no_byte_is_lost(steps in prop::collection::vec((0u64..5_000, 0u64..3_000, 0u64..200_000, 0u64..200_000, 0u64..5_000_000), 1..200)) {
         let mut ledger = ledger();

@@ -4,7 +4,7 @@ use units::{Nanos, Rate};
 use crate::pacing::cross_traffic::CROSS_SHARE_PERMILLE;
 use crate::pacing::overtaking;
 
-/// Of a rate that cannot be checked this much is used, in thousandths: the rest keeps the queue empty when our count of the
+/// The part used of a rate that cannot be checked, in thousandths: the rest keeps the queue empty when our count of the
 /// bytes on the wire is a little short.
 pub const BLIND_PERMILLE: u32 = 980;
 /// How much lag may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
@@ -12,25 +12,26 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 
 /// How fast, and how finely, bytes are handed down.
 ///
-/// A grant is the largest number of bytes that cannot be taken back, so it is how long a newcomer may have to wait for
-/// something worse than itself: as small as the link and our timers allow. At 10 Mbit/s one full segment takes
-/// 1.2 ms, and is then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant a millisecond suffices, until newcomers
-/// come that would overtake it ([`crate::overtaking`]).
+/// A grant is the largest number of bytes that cannot be taken back, so it is how long a new response may have to wait
+/// for one of worse rank: as small as the link and our timers allow. At 10 Mbit/s one full segment takes 1.2 ms, and is
+/// then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant per millisecond suffices, until responses
+/// arrive that would overtake it ([`crate::overtaking`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
     pub rate: Option<Rate>,
-    /// The link time of one grant (at least one segment is granted), shortened by the scheduler where newcomers wait for its end; without a rate only [`Nanos::MAX`] means anything, a
-    /// grant without end. Raised: fewer wake-ups, coarser order.
+    /// The link time of one grant (at least one segment is granted), which the scheduler shortens if new responses wait
+    /// for its end. Without a rate, only [`Nanos::MAX`] has a meaning: a grant without end. A longer grant costs fewer
+    /// wake-ups and makes the order coarser.
     pub grant_for: Nanos,
-    /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up jitter:
-    /// too little and the link idles, too much and bytes queue in the order they were handed down.
+    /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up
+    /// jitter: if it is too short the link idles, if it is too long bytes queue in the order they were handed down.
     pub ahead: Nanos,
-    /// How far the schedule may lag behind the clock and catch up, by our own lateness alone ([`crate::Ledger::resume`]): what a
-    /// token bucket below us lets through at once, or what a line catches up by the little that it is faster than the pace.
-    /// More builds a queue there; less loses the time by which wake-ups come late.
+    /// How far the schedule may lag behind the clock and catch up, by our own lateness alone
+    /// ([`crate::Ledger::resume`]): what a token bucket below us lets through at once, or what a line catches up by
+    /// being a little faster than the pace. More builds a queue there; less loses the time by which wake-ups come late.
     pub behind: Nanos,
-    /// What cross traffic in the same queue keeps of the link, in thousandths, at most 900.
+    /// The part of the link that cross traffic in the same queue keeps, in thousandths, at most 900.
     pub cross_permille: u32,
 }
 
@@ -44,27 +45,28 @@ impl Pace {
         cross_permille: CROSS_SHARE_PERMILLE,
     };
 
-    /// No rate, and the whole response in one grant: for a simulated link, which serves a job for as long as nobody comes
-    /// and reports what it sent by then.
+    /// No rate, and the whole response in one grant: for a simulated link, which serves a job until another arrives and
+    /// reports what it had sent by then.
     pub const WHOLE: Pace = Pace { grant_for: Nanos::MAX, ..Pace::UNLIMITED };
 
     /// No rate yet: it is being found, and until then bytes are handed down as fast as sockets take them.
     pub const UNKNOWN: Pace = Pace { behind: BEHIND, ..Pace::UNLIMITED };
 
-    /// Of a line whose rate is known, because its shaper is. A grant is made when the line falls idle and no sooner: what comes late
-    /// is caught up, from a bucket's tokens or by what the line is faster than the pace, but a response that comes as a packet of
-    /// a worse one has just been granted waits a whole packet more (0.5 ms of the mean at 10 Mbit/s with grants 300 us ahead).
+    /// The pace of a line whose rate is known, because its shaper is. A grant is made when the line falls idle and no
+    /// sooner. Lateness is caught up, from a bucket's tokens or because the line is faster than the pace, but a
+    /// response that arrives when a packet of a worse one has just been granted waits a whole packet longer (0.5 ms of
+    /// the mean at 10 Mbit/s with grants 300 us ahead).
     pub fn of_line(rate: Rate) -> Pace {
         Pace { rate: Some(rate), ..Pace::UNKNOWN }
     }
 
-    /// Of a line of which we were only told.
+    /// The pace of a line whose rate is only configured, not measured.
     pub fn blind(told: Rate) -> Pace {
         Pace::of_line(told.permille(BLIND_PERMILLE))
     }
 
-    /// Bytes granted at once without a rate: large enough that system calls cost nothing beside copying, small enough
-    /// that a newcomer is not stuck behind a whole file.
+    /// Bytes granted at once without a rate: large enough that system calls cost nothing compared with copying, small
+    /// enough that a new response is not stuck behind a whole file.
     const GRANT_BYTES_UNLIMITED: u64 = 2 << 20;
 
     /// Payload bytes of one grant on a connection of this framing: whole segments, at least one.

@@ -15,9 +15,9 @@ pub struct Pacer {
     handshakes: Handshakes,
     overtaking: Overtaking,
     lateness: Lateness,
-    /// When bytes were last handed down, or the link began to be used again.
+    /// When bytes were last handed down, or the link was last resumed.
     used_at: Nanos,
-    /// Charged without a grant, since this was last asked for.
+    /// Bytes charged without a grant since the last [`Pacer::take_ungranted_bytes`].
     ungranted_bytes: u64,
 }
 
@@ -62,25 +62,25 @@ impl Pacer {
         self.ledger.room_at(self.pace.ahead.max(self.lateness.ahead()))
     }
 
-    /// A job is ready and the link has enough: the caller waits until [`Pacer::free_at`].
+    /// Records that a job is ready and the link has enough: the caller waits until [`Pacer::free_at`].
     pub(crate) fn await_grant(&mut self) {
         if self.pace.rate.is_some() {
             self.lateness.wait_until(self.free_at());
         }
     }
 
-    /// A grant is made now.
+    /// Records that a grant is made now.
     pub(crate) fn on_grant(&mut self, now: Nanos) {
         let free_at = self.free_at();
         self.lateness.on_grant(now, free_at, self.pace.behind);
     }
 
-    /// A job of so many bytes came first in the order, and yet waits for what was last granted.
+    /// Records that a job of `bytes` is first in the order, and yet waits for what was last granted.
     pub(crate) fn on_overtaking(&mut self, bytes: u64) {
         self.overtaking.on_waits(bytes);
     }
 
-    /// A grant was handed down, to a job that had so much left before.
+    /// Records that a grant was handed down, for a job that had `left_bytes` before.
     pub(crate) fn on_granted(&mut self, now: Nanos, wire_bytes: u64, left_bytes: u64) {
         self.used_at = now;
         self.ledger.charge(now, wire_bytes);
@@ -90,7 +90,7 @@ impl Pacer {
         }
     }
 
-    /// Somebody is ready again; gives for how long nobody was.
+    /// Records that a job is ready again; returns for how long none was.
     pub(crate) fn resume(&mut self, now: Nanos) -> Nanos {
         let idle = now - self.used_at;
         self.used_at = now;
@@ -104,26 +104,26 @@ impl Pacer {
         self.ledger.set_rate(now, rate);
     }
 
-    /// Another pace from now on; what was handed down stays charged.
+    /// Replaces the pace from now on; what was handed down stays charged.
     pub(crate) fn change(&mut self, now: Nanos, pace: Pace) {
         self.ledger.change(now, &pace);
         self.overtaking = Overtaking::new(pace.grant_for);
         self.pace = pace;
     }
 
-    /// Wire bytes that were charged without a grant since this was last asked for.
+    /// Takes the wire bytes that were charged without a grant since the last call.
     pub(crate) fn take_ungranted_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.ungranted_bytes)
     }
 
-    /// A connection was new when its response came: the round trip of its handshake.
+    /// Records the round trip of the handshake of a connection that was new when its response arrived.
     pub fn on_handshake(&mut self, rtt: Nanos) {
         self.handshakes.on_round_trip(rtt);
     }
 
-    /// A connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements, retransmissions),
-    /// or bytes that a grant covered stay with TCP for now, and the link is free for others. `is_read` says that the queue below
-    /// is measured ([`Pacer::on_reading`]).
+    /// Records that a connection's account was settled: bytes left that no grant covered (handshakes, acknowledgements,
+    /// retransmissions), or bytes that a grant covered stay with TCP for now, and the link is free for others.
+    /// `is_read` states whether the queue below is measured ([`Pacer::on_reading`]).
     pub fn on_correction(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         if correction.charge_bytes > 0 {
             self.ledger.charge_late(now, correction.charge_bytes, is_read);
@@ -134,15 +134,15 @@ impl Pacer {
         }
     }
 
-    /// Bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
+    /// Records that bytes of a connection are still to leave that no grant will cover; see [`Ledger::charge_ahead`].
     pub fn on_foreseen(&mut self, now: Nanos, wire_bytes: u64, is_read: bool) {
         let is_read = is_read && !self.leaves_at_once(wire_bytes);
         self.ledger.charge_ahead(now, wire_bytes, is_read);
         self.ungranted_bytes += wire_bytes;
     }
 
-    /// Accounts were settled at the end of their connections: what was charged and not sent is what was foreseen and never
-    /// came.
+    /// Records that accounts were settled at the end of their connections: what was charged and not sent is what was
+    /// foreseen and never came.
     pub fn on_closed(&mut self, now: Nanos, correction: Correction, is_read: bool) {
         self.on_correction(now, Correction { refund_bytes: 0, ..correction }, is_read);
         if correction.refund_bytes > 0 {
@@ -151,20 +151,21 @@ impl Pacer {
         }
     }
 
-    /// What is foreseen is an acknowledgement alone and its client is near. No reading need show it: a bucket lets it go at once,
-    /// and on a line no faster than the bucket twenty of them are a packet that stands there for as long as there is work.
+    /// Returns whether what is foreseen is a lone acknowledgement and its client is near. No reading need show it: a
+    /// bucket lets it go at once, and on a line no faster than the bucket twenty acknowledgements are a packet that
+    /// stands there for as long as there is work.
     fn leaves_at_once(&self, wire_bytes: u64) -> bool {
         const ALONE_BYTES_MAX: u64 = 100;
         const NEAR: Nanos = Nanos::from_millis(1);
         wire_bytes <= ALONE_BYTES_MAX && self.handshakes.shortest().is_some_and(|rtt| rtt <= NEAR)
     }
 
-    /// The queue below was measured; see [`Ledger::on_reading`].
+    /// Records a measurement of the queue below; see [`Ledger::on_reading`].
     pub fn on_reading(&mut self, now: Nanos, reading: Reading) {
         self.ledger.on_reading(now, reading);
     }
 
-    /// The last hand-down is watched; see [`Ledger::on_watched`].
+    /// Watches the last hand-down; see [`Ledger::on_watched`].
     pub fn on_watched(&mut self, now: Nanos) {
         self.ledger.on_watched(now);
     }

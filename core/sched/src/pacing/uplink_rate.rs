@@ -1,4 +1,5 @@
-//! What an operator says of the uplink's rate: the words of `--uplink`, of `[uplink] rate` and of an experiment's `told`.
+//! The uplink's rate as an operator states it: the values of `--uplink`, of `[uplink] rate` and of an experiment's
+//! `told`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +11,19 @@ use crate::line::{Bounds, BoundsError, FLOOR};
 /// `auto`, `off`, `10mbit` or `2mbit..20mbit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UplinkRate {
-    /// It is searched, without bounds.
+    /// The rate is searched, without bounds.
     #[default]
     Auto,
-    /// No order.
+    /// The responses are not ordered.
     Off,
-    /// The first guess, and the most.
+    /// The first guess, and the maximum.
     Told(Rate),
-    /// It is searched between the two; the first is less.
+    /// The rate is searched between the two; the first is lower.
     Between(Rate, Rate),
 }
 
 impl UplinkRate {
-    /// The most that the line carries, as far as that was said.
+    /// The maximum that the line carries, if stated.
     pub fn most(self) -> Option<Rate> {
         match self {
             UplinkRate::Auto | UplinkRate::Off => None,
@@ -30,7 +31,7 @@ impl UplinkRate {
         }
     }
 
-    /// Between what the rate is searched.
+    /// The bounds between which the rate is searched.
     pub fn bounds(self) -> Bounds {
         match self {
             UplinkRate::Auto | UplinkRate::Off => Bounds::default(),
