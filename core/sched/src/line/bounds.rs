@@ -5,34 +5,34 @@ use units::{ParseError, Rate};
 use crate::UplinkRate;
 use crate::pacing::pace::BLIND_PERMILLE;
 
-/// Nothing makes the pace slower than this, in bits per second.
+/// The slowest pace, in bits per second.
 pub(crate) const FLOOR: u64 = 64_000;
 
-/// Between what the line's rate is searched.
+/// The bounds between which the line's rate is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bounds {
-    /// Never slower than this.
+    /// The minimum pace.
     pub least: Option<Rate>,
     /// The search begins here, instead of as fast as sockets take bytes.
     pub first: Option<Rate>,
-    /// Never faster.
+    /// The maximum pace.
     pub most: Option<Rate>,
 }
 
 impl Bounds {
-    /// Of a line that was told: nearly that rate is the first guess, and the ceiling.
+    /// The bounds of a line whose rate was configured: nearly that rate is the first guess, and the maximum.
     pub fn told(rate: Rate) -> Bounds {
         let most = Some(rate.permille(BLIND_PERMILLE));
         Bounds { least: None, first: most, most }
     }
 
-    /// No pace is slower, in bits per second.
+    /// The minimum pace, in bits per second.
     pub(super) fn floor(&self) -> u64 {
         self.least.map_or(FLOOR, Rate::bits_per_s)
     }
 }
 
-/// Why a text says no bounds.
+/// The reason why a text is no bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BoundsError {
     #[error("`{0}`: expected auto, off, a rate or two rates, for example 10mbit or 2mbit..20mbit ({1})")]
@@ -50,7 +50,7 @@ pub enum BoundsError {
 impl FromStr for Bounds {
     type Err = BoundsError;
 
-    /// As [`UplinkRate`], of which `off` has none.
+    /// Parses the same text as [`UplinkRate`], except `off`, which has no bounds.
     fn from_str(text: &str) -> Result<Bounds, BoundsError> {
         match text.parse()? {
             UplinkRate::Off => Err(BoundsError::Off),

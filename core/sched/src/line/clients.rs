@@ -1,21 +1,23 @@
-//! What round trips say of the queue ahead: remembered per client, for a connection that begins in a queue never sees less.
+//! Round trips as a measure of the queue ahead. They are remembered per client, because a connection that begins in a
+//! queue never sees a shorter round trip.
 //!
-//! A client is an address (or its prefix), given as a hash. Its least round trip of the last minute or two is its base.
-//! Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); how much is
-//! learned while no queue is there that could be the cause.
+//! A client is an address (or its prefix), given as a hash. Its shortest round trip of the last minute or two is its
+//! base. Round trips also vary by themselves (jitter, delayed acknowledgements, the client's own access link); the
+//! amount is learned while there is no queue that could be the cause.
 
 use units::Nanos;
 
-/// Clients remembered at once: 64 bytes each.
+/// The maximum number of clients remembered at once: 64 bytes each.
 pub const CLIENTS_MAX: usize = 4096;
-/// Places in the table that a client may have; the one seen least recently gives way.
+/// The number of clients per set of the table; the one seen least recently is evicted.
 const WAYS: usize = 4;
-/// A base is the minimum of at least this long, and of at most twice as long: a path that became longer is believed then.
+/// A base is the minimum over at least this time, and at most twice as long: a path that became longer is believed
+/// then.
 const BASE_WINDOW: Nanos = Nanos::from_secs(60);
-/// One part in so many of a new deviation goes into the mean.
+/// The share of a new deviation in the mean is one in this many.
 const NOISE_GAIN: u64 = 8;
 
-/// What the load was when a round trip was measured.
+/// The load when a round trip was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
     /// We sent at the full pace: the queue may be ours.
@@ -26,12 +28,12 @@ pub(super) enum Load {
     Light,
 }
 
-/// Between these lies the delay of the queue that all clients share.
+/// The bounds of the delay of the queue that all clients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DelayBounds {
-    /// What the client's round trip grew by since it is known: of a client that began in a queue, less.
+    /// How much the client's round trip has grown since it is known; less than the delay if it began in a queue.
     pub at_least: Nanos,
-    /// A queue that all share delays this client too, so it is no longer than what the client saw.
+    /// A queue that all share delays this client too, so the delay is no longer than what the client saw.
     pub at_most: Nanos,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct DelayBounds {
 struct Client {
     key: u64,
     seen_at: Nanos,
-    /// Minima of the window before and of this one.
+    /// Minima of the previous window and of this one.
     least: [Nanos; 2],
     window_began: Nanos,
     /// Mean excess over the base, and over the queue, while that is short.
@@ -48,14 +50,14 @@ struct Client {
     is_known: bool,
 }
 
-/// A table of fixed size.
+/// The round trips of clients, in a table of fixed size.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     sets: Vec<[Option<Client>; WAYS]>,
 }
 
 impl Clients {
-    /// The client's least round trip of late; zero where none was seen.
+    /// The client's shortest recent round trip; zero if none was seen.
     pub fn base(&self, key: u64) -> Nanos {
         let set = self.sets.get((key % self.sets.len().max(1) as u64) as usize);
         let found = set.and_then(|set| set.iter().flatten().find(|client| client.key == key));
@@ -174,7 +176,7 @@ mod tests {
             seen(&mut clients, turn, 7 + turn * sets, 20, Load::Light);
         }
         assert_eq!(clients.sets.iter().flatten().flatten().count(), WAYS);
-        // The first is new again, the second is not.
+        // The first client is new again, the second is not.
         assert_eq!(seen(&mut clients, 10, 7 + sets, 50, Load::Full), (30, 30));
         assert_eq!(seen(&mut clients, 11, 7, 50, Load::Full), (0, 50));
     }

@@ -1,23 +1,23 @@
-//! What was seen in one interval, and what it says of the queue that all clients share.
+//! The observations of one interval, and what they prove about the queue that all clients share.
 
 use units::Nanos;
 
 use super::clients::DelayBounds;
 
-/// Clients told apart in one interval; of more, the first count.
+/// Clients distinguished in one interval; of more, the first count.
 const VOTERS_MAX: usize = 16;
-/// Fewer round trips than this say nothing.
+/// Fewer round trips than this prove nothing.
 const SAMPLES_MIN: u32 = 2;
 
 #[derive(Debug, Clone, Copy)]
 struct Voter {
     client: u64,
-    /// The least that its round trips say of the queue; `None` before the first of them.
+    /// The minimum delay of the queue by its round trips; `None` before the first of them.
     at_least: Option<Nanos>,
     lost_bytes: u64,
 }
 
-/// The lowest upper bound of the delay, from a round trip that ended then.
+/// The lowest upper bound of the delay, from a round trip that ended at `seen_at`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Least {
     pub delay: Nanos,
@@ -55,34 +55,36 @@ impl Evidence {
         }
     }
 
-    /// The shared queue's delay at most; `None` where too little was seen.
+    /// The maximum delay of the shared queue; `None` if there were too few round trips.
     pub fn delay(&self) -> Option<Least> {
         self.least.filter(|_| self.samples >= SAMPLES_MIN)
     }
 
-    /// Whether a queue longer than this delays everybody: nobody saw less, and two clients saw more all the time; one, if
-    /// there was no other. A single client among others may be behind a slow link of its own.
+    /// Returns whether a queue longer than this delays all clients: none saw less, and two clients, or the only one,
+    /// saw more all the time. A single client among others may be behind a slow link of its own.
     pub fn is_queued(&self, threshold: Nanos) -> bool {
         let votes = self.voters.iter().filter_map(|voter| voter.at_least);
         let (all, queued) = votes.fold((0, 0), |(all, queued), least| (all + 1, queued + u32::from(least > threshold)));
         self.delay().is_some_and(|least| least.delay > threshold) && queued >= 1 && (queued >= 2 || all == 1)
     }
 
-    /// Whether two clients, or the only one, meet a queue or losses, whatever others meet: each may have a queue of its own.
+    /// Returns whether two clients, or the only one, meet a queue or losses, whatever others meet: each may have a
+    /// queue of its own.
     pub fn is_congested(&self, threshold: Nanos) -> bool {
         let is_met = |voter: &&Voter| voter.lost_bytes > 0 || voter.at_least.is_some_and(|least| least > threshold);
         let met = self.voters.iter().filter(is_met).count();
         met >= 2 || met == 1 && self.voters.len() == 1
     }
 
-    /// Bytes lost; where there are several clients, without those of the one that lost most: its own path may lose them.
+    /// Bytes lost; with several clients, without those of the client that lost most, because its own path may lose
+    /// them.
     pub fn lost_by_all_bytes(&self) -> u64 {
         let losses = self.voters.iter().map(|voter| voter.lost_bytes);
         let (all, most) = (losses.clone().sum::<u64>(), losses.max().unwrap_or(0));
         if self.voters.len() > 1 { all - most } else { all }
     }
 
-    /// Round trips seen.
+    /// The number of round trips seen.
     pub fn samples(&self) -> u32 {
         self.samples
     }
@@ -123,11 +125,11 @@ mod tests {
     fn everybody_has_to_be_delayed() {
         assert!(evidence(&[(1, 30, 30), (1, 30, 30)]).is_queued(MS(5)));
         assert!(evidence(&[(1, 30, 30), (2, 25, 40)]).is_queued(MS(5)));
-        // One that is not delayed, known or not, is proof.
+        // A client that is not delayed, known or not, is proof.
         assert!(!evidence(&[(1, 30, 30), (2, 30, 30), (3, 0, 4)]).is_queued(MS(5)));
-        // A single client among strangers has a slow link, for all we know.
+        // A single client among strangers may have a slow link.
         assert!(!evidence(&[(1, 30, 30), (2, 0, 90), (3, 0, 80)]).is_queued(MS(5)));
-        // What varies anyhow is no queue; nor is a single look.
+        // Ordinary variation is no queue; nor is a single look.
         assert!(!evidence(&[(1, 0, 30), (1, 0, 30)]).is_queued(MS(5)));
         assert!(!evidence(&[(1, 30, 30)]).is_queued(MS(5)));
     }

@@ -1,9 +1,11 @@
-//! A line that falls so far that what leaves is no measure of whose queue stands in front of it.
+//! The search for a fall of the line so deep that what leaves does not show whose queue stands in front of it.
 //!
-//! A queue is ours if we sent most of what the line carries ([`super::measure`]), and how much that is, is known by the most that arrived of late. A line
-//! that falls to a tenth carries a tenth of that, however much of it is ours: TCP lets no more leave than arrives. It also lets so few round trips be
-//! measured that an interval has none, and a short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second, and the
-//! queue is taken for ours, as a trial, where most of them were delayed while a response waited all that time: with less to send it would be others'.
+//! A queue is ours if we sent most of what the line carries ([`super::measure`]), and what it carries is known by the
+//! maximum that arrived recently. A line that falls to a tenth carries a tenth of that, however much of it is ours: TCP
+//! lets no more leave than arrives. It also allows so few round trips to be measured that an interval has none, and a
+//! short queue is empty whenever a loss has shut the windows. So round trips are gathered for a second, and the queue
+//! is taken for ours, as a trial, if most of them were delayed while a response waited all that time: with less to send
+//! the queue would be that of others.
 
 use units::Nanos;
 
@@ -12,34 +14,34 @@ use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
 use super::{Change, Estimator, Signal};
 
-/// A queue has to stand for so long. Raised: a fall is followed later; lowered: a pause of the line is taken for one.
+/// How long a queue has to stand. Longer: a fall is followed later; shorter: a pause of the line is taken for a fall.
 const STANDS_FOR: Nanos = Nanos::from_millis(1000);
-/// On a line so slow that it does not tell a rate in that time, this long at most.
+/// The maximum time on a line so slow that its rate is not measurable in `STANDS_FOR`.
 const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
-/// Most round trips: this part of them.
+/// The part of round trips that counts as most of them.
 const DELAYED_PERMILLE: u32 = 750;
-/// Fewer round trips of a client say nothing of it.
+/// Fewer round trips of a client prove nothing about it.
 const SAMPLES_MIN: u32 = 2;
-/// Clients told apart; of more, the first count.
+/// The number of clients distinguished; of more, the first count.
 const CLIENTS_MAX: usize = 16;
 
-/// The round trips since an instant at which no fall was found.
+/// The round trips since the last instant at which no fall was found.
 #[derive(Debug, Default)]
 pub(super) struct Fall {
     began: Nanos,
     seen: Vec<RoundTrips>,
-    /// The only client of which anything was seen before the last cut: what it met may be a slow link of its own.
+    /// The only client seen before the last cut, if there was only one: what it met may be a slow link of its own.
     alone: Option<u64>,
 }
 
-/// Those of a client.
+/// The round trips of a client.
 #[derive(Debug)]
 struct RoundTrips {
     client: u64,
     all: u32,
-    /// Of these, longer by a queue.
+    /// The number of them that a queue delayed.
     delayed: u32,
-    /// By how much these were longer, in all.
+    /// The sum of their delays.
     delay: Nanos,
 }
 
@@ -55,7 +57,7 @@ impl Fall {
         self.began = now;
     }
 
-    /// A delay of more than this is a queue.
+    /// Records a round trip; a delay of more than `threshold` is a queue.
     pub fn on_round_trip(&mut self, client: u64, bounds: DelayBounds, threshold: Nanos) {
         let at = self.seen.iter().position(|seen| seen.client == client).or_else(|| {
             let has_room = self.seen.len() < CLIENTS_MAX;
@@ -70,23 +72,25 @@ impl Fall {
         }
     }
 
-    /// The pace is cut by what was seen.
+    /// Records that the pace is cut by what was seen.
     pub fn on_cut(&mut self) {
         self.alone = match &self.seen[..] {
-            // A cut right behind another: nothing new was seen.
+            // A cut right after another: nothing new was seen.
             [] => self.alone,
             [seen] => Some(seen.client),
             _ => None,
         };
     }
 
-    /// Whether the last cut was by what one client alone met, and another is seen now: once for each cut.
+    /// Returns whether the last cut was by what one client alone met, and another is seen now. Returns true once for
+    /// each cut.
     pub fn is_in_doubt(&mut self) -> bool {
         let seen = &self.seen;
         self.alone.take_if(|one| seen.iter().any(|seen| seen.client != *one)).is_some()
     }
 
-    /// The mean delay of the queue that stood, if one did: most round trips of everybody were longer, those of two clients, or of the only one.
+    /// The mean delay of the queue that stood, if one did: most round trips of every client with enough of them were
+    /// longer, for two clients or for the only one.
     fn queue(&self) -> Option<Nanos> {
         let mut told = self.seen.iter().filter(|seen| seen.all >= SAMPLES_MIN);
         let clients = told.clone().count();
@@ -98,13 +102,13 @@ impl Fall {
 }
 
 impl Estimator {
-    /// Cuts the pace to what the line carries now, where that has fallen: to be asked once for each interval.
+    /// Cuts the pace to what the line carries now, if that has fallen. Must be called once for each interval.
     pub(super) fn follow_fall(&mut self, now: Nanos, charged: u64) -> Option<Change> {
         if now - self.fall.began < STANDS_FOR || now < self.others.until {
             return None;
         }
         let (run, is_backlogged) = self.history.since(self.fall.began);
-        // A slow line takes longer to tell its rate.
+        // A slow line takes longer to reveal its rate.
         if !run.is_enough() && is_backlogged && now - self.fall.began < STANDS_FOR_MAX {
             return None;
         }
@@ -114,7 +118,7 @@ impl Estimator {
             self.fall.restart(now);
             return None;
         };
-        // What was tried before was another line.
+        // What was tried before was on another line.
         self.trial = None;
         let measure = Measure { line: self.history.rate(&run), is_full: true };
         self.cut(now, charged, Signal::Delay(queue), Some(measure))
@@ -127,7 +131,8 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// Round trips of these clients, each longer by so many milliseconds; a queue is of more than five.
+    /// The queue found from round trips of these clients, each longer by this many milliseconds; a delay of more than 5
+    /// ms is a queue.
     fn queue_ms(round_trips: &[(u64, u64)]) -> Option<u64> {
         let mut fall = Fall::default();
         for (client, ms) in round_trips {
@@ -142,7 +147,7 @@ mod tests {
         assert_eq!(queue_ms(&[]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 40)]), Some(30));
         assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0), (1, 30), (2, 20), (2, 40), (3, 0)]), Some(30));
-        // One that is not delayed is proof, and one among strangers may have a slow link.
+        // A client that is not delayed is proof, and one among strangers may have a slow link.
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20), (2, 20), (3, 0), (3, 5)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 20), (2, 20)]), None);
         assert_eq!(queue_ms(&[(1, 20), (1, 40), (1, 0)]), None);

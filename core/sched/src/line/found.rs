@@ -1,11 +1,11 @@
-//! What an operator is told of the line.
+//! The state of the line as it is reported to an operator.
 
 use units::{Nanos, Rate};
 
 use super::notice::{Limit, Notice, Status};
 use super::{Bounds, rate};
 
-/// What an operator is told.
+/// The rate of the line that was found, and the last that was reported.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     rate: Option<u64>,
@@ -17,14 +17,15 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// An interval in which the line was full, by its use or its queue. Gives the time since the last.
+    /// Records an interval in which the line was full, by its use or its queue. Returns the time since the last such
+    /// interval.
     pub fn on_full(&mut self, now: Nanos) -> Nanos {
         let before = std::mem::replace(&mut self.at, now);
         self.busy_intervals += 1;
         now - before
     }
 
-    /// The line was measured; what there is to tell: the first rate, and any that is another by a twentieth.
+    /// Records a measurement of the line. Returns a notice for the first rate, and for any that differs by a twentieth.
     pub fn on_line(&mut self, now: Nanos, line: u64) -> Option<Notice> {
         (self.rate, self.at, self.limit) = (Some(line), now, Limit::Line);
         let before = self.told;
@@ -38,7 +39,7 @@ impl Found {
         })
     }
 
-    /// The line carries this pace too; told where it is a quarter more than was told last.
+    /// Records that the line carries this pace too. Returns a notice if it is a quarter more than was last reported.
     pub fn on_raised(&mut self, pace: u64) -> Option<Notice> {
         self.rate = Some(pace);
         let before = self.told.filter(|before| pace > before + before / 4)?;
@@ -46,7 +47,7 @@ impl Found {
         Some(Notice::Changed { from: rate(before), to: rate(pace) })
     }
 
-    /// What delays or loses stays at a slower pace too.
+    /// Records that the delay or the losses remain at a slower pace too, so they are caused by others.
     pub fn on_others(&mut self, lasts: Nanos, pace: u64) -> Notice {
         self.limit = Limit::Others;
         Notice::Others { rate: rate(pace), lasts }

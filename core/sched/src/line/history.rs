@@ -1,4 +1,4 @@
-//! What left and what arrived, interval by interval.
+//! The bytes that left and that arrived, interval by interval.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -7,80 +7,80 @@ use units::Nanos;
 
 use super::Look;
 
-/// Intervals remembered: a second of the shortest.
+/// The maximum number of intervals remembered: a second of the shortest.
 const INTERVALS_MAX: usize = 40;
-/// So much makes a rate: 24 packets, of which one more or less is four per cent,
+/// The minimum bytes that make a rate: 24 packets, of which one more or less is four per cent.
 const RATE_BYTES_MIN: u64 = 24 * 1514;
-/// over this or longer: acknowledgements come in bunches.
+/// The minimum time that makes a rate: acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
 /// What has left is known to have arrived after the longest path, and no later than this.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
-/// An acknowledgement may come so much later than its path takes: delayed ones wait for 40 ms.
+/// How much later than its path takes an acknowledgement may come: delayed ones wait for 40 ms.
 const SLACK: Nanos = Nanos::from_millis(50);
-/// One acknowledgement in two segments, and a look between.
+/// One acknowledgement per two segments, and a look between.
 const LATE_BYTES: u64 = 2 * 1514;
-/// The peak fades by one part in so many each interval, and the longest path.
+/// The peak, and the longest path, fade by one part in this many each interval.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
-/// Of the totals, one part in so many is forgotten each interval.
+/// One part in this many of the totals is forgotten each interval.
 const FORGOTTEN_PARTS: u64 = 64;
-/// No more leaves beside what arrives: handshakes, acknowledgements of requests, ends.
+/// The maximum that leaves per thousand bytes that arrive: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
 
-/// Bytes of some time, on the wire.
+/// The bytes of a time span, on the wire.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Run {
     pub lasted: Nanos,
     /// Everything that left.
     pub charged_bytes: u64,
-    /// Of responses, for the first time.
+    /// Bytes of responses sent for the first time.
     pub sent_bytes: u64,
-    /// Of responses, again.
+    /// Bytes of responses sent again.
     pub lost_bytes: u64,
-    /// Of responses, arrived at the clients.
+    /// Bytes of responses that arrived at the clients.
     pub delivered_bytes: u64,
 }
 
-/// What round trips told of the queue of all clients in an interval.
+/// What round trips showed of the queue of all clients in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// It was no longer than this; `None` where too little was seen.
+    /// The maximum delay of the queue; `None` if too little was seen.
     pub delay: Option<Nanos>,
-    /// There was one.
+    /// There was a queue.
     pub is_queued: bool,
-    /// The sender ran late, so that what left and what arrived is no evidence about the line.
+    /// The sender ran late, so what left and what arrived is no evidence about the line.
     pub is_late: bool,
 }
 
-/// One interval that is over.
+/// One closed interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
     pub began: Nanos,
     pub run: Run,
-    /// The queue of all clients at most; `None` where too little was seen.
+    /// The maximum delay of the queue of all clients; `None` if too little was seen.
     pub delay: Option<Nanos>,
     /// A queue was seen.
     pub is_queued: bool,
-    /// Of the pace, thousandths that left; 0 where there was none.
+    /// The part of the pace that left, in thousandths; 0 if there was no pace.
     pub used_permille: u64,
     /// A response waited all the time.
     pub is_backlogged: bool,
-    /// The sender ran late: no run of intervals has this one.
+    /// The sender ran late: no run of intervals includes this one.
     pub is_late: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct History {
     began: Nanos,
-    /// Charged when the interval began.
+    /// Bytes charged when the interval began.
     charged_before: u64,
     /// The interval so far.
     run: Run,
     is_idle: bool,
     closed: VecDeque<Interval>,
-    /// Of a long time, its beginning half forgotten.
+    /// Totals over a long time, which fade.
     totals: Run,
-    /// The most that arrived in a row of intervals, bits per second, fading.
+    /// The maximum that arrived in a row of intervals, bits per second, fading.
     peak: u64,
     /// The longest round trip, fading.
     longest: Nanos,
@@ -91,21 +91,22 @@ impl History {
         self.began
     }
 
-    /// A connection was looked at; its client's round trip without a queue is `base`.
+    /// Records a look at a connection; its client's round trip without a queue is `base`.
     ///
-    /// What arrived passed the line that much earlier, at most: it counts for the interval in which it did, or acknowledgements of
-    /// clients near and far would make rates that no line has. What passed before the pace changed is nothing to the new one.
+    /// What arrived passed the line earlier, by at most that much. It counts for the interval in which it passed,
+    /// because otherwise acknowledgements of clients near and far would give rates that no line has. What passed before
+    /// the pace changed does not count for the new pace.
     pub fn on_look(&mut self, now: Nanos, look: &Look, base: Nanos) {
         self.run.sent_bytes += look.sent_bytes;
         self.run.lost_bytes += look.lost_bytes;
         self.longest = self.longest.max(base);
         let until = now - base.min(LAG_MAX) - look.delivered_ago;
-        // The first of them left no sooner than the connection had something to send.
+        // The first of the bytes left no sooner than the connection had something to send.
         let from = (until - look.delivered_for).max(now - look.busy_for).min(until);
         self.on_passed(from, until, look.delivered_bytes);
     }
 
-    /// So much passed the line in this time, evenly.
+    /// Records bytes that passed the line in this time, evenly.
     fn on_passed(&mut self, from: Nanos, until: Nanos, bytes: u64) {
         let lasted = until - from;
         let part = |began: Nanos, ended: Nanos| {
@@ -122,17 +123,17 @@ impl History {
         }
     }
 
-    /// Nothing more waits.
+    /// Records that no response waits.
     pub fn on_idle(&mut self) {
         self.is_idle = true;
     }
 
-    /// Whether there was an instant without a response that waited, in this interval or the so many before.
+    /// Returns whether there was an instant without a waiting response, in this interval or the last `before`.
     pub fn was_idle(&self, before: usize) -> bool {
         self.is_idle || self.backwards().take(before).any(|interval| !interval.is_backlogged)
     }
 
-    /// Charged since the interval began.
+    /// Bytes charged since the interval began.
     pub fn charged(&self, charged_bytes: u64) -> u64 {
         charged_bytes.saturating_sub(self.charged_before)
     }
@@ -161,7 +162,7 @@ impl History {
         (self.run, self.is_idle) = (Run::default(), false);
     }
 
-    /// What was seen at another pace says nothing of this one.
+    /// Forgets all intervals: what was seen at another pace proves nothing about this one.
     pub fn forget(&mut self, now: Nanos, charged_bytes: u64) {
         self.closed.clear();
         self.restart(now, charged_bytes);
@@ -180,17 +181,17 @@ impl History {
         self.closed.iter().rev()
     }
 
-    /// Those of which is known what has arrived, backwards from the last.
+    /// The intervals whose arrivals are known, backwards from the last.
     pub fn known(&self) -> impl Iterator<Item = &Interval> {
         let until = self.began - self.longest.min(LAG_MAX);
         let is_on_its_way = move |interval: &&Interval| interval.began + interval.run.lasted > until;
         self.backwards().skip_while(is_on_its_way).filter(|interval| !interval.is_late)
     }
 
-    /// The last that had a queue longer than this, in a row.
+    /// The most recent intervals in a row with a queue longer than this.
     pub fn queued(&self, delay_min: Nanos) -> Run {
         let is_queued = |interval: &&Interval| interval.delay.is_none_or(|delay| delay > delay_min);
-        // A queue that is over says nothing.
+        // A queue that is over proves nothing.
         let is_now = self.backwards().find(|interval| !interval.is_late).is_some_and(|last| is_queued(&last));
         let mut queued: Vec<&Interval> = self.known().take_while(|interval| is_now && is_queued(interval)).collect();
         while queued.last().is_some_and(|first| !first.is_queued) {
@@ -199,12 +200,12 @@ impl History {
         steady(queued.into_iter())
     }
 
-    /// The last that used so much of the pace, in a row.
+    /// The most recent intervals in a row that used this much of the pace.
     pub fn filled(&self, used_permille_min: u64) -> Run {
         steady(self.known().take_while(|interval| interval.used_permille >= used_permille_min))
     }
 
-    /// Those known that began since then, and whether a response waited all that time.
+    /// The known intervals that began since `began`, and whether a response waited all that time.
     pub fn since(&self, began: Nanos) -> (Run, bool) {
         let mut run = Run::default();
         self.known().take_while(|interval| interval.began >= began).for_each(|interval| run += interval.run);
@@ -212,13 +213,13 @@ impl History {
         (run, all.all(|interval| interval.is_backlogged))
     }
 
-    /// What the line carried in this run if what arrived had all else with it that left, bits per second: as of late, or less if
-    /// less did in this run.
+    /// The rate of the line in this run, in bits per second, if everything else that left arrived in the same
+    /// proportion: the recent one, or that of this run if it is less.
     pub fn rate(&self, run: &Run) -> u64 {
         run.rate(self.totals.overhead_permille().min(run.overhead_permille()))
     }
 
-    /// The most that arrived in a row of intervals that is long enough, bits per second.
+    /// The maximum that arrived in a row of intervals that is long enough, bits per second.
     pub fn most(&self) -> Option<u64> {
         let known: Vec<Run> = self.known().map(|interval| interval.run).collect();
         let rate_from = |from: usize| {
@@ -232,8 +233,8 @@ impl History {
     }
 }
 
-/// Intervals in a row, backwards, but for the first: what left in it may be acknowledged late ([`SLACK`]), and nothing was on its way
-/// before.
+/// Sums intervals in a row, given backwards, without the first: what left in it may be acknowledged late ([`SLACK`]),
+/// and nothing was on its way before.
 fn steady<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Run {
     let (mut run, mut first) = (Run::default(), Vec::new());
     for interval in intervals {
@@ -261,30 +262,30 @@ impl AddAssign for Run {
 }
 
 impl Run {
-    /// A part, so that the last intervals count most.
+    /// Forgets a part, so that the last intervals count most.
     fn forget_some(&mut self) {
         for bytes in [&mut self.charged_bytes, &mut self.sent_bytes, &mut self.lost_bytes, &mut self.delivered_bytes] {
             *bytes -= *bytes / FORGOTTEN_PARTS;
         }
     }
 
-    /// What left for each thousand bytes of responses.
+    /// The bytes that left for each thousand bytes of responses.
     fn overhead_permille(&self) -> u64 {
         let permille = (self.charged_bytes * 1000).checked_div(self.sent_bytes + self.lost_bytes).unwrap_or(1000);
         permille.clamp(1000, OVERHEAD_PERMILLE_MAX)
     }
 
-    /// What the line carried if this much left for each thousand bytes that arrived, bits per second.
+    /// The rate of the line if this much left for each thousand bytes that arrived, bits per second.
     fn rate(&self, overhead_permille: u64) -> u64 {
         rate_of(self.delivered_bytes * overhead_permille / 1000, self.lasted)
     }
 
-    /// Whether it is long enough to tell a rate.
+    /// Returns whether it is long enough to give a rate.
     pub fn is_enough(&self) -> bool {
         self.delivered_bytes >= RATE_BYTES_MIN && self.lasted >= RATE_FOR
     }
 
-    /// Of what was sent, thousandths that arrived at least: some of it may be acknowledged late.
+    /// The minimum part of what was sent that arrived, in thousandths: some of it may be acknowledged late.
     pub fn arrived_permille(&self) -> u64 {
         let late_bytes = (u128::from(self.sent_bytes) * u128::from(SLACK.0)) / u128::from(self.lasted.0.max(1));
         let due_bytes = self.sent_bytes.saturating_sub(late_bytes as u64 + LATE_BYTES);
@@ -292,13 +293,13 @@ impl Run {
     }
 }
 
-/// Bits per second.
+/// The rate in bits per second.
 fn rate_of(bytes: u64, lasted: Nanos) -> u64 {
     let bits = u128::from(bytes) * 8_000_000_000;
     u64::try_from(bits / u128::from(lasted.0.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Thousandths of what this rate could have carried.
+/// The part of what this rate could have carried, in thousandths.
 pub(super) fn permille_of(rate: u64, lasted: Nanos, bytes: u64) -> u64 {
     let could = u128::from(rate) * u128::from(lasted.0) / 8_000_000_000;
     u64::try_from(u128::from(bytes) * 1000 / could.max(1)).unwrap_or(u64::MAX)
@@ -315,7 +316,8 @@ mod tests {
         Look { delivered_bytes: 1000, delivered_ago, delivered_for, busy_for, ..Look::default() }
     }
 
-    /// What passed the line in each of three intervals of 50 ms and since, told by a look at 200 ms, 20 ms away.
+    /// The bytes that passed the line in each of three intervals of 50 ms and since, by a look at 200 ms with a base of
+    /// 20 ms.
     fn passed(look: &Look) -> [u64; 4] {
         let mut history = History::default();
         for ms in [50, 100, 150] {

@@ -1,12 +1,12 @@
-//! What the counters of a connection say of the line from one look to the next.
+//! What the counters of a connection show of the line from one look to the next.
 
 use units::Nanos;
 use units::wire::Framing;
 
-/// A round trip that was measured longer ago says nothing of now.
+/// A round trip measured longer ago shows nothing of the present.
 const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
-/// So many segments have to be acknowledged between two: the kernel smooths round trips, and one acknowledgement after a pause
-/// hardly moves what it says.
+/// How many segments must be acknowledged between two round trips: the kernel smooths round trips, and one
+/// acknowledgement after a pause hardly moves its value.
 const RTT_SEGMENTS: u64 = 8;
 
 /// A connection's counters, of TCP or QUIC.
@@ -22,30 +22,31 @@ pub struct Seen {
     pub acked_ago: Nanos,
     /// Payload bytes sent so far, each counted once.
     pub sent_bytes: u64,
-    /// Payload bytes sent again so far.
+    /// Payload bytes retransmitted so far.
     pub retransmitted_bytes: u64,
-    /// How long the client's window kept something from being sent, so far. A client that reads slowly acknowledges late, too.
+    /// The total time in which the client's window kept something from being sent. A client that reads slowly
+    /// acknowledges late, too.
     pub shut_for: Nanos,
 }
 
-/// What is new since the last look.
+/// The changes since the last look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
     /// The round trip, if one was measured since.
     pub rtt: Option<Nanos>,
-    /// It is the handshake's, a moment ago.
+    /// The round trip is the handshake's, just measured.
     pub is_handshake: bool,
-    /// Wire bytes sent since for the first time.
+    /// Wire bytes sent since, for the first time.
     pub sent_bytes: u64,
-    /// Wire bytes arrived since.
+    /// Wire bytes that arrived since.
     pub delivered_bytes: u64,
-    /// The last of them was acknowledged so long ago,
+    /// How long ago the last of them was acknowledged.
     pub delivered_ago: Nanos,
-    /// and the look before was so much earlier.
+    /// How much earlier than that the previous look was.
     pub delivered_for: Nanos,
-    /// For so long something has been on its way.
+    /// How long something has been on its way.
     pub busy_for: Nanos,
-    /// Wire bytes sent again since.
+    /// Wire bytes retransmitted since.
     pub lost_bytes: u64,
 }
 
@@ -54,19 +55,19 @@ pub struct Look {
 pub struct Looks {
     /// When the last look was taken, or [`NEVER`].
     at: Nanos,
-    /// Since when something is on its way, or [`NEVER`].
+    /// Since when something has been on its way, or [`NEVER`].
     busy_since: Nanos,
-    /// Acknowledged or arrived beyond a gap.
+    /// Bytes acknowledged, or arrived beyond a gap.
     arrived_bytes: u64,
     sent_bytes: u64,
     retransmitted_bytes: u64,
-    /// What had been acknowledged when a round trip was last taken, or was the client's fault, but for multiples of 4 GiB.
+    /// The bytes acknowledged when a round trip was last taken or was delayed by the client, modulo 4 GiB.
     rtt_at_bytes: u32,
-    /// [`Seen::shut_for`] then, in milliseconds, but for multiples of 2^32.
+    /// [`Seen::shut_for`] at the last look, in milliseconds modulo 2^32.
     shut_for_ms: u32,
 }
 
-/// In place of an instant: there is one for every connection, most of them idle.
+/// Stands in place of an instant, to save memory: there is one for every connection, and most are idle.
 const NEVER: Nanos = Nanos::MAX;
 
 impl Default for Looks {
@@ -86,7 +87,8 @@ impl Default for Looks {
 }
 
 impl Looks {
-    /// What is new. On a connection that has had nothing acknowledged the first round trip is the handshake's.
+    /// Takes a look and returns the changes. If a connection has had nothing acknowledged, its first round trip is the
+    /// handshake's.
     pub fn look(&mut self, now: Nanos, seen: &Seen, framing: Framing) -> Look {
         let is_handshake = self.at == NEVER && seen.acked_bytes == 0;
         let rtt = self.rtt(seen, is_handshake, framing);
@@ -95,7 +97,7 @@ impl Looks {
         let sent_bytes = self.sent_bytes.max(seen.sent_bytes);
         let sent = sent_bytes - self.sent_bytes;
         let again = seen.retransmitted_bytes.saturating_sub(self.retransmitted_bytes);
-        // What has never been lies after now: no time has passed since.
+        // `NEVER` lies after now, so the time since it is zero.
         let ago = now - self.at;
         let busy_for = if delivered > 0 { now - self.busy_since } else { Nanos::ZERO };
         let delivered_ago = if delivered > 0 { seen.acked_ago.min(ago) } else { Nanos::ZERO };
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(looks.look(NOW, &seen(enough + 1, 0), FRAMING).rtt, None);
     }
 
-    /// Its acknowledgements are late by up to 40 ms, and no queue is why.
+    /// Its acknowledgements are late by up to 40 ms, without any queue.
     #[test]
     fn the_round_trips_of_a_client_that_reads_slowly_are_not_taken() {
         let mut looks = Looks::default();
@@ -184,7 +186,7 @@ mod tests {
         let shut = |acked_bytes, ms| Seen { shut_for: Nanos::from_millis(ms), ..seen(acked_bytes, 0) };
         let _ = looks.look(NOW, &shut(segments(0), 70), FRAMING);
         assert_eq!(looks.look(NOW, &shut(segments(20), 71), FRAMING).rtt, None);
-        // The kernel smooths: what was late is in the next ones.
+        // The kernel smooths: the delay is still in the next round trips.
         assert_eq!(looks.look(NOW, &shut(segments(27), 71), FRAMING).rtt, None);
         assert_eq!(looks.look(NOW, &shut(segments(28), 71), FRAMING).rtt, RTT);
     }

@@ -1,4 +1,4 @@
-//! What was lost, window by window.
+//! The bytes that were lost, window by window.
 
 use units::Nanos;
 
@@ -6,16 +6,16 @@ use super::PACKET_BYTES;
 use super::evidence::Evidence;
 use super::history::permille_of;
 
-/// Losses are judged this often, while this much of the pace is used.
+/// Losses are judged this often, while at least `LOSS_BUSY_PERMILLE` of the pace is used.
 const LOSS_WINDOW: Nanos = Nanos::from_secs(1);
 const LOSS_BUSY_PERMILLE: u64 = 500;
-/// Sooner where so much is lost.
+/// Losses are judged after this time if at least `LOSS_PLAIN_PERMILLE` is lost.
 const LOSS_PLAIN_FOR: Nanos = Nanos::from_millis(200);
 const LOSS_PLAIN_PERMILLE: u64 = 50;
-/// Fewer bytes than this are chance.
+/// Fewer lost bytes are chance.
 pub(super) const LOST_BYTES_MIN: u64 = 4 * PACKET_BYTES;
 
-/// What was lost in a window.
+/// The bytes lost in a window.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub evidence: Evidence,
@@ -23,15 +23,15 @@ pub(super) struct Losses {
     charged_before: u64,
 }
 
-/// What a window of losses came to.
+/// The result of a window of losses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lost {
-    /// Of all bytes, by all clients.
+    /// The part of all bytes that all clients lost, in thousandths.
     pub permille: u64,
 }
 
 impl Losses {
-    /// The window that just ended; `None` while it lasts, or if little was sent.
+    /// Ends the window and returns its losses; `None` while it lasts, or if little was sent.
     pub fn close(&mut self, now: Nanos, charged_bytes: u64, pace: Option<u64>) -> Option<Lost> {
         let lasted = now - self.began;
         let bytes = charged_bytes.saturating_sub(self.charged_before);
@@ -56,7 +56,7 @@ impl Losses {
 }
 
 impl Lost {
-    /// So much that it is no accident of the clients' paths.
+    /// Returns whether so much was lost that it is no accident of the clients' paths.
     pub fn is_plain(self) -> bool {
         self.permille >= LOSS_PLAIN_PERMILLE
     }

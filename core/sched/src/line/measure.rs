@@ -1,4 +1,4 @@
-//! What the line carries, by what arrived.
+//! The rate that the line carries, measured by what arrived.
 
 use units::Nanos;
 
@@ -8,14 +8,14 @@ use super::{BUSY_PERMILLE, Estimator, Signal};
 
 /// A queue is ours if we sent this much of what the line carries, or of the pace, while it was there.
 pub(super) const MOSTLY_PERMILLE: u64 = 300;
-/// A line that does not let more than this of a full pace arrive is slower than that pace,
+/// A line that lets no more than this of a full pace arrive, for `PLATEAU_FOR`, is slower than that pace.
 pub(super) const PLATEAU_PERMILLE: u64 = 930;
-/// if it does not for so long.
+/// The minimum time of a plateau.
 const PLATEAU_FOR: Nanos = Nanos::from_millis(300);
-/// Losses are over when so much arrives.
+/// Losses are over when this much arrives.
 const ARRIVES_PERMILLE: u64 = 985;
 
-/// What the line carries, bits per second; at least that, if it was not full all the time.
+/// The rate that the line carries, bits per second; a minimum if it was not full all the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub line: u64,
@@ -23,9 +23,10 @@ pub(super) struct Measure {
 }
 
 impl Estimator {
-    /// What losses leave of the pace, if that limits anything; or what arrived.
+    /// What losses leave of the pace, if the pace limits anything; otherwise what arrived.
     ///
-    /// A line that drops what is too much leaves just that; where each client's path loses packets by itself, it costs little to find out.
+    /// A line that drops the excess leaves exactly that; if each client's path loses packets by itself, it costs little
+    /// to find out.
     pub(super) fn left_over(&self, lost: Lost) -> Option<Measure> {
         let run = self.history.filled(BUSY_PERMILLE);
         let is_plateau = run.is_enough() && run.arrived_permille() < ARRIVES_PERMILLE;
@@ -37,13 +38,13 @@ impl Estimator {
         }
     }
 
-    /// Whether all that is sent at full pace arrives.
+    /// Returns whether everything sent at full pace arrives.
     pub(super) fn arrives(&self) -> bool {
         let run = self.history.filled(BUSY_PERMILLE);
         run.is_enough() && run.arrived_permille() >= ARRIVES_PERMILLE
     }
 
-    /// The rate of a run in which the line was full; if there is none, the most that arrived, which may be less.
+    /// The rate of a run in which the line was full; if it is too short, the maximum that arrived, which may be less.
     pub(super) fn measured(&self, run: Run) -> Option<Measure> {
         if run.is_enough() {
             return Some(Measure { line: self.history.rate(&run), is_full: true });
@@ -51,12 +52,13 @@ impl Estimator {
         self.history.most().map(|line| Measure { line, is_full: false })
     }
 
-    /// Whether the pace is none, or so much above all that ever arrived that it limits nothing.
+    /// Returns whether there is no pace, or one so much above everything that ever arrived that it limits nothing.
     pub(super) fn is_open(&self) -> bool {
         self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
     }
 
-    /// What arrives where no more of a pace does, or no more than before of a backlog that meets a queue or losses.
+    /// What arrives, if less than a full pace does, or if no more than before arrives of a backlog that meets a queue
+    /// or losses.
     pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
         if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
@@ -82,12 +84,12 @@ impl Estimator {
         if self.is_open() || run.is_enough() { self.measured(run) } else { None }
     }
 
-    /// The time with a queue until now.
+    /// The run with a queue until now.
     pub(super) fn queued(&self) -> Run {
         self.history.queued(Nanos(self.threshold().0 / 2))
     }
 
-    /// Whether what we sent while the queue was there is about what the line carried, or the pace.
+    /// Returns whether what we sent while the queue was there is about what the line carried, or the pace.
     pub(super) fn is_ours(&self) -> bool {
         let run = self.queued();
         let line = self.history.peak().min(self.pace.unwrap_or(u64::MAX));

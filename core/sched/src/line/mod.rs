@@ -1,21 +1,27 @@
 //! The rate of the line, found from what leaves and what arrives.
 //!
-//! Nobody knows the rate of an uplink, and all that an order gains hangs on it: paced faster than the line, everything waits in the queue
-//! of a router or a modem, first come, first served. So [`Estimator`] takes one line, not flows: it counts what arrives of all
-//! connections together ([`history`], bytes that clients acknowledge, for the time in which they passed the line) and asks what limits it.
+//! No interface reports the rate of an uplink, and everything that an order gains depends on it: paced faster than the
+//! line, everything waits in the queue of a router or a modem, first come, first served. So [`Estimator`] measures the
+//! line, not flows: it counts what arrives of all connections together ([`history`], bytes that clients acknowledge,
+//! for the time in which they passed the line) and determines what limits it.
 //!
-//! - **Open**: no pace, or one far above all that arrived. As in BBR's start the most that arrived is the least that the line carries. A
-//!   queue in front of all clients ([`evidence`]), losses of all, or a backlog of which no more arrives than before ends this.
-//! - **Growing**: a pace below which the line was not full all the time when it was found rises by a quarter while all of it arrives.
-//! - **Holding**: a little below what a full line carried. The pace rises slowly with a backlog ([`rise`]), never far beyond what arrived,
-//!   and is cut to what arrives where a queue, losses or a plateau show. Then the queue is drained.
-//! - **Trial**: every cut is one. If the queue stays, it belongs to others on the same line, and the pace returns to where it was.
+//! - **Open**: no pace, or one far above everything that arrived. As in BBR's start, the maximum that arrived is the
+//!   minimum that the line carries. A queue in front of all clients ([`evidence`]), losses of all, or a backlog of
+//!   which no more arrives than before ends this.
+//! - **Growing**: a pace below which the line was not full all the time when it was found rises by a quarter while all
+//!   of it arrives.
+//! - **Holding**: a pace a little below what a full line carried. It rises slowly with a backlog ([`rise`]), never far
+//!   beyond what arrived, and is cut to what arrives if a queue, losses or a plateau show. Then the queue is drained.
+//! - **Trial**: every cut is one. If the queue stays, it belongs to others on the same line, and the pace returns to
+//!   where it was.
 //!
-//! Round trips of each connection alone fail twice: a connection that begins in a queue never sees less, and a client behind a slow link
-//! of its own would slow everybody. So minima are kept per client ([`clients`]), and the queue is no longer than the delay of the client
-//! that sees least. Silence of everybody is no evidence, and changes nothing.
+//! Round trips of each connection alone fail twice: a connection that begins in a queue never sees a shorter one, and a
+//! client behind a slow link of its own would slow all others. So minima are kept per client ([`clients`]), and the
+//! queue is no longer than the delay of the client that sees the shortest. Silence of all clients is no evidence, and
+//! changes nothing.
 //!
-//! The windowed maximum of what is delivered is that of BBR (Cardwell et al., ACM Queue 14(5), 2016), of a whole line instead of a flow.
+//! The windowed maximum of what is delivered is that of BBR (Cardwell et al., ACM Queue 14(5), 2016), applied to a
+//! whole line instead of a flow.
 
 mod bounds;
 mod clients;
@@ -48,56 +54,58 @@ pub use notice::{Change, Limit, Notice, Signal, Status};
 use rise::{RISE_EVERY, Rise};
 use sender::Sender;
 
-/// Evidence is judged this often, or every [`INTERVAL_PACKETS`].
+/// Evidence is judged this often, or every [`INTERVAL_PACKETS`], whichever is longer.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 const INTERVAL_PACKETS: u64 = 32;
-/// Sooner where so many round trips were seen: a queue grows while nobody looks.
+/// The shorter interval, if [`SHORT_SAMPLES`] round trips were seen: a queue grows while nothing looks.
 const SHORT: Nanos = Nanos::from_millis(25);
 const SHORT_PACKETS: u64 = 16;
 const SHORT_SAMPLES: u32 = 4;
-/// A delay below this, and the time of two packets, is no queue.
+/// A delay below this, plus the time of two packets, is no queue.
 const DELAY_MIN: Nanos = Nanos::from_millis(3);
 /// The pace is used in full if this much of it leaves.
 const BUSY_PERMILLE: u64 = 900;
-/// Less than this of the most that the line carried for three intervals, and no queue is ours.
+/// If less than this of the maximum that the line carried was sent for three intervals, no queue is ours.
 const LIGHT_PERMILLE: u64 = 500;
-/// So little since the interval began, and the line was empty when nothing else is known.
+/// If no more than this was sent since the interval began and nothing else is known, the line was empty.
 const EMPTY_BYTES: u64 = 3 * PACKET_BYTES;
 /// A line that drops this much or more of all clients' bytes has no room for them.
 const LOSS_PERMILLE: u64 = 5;
-/// Of the rate that the line was found to carry, this much is used.
+/// The part used of the rate that the line was found to carry.
 const MARGIN_PERMILLE: u64 = 985;
-/// Of the most that arrived where the line was not full all the time.
+/// The part used of the maximum that arrived if the line was not full all the time.
 const CHANCE_PERMILLE: u64 = 970;
-/// Where the line's rate cannot be told, a cut goes to this part of the pace.
+/// If the line's rate is unknown, a cut goes to this part of the pace.
 const UNKNOWN_PERMILLE: u64 = 900;
-/// Such a cut comes after so many intervals.
+/// The number of intervals before such a cut.
 const UNKNOWN_INTERVALS: usize = 20;
-/// The pace is no more than this part of what was seen to arrive.
+/// The maximum pace, as a part of what was seen to arrive.
 const BEYOND_PERMILLE: u64 = 1080;
-/// A step of the pace, where that is as fast as anything that arrived of late.
+/// The maximum step of a pace that is as fast as anything that arrived recently.
 const STEP_PERMILLE: u64 = 40;
-/// What the line carried so long ago says little of now.
+/// What the line carried this long ago says little about now.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
-/// A scheduler ends after this, however long the queue.
+/// The maximum time of a drain, however long the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
-/// What loses packets may have a queue that was there before any client came: then none has seen less.
+/// The minimum drain after losses: there may be a queue that was there before any client came, so that none has seen a
+/// shorter round trip.
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
-/// Cuts in a row that may leave the queue as it was; then it is not ours.
+/// How many cuts in a row may leave the queue as it was; after them it is not ours.
 const CUTS_MAX: u32 = 3;
 /// How long a queue that is not ours is left alone, doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
-/// Light losses that are back so soon are of the paths.
+/// Light losses that are back within this time are caused by the paths.
 const LOSSY_FOR: Nanos = Nanos::from_secs(60);
-/// Time in which we do not see that there is room counts this part.
+/// Time in which it is not seen that there is room counts this part.
 const UNCLEAR_PARTS: u64 = 8;
 const PACKET_BYTES: u64 = wire::bytes_of(wire::SEGMENT_BYTES, wire::SEGMENT_BYTES);
 
-/// Finds the line's rate, and says how fast bytes may leave.
+/// Finds the line's rate, and determines how fast bytes may leave.
 ///
-/// The caller tells it every look at a connection ([`Estimator::on_look`]). When an interval is over ([`Estimator::is_due`]) it looks at all
-/// connections that have unacknowledged bytes, and asks for a judgement ([`Estimator::judge`]). Rates are in bits per second.
+/// The caller reports every look at a connection ([`Estimator::on_look`]). When an interval is over
+/// ([`Estimator::is_due`]), it looks at all connections that have unacknowledged bytes, and calls [`Estimator::judge`].
+/// Rates are in bits per second.
 #[derive(Debug)]
 pub struct Estimator {
     bounds: Bounds,
@@ -115,24 +123,24 @@ pub struct Estimator {
     sender: Sender,
 }
 
-/// The queue of others is left alone until then, and for how long the next time.
+/// The time until which the queue of others is left alone, and the length of the next such time.
 #[derive(Debug)]
 struct Others {
     until: Nanos,
     lasts: Nanos,
-    /// The last cut for light losses: when, from which pace, and to which.
+    /// The last cut for light losses: its time, the pace before and the pace after.
     lossy: Option<(Nanos, u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Free,
-    /// Slower than the line until then, so that its queue empties; afterwards at this rate.
+    /// The pace is below the line's rate until then, so that its queue empties; afterwards it is this rate.
     Draining {
         until: Nanos,
         then: u64,
     },
-    /// What is seen until then is from before.
+    /// What is seen until then dates from before.
     Settling {
         until: Nanos,
     },
@@ -143,7 +151,7 @@ enum Phase {
 struct Trial {
     pace_before: Option<u64>,
     signal: Signal,
-    /// All arrived before: what is lost is lost on the way to each client.
+    /// Everything arrived before: what is lost is lost on the way to each client.
     arrived: bool,
     cuts: u32,
 }
@@ -168,13 +176,13 @@ impl Estimator {
         }
     }
 
-    /// How fast bytes may leave; `None`: as fast as sockets take them, since the line's rate is not known.
+    /// How fast bytes may leave; `None` means as fast as sockets take them, since the line's rate is not known.
     pub fn pace(&self) -> Option<Rate> {
         self.pace.map(rate)
     }
 
-    /// A connection was looked at; `client` (a hash of its prefix) is called where something is to be learned. `charged_bytes` is all that
-    /// was handed to the link so far.
+    /// Records a look at a connection; `client` (a hash of its prefix) is called only if there is something to learn.
+    /// `charged_bytes` is everything that was handed to the link so far.
     pub fn on_look(&mut self, now: Nanos, charged_bytes: u64, client: impl FnOnce() -> u64, look: Look) {
         if look == Look::default() {
             return;
@@ -194,8 +202,8 @@ impl Estimator {
         }
     }
 
-    /// Whether an interval is over: all connections that have unacknowledged bytes are to be looked at, and then
-    /// [`Estimator::judge`] called.
+    /// Returns whether an interval is over: the caller must then look at all connections that have unacknowledged
+    /// bytes, and call [`Estimator::judge`].
     pub fn is_due(&self, now: Nanos) -> bool {
         let is_drained = matches!(self.phase, Phase::Draining { until, .. } if now >= until);
         let lasted = now - self.history.began();
@@ -204,13 +212,13 @@ impl Estimator {
             || lasted >= self.lasts(SHORT, SHORT_PACKETS) && self.evidence.samples() >= SHORT_SAMPLES
     }
 
-    /// The sender hands this much link time down ahead, and has lost so much to the link, in all, by running late
-    /// ([`crate::Lateness`]). To be called before [`Estimator::judge`].
+    /// Records the link time that the sender hands down ahead, and the total time that it has lost to the link by
+    /// running late ([`crate::Lateness`]). Must be called before [`Estimator::judge`].
     pub fn on_sender(&mut self, ahead: Nanos, lost: Nanos) {
         (self.sender.ahead, self.sender.lost) = (ahead, lost);
     }
 
-    /// No response waits.
+    /// Records that no response waits.
     pub fn on_idle(&mut self) {
         self.history.on_idle();
     }
@@ -219,7 +227,7 @@ impl Estimator {
         self.pace.map_or(least, |pace| least.max(rate(pace).time_for(packets * PACKET_BYTES)))
     }
 
-    /// Ends the interval. Gives the pace where it changes, or a line for the operator.
+    /// Ends the interval. Returns the pace if it changes, possibly with a notice for the operator.
     pub fn judge(&mut self, now: Nanos, charged_bytes: u64) -> Option<Change> {
         if let Phase::Draining { until, then } = self.phase
             && (now >= until || self.evidence.delay().is_some_and(|least| least.delay <= self.threshold()))
@@ -246,12 +254,12 @@ impl Estimator {
         change
     }
 
-    /// While the queue was emptied the line was full: what arrived then is what it carries now.
+    /// Ends the drain. While the queue was emptied the line was full: what arrived then is what it carries now.
     fn end_drain(&mut self, now: Nanos, charged_bytes: u64, then: u64) -> Change {
         let before = self.trial.and_then(|trial| trial.pace_before).unwrap_or(u64::MAX);
         let carried = self.history.most().unwrap_or(0) / 1000 * MARGIN_PERMILLE;
         let then = then.max(carried.min(before));
-        // Until round trips tell of a change: they are measured when they end, and smoothed.
+        // Until round trips show a change: they are measured when they end, and smoothed.
         let lag = INTERVAL + Nanos(2 * self.losses.evidence.rtt_max().min(DRAIN_MAX).0);
         self.phase = Phase::Settling { until: now + lag };
         self.evidence.clear();
@@ -277,7 +285,7 @@ impl Estimator {
         }
         let threshold = self.threshold();
         if now < self.others.until {
-            // Queue and losses say nothing now; what arrives does.
+            // Queue and losses prove nothing now; what arrives does.
             return self.raise(now, charged, interval, interval.used_permille >= BUSY_PERMILLE);
         }
         if self.is_queued(threshold) && self.is_ours() {
@@ -299,7 +307,7 @@ impl Estimator {
         if is_lossy { None } else { self.raise(now, charged, interval, is_clear) }
     }
 
-    /// Whether the queue is there now, and was in the interval before unless it is long.
+    /// Returns whether the queue is there now, and was in the interval before unless it is long.
     fn is_queued(&self, threshold: Nanos) -> bool {
         let is_long = self.evidence.delay().is_some_and(|least| least.delay.0 > 4 * threshold.0);
         let before = usize::from(!is_long);
@@ -309,7 +317,7 @@ impl Estimator {
             && earlier.all(|interval| interval.delay.is_some_and(|delay| delay > threshold))
     }
 
-    /// Whether the cut has emptied the queue, or ended the losses.
+    /// Checks whether the cut has emptied the queue, or ended the losses.
     fn verify(&mut self, now: Nanos, charged: u64, trial: Trial, lost: Option<Lost>) -> Option<Change> {
         let is_gone = match trial.signal {
             Signal::Delay(before) => self.evidence.delay()?.delay <= self.threshold().max(Nanos(before.0 / 2)),
@@ -335,7 +343,7 @@ impl Estimator {
         Some(self.leave_alone(now, charged, trial.pace_before))
     }
 
-    /// What delays or loses is not ours: back to the pace before, for a while.
+    /// Returns to the pace before for some time, because the cause of delays or losses is not ours.
     fn leave_alone(&mut self, now: Nanos, charged: u64, pace: Option<u64>) -> Change {
         self.trial = None;
         self.others.until = now + self.others.lasts;
@@ -344,11 +352,12 @@ impl Estimator {
         self.change(now, charged, pace, Some(notice))
     }
 
-    /// Light losses are back at no more than the pace that ended them: chance had. Gives the pace before.
+    /// Returns the pace before the last cut for light losses if they are back at no more than the pace that ended them,
+    /// which was then chance.
     fn is_lossy_anyhow(&mut self, now: Nanos, lost: Lost) -> Option<u64> {
         let pace = self.pace.filter(|_| !lost.is_plain())?;
         let (at, before, after) = self.others.lossy.take()?;
-        // All of the pace before has arrived at some time, but for what is lost.
+        // All of the pace before has arrived at some time, except for what is lost.
         let has_arrived = before / 1000 * MARGIN_PERMILLE.saturating_sub(lost.permille) <= self.history.peak();
         (pace <= after && now - at < LOSSY_FOR && has_arrived).then_some(before)
     }
@@ -365,7 +374,7 @@ impl Estimator {
         let again = if is_again { UNKNOWN_PERMILLE } else { 990 };
         let unknown = Measure { line: before / 1000 * UNKNOWN_PERMILLE, is_full: false };
         let Measure { line, is_full } = measure.unwrap_or(unknown);
-        // The most of several is a little more than the line's, by chance.
+        // The maximum of several is a little more than the line's rate, by chance.
         let line = if is_full || self.pace.is_none() { line } else { line / 1000 * CHANCE_PERMILLE };
         let line = line.min(pace / 1000 * again).max(self.bounds.floor());
         let first = Trial { pace_before: self.pace, signal, arrived: self.arrives(), cuts: 0 };
@@ -388,7 +397,7 @@ impl Estimator {
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
-    /// How long the line needs for its queue: as seen, and what was added since.
+    /// How long the line needs for its queue: as seen, plus what was added since.
     fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);
@@ -420,7 +429,7 @@ impl Estimator {
         } else if next <= self.history.peak() / 10 * 9 {
             next.min(arrived / 1000 * (1000 + permille))
         } else {
-            // Beyond what was seen to arrive no pace is safe for long.
+            // Beyond what was seen to arrive, no pace is safe for long.
             let step = pace / 1000 * permille.min(STEP_PERMILLE);
             next.min(pace.saturating_add(step.max(1))).min(arrived / 1000 * BEYOND_PERMILLE)
         };
@@ -441,7 +450,7 @@ impl Estimator {
         Change { pace: self.pace(), notice }
     }
 
-    /// What was seen at another pace says nothing of this one.
+    /// Forgets what was seen: at another pace it proves nothing about this one.
     fn forget(&mut self, now: Nanos, charged: u64) {
         self.history.forget(now, charged);
         self.losses.restart(now, charged);
@@ -459,7 +468,7 @@ impl Estimator {
         }
         let is_light = |bytes: u64, lasted: Nanos| permille_of(most.max(1), lasted, bytes) < LIGHT_PERMILLE;
         let mut before = self.history.backwards().take(2);
-        // Of a line that has fallen no more leaves than arrives, and the queue is ours.
+        // A line that has fallen lets no more leave than arrives, and the queue is ours.
         if self.history.was_idle(2)
             && is_light(bytes, (now - self.history.began()).max(INTERVAL))
             && before.all(|interval| is_light(interval.run.charged_bytes, interval.run.lasted))
@@ -480,7 +489,7 @@ impl Estimator {
         DELAY_MIN + rate(pace).time_for(2 * PACKET_BYTES) + self.sender.ahead
     }
 
-    /// What is known, for an operator.
+    /// The state of the search, for an operator.
     pub fn status(&self, now: Nanos) -> Status {
         self.found.status(now, self.bounds, self.pace())
     }

@@ -10,17 +10,17 @@ pub struct Change {
     pub notice: Option<Notice>,
 }
 
-/// What is known of the line.
+/// The known state of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     pub bounds: Bounds,
     /// The rate found; `None` before.
     pub rate: Option<Rate>,
-    /// What is used of it now; `None`: as fast as sockets take bytes.
+    /// The pace now; `None` means as fast as sockets take bytes.
     pub pace: Option<Rate>,
     /// How long ago the rate was last confirmed.
     pub age: Nanos,
-    /// In so many intervals the line was full.
+    /// The number of intervals in which the line was full.
     pub busy_intervals: u64,
     pub limit: Limit,
 }
@@ -28,25 +28,25 @@ pub struct Status {
 /// What limits the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limit {
-    /// Nothing was found: the line was never full.
+    /// No limit was found: the line was never full.
     #[default]
     Unknown,
     /// The line's own rate.
     Line,
     /// Other senders on the same line.
     Others,
-    /// The greatest rate that was allowed.
+    /// The maximum rate that was allowed.
     Ceiling,
 }
 
-/// Why the pace falls.
+/// The reason why the pace falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// The queue in front of all clients takes this long.
     Delay(Nanos),
-    /// Of all bytes, this many thousandths are lost.
+    /// The part of all bytes that is lost, in thousandths.
     Loss(u64),
-    /// Of all bytes handed down, this many thousandths arrive.
+    /// The part of all bytes handed down that arrives, in thousandths.
     Plateau(u64),
 }
 
@@ -55,8 +55,8 @@ pub enum Signal {
 pub enum Notice {
     /// The rate was found for the first time, or after it was lost.
     Found { rate: Rate },
-    /// It is another than was told last.
+    /// The rate differs from the one last reported.
     Changed { from: Rate, to: Rate },
-    /// A queue or losses stayed at a slower pace too: they are of others.
+    /// A queue or losses stayed at a slower pace too: others cause them.
     Others { rate: Rate, lasts: Nanos },
 }

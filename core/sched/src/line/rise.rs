@@ -1,11 +1,12 @@
-//! When the pace rises after a cut, and by how much: later where the line was found to carry the same twice.
+//! When the pace rises after a cut, and by how much: later if the line was found to carry the same rate twice.
 
 use units::Nanos;
 
-/// How long the pace stays after a cut, doubled when the next finds the same rate.
+/// How long the pace stays after a cut, doubled when the next cut finds the same rate.
 const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
-/// How often the pace rises then, and by how much: at first, doubled each time. The large steps are for lines that carried more lately.
+/// How often the pace rises then, and by how much: the first step, doubled each time, and the largest. The large steps
+/// are for lines that carried more lately.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
 const RISE_PERMILLE_MAX: u64 = 250;
@@ -14,18 +15,18 @@ const QUIET_PERMILLE: u64 = 40;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rise {
-    /// What the line carried when it was last found out; zero before.
+    /// The rate of the line when it was last found; zero before.
     line: u64,
     hold: Nanos,
     hold_left: Nanos,
     next_in: Nanos,
     step_permille: u64,
-    /// The line was never full at a pace of ours, or carried twice as much lately: as long as it is clear the pace doubles in three
-    /// intervals.
+    /// The line was never full at a pace of ours, or carried twice as much lately: while it is clear, the pace doubles
+    /// in three intervals.
     is_growing: bool,
 }
 
-/// Growth of an interval while the line was never full.
+/// The growth per interval while the line was never full.
 const GROWTH_PERMILLE: u64 = 250;
 
 impl Rise {
@@ -40,8 +41,8 @@ impl Rise {
         }
     }
 
-    /// The line was found to carry this, and lately `peak`; gives what it is taken for. Twice about the same: nearer the mean, and
-    /// not so soon tried again.
+    /// Records a cut: the line was found to carry `line`, and lately `peak`. Returns the rate it is taken for. About
+    /// the same twice is averaged, and held for longer.
     pub fn on_cut(&mut self, line: u64, is_full: bool, was_over: bool, peak: u64) -> u64 {
         let is_same = line.abs_diff(self.line) * 20 <= self.line;
         let was_never_full = self.is_growing && !is_full && !(is_same && was_over);
@@ -57,18 +58,18 @@ impl Rise {
         self.is_growing
     }
 
-    /// What was found may be less than the line carries: the pace grows until the line is full.
+    /// Makes the pace grow until the line is full, because the rate found may be less than the line carries.
     pub fn grow(&mut self) {
         self.is_growing = true;
     }
 
-    /// The line was not full for minutes, and may be another by now: the pace rises at once, and by more.
+    /// Makes the pace rise at once, and by more: the line was not full for minutes, and may have another rate by now.
     pub fn on_quiet(&mut self) {
         (self.hold_left, self.next_in) = (Nanos::ZERO, Nanos::ZERO);
         self.step_permille = self.step_permille.max(QUIET_PERMILLE);
     }
 
-    /// So much time has passed without a queue; gives by how much to rise.
+    /// Records that this time has passed without a queue; returns by how much to rise, in thousandths.
     pub fn advance(&mut self, lasted: Nanos, is_clear: bool) -> Option<u64> {
         if self.is_growing {
             return is_clear.then_some(GROWTH_PERMILLE);
@@ -95,7 +96,7 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// In steps of 100 ms; gives when it rises, in tenths of a second, and by how much.
+    /// Advances in steps of 100 ms; returns when it rises, in tenths of a second, and by how much.
     fn rises(rise: &mut Rise, seconds: u64) -> Vec<(u64, u64)> {
         (1..=10 * seconds).filter_map(|at| rise.advance(MS(100), true).map(|permille| (at, permille))).collect()
     }
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(rises(&mut rise, 1), [(1, 40), (6, 80)]);
     }
 
-    /// Found again, a rate is taken for nearer the truth and kept for longer; another one is not.
+    /// A rate found again is taken as nearer the truth and held for longer; another rate is not.
     #[test]
     fn the_same_rate_twice_is_held_for_twice_as_long() {
         let mut rise = Rise::new();
@@ -139,7 +140,8 @@ mod tests {
         }
     }
 
-    /// What was carried before the line was full is the least that it carries; found again from above, it is the line's.
+    /// What was carried before the line was full is the minimum that it carries; found again from above, it is the
+    /// line's rate.
     #[test]
     fn a_rate_found_before_the_line_was_full_grows_until_it_is() {
         let mut rise = Rise::new();

@@ -2,21 +2,21 @@
 
 use units::Nanos;
 
-/// An interval of which the sender lost more than one part in so many is no evidence: a plateau is 7 % of a pace.
+/// An interval in which the sender lost more than one part in this many is no evidence: a plateau is 7 % of a pace.
 const LATE_PARTS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Sender {
     /// The link time that it hands down ahead: a queue of this length is its own doing.
     pub ahead: Nanos,
-    /// The time that it has lost to the link by running late, in all.
+    /// The total time that it has lost to the link by running late.
     pub lost: Nanos,
-    /// The same when the interval began.
+    /// The value of `lost` when the interval began.
     lost_before: Nanos,
 }
 
 impl Sender {
-    /// Ends an interval that lasted so long. True: so much of it was lost that it says nothing of the line.
+    /// Ends an interval of this length. Returns true if so much of it was lost that it proves nothing about the line.
     pub fn end_interval(&mut self, lasted: Nanos) -> bool {
         let lost = self.lost - std::mem::replace(&mut self.lost_before, self.lost);
         lost.0.saturating_mul(LATE_PARTS) > lasted.0

@@ -1,4 +1,5 @@
-//! Against a simulated line: a FIFO with a rate that may change, a room that may be nothing, and others' bytes in it.
+//! Tests against a simulated line: a FIFO with a rate that may change, a buffer that may be empty, and others' bytes in
+//! it.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use super::*;
 const STEP: Nanos = Nanos::from_millis(1);
 const MBIT: f64 = 1e6;
 const ROOM_PACKETS: f64 = 8.0;
-/// A round trip is taken for each eight packets of a connection.
+/// A round trip is taken for every eight packets of a connection.
 const SAMPLE_BITS: f64 = 8.0 * 8.0 * PACKET_BYTES as f64;
 
 /// A client: its path, and how its round trips vary by themselves.
@@ -17,10 +18,10 @@ const SAMPLE_BITS: f64 = 8.0 * 8.0 * PACKET_BYTES as f64;
 struct Path {
     rtt_ms: f64,
     jitter_ms: f64,
-    /// Queue of its own, behind a slow link, while we send.
+    /// The queue of its own behind a slow link, while we send.
     own_queue_ms: f64,
     loss: f64,
-    /// In every other half second it acknowledges so much later.
+    /// Acknowledgements are later by this in every other half second.
     withheld_ms: u64,
 }
 
@@ -32,7 +33,7 @@ impl Path {
     }
 }
 
-/// What others have in the same FIFO.
+/// The bytes of others in the same FIFO.
 #[derive(Debug, Clone, Copy)]
 enum Others {
     None,
@@ -43,13 +44,13 @@ enum Others {
     Elastic,
 }
 
-/// What is known to the server of one client.
+/// The server's knowledge of one client.
 #[derive(Debug, Default)]
 struct Known {
     sent_bits: f64,
-    /// By the millisecond in which it is acknowledged.
+    /// Bits by the millisecond in which they are acknowledged.
     on_its_way: VecDeque<(u64, f64)>,
-    /// The smoothed round trip, and when it was that.
+    /// The smoothed round trip, and when it was taken.
     smoothed: Option<(u64, f64)>,
 }
 
@@ -57,15 +58,15 @@ struct World {
     line: Box<dyn Fn(f64) -> f64>,
     room_ms: f64,
     others: Others,
-    /// Of the pace, how much is asked for at an instant.
+    /// The part of the pace that is asked for at an instant.
     demand: Box<dyn Fn(f64) -> f64>,
-    /// Of the line, what sockets take that nobody paces.
+    /// The part of the line's rate that sockets take without a pace.
     unpaced: f64,
-    /// What the windows of all connections hold: TCP lets no more leave than arrives where so much is in the queue.
+    /// What the windows of all connections hold: TCP lets no more leave than arrives if this much is in the queue.
     windows_packets: f64,
-    /// When nothing is sent but to the first client.
+    /// Whether, at an instant, bytes are sent only to the first client.
     only_first: Box<dyn Fn(f64) -> bool>,
-    /// No round trip is seen before [`SAMPLE_BITS`] have arrived, as of a kernel on a slow line.
+    /// No round trip is seen before [`SAMPLE_BITS`] have arrived, as with a kernel on a slow line.
     has_few_samples: bool,
     clients: Vec<Path>,
     known: Vec<Known>,
@@ -104,12 +105,13 @@ const IDLE_HOST: Host = Host {
 struct Queue {
     ours: f64,
     cross: f64,
-    /// Of ours, dropped and not yet found out.
+    /// Our bits that were dropped and not yet detected.
     lost: f64,
 }
 
 impl Queue {
-    /// First come, first served: both leave, or find no room, in proportion to what is there. Gives ours that left.
+    /// First come, first served: both leave, or find no room, in proportion to what is there. Returns the bits of ours
+    /// that left.
     fn pass(&mut self, line: f64, room: f64) -> f64 {
         let total = self.ours + self.cross;
         let out = total.min(line);
@@ -122,11 +124,11 @@ impl Queue {
     }
 }
 
-/// What came out of a span of simulated time.
+/// The outcome of a span of simulated time.
 #[derive(Debug, Default)]
 struct Outcome {
     delivered_bits: f64,
-    /// By millisecond; a pace of 0 where there was none.
+    /// By millisecond; a pace of 0 if there was none.
     delays_ms: Vec<f64>,
     rates: Vec<f64>,
 }
@@ -174,7 +176,7 @@ impl World {
         if (self.only_first)(ms as f64 / 1000.0) { 0 } else { which }
     }
 
-    /// Runs for so long; what is seen in the first `warm_up` seconds is left out.
+    /// Runs for this time; what is seen in the first `warm_up` seconds is left out.
     fn run(&mut self, seconds: f64, warm_up: f64) -> Outcome {
         self.known = self.clients.iter().map(|_| Known::default()).collect();
         let mut outcome = Outcome::default();
@@ -219,7 +221,7 @@ impl World {
         outcome
     }
 
-    /// Whether the server has no processor in this millisecond.
+    /// Returns whether the server has no processor in this millisecond.
     fn is_stopped(&mut self, ms: u64) -> bool {
         while ms as f64 >= self.host.changes_at_ms {
             self.host.is_stopped = !self.host.is_stopped;
@@ -234,7 +236,7 @@ impl World {
         self.host.is_stopped
     }
 
-    /// Bits of a millisecond: those of the pace, or those that sockets take, which stop where packets are lost.
+    /// The bits of a millisecond: those of the pace, or those that sockets take, which stop when packets are lost.
     fn sent(&mut self, at: f64, pace: Option<f64>, line: f64, room: f64) -> f64 {
         let demand = (self.demand)(at);
         if demand < 1.0 {
@@ -246,7 +248,7 @@ impl World {
         (self.unpaced * line * demand).min(1.05 * line + room).max(0.0)
     }
 
-    /// One client is sent what leaves in this millisecond, and acknowledges what passes the line.
+    /// Sends one client what leaves in this millisecond; it acknowledges what passes the line.
     fn on_its_way(&mut self, ms: u64, sent: f64, delivered: f64) {
         let which = self.any_client(ms);
         let (path, known) = (self.clients[which], &mut self.known[which]);
@@ -278,7 +280,7 @@ impl World {
         self.estimator.on_look(Nanos(ms * STEP.0), charged as u64, || which as u64, look);
     }
 
-    /// One client's round trip: what the queue was when its packet passed, smoothed as TCP does.
+    /// Takes one client's round trip: the queue when its packet passed, smoothed as TCP does.
     fn sample(&mut self, ms: u64, charged: f64, shared_ms: &VecDeque<f64>, lost: &mut f64) {
         let which = self.any_client(ms);
         let path = self.clients[which];
@@ -286,13 +288,13 @@ impl World {
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
         let late = if ms < self.host.late_until_ms { LATE_MS as f64 } else { 0.0 };
         let rtt = path.rtt_ms + path.withheld(ms) as f64 + late + queue + path.own_queue_ms * self.random() + jitter;
-        // An acknowledgement every 2.4 ms, of which each counts an eighth.
+        // An acknowledgement every 2.4 ms, each of which counts an eighth.
         let before = self.known[which].smoothed;
         let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));
         self.known[which].smoothed = Some((ms, kept));
         let own_bytes = if self.random() < path.loss * 4.0 { PACKET_BYTES } else { 0 };
         self.look(ms, charged, which, Some(Nanos((kept * 1e6) as u64)), own_bytes);
-        // Found out one packet at a time, by the clients in turn.
+        // Losses are detected one packet at a time, by the clients in turn.
         while *lost >= PACKET_BYTES as f64 * 8.0 {
             *lost -= PACKET_BYTES as f64 * 8.0;
             let victim = self.any_client(ms);
@@ -301,7 +303,7 @@ impl World {
     }
 }
 
-/// From nothing, and told too much: soon next to no queue, and nearly all of the line.
+/// From nothing, and with a configured rate that is too high: soon almost no queue, and nearly all of the line.
 #[test]
 fn the_line_s_rate_is_found() {
     for bounds in ["auto", "10.5mbit", "11mbit", "30mbit", "1gbit", "2mbit..40mbit"] {
@@ -350,8 +352,8 @@ fn a_rate_told_right_or_too_low_is_left_alone() {
     }
 }
 
-/// A server that is stopped now and then, and whose acknowledgements wait for the same processor, is behind no slower line. Without
-/// [`Estimator::on_sender`] the pace fell to 3 Mbit/s, and to 7.9 in the mean.
+/// A server that is stopped from time to time, and whose acknowledgements wait for the same processor, is behind no
+/// slower line. Without [`Estimator::on_sender`] the pace fell to 3 Mbit/s, and to 7.9 on average.
 #[test]
 fn a_server_without_processor_is_behind_no_slower_line() {
     for (seed, stops_ms) in (1..5).flat_map(|seed| [4.0, 20.0, 100.0].map(|stops_ms| (seed, stops_ms))) {
@@ -378,7 +380,8 @@ fn one_client_s_path_slows_nobody() {
     }
 }
 
-/// A client that withholds acknowledgements, and one that makes up losses: one prefix alone moves the pace by little more than a tenth.
+/// A client that withholds acknowledgements, and one that makes up losses: one prefix alone moves the pace by little
+/// more than a tenth.
 #[test]
 fn one_client_that_lies_moves_little() {
     for liar in [Path { withheld_ms: 100, ..LAN }, Path { withheld_ms: 400, ..LAN }, Path { loss: 0.25, ..LAN }] {
@@ -392,7 +395,7 @@ fn one_client_that_lies_moves_little() {
     }
 }
 
-/// Where all paths are bad, a test now and then shows that the pace is not why.
+/// If all paths are bad, an occasional test shows that the pace is not the cause.
 #[test]
 fn bad_paths_alone_cost_little() {
     for path in [
@@ -423,8 +426,8 @@ fn steps_are_followed_both_ways() {
     }
 }
 
-/// The line falls while windows hold a few packets, or many. What left of a line that had fallen to less than a third was less than a third of what it
-/// carried before, and its queue was taken for that of others.
+/// The line falls while windows hold a few packets, or many. What left of a line that had fallen to less than a third
+/// was less than a third of what it carried before, and its queue was taken for that of others.
 #[test]
 fn a_fall_to_a_tenth_is_followed_within_seconds() {
     const FALLS_AT_S: usize = 20;
@@ -448,7 +451,8 @@ fn a_fall_to_a_tenth_is_followed_within_seconds() {
     }
 }
 
-/// One client is behind a slow link, and alone for a while: what it takes is found, and another client that comes has its line within seconds.
+/// One client is behind a slow link, and alone for some time: what it takes is found, and another client that comes has
+/// its line within seconds.
 #[test]
 fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
     for fast_comes_at_s in [30, 55] {
@@ -501,7 +505,7 @@ fn a_policer_is_found_by_its_losses() {
     }
 }
 
-/// A queue that others fill is not ours to empty.
+/// A queue that others fill cannot be emptied by us.
 #[test]
 fn others_in_the_same_queue_do_not_starve_us() {
     let mut world = World::of("10mbit", 10.0);
@@ -517,7 +521,7 @@ fn steady_bytes_of_others_are_made_room_for() {
     world.others = Others::Steady { bits_per_s: 3.0 * MBIT };
     let outcome = world.run(60.0, 10.0);
     assert!((6.3..7.2).contains(&(outcome.mean_rate() / MBIT)), "{} {:?}", outcome.mean_rate(), world.notices);
-    // No more than the time of what counts as a queue: 4 ms and two packets.
+    // No more than the time of what counts as a queue: 3 ms and two packets.
     assert!(outcome.median_delay_ms() < 7.5, "{} {:?}", outcome.median_delay_ms(), world.notices);
 }
 
@@ -531,7 +535,7 @@ fn a_load_with_pauses_learns_too() {
     assert!(outcome.delays_ms.iter().sum::<f64>() / (outcome.delays_ms.len() as f64) < 6.0, "{:?}", world.notices);
 }
 
-/// No acknowledgement from anybody is a pause of the line, or of us: no reason for another pace.
+/// No acknowledgement from any client is a pause of the line, or of us: no reason for another pace.
 #[test]
 fn silence_changes_nothing() {
     let mut world = World::of("auto", 10.0);
@@ -550,7 +554,7 @@ fn silence_changes_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Within its bounds, and no queue for good.
+    /// The pace stays within its bounds, and no queue lasts.
     #[test]
     fn the_pace_keeps_its_bounds(
         told in 1.0..100.0f64,
@@ -572,7 +576,7 @@ proptest! {
         let line = (told * line_part).min(told) * MBIT;
         let share = outcome.delivered_bits / (20.0 * line);
         prop_assert!(share > 0.8, "{} {:?}", share, world.notices);
-        // A tenth of the room, or three thresholds.
+        // A third of the room, or three thresholds.
         let bound = (room_ms / 3.0).max(3.0 * (4.0 + 24.4 / told));
         prop_assert!(outcome.median_delay_ms() <= bound, "{} {:?}", outcome.median_delay_ms(), world.notices);
     }

@@ -1,22 +1,23 @@
-//! How long a grant may be, by how often a newcomer has to wait for the end of one.
+//! How long a grant may be, by how often a new response has to wait for the end of one.
 //!
-//! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant in the mean; and each
-//! grant costs the caller a wake-up. With `o` overtakings and grants of `g` in a second of the link, waiting is `o * g / 2` and
-//! wake-ups are `1 / g`; the sum is least at a `g` in proportion to `1 / sqrt(o)`, as in the economic order quantity. Responses all of
-//! one size never overtake each other, and keep the longest grant.
+//! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant on
+//! average; and each grant costs the caller a wake-up. With `o` overtakings per second of the link and grants of `g`,
+//! waiting is `o * g / 2` and wake-ups are `1 / g`; the sum is smallest at a `g` proportional to `1 / sqrt(o)`, as in
+//! the economic order quantity. Responses that are all of one size never overtake each other, and keep the longest
+//! grant.
 
 use units::Nanos;
 
-/// The longest grant, of a link where nobody overtakes.
+/// The longest grant, for a link where no response overtakes another.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
-/// The shortest: a segment at 100 Mbit/s.
+/// The shortest grant: a segment at 100 Mbit/s.
 const SHORTEST: Nanos = Nanos::from_micros(125);
-/// So many overtakings in a second of the link are worth a longer grant yet: 1 ms is then the `g` above.
+/// The overtakings per second of the link at which `g` above is 1 ms; fewer would allow a longer grant.
 const RARE_PER_SECOND: u64 = 25;
-/// The link time over which they are counted; then all counts for half.
+/// The link time over which overtakings are counted; then all counts are halved.
 const WINDOW: Nanos = Nanos::from_millis(200);
 
-/// The overtakings of the last while, and the grant that follows from them.
+/// The recent overtakings, and the length of a grant that follows from them.
 #[derive(Debug)]
 pub struct Overtaking {
     longest: Nanos,
@@ -28,12 +29,12 @@ pub struct Overtaking {
 }
 
 impl Overtaking {
-    /// `longest` where nobody overtakes; anything but [`LONGEST`] is a caller's own choice and stays.
+    /// Starts with grants of `longest`; any value but [`LONGEST`] is a caller's own choice and never changes.
     pub fn new(longest: Nanos) -> Overtaking {
         Overtaking { longest, grant_for: longest, overtakings: 0, link_time: Nanos::ZERO, left_bytes: 0 }
     }
 
-    /// The link time of a grant while nobody overtakes.
+    /// The link time of a grant while no response overtakes another.
     pub fn longest(&self) -> Nanos {
         self.longest
     }
@@ -43,12 +44,12 @@ impl Overtaking {
         self.grant_for
     }
 
-    /// A job is first in the order, and what was handed down last is still below us.
+    /// Records that a job of `bytes` is first in the order while what was handed down last is still below us.
     pub fn on_waits(&mut self, bytes: u64) {
         self.overtakings += u64::from(bytes < self.left_bytes);
     }
 
-    /// A grant took the link for so long, of a job that had so much left before.
+    /// Records that a grant took the link for `link_time`, for a job that had `left_bytes` before.
     pub fn on_granted(&mut self, link_time: Nanos, left_bytes: u64) {
         self.left_bytes = left_bytes;
         self.link_time += link_time;
@@ -60,7 +61,7 @@ impl Overtaking {
     }
 }
 
-/// `LONGEST / sqrt(overtakings per second of the link / RARE_PER_SECOND)`, between the shortest and the longest.
+/// `LONGEST / sqrt(overtakings per second of the link / RARE_PER_SECOND)`, between the shortest and the longest grant.
 fn grant_for(overtakings: u64, link_time: Nanos) -> Nanos {
     let square = u128::from(LONGEST.0).pow(2) * u128::from(RARE_PER_SECOND) * u128::from(link_time.0)
         / (u128::from(overtakings.max(1)) * u128::from(Nanos::from_secs(1).0));
@@ -82,7 +83,7 @@ mod tests {
         assert_eq!(grant_for(1_000_000, SECOND), SHORTEST);
     }
 
-    /// Grants for `link_time` in all, with an arrival of `bytes` after each.
+    /// Grants for a total of `link_time`, with an arrival of `bytes` after each.
     fn busy(overtaking: &mut Overtaking, link_time: Nanos, bytes: Option<u64>) {
         let until = link_time.0 / LONGEST.0;
         for _ in 0..until {
