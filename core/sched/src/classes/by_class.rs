@@ -7,15 +7,15 @@ use crate::policy::{ClientShare, Policy};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path};
 
-/// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half a percent, and 64 bits
-/// last for seven years of 10 Gbit/s.
+/// Turns are counted in parts of a byte, so that weights divide it: a segment of the heaviest class is counted to half
+/// a percent, and 64 bits last for seven years at 10 Gbit/s.
 const PARTS: u64 = 64;
-/// The cost of a guaranteed byte, in bytes of the link, has so many binary places.
+/// Binary places of the cost of a guaranteed byte, in bytes of the link.
 const COST_BITS: u32 = 16;
-/// What a class is promised.
+/// The promise of a guaranteed rate to a class.
 #[derive(Debug)]
 struct Promise {
-    /// Bytes of the link for a byte of the class, by which it has its rate of a busy link.
+    /// Bytes of the link for a byte of the class, at which it gets its rate of a busy link.
     cost: u64,
     /// When its next byte is due, in bytes that the link has sent.
     due_at: u64,
@@ -23,20 +23,21 @@ struct Promise {
 
 struct Class {
     spec: ClassSpec,
-    /// The class in whose order its responses stand: itself, or the first of the pool of its priority.
+    /// The class in whose order its responses stand: itself, or the first class of the pool of its priority.
     stands_in: u16,
-    /// Parts of a byte it has had for its weight, from where its priority was when it last had nothing ready.
+    /// Parts of a byte it has received, divided by its weight, from the value of its priority when it last had nothing
+    /// ready.
     tag: u64,
     promise: Option<Promise>,
-    /// It is at its greatest rate.
+    /// The class is at its maximum rate.
     is_held: bool,
     is_ready: bool,
-    /// What the link had sent, and how long it had been idle, when the class last had something ready.
+    /// What the link had sent, and how long it had been idle, when the class last had a ready job.
     left: (u64, Nanos),
     lane: Option<Box<Lane>>,
 }
 
-/// A job's class and its names there.
+/// A job's class and its ids within it.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     class: u16,
@@ -56,24 +57,25 @@ pub struct ByClass {
     share: Option<ClientShare>,
     link: Option<Rate>,
     classes: Vec<Class>,
-    /// Classes with something ready, by priority and then by turn.
+    /// Classes with a ready job, by priority and then by turn.
     turns: RunQueue,
-    /// Those of them with a promise, by when it is due.
+    /// The classes among them with a promise, by when it is due.
     due: RunQueue,
-    /// Where a class of each priority joins that had nothing ready.
+    /// The tag at which a class of each priority joins after it had nothing ready.
     joins: [VirtualTime<u64>; PRIORITIES as usize],
-    /// Bytes that the link has sent: the clock of promises.
+    /// Bytes that the link has sent, which is the clock of promises.
     sent: u64,
     idle: Nanos,
-    /// By slot.
+    /// Members, by slot.
     members: Vec<Option<Member>>,
     clients: Vec<Client>,
-    /// Told of the job that arrives next.
+    /// The path of the job that arrives next.
     newcomer_path: Option<Path>,
 }
 
 impl ByClass {
-    /// 1 to [`CLASSES_MAX`] classes. Promises are kept of the link's rate, and without one there are none. `name` is how the policy is told.
+    /// An order of 1 to [`CLASSES_MAX`] classes. Promises are parts of the link's rate, and without one there are none.
+    /// `name` is the policy's name.
     pub fn new(name: String, specs: &[ClassSpec], share: Option<ClientShare>, link: Option<Rate>) -> ByClass {
         assert!((1..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         let mut policy = ByClass {
@@ -126,7 +128,7 @@ impl ByClass {
         (Sharer { number: job.client, generation }, weight)
     }
 
-    /// The class that has had less than it was promised, for longest.
+    /// The class that has been below its guaranteed rate for longest.
     fn most_due(&self) -> Option<u16> {
         self.due.first_entry().filter(|(key, _)| key.rank < self.sent).map(|(_, class)| class as u16)
     }
@@ -135,14 +137,14 @@ impl ByClass {
         self.most_due().or_else(|| self.turns.first().map(|class| class as u16))
     }
 
-    /// The class has something ready that it had not before: it joins where the others of its priority are, and is owed nothing.
+    /// Adds a class that has a ready job and had none before: it joins at the tag of its priority, and is owed nothing.
     fn join(&mut self, at: u16) {
         let class = &mut self.classes[usize::from(at)];
         class.tag = class.tag.max(self.joins[usize::from(class.spec.priority)].now());
         if let Some(promise) = &mut class.promise {
             promise.due_at = promise.due_at.max(self.sent);
         }
-        // What the others were sent meanwhile was its clients' to have.
+        // What the others were sent meanwhile was available to its clients.
         let (sent, idle) = class.left;
         let by_others = self.share.map_or(0, |share| {
             u128::from(self.sent - sent) * 1_000_000_000 / u128::from(share.idle_bytes_per_s.max(1))
@@ -153,7 +155,7 @@ impl ByClass {
         }
     }
 
-    /// Puts the class where it belongs among the others.
+    /// Puts the class at its place among the others.
     fn settle(&mut self, at: u16) {
         let class = &mut self.classes[usize::from(at)];
         let is_ready = class.lane.as_ref().is_some_and(|lane| lane.first().is_some());
@@ -176,7 +178,7 @@ impl ByClass {
         }
     }
 
-    /// Bytes of the class were sent, because they were due or not.
+    /// Charges bytes that were sent for the class, either because they were due (`was_due`) or by its turn.
     fn charge(&mut self, at: u16, bytes: u64, was_due: bool) {
         self.sent = self.sent.saturating_add(bytes);
         let class = &mut self.classes[usize::from(at)];
@@ -186,12 +188,13 @@ impl ByClass {
         if let Some(promise) = &mut class.promise {
             let cost = (u128::from(bytes) * u128::from(promise.cost)) >> COST_BITS;
             let next = promise.due_at.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
-            // What it has by its turn keeps the promise, and is not held against it later.
+            // What it receives by its turn counts towards the promise, and is not held against it later.
             promise.due_at = if was_due { next } else { promise.due_at.max(next.min(self.sent)) };
         }
     }
 
-    /// What promises cost: a class with a tenth of the link has had its due when the link has sent ten times as much.
+    /// Computes the cost of promises: a class with a tenth of the link has had its due when the link has sent ten times
+    /// as much.
     fn price(&mut self) {
         let Some(link) = self.link else {
             self.classes.iter_mut().for_each(|class| class.promise = None);
@@ -199,7 +202,7 @@ impl ByClass {
         };
         let promised = self.classes.iter().filter_map(|class| class.spec.guaranteed);
         let sum: u128 = promised.map(|rate| u128::from(rate.bits_per_s())).sum();
-        // More than there is cannot be promised: each has its part of the link.
+        // A total above the link's rate cannot be promised: each class then has its part of the link.
         let whole = sum.max(link.bits_per_s().into());
         for class in &mut self.classes {
             let due_at = class.promise.as_ref().map_or(self.sent, |promise| promise.due_at);
@@ -267,7 +270,7 @@ impl Policy for ByClass {
         let was_due = self.most_due() == Some(member.class);
         self.charge(member.class, bytes, was_due);
         self.lane(member.class).on_sent(member.local, job, bytes);
-        // A ready job is put at its place next, or departs, and its class with it.
+        // A ready job is placed next, or departs, and its class with it.
         if !job.is_ready() {
             self.settle(member.class);
         }
@@ -303,7 +306,7 @@ impl Policy for ByClass {
         self.classes.iter().any(|class| class.spec.order.needs_path())
     }
 
-    /// Of a newcomer it is told before its arrival, which gives it a place.
+    /// Called for a new job before its arrival, which gives it a place.
     fn on_path(&mut self, slot: u32, path: &Path) {
         match self.member(slot) {
             Some(member) => self.lane(member.class).on_path(member.local, path),
@@ -321,7 +324,7 @@ impl Policy for ByClass {
         self.settle(class);
     }
 
-    /// A class keeps its place, its jobs and their order; the order of responses is that of the first table.
+    /// A class keeps its place, its jobs and their order; the order of responses remains the one it had first.
     fn replace(&mut self, specs: &[ClassSpec]) {
         assert!((self.classes.len().max(1)..=CLASSES_MAX).contains(&specs.len()), "{} classes", specs.len());
         for (at, spec) in specs.iter().enumerate() {

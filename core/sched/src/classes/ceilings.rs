@@ -1,29 +1,30 @@
-//! Greatest rates of classes: after each grant a class that has one waits until its bytes would have gone at that rate.
+//! Maximum rates of classes: after each grant a class that has one waits until its bytes would have been sent at that
+//! rate.
 
 use units::{Nanos, Rate};
 
 use crate::scheduler::run_queue::{Key, RunQueue};
 
-/// What a class that is let go late may catch up; more would be a burst above its rate.
+/// The time that a class released late may catch up; more would be a burst above its rate.
 const LATE_MAX: Nanos = Nanos::from_millis(2);
 
 #[derive(Debug, Clone, Copy)]
 struct Ceiling {
     rate: Rate,
-    /// When what it has been sent would be sent at this rate.
+    /// When the bytes it has been sent would be sent at this rate.
     sent_at: Nanos,
 }
 
 #[derive(Debug, Default)]
 pub struct Ceilings {
-    /// By class.
+    /// Ceilings, by class.
     classes: Vec<Option<Ceiling>>,
-    /// The classes that wait, by when they go on.
+    /// The waiting classes, by when they resume.
     held: RunQueue,
 }
 
 impl Ceilings {
-    /// The class has this greatest rate from now on.
+    /// Sets or removes the maximum rate of the class.
     pub fn set(&mut self, class: u16, rate: Option<Rate>) {
         let at = usize::from(class);
         if rate.is_none() && at >= self.classes.len() {
@@ -33,12 +34,12 @@ impl Ceilings {
         let sent_at = self.classes[at].map_or(Nanos::ZERO, |ceiling| ceiling.sent_at);
         self.classes[at] = rate.map(|rate| Ceiling { rate, sent_at });
         if rate.is_none() && self.held.contains(class.into()) {
-            // Let go at the next look.
+            // Released at the next call.
             self.held.set(class.into(), Key { rank: 0, number: class.into() });
         }
     }
 
-    /// Bytes of the class were handed down. Says whether it has to wait from now on.
+    /// Records that bytes of the class were handed down. Returns whether it must wait from now on.
     #[must_use]
     pub fn on_sent(&mut self, now: Nanos, class: u16, wire_bytes: u64) -> bool {
         let Some(ceiling) = self.classes.get_mut(usize::from(class)).and_then(Option::as_mut) else { return false };
@@ -51,12 +52,12 @@ impl Ceilings {
         waits
     }
 
-    /// When the next class goes on.
+    /// When the next class resumes.
     pub fn next(&self) -> Option<Nanos> {
         self.held.first_entry().map(|(key, _)| Nanos(key.rank))
     }
 
-    /// A class that has waited long enough.
+    /// Returns a class that has waited long enough.
     pub fn poll(&mut self, now: Nanos) -> Option<u16> {
         let class = self.held.first_entry().filter(|(key, _)| key.rank <= now.0)?.1;
         self.held.remove(class);
@@ -80,7 +81,7 @@ mod tests {
         ceilings.set(3, Rate::from_bits_per_s(8 * MBIT));
         let now = Nanos::from_secs(1);
         assert!(!ceilings.on_sent(now, 0, 1000) && !ceilings.on_sent(now, 9, 1000), "without a greatest rate");
-        // 8,000 bytes are 8 ms, 2 of which it may have been late.
+        // 8,000 bytes take 8 ms, of which it may have been 2 ms late.
         assert!(ceilings.on_sent(now, 3, 8000));
         assert_eq!(ceilings.next(), Some(now + Nanos::from_millis(6)));
         assert_eq!((ceilings.poll(now), ceilings.is_held(3)), (None, true));
@@ -98,7 +99,7 @@ mod tests {
                 let _ = ceilings.on_sent(now, 0, 1500);
                 sent += 1500;
             }
-            // Woken late by up to a millisecond.
+            // Woken up to a millisecond late.
             now += Nanos::from_micros(700);
             ceilings.poll(now);
         }

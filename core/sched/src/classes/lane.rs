@@ -1,19 +1,19 @@
-//! The jobs of one class in their order, under small numbers of its own: what a class costs depends on its own jobs and clients, not on
-//! those of the others.
+//! The jobs of one class in their order, under small numbers of its own: the cost of a class depends on its own jobs
+//! and clients, not on those of other classes.
 
 use std::collections::HashMap;
 
 use crate::policy::{ByClient, ClientShare, Order, Policy};
 use crate::{Job, Path, grow};
 
-/// Clients that are remembered without a job, at least, before those that are owed nothing are forgotten.
+/// The minimum number of clients remembered without a job before clients that are not ahead are forgotten.
 const REMEMBERED_MIN: usize = 64;
 
-/// Those who share a class: clients, or, where clients do not share the link, the responses or connections themselves.
+/// A sharer of a class: a client, or, if clients do not share the link, the response or connection itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sharer {
     pub number: u32,
-    /// The number is another's from one generation to the next.
+    /// The number belongs to another sharer in another generation.
     pub generation: u32,
 }
 
@@ -32,14 +32,14 @@ pub struct Local {
 
 pub struct Lane {
     inner: ByClient,
-    /// By the lane's own slots.
+    /// The scheduler's slots, by the lane's own slots.
     slots: Vec<u32>,
     vacant: Vec<u32>,
     sharers: HashMap<Sharer, Known>,
     numbers: u32,
     free_numbers: Vec<u32>,
     remembered_max: usize,
-    /// Without a share nobody is ahead, and nobody remembered.
+    /// Whether clients are remembered; without a share no client is ahead, and none is remembered.
     remembers: bool,
 }
 
@@ -63,7 +63,7 @@ impl Lane {
         self.inner.first().map(|local| self.slots[local as usize])
     }
 
-    /// A job has come.
+    /// Admits a new job.
     pub fn admit(&mut self, slot: u32, sharer: Sharer, weight: u8, job: &Job, path: Option<&Path>) -> Local {
         let client = self.number_of(sharer, weight);
         let at = self.vacant.pop().unwrap_or_else(|| {
@@ -80,7 +80,7 @@ impl Lane {
         local
     }
 
-    /// It is gone.
+    /// Removes a job that is gone.
     pub fn dismiss(&mut self, local: Local, sharer: Sharer, job: &Job) {
         self.inner.on_departure(local.slot, &Lane::seen(local, job));
         self.vacant.push(local.slot);
@@ -121,7 +121,7 @@ impl Lane {
         self.inner.size_rank(local.slot, &Lane::seen(local, job))
     }
 
-    /// Nothing was ready here for so long, as time of the link.
+    /// Records that nothing was ready here for this long, as time of the link.
     pub fn on_idle(&mut self, idle: units::Nanos) {
         self.inner.on_idle(idle);
     }
@@ -130,7 +130,7 @@ impl Lane {
         self.inner.ahead_bytes(self.sharers.get(&sharer)?.number)
     }
 
-    /// The job by the lane's numbers.
+    /// The job with the lane's numbers.
     fn seen(local: Local, job: &Job) -> Job {
         Job { client: local.client, ..job.clone() }
     }
@@ -155,7 +155,7 @@ impl Lane {
         }
     }
 
-    /// Forgets sharers without jobs that are not ahead; there is nothing to remember of them.
+    /// Forgets sharers without jobs that are not ahead, about which there is nothing to remember.
     fn forget_even(&mut self) {
         let is_even = |known: &Known| known.jobs == 0 && self.inner.ahead_bytes(known.number) == Some(0);
         let even: Vec<Sharer> =

@@ -1,16 +1,18 @@
-//! Classes of an operator's making: customers, kinds of pages, networks, each with its share of the link.
+//! Classes that an operator defines: customers, kinds of pages, networks, each with its share of the link.
 //!
-//! Two levels and three rules, in this order:
-//! 1. A class that has had less than its guaranteed rate while it had something to send is served.
-//! 2. Of the others, those of the least priority number; among these each has the link by its weight, and those without a share one together.
-//! 3. Within a class its own order, fair between its clients where clients share the link.
+//! There are two levels and three rules, in this order:
+//! 1. A class that is below its guaranteed rate while it has something to send is served.
+//! 2. Of the others, the classes with the lowest priority number are served; among these each has the link by its
+//!    weight, and those without a share have one together.
+//! 3. Within a class its own order applies, fair between its clients if clients share the link.
 //!
-//! Beside that a class may have a greatest rate, which it never exceeds, and a greatest number of responses at a time
-//! ([`crate::Slots`]). [`ByClass`] is the order; the [`crate::Scheduler`] keeps the two limits, since they need a clock.
+//! In addition a class may have a maximum rate, which it never exceeds, and a maximum number of concurrent responses
+//! ([`crate::Slots`]). [`ByClass`] is the order; the [`crate::Scheduler`] keeps the two limits, since they need a
+//! clock.
 //!
-//! Sources: Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, for classes by
-//! document and their slots; guaranteed and greatest rates are those of hierarchical token buckets (Devera's HTB: `rate` and `ceil`);
-//! weights are start-time fair queueing (Goyal, Vin & Cheng 1996).
+//! Sources: Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998,
+//! for classes by document and their slots; guaranteed and maximum rates are those of hierarchical token buckets
+//! (Devera's HTB: `rate` and `ceil`); weights are start-time fair queueing (Goyal, Vin & Cheng 1996).
 
 mod by_class;
 mod ceilings;
@@ -25,37 +27,38 @@ use crate::policy::Order;
 pub use by_class::ByClass;
 pub(crate) use ceilings::Ceilings;
 
-/// Classes at most.
+/// The maximum number of classes.
 pub const CLASSES_MAX: usize = crate::LEVELS_MAX;
 /// Priorities are below this; 0 goes first.
 pub const PRIORITIES: u8 = 16;
-/// The greatest weight; the least is 1.
+/// The maximum weight; the minimum is 1.
 pub const WEIGHT_MAX: u32 = 1000;
 
-/// A class as its operator wants it.
+/// A class as its operator configures it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassSpec {
-    /// For logs and records.
+    /// The name, for logs and records.
     pub name: String,
-    /// Below [`PRIORITIES`]; classes of a lower number go first.
+    /// The priority, below [`PRIORITIES`]; classes of a lower number go first.
     pub priority: u8,
     /// Share of the link among the classes of its priority, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// What it has whatever the others ask for. More than the link in all is scaled down to the link.
+    /// The rate it gets whatever the others ask for. Guarantees above the link's rate in total are scaled down to the
+    /// link.
     pub guaranteed: Option<Rate>,
-    /// What it never exceeds, though the link be idle.
+    /// The rate it never exceeds, even if the link is idle.
     pub greatest: Option<Rate>,
-    /// Responses at a time, at least 1; `None` is any number.
+    /// The maximum number of concurrent responses, at least 1; `None` is any number.
     pub concurrent_max: Option<u32>,
-    /// Order of its responses.
+    /// The order of its responses.
     pub order: Order,
-    /// It has no share of its own: its responses stand in one order with those of the other such classes of its priority, as those of
-    /// Almeida et al. do, whose classes differ in their slots alone.
+    /// The class has no share of its own: its responses stand in one order with those of the other pooled classes of
+    /// its priority, as in Almeida et al., whose classes differ only in their slots.
     pub is_pooled: bool,
 }
 
 impl ClassSpec {
-    /// A class of no privilege and no limit.
+    /// A class without privileges or limits.
     pub fn plain(name: &str, order: Order) -> ClassSpec {
         ClassSpec {
             name: name.into(),
@@ -70,11 +73,11 @@ impl ClassSpec {
     }
 }
 
-/// All classes of a link. A job's class is its place here; a number past the last counts as the last.
+/// All classes of a link. A job's class is its index here; a number past the last counts as the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassTable {
-    /// 1 to [`CLASSES_MAX`].
+    /// The classes, 1 to [`CLASSES_MAX`].
     pub classes: Vec<ClassSpec>,
-    /// Of the slots of those that have a [`ClassSpec::concurrent_max`].
+    /// The sharing of slots among the classes that have a [`ClassSpec::concurrent_max`].
     pub slot_sharing: Sharing,
 }

@@ -1,39 +1,42 @@
-//! Slots by priority: how many jobs of each priority run at a time, and which of the others go on when one ends.
+//! Slots by priority: how many jobs of each priority run at a time, and which of the others resumes when one ends.
 //!
-//! Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, section 3.1: each priority level has
-//! a number of slots (`max_proc`). On arrival the Sleep policy lets a job run or postpones it; when a job ends, the Wakeup policy lets at most one
-//! that was postponed go on in its place, by priority, then by age. There are three kinds ([`Sharing`]).
+//! Almeida, Dabu, Manikutty & Cao, "Providing differentiated levels of service in web content hosting", 1998, section
+//! 3.1: each priority level has a number of slots (`max_proc`). On arrival the Sleep policy lets a job run or postpones
+//! it; when a job ends, the Wakeup policy lets at most one postponed job run in its place, by priority, then by age.
+//! There are three kinds ([`Sharing`]).
 //!
-//! Good where some must not be slowed by others' number, whatever the others' sizes; bad in the mean, and a level whose slots are all taken waits
-//! even while the link is idle, unless slots are shared. An order of bytes among those that run is the policy's ([`crate::Policy`]).
+//! Good if some jobs must not be slowed by the number of others, whatever their sizes; bad in the mean, and a level
+//! whose slots are all taken waits even while the link is idle, unless slots are shared. The order of bytes among the
+//! running jobs is the policy's ([`crate::Policy`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who may use a slot.
+/// The jobs that may use a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// The jobs of its own level alone: a slot may stay empty (non-work-conserving).
+    /// Only the jobs of its own level: a slot may stay empty (non-work-conserving).
     Own,
-    /// Jobs of every level while no other is free (work-conserving). A job of higher priority may find its slots taken, and waits.
+    /// Jobs of every level while no other slot is free (work-conserving). A job of higher priority may find its slots
+    /// taken, and waits.
     Any,
-    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its own, and no higher priority, is
-    /// put to sleep (work-conserving, preemptive).
+    /// The same, but such a job takes its slot back: the youngest job of the lowest level that has more slots than its
+    /// own, and no higher priority, is put to sleep (work-conserving, preemptive).
     AnyUntilWanted,
 }
 
-/// Levels at most.
+/// The maximum number of levels.
 pub const LEVELS_MAX: usize = 10_000;
-/// Slots of all levels together at most: jobs of a scheduler.
+/// The maximum number of slots of all levels together: the jobs of a scheduler.
 pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
 
-/// What has to happen to a job. A job that runs is sent by the policy's order, one that sleeps not at all.
+/// What must happen to a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Run(u64),
     Sleep(u64),
 }
 
-/// A level: its priority, of which the least goes first, and its slots.
+/// A level: its priority, of which the lowest goes first, and its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelSpec {
     pub priority: u32,
@@ -47,10 +50,10 @@ type Place = (u32, u64, u32);
 struct Level {
     priority: u32,
     slots: u32,
-    /// By arrival, the oldest first.
+    /// Running jobs by arrival, the oldest first.
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
-    /// As it stands in `waiting` and `entitled`, and in `borrowing`.
+    /// Its place in `waiting` and `entitled`, and in `borrowing`.
     waits: Option<Place>,
     is_entitled: bool,
     borrows: Option<Place>,
@@ -75,22 +78,22 @@ pub struct Slots {
     jobs: BTreeMap<u64, u32>,
     running: u64,
     slots: u64,
-    /// Levels with a job asleep, by their oldest.
+    /// Levels with a sleeping job, by their oldest.
     waiting: BTreeSet<Place>,
-    /// Of these, those with a free slot of their own.
+    /// Those of them with a free slot of their own.
     entitled: BTreeSet<Place>,
-    /// Levels that have more slots than their own, by their youngest that runs.
+    /// Levels that have more slots than their own, by their youngest running job.
     borrowing: BTreeSet<Place>,
 }
 
 impl Slots {
-    /// So many slots for each level, the highest priority first; a level of none runs in others' slots, or never.
+    /// A number of slots for each level, the highest priority first; a level with none runs in others' slots, or never.
     pub fn new(slots: &[u32], sharing: Sharing) -> Slots {
         let levels: Vec<LevelSpec> = (0..).zip(slots).map(|(priority, &slots)| LevelSpec { priority, slots }).collect();
         Slots::of_levels(&levels, sharing)
     }
 
-    /// The same with priorities that several levels may have; among those age decides alone.
+    /// The same with priorities that several levels may share; among such levels age alone decides.
     pub fn of_levels(levels: &[LevelSpec], sharing: Sharing) -> Slots {
         let mut slots = Slots {
             sharing,
@@ -107,8 +110,8 @@ impl Slots {
         slots
     }
 
-    /// The levels are these from now on, each in its place of before; new ones follow. Gives the jobs that go on. Jobs that run beyond fewer
-    /// slots go on too: they end as they began.
+    /// Replaces the levels, each at its previous place, with new ones behind them. Returns the jobs that resume. Jobs
+    /// that run beyond a reduced number of slots continue to their end.
     pub fn replace(&mut self, levels: &[LevelSpec]) -> Vec<Turn> {
         assert!((self.levels.len().max(1)..=LEVELS_MAX).contains(&levels.len()), "{} levels", levels.len());
         let sum = levels.iter().map(|level| u64::from(level.slots)).sum();
@@ -127,7 +130,7 @@ impl Slots {
         turns
     }
 
-    /// Jobs that run and jobs asleep, of one level.
+    /// The numbers of running and of sleeping jobs of one level.
     pub fn counts(&self, level: u32) -> (usize, usize) {
         self.levels.get(level as usize).map_or((0, 0), |level| (level.running.len(), level.asleep.len()))
     }
@@ -136,8 +139,8 @@ impl Slots {
         self.jobs.get(&number).is_some_and(|level| self.levels[*level as usize].running.contains(&number))
     }
 
-    /// The jobs of this level need no slots any more. Gives those that were asleep; nobody goes on in the others' place before the next
-    /// departure.
+    /// Releases the jobs of this level, which need no slots any more. Returns those that were asleep; no job of another
+    /// level resumes before the next departure.
     pub fn dissolve(&mut self, level: u32) -> Vec<u64> {
         let at = &mut self.levels[level as usize];
         let (running, asleep) = (std::mem::take(&mut at.running), std::mem::take(&mut at.asleep));
@@ -149,8 +152,8 @@ impl Slots {
         asleep.into_iter().collect()
     }
 
-    /// A job of this level has come; a level past the last counts as the last. Gives what has to happen, the newcomer's turn last. The number is
-    /// greater than any before.
+    /// Adds a job of this level; a level past the last counts as the last. The number must be greater than any before.
+    /// Returns what must happen, the new job's turn last.
     pub fn arrive(&mut self, number: u64, level: u32) -> Vec<Turn> {
         let level = level.min(self.levels.len() as u32 - 1);
         let before = self.jobs.insert(number, level);
@@ -173,7 +176,8 @@ impl Slots {
         turns
     }
 
-    /// The job has ended, or its client is gone, running or asleep. Gives the job that goes on in its place. A no-op for one that is not there.
+    /// Removes a job that has ended, or whose client is gone, running or asleep. Returns the job that resumes in its
+    /// place. A no-op for an unknown job.
     pub fn depart(&mut self, number: u64) -> Option<Turn> {
         let level = self.jobs.remove(&number)?;
         let at = &mut self.levels[level as usize];
@@ -189,7 +193,7 @@ impl Slots {
         Some(Turn::Run(next))
     }
 
-    /// The Sleep policy.
+    /// The Sleep policy: returns whether a job of this level may run now.
     fn may_run(&self, level: u32) -> bool {
         match self.sharing {
             Sharing::Own => self.levels[level as usize].has_free(),
@@ -197,7 +201,7 @@ impl Slots {
         }
     }
 
-    /// The job that gives its slot back to this level, whose own it is.
+    /// The job that gives its slot back to this level, which owns it.
     fn victim(&self, level: u32) -> Option<u64> {
         if self.sharing != Sharing::AnyUntilWanted || !self.levels[level as usize].has_free() {
             return None;
@@ -206,8 +210,8 @@ impl Slots {
         self.borrowing.last().filter(|(priority, ..)| *priority >= own).map(|(_, youngest, _)| *youngest)
     }
 
-    /// The Wakeup policy: of the levels with a free slot of their own the highest, then of all; in it the oldest. Shared slots may all be
-    /// taken though a level has not its own.
+    /// The Wakeup policy: the highest of the levels with a free slot of their own, otherwise of all; within it the
+    /// oldest job. Shared slots may all be taken although a level lacks its own.
     fn next(&self) -> Option<u64> {
         let is_free = self.sharing == Sharing::Own || self.running < self.slots;
         let any = || self.waiting.first().filter(|_| self.sharing != Sharing::Own);
@@ -264,7 +268,8 @@ mod tests {
     const A: u32 = 0;
     const B: u32 = 1;
 
-    /// The example of section 3.1: six slots of A and three of B, three jobs of A and four of B. Gives the turn of the last of B.
+    /// The example of section 3.1: six slots of A and three of B, three jobs of A and four of B. Returns the turn of
+    /// the last of B.
     fn example(sharing: Sharing) -> (Slots, Turn) {
         let mut slots = Slots::new(&[6, 3], sharing);
         for number in 0..3 {
@@ -283,7 +288,7 @@ mod tests {
     fn non_work_conserving_one_of_b_blocks() {
         let (mut slots, last) = example(Sharing::Own);
         assert_eq!((last, slots.counts(A), slots.counts(B)), (Turn::Sleep(6), (3, 0), (3, 1)));
-        // Only the end of one of B wakes it.
+        // Only the end of a job of B wakes it.
         assert_eq!(slots.depart(0), None);
         assert_eq!(slots.depart(4), Some(Turn::Run(6)));
     }
@@ -295,7 +300,7 @@ mod tests {
         let (mut slots, last) = example(Sharing::Any);
         assert_eq!(last, Turn::Run(6));
         assert_eq!([7, 8, 9].map(|number| slots.arrive(number, A)), [[Turn::Run(7)], [Turn::Run(8)], [Turn::Sleep(9)]]);
-        // It goes on in place of whichever ends first.
+        // It runs in place of whichever ends first.
         assert_eq!(slots.depart(3), Some(Turn::Run(9)));
     }
 
@@ -304,10 +309,10 @@ mod tests {
         let (mut slots, _) = example(Sharing::AnyUntilWanted);
         assert_eq!([slots.arrive(7, A), slots.arrive(8, A)], [[Turn::Run(7)], [Turn::Run(8)]]);
         assert_eq!(slots.arrive(9, A), [Turn::Sleep(6), Turn::Run(9)]);
-        // B has its own three, which nobody takes.
+        // B has its own three, which no other level takes.
         assert_eq!(slots.arrive(10, A), [Turn::Sleep(10)]);
         assert_eq!((slots.counts(A), slots.counts(B)), ((6, 1), (3, 1)));
-        // Its own slot is free first for A, and B's for B.
+        // A's own slot is free first for A, and B's for B.
         assert_eq!(slots.depart(5), Some(Turn::Run(6)));
         assert_eq!(slots.depart(9), Some(Turn::Run(10)));
     }
@@ -324,7 +329,7 @@ mod tests {
         assert_eq!(slots.depart(1), Some(Turn::Run(3)), "its own slot");
         assert_eq!(slots.arrive(4, 1), [Turn::Sleep(4)]);
         assert_eq!([slots.depart(3), slots.depart(0)], [2, 4].map(|number| Some(Turn::Run(number))));
-        // Of one priority a level takes back what is its own, and no more.
+        // With equal priority a level takes back what is its own, and no more.
         let mut slots = Slots::of_levels(&[level, level], Sharing::AnyUntilWanted);
         (0..2).for_each(|number| assert_eq!(slots.arrive(number, 0), [Turn::Run(number)]));
         assert_eq!(slots.arrive(2, 1), [Turn::Sleep(1), Turn::Run(2)]);
@@ -381,7 +386,7 @@ mod tests {
         }
     }
 
-    /// The job was told to sleep. If it ran, its level had more slots than its own.
+    /// The job was put to sleep. If it ran, its level had more slots than its own.
     fn check_sleep(present: &[(u64, u32)], running: &mut BTreeSet<u64>, slots: &[u32], sharing: Sharing, number: u64) {
         if running.remove(&number) {
             let level = present.iter().find(|job| job.0 == number).unwrap().1;
@@ -391,8 +396,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: no more run than there are slots, no slot stays empty that somebody may use, nobody is preempted within
-        /// the slots of its own level, and the turns told are the whole truth.
+        /// Whatever comes and goes: no more run than there are slots, no slot stays empty that a job may use, no job is
+        /// preempted within the slots of its own level, and the returned turns are complete.
         #[test]
         fn slots_are_kept(
             slots in prop::collection::vec(0u32..4, 1..5),

@@ -1,41 +1,40 @@
-//! A few bands instead of a total order: rank = how many of the cut points lie below the inner rank; within a band first
-//! come, first served.
+//! A few bands instead of a total order: rank = how many of the cut points lie below the inner rank; within a band
+//! first come, first served.
 //!
-//! What a queueing discipline with k priority bands can do (Harchol-Balter et al., "Implementation of SRPT
-//! scheduling in web servers", 2000, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3: by
-//! remaining response time). A job moves up as its inner rank falls. Good: five bands with well-chosen cuts come
-//! close to the exact order, and only k − 1 marks per response are ever set; bad where the cuts do not fit the sizes:
-//! in the last band everybody waits for the oldest, however large. A job whose size is not known is ranked by
-//! the inner rank, and falls through the bands as it sends.
+//! This is what a queueing discipline with k priority bands can do (Harchol-Balter et al., "Implementation of SRPT
+//! scheduling in web servers", 2000, sections 3.3 and 3.3.1: bands by remaining size; AlSa'deh & Yahya 2008, section 3:
+//! by remaining response time). A job moves up as its inner rank falls. Good: five bands with well-chosen cuts come
+//! close to the exact order, and only k − 1 marks per response are ever set. Bad if the cuts do not fit the sizes: in
+//! the last band all jobs wait for the oldest, however large. A job whose size is not known is ranked by the inner
+//! rank, and falls through the bands as it sends.
 
 use super::Rank;
 use super::learner::{Learner, Rule};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy, Size};
 
-/// Linux's `prio` discipline has this many (tc-prio(8)).
+/// The number of bands of Linux's `prio` discipline (tc-prio(8)).
 pub const BANDS_MAX: usize = 16;
 
 pub struct Bands<R> {
     name: String,
     rank: R,
-    /// Increasing; a rank equal to a cut point is in the band below it.
+    /// Cut points, increasing; a rank equal to a cut point is in the band below it.
     cuts: Vec<u64>,
     queue: RunQueue,
     paths: Paths,
-    /// Only if cut points are learned.
+    /// Present only if cut points are learned.
     learning: Option<Learning>,
 }
 
 struct Learning {
     learner: Learner,
-    /// The inner rank by slot, so that the queue can be put in order again when the cuts have moved.
+    /// The inner rank by slot, so that the queue can be reordered when the cuts have moved.
     ranks: Vec<u64>,
 }
 
 impl<R: Rank> Bands<R> {
-    /// Bands cut at these ranks; `name` is the spec it is known by. They have to increase, and leave at most
-    /// [`BANDS_MAX`] bands.
+    /// Bands cut at these ranks; `name` is the spec. The cuts must increase, and leave at most [`BANDS_MAX`] bands.
     pub fn at(name: String, rank: R, cuts: Vec<u64>) -> Bands<R> {
         assert!(cuts.len() < BANDS_MAX && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         Bands { name, rank, cuts, queue: RunQueue::default(), paths: Paths::default(), learning: None }
@@ -45,8 +44,8 @@ impl<R: Rank> Bands<R> {
         self.rank.rank(job, if R::NEEDS_PATH { self.paths.of(slot) } else { &Path::UNKNOWN })
     }
 
-    /// So many bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have come the
-    /// cuts are spaced between the two given. Ready jobs are put in order again whenever the cuts move.
+    /// A number of bands, cut by this rule applied to the inner ranks of the jobs that arrive. Until 64 have arrived,
+    /// the cuts are spaced between the two given. Ready jobs are reordered whenever the cuts move.
     pub fn learned(name: String, rank: R, bands: usize, rule: Rule, between: (u64, u64)) -> Bands<R> {
         let learner = Learner::new(bands, rule);
         let cuts = learner.cuts_at_first(between);
@@ -84,7 +83,7 @@ impl<R: Rank> Policy for Bands<R> {
     fn on_arrival(&mut self, slot: u32, job: &Job) {
         let rank = self.rank_of(slot, job);
         let Some(Learning { learner, ranks }) = &mut self.learning else { return };
-        // Nothing is to be learned from a size that is not known.
+        // A size that is not known teaches nothing.
         if matches!(job.size, Size::Known(_))
             && let Some(cuts) = learner.observe(rank, &self.cuts, self.queue.len())
         {
@@ -114,7 +113,7 @@ impl<R: Rank> Policy for Bands<R> {
     }
 }
 
-/// Band 0 is served first.
+/// The band of a rank; band 0 is served first.
 fn band(cuts: &[u64], rank: u64) -> u64 {
     cuts.iter().take_while(|cut| rank > **cut).count() as u64
 }
@@ -124,7 +123,7 @@ mod tests {
     use super::super::Srpt;
     use super::*;
 
-    /// When the cuts move, those who wait are put where the new cuts say.
+    /// When the cuts move, the waiting jobs are placed by the new cuts.
     #[test]
     fn ready_jobs_follow_the_cuts() {
         let mut bands = Bands::learned(String::new(), Srpt, 2, Rule::Sizes, (1_000_000, 1_000_000));
@@ -137,7 +136,7 @@ mod tests {
                 bands.enqueue(slot as u32, &job);
             }
         }
-        // Under the cut at 1 MB the larger one was first, having come first; the median, 5 kB, lies between them.
+        // With the cut at 1 MB the larger job was first, having arrived first; the median, 5 kB, lies between them.
         assert_eq!(bands.first(), Some(63));
     }
 

@@ -1,25 +1,31 @@
 //! Fair between clients, shortest first within: no order that rewards splitting.
 //!
-//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages without end. So every client
-//! has an account of the bytes it has had, kept against a clock that runs at the pace of a fair share: with `k` clients waiting, at `1 / (k + 1)` of
-//! the link. A client is *ahead* by what it has had beyond the clock. While that is at most an allowance, its responses stand in the policy's own order,
-//! so a page, or a response that is alone, waits for nothing new. A client further ahead stands behind all that are not, the least ahead first; so
-//! clients that want more than there is share it evenly, whatever they ask for and over however many connections.
+//! Order by size rewards a client that cuts its download into small requests, and one that asks for small pages without
+//! end. So every client has an account of the bytes it has received, kept against a clock that runs at the pace of a
+//! fair share: with `k` clients waiting, at `1 / (k + 1)` of the link. A client is *ahead* by what it has received
+//! beyond the clock. While that is at most an allowance, its responses stand in the policy's own order, so a page, or a
+//! response that is alone, waits for nothing new. A client further ahead stands behind all that are not, the least
+//! ahead first. So clients that want more than there is share it evenly, whatever they ask for and over however many
+//! connections.
 //!
-//! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes. The order follows it only beyond
-//! an allowance, since fairness as the first rule gives away what order by size gains (mean response time 2 to 12 times, docs/notebook/clients.md).
-//! And the clock counts one client more than wait: one that has the link for itself gets ahead too, and makes room at once when another comes.
+//! The account is start-time fair queueing's (Goyal, Vin & Cheng, "Start-time fair queueing", 1996) with two changes.
+//! The order follows it only beyond an allowance, since fairness as the first rule gives away what order by size gains
+//! (mean response time 2 to 12 times, docs/notebook/clients.md). And the clock counts one client more than wait: a
+//! client that has the link to itself gets ahead too, and makes room at once when another comes.
 //!
-//! What follows from it, with `A` the allowance:
-//! - A client is never more than `2 A` ahead, but for a grant: the clock keeps up with the least of those that wait. What a client is held back for is
-//!   bounded, then, and forgiven at the clock's pace. Nobody is ever behind: an idle client earns no credit but its allowance.
-//! - Of `k` clients that always wait, each gets `1 / (k + 1)` of the link at least, but for `k A` once, whatever the others do.
-//! - Bytes alone count. Splitting a response into requests, connections or connections changes nothing of the account.
+//! With `A` the allowance, it follows that:
+//! - A client is never more than `2 A` ahead, plus a grant: the clock keeps up with the least of the waiting clients.
+//!   What a client is held back for is therefore bounded, and forgiven at the clock's pace. No client is ever behind:
+//!   an idle client earns no credit but its allowance.
+//! - Of `k` clients that always wait, each gets at least `1 / (k + 1)` of the link, minus `k A` once, whatever the
+//!   others do.
+//! - Only bytes count. Splitting a response into requests or connections does not change the account.
 //!
-//! All this is of an allowance of a grant or more. With less than half a grant clients take turns, a grant each, however short it is.
+//! All this holds for an allowance of a grant or more. With less than half a grant clients take turns, a grant each,
+//! however short it is.
 //!
-//! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size that is not known is the inner policy's
-//! business.
+//! A client offers its best ready job, by [`Policy::within`], and the inner policy orders what clients offer. A size
+//! that is not known is left to the inner policy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,18 +36,18 @@ use units::{Nanos, Rate};
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Policy, grow};
 
-/// The least allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients are held back; larger: a splitter
-/// gets more before it is.
+/// The minimum allowance: about the largest response of an ordinary site. Smaller: large responses of ordinary clients
+/// are held back; larger: a client that splits gets more before it is held back.
 const ALLOWANCE_BYTES_MIN: u64 = 3_000_000;
-/// The allowance as time of the link, where that is more: a wait that people bear (3 MB at 10 Mbit/s).
+/// The allowance as time of the link, if that is more: a wait that people bear (3 MB at 10 Mbit/s).
 const ALLOWANCE_FOR: Nanos = Nanos::from_millis(2400);
-/// Taken for the rate of a link whose rate is not known, when it is idle.
+/// The rate assumed for an idle link whose rate is not known.
 const UNKNOWN_RATE_BYTES_PER_S: u64 = 1_250_000;
-/// Heaviest client.
+/// The weight of the heaviest client.
 pub const CLIENT_WEIGHT_MAX: u8 = 100;
-/// Accounts are kept in parts of a byte, so that weights divide it.
+/// Parts of a byte in which accounts are kept, so that weights divide it.
 const PARTS: u64 = 16;
-/// Clients that come back into the order in one grant; the others do in the next.
+/// The maximum number of clients that return to the order in one grant; the others do in the next.
 const RETURNS_MAX: usize = 8;
 
 /// How clients share the link.
@@ -49,12 +55,12 @@ const RETURNS_MAX: usize = 8;
 pub struct ClientShare {
     /// How far a client may be ahead of its share before it stands behind the others.
     pub allowance_bytes: u64,
-    /// How much of that an idle link forgives.
+    /// The bytes of that which an idle link forgives per second.
     pub idle_bytes_per_s: u64,
 }
 
 impl ClientShare {
-    /// For a link of this rate.
+    /// The usual share on a link of this rate.
     pub fn of_link(rate: Option<Rate>) -> ClientShare {
         let of_time = rate.map_or(0, |rate| rate.bytes_in(ALLOWANCE_FOR));
         ClientShare {
@@ -67,21 +73,21 @@ impl ClientShare {
 /// Whether and how clients share a link, as an operator writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientShareSpec {
-    /// Each response counts for itself, whoever asked for it.
+    /// Each response counts for itself, whichever client asked for it.
     Off,
     #[default]
     On,
-    /// A tenth of the usual allowance: nearly fair, at what that costs the mean.
+    /// A tenth of the usual allowance: nearly fair, at a cost to the mean.
     Strict,
     /// This allowance, in bytes.
     Allowance(u64),
 }
 
-/// What may be written, for help texts.
+/// The accepted forms, for help texts.
 pub const CLIENT_SHARE_FORMS: &str = "on, off, strict, or the allowance as a size, for example 20MB";
 
 impl ClientShareSpec {
-    /// For a link of this rate.
+    /// The share on a link of this rate; `None` if it is off.
     pub fn of_link(self, rate: Option<Rate>) -> Option<ClientShare> {
         let usual = ClientShare::of_link(rate);
         let with = |allowance_bytes| ClientShare { allowance_bytes, ..usual };
@@ -125,31 +131,31 @@ impl fmt::Display for ClientShareSpec {
 #[error("client share `{0}`: write {CLIENT_SHARE_FORMS}")]
 pub struct ClientShareError(String);
 
-/// What is known of a client, in 14 bytes: there may be hundreds of thousands.
+/// The account of a client, in 14 bytes: there may be hundreds of thousands.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct Account {
-    /// Parts of a byte it has had for its weight, from where the clock was when it was last not ahead.
+    /// Parts of a byte it has received, divided by its weight, from the clock's value when it was last not ahead.
     tag: u64,
     weight: u8,
     is_beyond: bool,
-    /// Its place in `waiting`, or [`NONE`].
+    /// Its index in `waiting`, or [`NONE`].
     waiting: u32,
 }
 
 const NONE: u32 = u32::MAX;
 const NEW: Account = Account { tag: 0, weight: 1, is_beyond: false, waiting: NONE };
 
-/// A ready job's place among those of its client, least first: the policy's key, arrival number, slot.
+/// A ready job's place among its client's, smallest first: the policy's key, arrival number, slot.
 type Place = (u64, u64, u32);
 
 /// A client with ready jobs.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Its best one, unless that was just taken out.
+    /// Its best job, unless that was just taken out.
     best: Option<Place>,
     others: BTreeSet<Place>,
-    /// The slot that stands in the inner policy's order for it.
+    /// The slot that stands for it in the inner policy's order.
     offered: Option<u32>,
 }
 
@@ -175,12 +181,13 @@ impl Waiting {
     }
 }
 
-/// A ready job as the inner policy sees it: its client is its connection, so that a policy that goes round goes round by client.
+/// A ready job as the inner policy sees it: its client is its connection, so that a round-robin policy goes round by
+/// client.
 #[derive(Debug, Clone)]
 struct Held {
     slot: u32,
     job: Job,
-    /// The policy's key among those of the client.
+    /// The policy's key among the jobs of the client.
     key: u64,
 }
 
@@ -194,19 +201,19 @@ pub struct ByClient {
     inner: Box<dyn Policy>,
     inner_follows_jobs: bool,
     share: ClientShare,
-    /// What a client that always waits has had at least, in parts of a byte.
+    /// The minimum that a client that always waits has received, in parts of a byte.
     clock: u64,
-    /// What was too little to move the clock.
+    /// The remainder that was too little to move the clock.
     carry: u64,
-    /// By client.
+    /// Accounts, by client.
     accounts: Vec<Account>,
     waiting: Vec<Waiting>,
     vacant: Vec<u32>,
-    /// Of the clients that wait, together.
+    /// The total weight of the waiting clients.
     weight: u64,
-    /// Clients that wait and are ahead beyond the allowance, by tag.
+    /// Waiting clients that are ahead beyond the allowance, by tag.
     beyond: RunQueue,
-    /// The ready jobs, and where in there each slot's is, or [`NONE`]: a connection of many has one.
+    /// The ready jobs, and the index of each slot's job among them, or [`NONE`]: a connection of many has one.
     held: Vec<Held>,
     held_at: Vec<u32>,
 }
@@ -246,7 +253,7 @@ impl ByClient {
         Job { connection: job.client, ..job.clone() }
     }
 
-    /// Holds a ready job; the place it had before.
+    /// Stores a ready job; returns the place it had before, if any.
     fn hold(&mut self, held: Held) -> Option<Place> {
         match self.held_at[held.slot as usize] {
             NONE => {
@@ -259,7 +266,7 @@ impl ByClient {
         }
     }
 
-    /// The same job no more.
+    /// Removes a job that is no longer ready.
     fn let_go(&mut self, slot: u32) {
         let at = std::mem::replace(&mut self.held_at[slot as usize], NONE);
         self.held.swap_remove(at as usize);
@@ -268,7 +275,7 @@ impl ByClient {
         }
     }
 
-    /// The client's ready jobs, from now on at least one.
+    /// The client's ready jobs, to which the caller adds one.
     fn join(&mut self, client: u32) -> &mut Waiting {
         let Account { waiting, weight, .. } = *self.account(client);
         if waiting != NONE {
@@ -284,7 +291,7 @@ impl ByClient {
         &mut self.waiting[at as usize]
     }
 
-    /// The client's last ready job is gone.
+    /// Records that the client's last ready job is gone.
     fn leave(&mut self, client: u32) {
         self.beyond.remove(client);
         let account = &mut self.accounts[client as usize];
@@ -315,13 +322,13 @@ impl ByClient {
         }
     }
 
-    /// Out of the policy's order, though it is ready.
+    /// Takes a job out of the policy's order, although it is ready.
     fn take_out(&mut self, slot: u32) {
         let held = &self.held[self.held_at[slot as usize] as usize];
         self.inner.dequeue(slot, &held.job);
     }
 
-    /// Where all that wait are beyond their allowance, the clock keeps up with the least of them.
+    /// Moves the clock up to the least of the waiting clients if all are beyond their allowance.
     fn catch_up(&mut self, served: u32) {
         if self.inner.first().is_none()
             && let Some((key, client)) = self.beyond.first_entry()
@@ -331,7 +338,8 @@ impl ByClient {
         }
     }
 
-    /// So much was served, in parts of a byte: the clock goes on, and those who are no longer too far ahead come back.
+    /// Advances the clock by what was served, in parts of a byte; clients that are no longer too far ahead return to
+    /// the order.
     fn advance(&mut self, parts: u64) {
         let (total, clients) = (parts.saturating_add(self.carry), self.weight + 1);
         self.clock = self.clock.saturating_add(total / clients);
@@ -463,7 +471,7 @@ impl Policy for ByClient {
         self.inner.bands()
     }
 
-    /// A client beyond its allowance has the last one.
+    /// A client beyond its allowance is in the last band.
     fn band(&self, slot: u32, job: &Job) -> u8 {
         let limit = self.clock.saturating_add(self.allowance());
         match self.accounts.get(job.client as usize) {
@@ -487,7 +495,7 @@ mod tests {
     use crate::Size;
     use crate::policy::{Ranked, Srpt};
 
-    /// Beside 36 bytes and 6 of the server's and its index, within 64 for a client.
+    /// With 36 bytes and 6 of the server's and its index, within 64 per client.
     #[test]
     fn an_account_is_small() {
         assert_eq!(size_of::<Account>(), 14);
@@ -523,7 +531,7 @@ mod tests {
         assert_eq!(specs.map(allowance), [None, Some(3_000_000), Some(300_000), Some(7)]);
     }
 
-    /// Above a policy it tells what the policy tells, and follows jobs itself.
+    /// It reports the same as the policy below it, and follows jobs itself.
     #[test]
     fn it_tells_what_the_policy_tells() {
         let share = ClientShare::of_link(None);
@@ -540,7 +548,7 @@ mod tests {
         }
     }
 
-    /// No grant has to bring back all of a crowd.
+    /// No grant has to bring back a whole crowd.
     #[test]
     fn a_crowd_comes_back_a_few_at_a_time() {
         let share = ClientShare { allowance_bytes: 0, idle_bytes_per_s: 1 };

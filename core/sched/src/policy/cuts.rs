@@ -1,34 +1,37 @@
-//! Where to cut bands.
+//! The choice of the points where bands are cut.
 //!
-//! Two ways. The rule of thumb of the papers looks at two quantiles, and leaves all above the 99.25th percentile, with heavy tails
-//! most of the load, to one band. [`Sizes`] finds the cuts that are best by formula: with Poisson arrivals the mean response time
-//! under bands is a sum over the bands of what depends on the two ends of each (M/G/1, bands of the remaining size; Scully,
-//! Harchol-Balter & Scheller-Wolf 2018, theorem 5.5), so that the best ends are found exactly, by dynamic programming.
+//! There are two ways. The rule of thumb of the papers looks at two quantiles, and leaves everything above the 99.25th
+//! percentile, with heavy tails most of the load, to one band. [`Sizes`] finds the cuts that are best by formula: with
+//! Poisson arrivals the mean response time under bands is a sum over the bands of what depends on the two ends of each
+//! (M/G/1, bands of the remaining size; Scully, Harchol-Balter & Scheller-Wolf 2018, theorem 5.5), so the best ends are
+//! found exactly, by dynamic programming.
 //!
-//! What is minimised is E[T] / E[X] + E[T / X], mean response time and mean slowdown, each as a multiple of what it is alone on
-//! the link: processor sharing has 1 / (1 - rho) for both. Of the mean alone the best cuts leave the small too much company. The
-//! load is [`RHO`]: at 0.8 these cuts cost about 2 % more at most than those for 0.8 would (our traces, bounded Pareto; five bands), and
-//! 6 % with three bands of exponential sizes.
+//! The quantity minimised is E[T] / E[X] + E[T / X], mean response time and mean slowdown, each as a multiple of what
+//! it is alone on the link: processor sharing has 1 / (1 - rho) for both. The cuts that are best for the mean alone
+//! leave the small jobs too much company. The load is [`RHO`]: at 0.8 these cuts cost at most about 2 % more than those
+//! for 0.8 would (our traces, bounded Pareto; five bands), and 6 % with three bands of exponential sizes.
 
 use super::bands::BANDS_MAX;
 
 /// The load for which cuts are chosen.
 const RHO: f64 = 0.9;
-/// Atoms of the smaller half of the jobs, of equal shares. Twice as many change what the cuts cost by 1 % (exponential sizes).
+/// Atoms of the smaller half of the jobs, of equal shares. Twice as many change what the cuts cost by 1 % (exponential
+/// sizes).
 const SMALL: u32 = 16;
-/// Atoms of the larger half for each halving of the share of jobs that are larger, and how often it is halved: to one job in a
-/// million.
+/// Atoms of the larger half for each halving of the share of jobs that are larger, and how often it is halved: down to
+/// one job in a million.
 const STEPS: u32 = 4;
 const HALVINGS: u32 = 20;
-/// What is cheaper by less than this is as good: else rounding would decide.
+/// A cost lower by less than this counts as equal; otherwise rounding would decide.
 const TIE: f64 = 1.0 - 1e-9;
 const ATOMS_MAX: usize = (SMALL + STEPS * (HALVINGS - 1)) as usize + 1;
 
-/// The cut points of so many bands for sizes with this quantile function, in bytes: the lowest at the median, the
+/// The cut points of `bands` bands for sizes with this quantile function, in bytes: the lowest at the median, the
 /// highest in the middle of the 99th to 99.5th percentile, the others spaced evenly on a logarithmic scale between
-/// (Harchol-Balter et al. 2000, section 3.3.1). One less than there are bands, or fewer where so many different ones do not exist.
+/// (Harchol-Balter et al. 2000, section 3.3.1). One fewer than there are bands, or fewer still if that many different
+/// ones do not exist.
 ///
-/// `quantile` is asked for arguments in (0, 1) and gives bytes; what it gives below 1 counts as 1.
+/// `quantile` is called with arguments in (0, 1) and gives bytes; a result below 1 counts as 1.
 pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
     spaced(quantile(QUANTILE_LOW), quantile(QUANTILE_HIGH), bands)
 }
@@ -36,7 +39,7 @@ pub fn rule_of_thumb(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
 const QUANTILE_LOW: f64 = 0.5;
 const QUANTILE_HIGH: f64 = 0.9925;
 
-/// The cut points of so many bands, spaced evenly on a logarithmic scale: increasing, the least at `low`.
+/// The cut points of `bands` bands, spaced evenly on a logarithmic scale: increasing, the lowest at `low`.
 pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
     assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
     let low = low.max(1.0);
@@ -48,15 +51,15 @@ pub(super) fn spaced(low: f64, high: f64, bands: usize) -> Vec<u64> {
     cuts
 }
 
-/// The cut points of so many bands that are best by formula for sizes with this quantile function, in bytes: increasing, one
-/// less than there are bands, or fewer where more would not help.
+/// The cut points of `bands` bands that are best by formula for sizes with this quantile function, in bytes:
+/// increasing, one fewer than there are bands, or fewer still if more would not help.
 ///
-/// `quantile` is asked for arguments in (0, 1) and gives bytes; what it gives below 1 counts as 1.
+/// `quantile` is called with arguments in (0, 1) and gives bytes; a result below 1 counts as 1.
 pub fn best_cuts(quantile: impl Fn(f64) -> f64, bands: usize) -> Vec<u64> {
     Sizes::of(quantile).cuts(bands)
 }
 
-/// Job sizes as a few atoms, finer the larger they are, and what bands between them cost.
+/// Job sizes as a few atoms, finer the larger they are, and the cost of bands between them.
 pub(super) struct Sizes {
     /// Sums over the atoms up to each, from none of them to all.
     sums: Vec<Sums>,
@@ -67,14 +70,14 @@ pub(super) struct Sizes {
 /// Sums over all atoms up to one.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// The largest size among them, bytes: where a cut would be.
+    /// The largest size among them, in bytes, which is where a cut would be.
     end: f64,
     share: f64,
     bytes: f64,
     squares: f64,
-    /// Of the weight of a job's response time, 1 / E[X] + 1 / X.
+    /// The sum of the weights of a job's response time, 1 / E[X] + 1 / X.
     weight: f64,
-    /// Of the weight times the size.
+    /// The sum of weight times size.
     weighted: f64,
 }
 
@@ -90,7 +93,7 @@ impl Sizes {
             .map(|atom| {
                 let (from, to) = (larger(atom), if atom + 1 == ATOMS_MAX { 0.0 } else { larger(atom + 1) });
                 let middle = at((from + to) / 2.0);
-                // A hair within: where the function jumps, the atom ends before it.
+                // Slightly within: if the function jumps, the atom ends before it.
                 let end = at(to.max(from / 2.0) * (1.0 + 1e-9)).max(middle);
                 (middle, end, from - to)
             })
@@ -108,7 +111,7 @@ impl Sizes {
                 weight: before.weight + share * weight,
                 weighted: before.weighted + share * weight * size,
             };
-            // No cut can part what ends at the same byte.
+            // No cut can separate what ends at the same byte.
             if sums.len() > 1 && before.end >= after.end {
                 sums.pop();
             }
@@ -122,7 +125,8 @@ impl Sizes {
         let all = self.sums.len() - 1;
         let cost: Vec<Vec<f64>> =
             (0..all).map(|from| (0..=all).map(|to| self.band(from, to.max(from))).collect()).collect();
-        // The least cost of everything up to an atom, in so many bands as were gone through, and where the last of them begins.
+        // The minimum cost of everything up to an atom, in the number of bands tried so far, and where the last of them
+        // begins.
         let mut least: Vec<f64> = cost[0].clone();
         let mut begins = vec![vec![0; all + 1]];
         for _ in 1..bands {
@@ -142,7 +146,7 @@ impl Sizes {
         self.ends(&begins)
     }
 
-    /// Goes back from the last atom, through the bands that were found best.
+    /// Traces back from the last atom, through the bands that were found best.
     fn ends(&self, begins: &[Vec<usize>]) -> Vec<u64> {
         let mut at = self.sums.len() - 1;
         let mut cuts = vec![];
@@ -156,7 +160,7 @@ impl Sizes {
         cuts
     }
 
-    /// What these cut points cost; only the ratio of two costs of the same sizes means anything.
+    /// The cost of these cut points; only the ratio of two costs for the same sizes has a meaning.
     pub(super) fn cost(&self, cuts: &[u64]) -> f64 {
         let atom = |cut: &u64| self.sums.partition_point(|sums| sums.end <= *cut as f64) - 1;
         let mut ends: Vec<usize> = [0].into_iter().chain(cuts.iter().map(atom)).collect();
@@ -164,7 +168,8 @@ impl Sizes {
         ends.windows(2).filter(|ends| ends[0] < ends[1]).map(|ends| self.band(ends[0], ends[1])).sum()
     }
 
-    /// What the jobs whose size is in the band wait until they are served, and what all jobs take to get through it.
+    /// The cost of one band: what the jobs whose size is in the band wait until they are served, and what all jobs take
+    /// to get through it.
     fn band(&self, from: usize, to: usize) -> f64 {
         let (all, low, high) = (self.sums[self.sums.len() - 1], self.sums[from], self.sums[to]);
         let (after, before) = (self.lambda * low.bytes, self.lambda * high.bytes);
@@ -193,11 +198,11 @@ mod tests {
         assert_eq!(rule_of_thumb(quantile, 3), [1000, 64_000]);
         assert_eq!(rule_of_thumb(quantile, 2), [1000]);
         assert!(rule_of_thumb(quantile, 1).is_empty());
-        // All sizes alike: there is but one place to cut.
+        // If all sizes are equal, there is only one place to cut.
         assert_eq!(rule_of_thumb(|_| 5000.0, 5), [5000]);
     }
 
-    /// Two sizes: by hand, with all of the large behind all of the small.
+    /// Two sizes: by hand, with all the large jobs behind all the small ones.
     #[test]
     fn two_sizes_are_parted() {
         let sizes = Sizes::of(|u| if u < 0.875 { 1000.0 } else { 1e6 });
@@ -206,7 +211,7 @@ mod tests {
         assert!(sizes.cuts(1).is_empty() && Sizes::of(|_| 5000.0).cuts(5).is_empty(), "nothing to part");
     }
 
-    /// Of one band the cost is that of first come, first served (Pollaczek & Khinchine), here of sizes all alike.
+    /// The cost of one band is that of first come, first served (Pollaczek & Khinchine), here with all sizes equal.
     #[test]
     fn the_cost_of_one_band_is_that_of_first_come_first_served() {
         let (x, rho) = (5000.0, RHO);
@@ -215,7 +220,8 @@ mod tests {
         assert!((cost - response * 2.0 / x).abs() < 1e-9, "{cost}");
     }
 
-    /// Of two bands, term by term: in the first all arrivals count, the large up to the cut; the second waits for both.
+    /// The cost of two bands, term by term: in the first all arrivals count, the large ones up to the cut; the second
+    /// waits for both.
     #[test]
     fn the_cost_of_two_bands_is_that_of_the_formula() {
         let (small, large, share) = (1000.0, 1e6, 0.125);
@@ -227,7 +233,7 @@ mod tests {
         let first = 0.5 * lambda * small * small / idle_of_small;
         let second =
             0.5 * lambda * (small * small * (1.0 - share) + large * large * share) / ((1.0 - RHO) * idle_of_small);
-        // Everybody sends the first kilobyte in the first band, and what is left of the large beside it.
+        // All jobs send the first kilobyte in the first band, and the large ones the rest in the second.
         let sent = (weight_small + weight_large) * small + weight_large * (large - small) / idle_of_small;
         let expected = weight_small * first + weight_large * second + sent;
         let cost = Sizes::of(|u| if u < 1.0 - share { small } else { large }).cost(&[1000]);

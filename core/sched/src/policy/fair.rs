@@ -1,13 +1,13 @@
 //! Round robin by bytes: rank = the job's start tag (start-time fair queueing: Goyal, Vin & Cheng, "Start-time fair
 //! queueing", 1996).
 //!
-//! A job's tag grows by the bytes it sends; a newcomer, and one whose connection was blocked, starts at the highest
-//! tag granted. Equal grants then go round in turns, and a short last segment costs no more than its bytes.
-//! With grants of a segment or so this is what TCP flows through one FIFO approach, and what the papers call FAIR
-//! (Harchol-Balter et al., "Size-based scheduling to improve web performance", 2003, section 1). It approaches
-//! processor sharing as grants shrink, under which every size has the same expected slowdown 1 / (1 − rho). Good where
-//! nothing at all may be preferred; bad in the mean: a short response pays for every long one in the system.
-//! A size that is not known makes no difference.
+//! A job's tag grows by the bytes it sends; a new job, and one whose connection was blocked, starts at the highest tag
+//! granted. Equal grants then go round in turns, and a short last segment costs no more than its bytes. With grants of
+//! about a segment this is what TCP flows through one FIFO approach, and what the papers call FAIR (Harchol-Balter et
+//! al., "Size-based scheduling to improve web performance", 2003, section 1). It approaches processor sharing as grants
+//! shrink, under which every size has the same expected slowdown 1 / (1 − rho). Good if nothing at all may be
+//! preferred; bad in the mean: a short response pays for every long one in the system. A size that is not known makes
+//! no difference.
 
 use crate::policy::virtual_time::VirtualTime;
 use crate::scheduler::job::NO_CONNECTION;
@@ -29,12 +29,12 @@ impl Policy for Fair {
         self.queue.first()
     }
 
-    /// A connection's turn is one for all its jobs.
+    /// A connection has one turn for all its jobs.
     fn on_open(&mut self, turn: u32) {
         self.turns.join(turn);
     }
 
-    /// They go round among themselves too.
+    /// The jobs of a connection go round among themselves too.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.attained
     }
@@ -66,11 +66,11 @@ impl Policy for Fair {
     }
 }
 
-/// Those that take turns, each with the job it offers: itself, or one of a connection's.
+/// The jobs and connections that take turns, each with the job it offers: itself, or one of the connection's.
 #[derive(Default)]
 pub(super) struct TurnQueue {
     queue: RunQueue,
-    /// By turn.
+    /// Slots, by turn.
     offered: Vec<u32>,
 }
 
@@ -91,7 +91,7 @@ impl TurnQueue {
         self.queue.set(turn, key);
     }
 
-    /// A no-op if the turn offers another job by now.
+    /// Removes the slot; a no-op if the turn offers another job by now.
     pub fn remove(&mut self, turn: u32, slot: u32) {
         if self.offered.get(turn as usize) == Some(&slot) {
             self.queue.remove(turn);
@@ -102,9 +102,9 @@ impl TurnQueue {
 /// The start tags of jobs that take turns.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// By slot: the bytes the job has sent, counted from where the others were when it came.
+    /// The bytes a job has sent, by slot, counted from where the others were when it arrived.
     tags: Vec<u64>,
-    /// The highest start tag granted: where a newcomer begins.
+    /// The highest start tag granted, at which a new job begins.
     virtual_time: VirtualTime<u64>,
 }
 
@@ -113,7 +113,7 @@ impl Turns {
         self.tags[slot as usize]
     }
 
-    /// A newcomer.
+    /// Adds a new job.
     pub fn join(&mut self, slot: u32) {
         if self.tags.len() <= slot as usize {
             self.tags.resize(slot as usize + 1, 0);
@@ -121,7 +121,8 @@ impl Turns {
         self.tags[slot as usize] = self.virtual_time.now();
     }
 
-    /// A job that was not ready for a while: time in which it could not have sent is nothing the others owe it.
+    /// Readmits a job that was not ready for some time: the others owe it nothing for time in which it could not have
+    /// sent.
     pub fn rejoin(&mut self, slot: u32) {
         let tag = &mut self.tags[slot as usize];
         *tag = (*tag).max(self.virtual_time.now());

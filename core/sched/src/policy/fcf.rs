@@ -1,15 +1,15 @@
-//! Fastest connection first: of the jobs with fewer than beta · m bytes to send, m being the fewest of all, the one whose
-//! connection has the highest throughput.
+//! Fastest connection first: among the jobs with fewer than beta · m bytes to send, m being the fewest of all, the one
+//! whose connection has the highest throughput.
 //!
-//! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta
-//! = 2. It is a pick over the queue, not a rank, and looks at all of those jobs. Good where what a response waits for is its client's connection: the fast
-//! ones are done and gone; bad for slow clients, and not for the server alone, whose delay SRPT keeps lower. beta 1 is
-//! SRPT, a large one is throughput alone.
+//! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta = 2. It is
+//! a pick over the queue, not a rank, and looks at all of those jobs. Good if a response waits for its client's
+//! connection: the fast ones are done and gone; bad for slow clients, and for the server alone, whose delay SRPT keeps
+//! lower. With beta 1 it is SRPT, with a large one throughput alone.
 //!
-//! The throughput is what was measured; failing that, congestion window / round-trip time; failing that zero, so
-//! that a connection about which nothing is known comes after all others, by size, until something is. A job whose size is
-//! not known counts what it has attained as remaining. m itself is always among the choice, and equal throughputs
-//! go by remaining bytes, then by arrival.
+//! The throughput is what was measured; failing that, congestion window / round-trip time; failing that zero, so that a
+//! connection about which nothing is known comes after all others, by size, until something is. A job whose size is not
+//! known counts what it has attained as remaining. m itself is always among the choice, and equal throughputs go by
+//! remaining bytes, then by arrival.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Fcf {
     beta_permille: u32,
     /// Slots and throughputs of the ready jobs, by remaining bytes.
     ready: BTreeMap<Key, (u32, u64)>,
-    /// By slot, where it stands there.
+    /// The key of each slot in `ready`.
     keys: Vec<Option<Key>>,
     paths: Paths,
 }
@@ -31,7 +31,7 @@ impl Fcf {
     /// The paper's beta, in thousandths.
     pub const BETA_PERMILLE: u32 = 2000;
 
-    /// At least 1000: a smaller beta would leave nothing to choose from. `name` is the spec it is known by.
+    /// Panics if `beta_permille` is below 1000: a smaller beta would leave nothing to choose from. `name` is the spec.
     pub fn new(name: String, beta_permille: u32) -> Fcf {
         assert!(beta_permille >= 1000, "beta of {beta_permille} / 1000");
         Fcf { name, beta_permille, ready: BTreeMap::new(), keys: Vec::new(), paths: Paths::default() }
@@ -75,7 +75,7 @@ impl Policy for Fcf {
     }
 }
 
-/// Bits per second.
+/// The throughput of a path, in bits per second; 0 if unknown.
 fn throughput(path: &Path) -> u64 {
     let window = || {
         let rtt = path.rtt?.0.max(1);

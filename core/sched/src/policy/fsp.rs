@@ -1,17 +1,17 @@
 //! The fair sojourn protocol: rank = when the job would be complete if all shared the link equally.
 //!
-//! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: beside the real link a virtual one is
-//! shared by all jobs in equal parts, and the real one serves whoever finishes first there. No job finishes later than
-//! under processor sharing, yet the mean is close to SRPT's. Good where nobody may lose by the order; bad against SRPT
-//! under overload, where the old large job that is due now holds up many small ones, and where a size was wrong: a job
-//! that is not done when it is done virtually stays first.
+//! Friedman & Henderson, "Fairness and efficiency in web server protocols", 2003: in addition to the real link, a
+//! virtual one is shared by all jobs in equal parts, and the real one serves the job that finishes first there. No job
+//! finishes later than under processor sharing, yet the mean is close to SRPT's. Good if no job may lose by the order;
+//! bad compared with SRPT under overload, when the old large job that is due now holds up many small ones, and if a
+//! size was wrong: a job that is not done when it is done virtually stays first.
 //!
-//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the bytes each job in it
-//! has had; a job of s bytes that comes at V is complete at V + s, which never changes, so ranks are set once.
-//! A virtual job stays when its real one is sent, until V reaches its end, and goes when its real one is aborted. A
-//! blocked job is served on the virtual link meanwhile and comes back with its old rank. A job whose size is not known
-//! shares the virtual link until it ends, and ranks at where it started plus what it has attained, its turn under
-//! `fair`: it takes no more from the others than its equal share.
+//! The virtual link needs no clock: it has carried as many bytes as the real one. Its time V is the bytes that each job
+//! in it has received; a job of s bytes that arrives at V is complete at V + s, which never changes, so ranks are set
+//! once. A virtual job stays when its real one is sent, until V reaches its end, and is removed when its real one is
+//! aborted. A blocked job is served on the virtual link meanwhile and comes back with its old rank. A job whose size is
+//! not known shares the virtual link until it ends, and ranks at where it started plus what it has attained, its turn
+//! under `fair`: it takes no more from the others than its equal share.
 
 use crate::policy::virtual_time::VirtualTime;
 use crate::scheduler::run_queue::{Key, RunQueue};
@@ -27,8 +27,8 @@ pub struct Fsp {
     link: VirtualLink,
 }
 
-/// Units of virtual time per byte, so that an equal share of a byte is seldom lost to rounding; what is lost in one grant
-/// is carried to the next.
+/// Units of virtual time per byte, so that an equal share of a byte is seldom lost to rounding; the remainder of one
+/// grant is carried to the next.
 const UNITS: u64 = 256;
 
 impl Policy for Fsp {
@@ -74,7 +74,7 @@ impl Policy for Fsp {
     fn on_departure(&mut self, slot: u32, job: &Job) {
         self.in_system -= 1;
         if self.in_system == 0 {
-            // All work is done on both, but for what was aborted after one of them had done more of it.
+            // All work is done on both, except what was aborted after one of them had done more of it.
             self.link.reset();
         } else if !job.is_sent() {
             self.link.leave(slot, job);
@@ -82,33 +82,34 @@ impl Policy for Fsp {
     }
 }
 
-/// Who is on the virtual link.
+/// The jobs on the virtual link.
 #[derive(Default)]
 struct VirtualLink {
-    /// Those of known size, by completion. Their slots are not the scheduler's, since they may outlive the jobs.
+    /// Jobs of known size, by completion. Their slots are not the scheduler's, since they may outlive the jobs.
     places: RunQueue,
     vacant: Vec<u32>,
-    /// By the scheduler's slot: the place of the job that had it last, and whose place that is now.
+    /// By the scheduler's slot: the place of the job that had it last, and the number of the job that has that place
+    /// now.
     place_of: Vec<u32>,
     tenants: Vec<u64>,
-    /// How many there are of unknown size.
+    /// The number of jobs of unknown size.
     blind: usize,
-    /// What each job on the link has had since the link was last empty, in units.
+    /// What each job on the link has received since the link was last empty, in units.
     time: VirtualTime<u64>,
     /// Units carried but not shared out yet, fewer than there are jobs.
     carry: u64,
 }
 
-/// Virtual jobs at most. Were there more, the one closest to its end would end there: it has the least left.
+/// The maximum number of virtual jobs. If there are more, the one closest to its end ends: it has the least left.
 const VIRTUAL_JOBS_MAX: usize = 1 << 21;
 
 impl VirtualLink {
-    /// Gives the job's tag.
+    /// Adds a job; returns its tag.
     fn join(&mut self, slot: u32, job: &Job) -> u64 {
         self.join_since(self.time.now(), slot, job)
     }
 
-    /// The same where its share began at that virtual time, not after now.
+    /// Adds a job whose share began at the virtual time `start`, which is not after now; returns its tag.
     fn join_since(&mut self, start: u64, slot: u32, job: &Job) -> u64 {
         let Size::Known(bytes) = job.size else {
             self.blind += 1;
@@ -123,7 +124,7 @@ impl VirtualLink {
         self.tenants[place as usize] = job.number;
         self.place_of.resize(self.place_of.len().max(slot as usize + 1), 0);
         self.place_of[slot as usize] = place;
-        // One that would be complete by now takes no more of the link.
+        // A job that would be complete by now takes no more of the link.
         self.places.set(place, Key { rank: tag.max(self.time.now()), number: job.number });
         tag
     }
@@ -140,7 +141,7 @@ impl VirtualLink {
         }
     }
 
-    /// These bytes were carried, in equal parts for all.
+    /// Carries these bytes, in equal parts for all jobs.
     fn advance(&mut self, bytes: u64) {
         let mut units = bytes.saturating_mul(UNITS).saturating_add(self.carry);
         while let Some((first, _)) = self.places.first_entry() {
@@ -172,7 +173,7 @@ impl VirtualLink {
         while self.places.len() > 0 {
             self.end_first();
         }
-        // Another busy period, with a virtual time of its own.
+        // The next busy period has a virtual time of its own.
         (self.blind, self.time, self.carry) = (0, VirtualTime::default(), 0);
     }
 }
@@ -185,7 +186,7 @@ mod tests {
         Job { number, ..Job::of_size(size) }
     }
 
-    /// A link with a job of ten bytes and one whose size is not known, and what both have had after ten bytes of it.
+    /// A link with a job of ten bytes and one whose size is not known; returns what both have received after ten bytes.
     fn shared(is_blind_gone: bool) -> u64 {
         let (mut link, blind) = (VirtualLink::default(), job(1, Size::AtLeast(0)));
         link.join(0, &job(0, Size::Known(10)));
@@ -197,7 +198,7 @@ mod tests {
         link.time.now() / UNITS
     }
 
-    /// It had its share before its size was known, and has it after, until what it has in all.
+    /// It had its share before its size was known, and keeps it after, until it has its total.
     #[test]
     fn a_size_that_becomes_known_keeps_its_share_and_its_start() {
         for (bytes, tag, other_has) in [(8, 8, 12), (4, 4, 15)] {
@@ -207,13 +208,13 @@ mod tests {
             link.advance(10);
             link.leave(1, &before);
             assert_eq!(link.join_since(start, 1, &job(1, Size::Known(bytes))) / UNITS, tag);
-            // Both have had five: of eight it has three to come, of four nothing.
+            // Both have received five: of eight it has three to come, of four nothing.
             link.advance(10);
             assert_eq!((link.time.now() / UNITS, link.blind), (other_has, 0));
         }
     }
 
-    /// And takes nothing any more when it has ended.
+    /// It takes nothing more when it has ended.
     #[test]
     fn a_job_of_unknown_size_has_its_share_of_the_virtual_link() {
         assert_eq!((shared(false), shared(true)), (5, 10));

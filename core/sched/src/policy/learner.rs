@@ -1,27 +1,27 @@
-//! Cut points learned from the values that come by, sizes or estimated response times.
+//! Cut points learned from observed values, sizes or estimated response times.
 //!
-//! A histogram of buckets at most an eighth wide counts what came; the counts are halved now and then, so that the past
-//! fades and the memory is bounded. A rule is applied to it, and the cuts in force are replaced only where that is worth
-//! it: cuts that follow every wave of a heavy tail would re-order the queue for nothing.
+//! A histogram of buckets at most an eighth wide counts the values; the counts are halved from time to time, so that
+//! the past fades and the memory is bounded. A rule is applied to it, and the cuts in force are replaced only if that
+//! is worth it: cuts that follow every wave of a heavy tail would reorder the queue for nothing.
 
 use super::cuts::{Sizes, rule_of_thumb, spaced};
 
-/// How cut points are found in what was seen.
+/// The way in which cut points are found from the observed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Values are sizes in bytes: the cuts that are best by formula.
     Sizes,
-    /// Values are times, which no formula is known for: the rule of thumb.
+    /// Values are times, for which no formula is known: the rule of thumb.
     Times,
 }
 
-/// Cut points of sizes are replaced when they cost so many times what the best would.
+/// Cut points of sizes are replaced when they cost this many times what the best would.
 const WORTH: f64 = 1.1;
 /// Cut points of times are replaced when one of them moved by more than this factor, as (5, 4) is 1.25: the 99.25th
 /// percentile of a heavy tail (alpha 1.1) has a standard error of about 8 % here.
 const MOVE_FACTOR: (u128, u128) = (3, 2);
-/// Values after which the cut points are looked at again (more where more jobs are queued, so that putting those in
-/// order again costs each arrival a constant).
+/// Values after which the cut points are checked again (more if more jobs are queued, so that reordering those costs
+/// each arrival a constant).
 const CHECK_EVERY: u64 = 256;
 /// Values before the first cut points are learned.
 const FIRST_AT: u64 = 64;
@@ -48,12 +48,12 @@ impl Learner {
         Learner { bands, rule, counts: Box::new([0; BUCKETS]), total: 0, since_aged: 0, until_check: FIRST_AT }
     }
 
-    /// The cut points until enough was seen: between these two, spaced evenly on a logarithmic scale.
+    /// The initial cut points, between these two, spaced evenly on a logarithmic scale.
     pub fn cuts_at_first(&self, between: (u64, u64)) -> Vec<u64> {
         spaced(between.0 as f64, between.1 as f64, self.bands)
     }
 
-    /// Counts a value; gives new cut points if those in force no longer fit.
+    /// Counts a value; returns new cut points if those in force no longer fit.
     pub fn observe(&mut self, value: u64, cuts: &[u64], queued: usize) -> Option<Vec<u64>> {
         self.counts[bucket(value)] += 1;
         self.total += 1;
@@ -69,7 +69,7 @@ impl Learner {
         self.wanted(cuts)
     }
 
-    /// Other cut points than these, if they are worth it.
+    /// Returns cut points other than these, if they are worth it.
     fn wanted(&self, cuts: &[u64]) -> Option<Vec<u64>> {
         match self.rule {
             Rule::Sizes => {
@@ -90,7 +90,7 @@ impl Learner {
         self.total = self.counts.iter().map(|count| u64::from(*count)).sum();
     }
 
-    /// Linear within a bucket; 1 if nothing was seen.
+    /// The quantile, linear within a bucket; 1 if nothing was observed.
     fn quantile(&self, u: f64) -> f64 {
         let mut left = u * self.total as f64;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -111,7 +111,7 @@ fn has_moved(cuts: &[u64], wanted: &[u64]) -> bool {
     cuts.len() != wanted.len() || cuts.iter().zip(wanted).any(is_far)
 }
 
-/// Values below [`STEPS`] have a bucket each; above, an octave has [`STEPS`].
+/// The bucket of a value. Values below [`STEPS`] have a bucket each; above, an octave has [`STEPS`].
 fn bucket(value: u64) -> usize {
     if value < STEPS {
         return value as usize;
@@ -120,7 +120,7 @@ fn bucket(value: u64) -> usize {
     ((octave + 1) * STEPS + (value >> octave) - STEPS) as usize
 }
 
-/// The least value of a bucket.
+/// The lowest value of a bucket.
 fn low_end(bucket: usize) -> u64 {
     let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
     if octave == 0 {
@@ -182,7 +182,7 @@ mod tests {
         let mut learner = Learner::new(2, Rule::Times);
         let mut until_moved =
             |value: u64, cuts: &[u64], queued| (1..).find(|_| learner.observe(value, cuts, queued).is_some()).unwrap();
-        // No cut in force fits, so every look finds others.
+        // No cut in force fits, so every check finds others.
         assert_eq!(until_moved(100, &[], 0), 64);
         assert_eq!(until_moved(100, &[], 0), 256);
         assert_eq!(until_moved(100, &[], 1000), 256);
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Feeds values and applies what is learned; gives the cuts in the end and how often they were replaced.
+    /// Feeds values and applies what is learned; returns how often the cuts were replaced.
     fn feed(learner: &mut Learner, cuts: &mut Vec<u64>, values: impl Iterator<Item = u64>) -> usize {
         values.filter_map(|value| learner.observe(value, cuts, 0).map(|new| *cuts = new)).count()
     }
@@ -207,7 +207,7 @@ mod tests {
         (scale * u.powf(-1.0 / 1.1)).min(1e12) as u64
     }
 
-    /// A tail that ends where 16,000 jobs still have a few: nothing is learned of what never came.
+    /// A tail that ends where 16,000 jobs still have a few: nothing is learned about values that never came.
     #[test]
     fn cuts_converge_to_the_best_and_stay() {
         let size = |u: f64| pareto(u, 500.0).min(2_000_000);
@@ -218,7 +218,7 @@ mod tests {
         let exact = Sizes::of(|u| size(1.0 - u) as f64);
         let (learned, best) = (exact.cost(&cuts), exact.cost(&exact.cuts(5)));
         assert!(learned < 1.1 * best, "{cuts:?} costs {learned}, the best {best}");
-        // A million more of the same kind, 3,900 looks: what moves is noise, and it is seldom followed.
+        // A million more of the same kind, 3,900 checks: what moves is noise, and it is seldom followed.
         let moves = feed(&mut learner, &mut cuts, (0..1_000_000).map(|_| size(next())));
         assert!(moves <= 5, "the cuts were replaced {moves} times");
     }
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A constant offset between what is wanted and what is in force, just inside the factor, changes nothing.
+    /// A constant offset between wanted and present cuts, just inside the factor, changes nothing.
     #[test]
     fn small_moves_are_ignored() {
         assert!(!has_moved(&[1000, 2000], &[1500, 2000]));

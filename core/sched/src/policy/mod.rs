@@ -1,4 +1,4 @@
-//! The policies. One file each: its formula, its source, what it is good at and where it is bad.
+//! The policies. One file each: its formula, its source, what it is good at and what it is bad at.
 //!
 //! Most are a [`Rank`], a number per job, and [`Ranked`] makes a [`Policy`] of it. Those that look at more than one job
 //! at a time (the fastest connection among the short ones, what processor sharing would have done, a share of the
@@ -45,85 +45,89 @@ use crate::classes::ClassSpec;
 use crate::{Job, Path};
 use units::{Nanos, Rate};
 
-/// An order of the ready jobs, and what it has to know for it.
+/// An order of the ready jobs, and the state that it needs.
 ///
-/// The [`crate::Scheduler`] owns the jobs and tells the policy what happens to them; the policy keeps the ready ones in
-/// order. A job is named by its slot, a small integer no other job in the system has. Nothing here reads a clock:
-/// waiting alone never changes the order.
+/// The [`crate::Scheduler`] owns the jobs and reports to the policy what happens to them; the policy keeps the ready
+/// ones in order. A job is named by its slot, a small integer that no other job in the system has. Nothing here reads a
+/// clock: waiting alone never changes the order.
 pub trait Policy: Send {
-    /// The spec of this policy, its defaults written out: what its [`PolicySpec`] displays.
+    /// The spec of this policy, its defaults written out, as its [`PolicySpec`] displays it.
     fn name(&self) -> &str;
 
     /// The slot of the job that is served next.
     fn first(&self) -> Option<u32>;
 
-    /// A connection of jobs was opened; its jobs have this as their turn.
+    /// Records that a connection of jobs was opened; its jobs have this as their turn.
     fn on_open(&mut self, _turn: u32) {}
 
-    /// The job's key among those of its connection, least first: the policy's own order, as far as a number can say it.
+    /// The job's key among the jobs of its connection, smallest first: the policy's own order, as well as one number
+    /// can express it.
     fn within(&self, _slot: u32, job: &Job) -> u64 {
         job.known_left().unwrap_or_else(|| unknown_rank(job))
     }
 
-    /// The job's rank where that is a size, known or learned, so that sums of it are sizes too: a connection stands by all that its client
-    /// wants as urgently as the first.
+    /// The job's rank if that is a size, known or learned, so that sums of it are sizes too: a connection is ranked by
+    /// everything its client wants as urgently as the first job.
     fn size_rank(&self, _slot: u32, _job: &Job) -> Option<u64> {
         None
     }
 
-    /// The job is ready: puts it at its place, whether or not it was in the order. Called again whenever its attained
-    /// service or its path has changed.
+    /// Puts a ready job at its place, whether or not it was in the order. Called again whenever its attained service or
+    /// its path has changed.
     fn enqueue(&mut self, slot: u32, job: &Job);
 
-    /// The job is not ready, or gone, or its connection offers another, which was enqueued before; a no-op if it is not in the order.
+    /// Takes out a job that is not ready, or gone, or whose connection offers another, which was enqueued before; a
+    /// no-op if it is not in the order.
     fn dequeue(&mut self, slot: u32, job: &Job);
 
-    /// Whether it wants to be told of arrivals, bytes sent and departures, beside who is ready: the four calls below are
-    /// made only then, since most policies need none of them.
+    /// Returns whether the policy needs arrivals, sizes, bytes sent and departures, in addition to the ready jobs. The
+    /// four calls below are made only then, since most policies need none of them.
     fn follows_jobs(&self) -> bool {
         true
     }
 
-    /// The job came into the system; it is enqueued next.
+    /// Records that the job came into the system; it is enqueued next.
     fn on_arrival(&mut self, _slot: u32, _job: &Job) {}
 
-    /// The job's size is known now, and was not until here (`before`); it is enqueued next.
+    /// Records that the job's size is known now, and was not before (`before`); it is enqueued next.
     fn on_size(&mut self, _slot: u32, _before: &Job, _job: &Job) {}
 
-    /// These bytes of the job were sent, and are in `job.attained` already; it is enqueued or departs next.
+    /// Records that these bytes of the job were sent, which `job.attained` already includes; it is enqueued or departs
+    /// next.
     fn on_sent(&mut self, _slot: u32, _job: &Job, _bytes: u64) {}
 
-    /// The job leaves the system: sent, ended or aborted. It was dequeued before.
+    /// Records that the job leaves the system: sent, ended or aborted. It was dequeued before.
     fn on_departure(&mut self, _slot: u32, _job: &Job) {}
 
-    /// From now on another client is known by this number ([`Job::client`]); what was known of the last is forgotten. The weight is 1 for
-    /// a client of which nothing was told.
+    /// Assigns this number ([`Job::client`]) to another client; what was known of the last is forgotten. The weight is
+    /// 1 for a client without a configured one.
     fn on_client(&mut self, _client: u32, _weight: u8) {}
 
-    /// Nobody was ready for so long.
+    /// Records that no job was ready for this time.
     fn on_idle(&mut self, _idle: Nanos) {}
 
-    /// What a client has had beyond its share of the link, where that is kept ([`ByClient`]); with classes, beyond that of the class in which
-    /// it is most.
+    /// The bytes that a client has received beyond its share of the link, if that is kept ([`ByClient`]); with classes,
+    /// beyond its share of the class in which it is furthest ahead.
     fn ahead_bytes(&self, _client: u32) -> Option<u64> {
         None
     }
 
-    /// The link has this rate from now on. For promises of rates ([`crate::classes`]).
+    /// Sets the rate of the link from now on, for promises of rates ([`crate::classes`]).
     fn on_rate(&mut self, _link: Rate) {}
 
-    /// No job of the class is served until it is let go: it is at its greatest rate.
+    /// Stops serving the jobs of the class, because it is at its maximum rate, or resumes.
     fn hold(&mut self, _class: u16, _is_held: bool) {}
 
-    /// The classes are these from now on, each in its place of before; new ones follow.
+    /// Replaces the classes, each at its previous place, with new ones behind them.
     fn replace(&mut self, _specs: &[ClassSpec]) {}
 
-    /// Whether a job can be passed over for as long as others keep arriving; only then has the guard work to do.
+    /// Returns whether a job can be passed over for as long as others keep arriving; only then does the guard have work
+    /// to do.
     fn can_starve(&self) -> bool {
         true
     }
 
-    /// How many priority bands a queueing discipline needs to keep this order by itself; 1 if no number would do.
+    /// How many priority bands a queueing discipline needs to keep this order by itself; 1 if no number would suffice.
     fn bands(&self) -> usize {
         1
     }
@@ -133,25 +137,25 @@ pub trait Policy: Send {
         0
     }
 
-    /// Whether the order depends on the path of a connection; only then need it be found out.
+    /// Returns whether the order depends on the path of a connection; only then need it be found out.
     fn needs_path(&self) -> bool {
         false
     }
 
-    /// The path to the job's client is this: told before its arrival and whenever it has changed, before the job is enqueued, and only where
-    /// [`Policy::needs_path`].
+    /// Sets the path to the job's client. Called before its arrival and whenever the path has changed, before the job
+    /// is enqueued, and only if [`Policy::needs_path`].
     fn on_path(&mut self, _slot: u32, _path: &Path) {}
 }
 
 /// The rank of a job whose size is not known, under a policy that orders by size, in bytes.
 ///
-/// By the sizes of its like, where those are known, it is the Gittins index ([`crate::routes`]); else what it has attained. The size
-/// of a response that has already sent x bytes is more than x, and for the heavy-tailed sizes of the web what is left grows
-/// with x (a decreasing hazard rate), so ordering such jobs by attained service is the best that can be done blind (Nuyens &
-/// Wierman, "The foreground-background queue: a survey", 2008).
+/// If the sizes of similar responses are known, it is the Gittins index ([`crate::routes`]); otherwise it is what the
+/// job has attained. The size of a response that has already sent x bytes is more than x, and for the heavy-tailed
+/// sizes of the web what is left grows with x (a decreasing hazard rate), so ordering such jobs by attained service is
+/// the best that can be done blind (Nuyens & Wierman, "The foreground-background queue: a survey", 2008).
 ///
-/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left. What was sent before a pause of
-/// its source does not count.
+/// A size that is at least n is more than n, as if n had been sent; that and the bytes up to n are left. What was sent
+/// before a pause of its source does not count.
 fn unknown_rank(job: &Job) -> u64 {
     let seen = job.attained_anew().saturating_add(job.remaining());
     let beyond = job.blind.curve.as_ref().map_or(seen, |curve| curve.rank(seen));
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
     use crate::Size;
 
-    /// What each policy tells of itself: whether it follows jobs, can starve one, needs paths; its bands.
+    /// The properties of each policy: whether it follows jobs, can starve one, needs paths; its bands.
     #[test]
     fn what_policies_tell_of_themselves() {
         for (spec, expected) in [
@@ -192,12 +196,12 @@ mod tests {
         let of = |spec: &str, size: Size, attained: u64| {
             parse(spec).unwrap().band(0, &Job { attained, ..Job::of_size(size) })
         };
-        // A band has the cut point above it, and a job moves up as less of it is left.
+        // A band includes the cut point above it, and a job moves up as less of it is left.
         let sizes = [3, 4, 9, 10].map(|bytes| of("srpt-bands:3,9", Size::Known(bytes), 0));
         assert_eq!(sizes, [0, 1, 1, 2]);
         assert_eq!(of("srpt-bands:3,9", Size::Known(10), 7), 0);
         assert_eq!(of("srpt-bands:3,9", Size::AtLeast(1), 10), 2);
-        // Under quick-fix the size at the start decides, or what was sent where it is not known.
+        // Under quick-fix the size at the start decides, or what was sent if it is not known.
         assert_eq!([1000, 1001].map(|bytes| of("quick-fix", Size::Known(bytes), 0)), [0, 1]);
         assert_eq!(of("quick-fix", Size::Known(1001), 900), 1);
         assert_eq!([1000, 1001].map(|sent| of("quick-fix", Size::AtLeast(1), sent)), [0, 1]);

@@ -1,17 +1,17 @@
-//! From what an operator writes to a policy.
+//! Parsing of the policy specs that an operator writes.
 
 use std::str::FromStr;
 
 use super::{BANDS_MAX, BandSpec, Fcf, Order, Policy, PolicySpec, QuickFix};
 
-/// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] says what may follow it.
+/// All policies by name, in the order help texts list them. Each is a spec; [`FORMS`] lists what may follow it.
 pub const NAMES: &[&str] = &["fair", "fcfs", "srpt", "psjf", "las", "srpt-bands", "quick-fix", "fcf", "srrt", "fsp"];
 
 /// The forms of all [`NAMES`], for help texts.
 pub const FORMS: &str = "fair, fcfs, srpt, psjf, las, srpt-bands[:BANDS|:SIZE,...], quick-fix[:SIZE], fcf[:FACTOR], \
     srrt[:BANDS|:TIME,...], fsp";
 
-/// The policy of this spec. The error says what is wrong with it and what would be right.
+/// The policy of this spec. The error states what is wrong with it and what would be right.
 pub fn parse(spec: &str) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(spec.parse::<PolicySpec>()?.build())
 }
@@ -53,7 +53,7 @@ fn order(spec: &str) -> Result<Order, PolicyError> {
     }
 }
 
-/// What is wrong with a spec.
+/// The reason why a spec is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error("unknown policy `{0}`: choose one of {names}", names = NAMES.join(", "))]
@@ -75,10 +75,11 @@ impl PolicyError {
     }
 }
 
-/// As many as Harchol-Balter et al. used (2000, section 3.3).
+/// The number that Harchol-Balter et al. used (2000, section 3.3).
 const BANDS_USUAL: usize = 5;
 
-/// A number alone is how many bands; sizes or times are the cut points. A single cut is told from a number by its unit.
+/// Parses the option of bands: a number alone is how many bands; sizes or times are the cut points. A single cut
+/// differs from a number by its unit.
 fn bands(option: &str, unit: &str, cut: fn(&str) -> Result<u64, PolicyError>) -> Result<BandSpec, PolicyError> {
     let is_number = !option.is_empty() && option.bytes().all(|byte| byte.is_ascii_digit());
     match option.parse::<usize>() {
@@ -111,7 +112,7 @@ fn time(text: &str) -> Result<u64, PolicyError> {
     Ok(units::Nanos::from(units::parse_duration(text)?).0)
 }
 
-/// In thousandths.
+/// Parses a beta, returned in thousandths.
 fn beta(text: &str) -> Result<u32, PolicyError> {
     let beta = text.parse::<f64>().ok().filter(|beta| (1.0..=1e6).contains(beta));
     let beta = beta.ok_or_else(|| PolicyError::value("beta", text, "a number from 1 to 1000000"))?;
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// What a policy calls itself makes the same policy again.
+    /// The name of a policy is a spec that makes the same policy again.
     #[test]
     fn names_are_specs_with_everything_written_out() {
         for (spec, name) in [
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The last that is accepted and the first that is not.
+    /// The last value that is accepted and the first that is not.
     #[test]
     fn bounds_are_where_the_errors_say() {
         let numbers = |count: u32| (1..=count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
@@ -172,7 +173,7 @@ mod tests {
             let error = parse(&wrong).map(|policy| policy.name().to_string()).unwrap_err().to_string();
             assert!(error.contains(said), "{wrong}: {error}");
         }
-        // A number is how many bands, a cut alone has a unit.
+        // A number is how many bands, a lone cut has a unit.
         assert_eq!(["16", "17B"].map(|option| parse(&format!("srpt-bands:{option}")).unwrap().bands()), [16, 2]);
     }
 

@@ -1,10 +1,10 @@
 //! Small responses first: rank = (size > 1,000 bytes, start tag); within each half turns are taken as under `fair`.
 //!
-//! The two bands above the kernel's default that already do most of the work (Harchol-Balter, Bansal,
-//! Schroeder & Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the median
-//! size of their trace, and the connections of one band feed it fairly). A job keeps its half: the size at the start decides. Good where a single
-//! mark per response is all that can be had, and nobody large is hurt; bad against SRPT, since among the larger half
-//! nothing is ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
+//! The two bands above the kernel's default that already do most of the work (Harchol-Balter, Bansal, Schroeder &
+//! Agrawal, "Implementation of SRPT scheduling in web servers", 2000, section 7; their cut is the median size of their
+//! trace, and the connections of one band feed it fairly). A job keeps its half: the size at the start decides. Good if
+//! a single mark per response is all that is available, and no large response is hurt; bad compared with SRPT, since
+//! the larger half is not ordered at all. A job whose size is not known is small until it has sent 1,000 bytes.
 
 use super::fair::{TurnQueue, Turns};
 use crate::scheduler::run_queue::Key;
@@ -14,7 +14,7 @@ pub struct QuickFix {
     name: String,
     /// Bytes; a job of this size is small.
     cut: u64,
-    /// Of the small jobs and of the large ones.
+    /// The turns of the small jobs and of the large ones.
     turns: [Turns; 2],
     queue: TurnQueue,
 }
@@ -25,7 +25,7 @@ const LARGE: u64 = 1 << 63;
 impl QuickFix {
     pub const CUT_BYTES: u64 = 1000;
 
-    /// `name` is the spec it is known by.
+    /// `name` is the spec of the policy.
     pub fn new(name: String, cut_bytes: u64) -> QuickFix {
         QuickFix { name, cut: cut_bytes, turns: Default::default(), queue: TurnQueue::default() }
     }

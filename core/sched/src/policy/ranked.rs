@@ -1,8 +1,8 @@
 use crate::scheduler::run_queue::{Key, RunQueue};
 use crate::{Job, Path, Paths, Policy};
 
-/// A number per job, lower drains first. It is a function of the job and its path alone, worked out again only when
-/// one of them has changed.
+/// A number per job; the lowest is served first. It is a function of the job and its path alone, computed again only
+/// when one of them has changed.
 pub trait Rank: Send {
     /// The name on command lines and in records.
     const NAME: &'static str;
@@ -11,13 +11,13 @@ pub trait Rank: Send {
     /// See [`Policy::needs_path`].
     const NEEDS_PATH: bool = false;
 
-    /// Whether it is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
+    /// Whether the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
     const IS_SIZE: bool = false;
 
     fn rank(&self, job: &Job, path: &Path) -> u64;
 }
 
-/// The policy that serves the least rank, equal ranks in order of arrival.
+/// The policy that serves the lowest rank, equal ranks in order of arrival.
 pub struct Ranked<R> {
     rank: R,
     queue: RunQueue,

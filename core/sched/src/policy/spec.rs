@@ -1,7 +1,7 @@
-//! A policy as a value: read once where it is written, then carried and asked.
+//! A policy as a value: parsed once where it is written, then passed around and queried.
 //!
-//! As text a policy would be read again wherever something depends on it, and compared letter by letter: `quick-fix` and
-//! `quick-fix:1000` are one policy, and no two readers would stay alike.
+//! As text a policy would be parsed again wherever something depends on it, and compared letter by letter: `quick-fix`
+//! and `quick-fix:1000` are one policy, and no two parsers would stay alike.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use super::{
     Srpt, Srrt,
 };
 
-/// A policy with all its options. [`std::str::FromStr`] reads what [`super::FORMS`] says; [`fmt::Display`] writes it
-/// with the defaults written out.
+/// A policy with all its options. [`std::str::FromStr`] parses the forms of [`super::FORMS`]; [`fmt::Display`] writes
+/// it with the defaults written out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicySpec {
     order: Order,
 }
 
-/// The order of the jobs, or of those of a class.
+/// The order of the jobs, or of the jobs of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     Fair,
@@ -26,11 +26,11 @@ pub enum Order {
     Psjf,
     Las,
     SrptBands(BandSpec),
-    /// From 1 up.
+    /// The cut is at least 1.
     QuickFix {
         cut_bytes: u64,
     },
-    /// From 1000 up.
+    /// Beta is at least 1000.
     Fcf {
         beta_permille: u32,
     },
@@ -39,11 +39,11 @@ pub enum Order {
     Fsp,
 }
 
-/// Where bands are cut. Two spellings of the same cut points are equal.
+/// The cut points of bands. Two spellings of the same cut points are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BandSpec(Box<Written>);
 
-/// The option of the spec; boxed, since a policy is carried about and few have bands.
+/// The option of the spec; boxed, since a policy is passed around and few have bands.
 #[derive(Debug, Clone)]
 struct Written {
     cut: Cut,
@@ -52,9 +52,9 @@ struct Written {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Cut {
-    /// So many bands.
+    /// The number of bands.
     Learned(usize),
-    /// Increasing.
+    /// The cut points, increasing.
     At(Vec<u64>),
 }
 
@@ -63,7 +63,7 @@ impl PolicySpec {
         &self.order
     }
 
-    /// As [`Policy::bands`].
+    /// The same as [`Policy::bands`].
     pub fn bands(&self) -> usize {
         match &self.order {
             Order::SrptBands(bands) | Order::SrrtBands(bands) => bands.count(),
@@ -72,12 +72,12 @@ impl PolicySpec {
         }
     }
 
-    /// Whether all jobs are alike, so that there is nothing to order.
+    /// Returns whether all jobs are alike, so that there is nothing to order.
     pub fn is_fair(&self) -> bool {
         self.order == Order::Fair
     }
 
-    /// Whether the order changes by serving, without an arrival.
+    /// Returns whether the order changes by serving, without an arrival.
     pub fn takes_turns(&self) -> bool {
         matches!(self.order, Order::Fair | Order::Las)
     }
@@ -87,12 +87,12 @@ impl PolicySpec {
         self.order.build()
     }
 
-    /// The same where clients share the link, if they do.
+    /// The policy, with a share between clients if one is given.
     pub fn build_among_clients(&self, share: Option<ClientShare>) -> Box<dyn Policy> {
         share.map_or_else(|| self.build(), |share| self.build_shared(share))
     }
 
-    /// The same where they do.
+    /// The policy with this share between clients.
     pub fn build_shared(&self, share: ClientShare) -> Box<dyn Policy> {
         Box::new(self.order.among_clients(share))
     }
@@ -114,20 +114,20 @@ fn listed(numbers: &[impl ToString]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Where cut points lie until some are learned: the ends Harchol-Balter et al. used, in bytes, and in nanoseconds the
-/// response times of a page and of a long wait.
+/// The range of cut points until some are learned: the ends that Harchol-Balter et al. used, in bytes, and in
+/// nanoseconds the response times of a page and of a long wait.
 const SIZES_AT_FIRST: (u64, u64) = (1000, 50_000);
 const TIMES_AT_FIRST: (u64, u64) = (100_000_000, 1_000_000_000);
 
 impl Order {
-    /// The order where clients share the link.
+    /// The order with this share between clients.
     pub(crate) fn among_clients(&self, share: ClientShare) -> ByClient {
-        // Turns by client are fair at once: nobody gets ahead.
+        // Turns by client are fair at once: no client gets ahead.
         let allowance_bytes = if *self == Order::Fair { u64::MAX } else { share.allowance_bytes };
         ByClient::new(self.build(), ClientShare { allowance_bytes, ..share })
     }
 
-    /// As [`Policy::needs_path`].
+    /// The same as [`Policy::needs_path`].
     pub fn needs_path(&self) -> bool {
         matches!(self, Order::Fcf { .. } | Order::Srrt | Order::SrrtBands(_))
     }
@@ -169,20 +169,20 @@ impl fmt::Display for Order {
 }
 
 impl BandSpec {
-    /// So many bands, 1 to [`BANDS_MAX`], their cut points learned.
+    /// A number of bands, 1 to [`BANDS_MAX`], with learned cut points.
     pub fn learned(bands: usize) -> BandSpec {
         assert!((1..=BANDS_MAX).contains(&bands), "{bands} bands");
         BandSpec(Box::new(Written { cut: Cut::Learned(bands), text: bands.to_string() }))
     }
 
-    /// Bands cut at these sizes, which increase: from one up, and fewer than [`BANDS_MAX`].
+    /// Bands cut at these sizes, which must increase, from 1 up; fewer than [`BANDS_MAX`].
     pub fn at_bytes(cuts: Vec<u64>) -> BandSpec {
-        // With a unit: a single number would be so many bands.
+        // Written with a unit: a single number would be a number of bands.
         let written = listed(&cuts.iter().map(|cut| format!("{cut}B")).collect::<Vec<_>>());
         BandSpec::at(cuts, written)
     }
 
-    /// Bands cut at these ranks, as they are written.
+    /// Bands cut at these ranks, with the text as written.
     pub(super) fn at(cuts: Vec<u64>, text: String) -> BandSpec {
         assert!((1..BANDS_MAX).contains(&cuts.len()) && cuts.is_sorted_by(|a, b| a < b), "cut points {cuts:?}");
         BandSpec(Box::new(Written { cut: Cut::At(cuts), text }))
@@ -196,7 +196,7 @@ impl BandSpec {
         }
     }
 
-    /// The cut points, where they are not learned: bytes, and nanoseconds of `srrt`.
+    /// The cut points, if they are not learned: bytes, or nanoseconds for `srrt`.
     pub fn cuts(&self) -> Option<&[u64]> {
         match &self.0.cut {
             Cut::Learned(_) => None,
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Increasing numbers with a unit each, as an operator could write them, and what they are.
+    /// Increasing numbers with a unit each, as an operator could write them, and their values.
     fn cut_points(units: &'static [(&'static str, u64)]) -> impl Strategy<Value = BandSpec> {
         let numbers = prop::collection::vec((1u64..1 << 40, prop::sample::select(units)), 1..BANDS_MAX);
         numbers.prop_map(|numbers| {

@@ -2,7 +2,7 @@
 //!
 //! No policy has fewer jobs in the system at any instant, so none has a lower mean response time (Schrage, "A proof of
 //! the optimality of the shortest remaining processing time discipline", 1968). Good everywhere in the mean, best for
-//! heavy tails; bad only for the very largest responses near saturation, and for nobody else (Bansal & Harchol-Balter,
+//! heavy tails; bad only for the very largest responses near saturation, and for no others (Bansal & Harchol-Balter,
 //! "Analysis of SRPT scheduling: investigating unfairness", 2001). A job whose size is not known ranks by what it has
 //! attained.
 

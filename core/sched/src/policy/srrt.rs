@@ -2,13 +2,13 @@
 //!
 //! The time the last byte still needs to reach the client if the client's path is what limits it (AlSa'deh & Yahya,
 //! "Shortest remaining response time scheduling for improved web server performance", 2008, section 3; their cwnd · MSS
-//! is our window in bytes). Good where clients differ in distance and loss and the server's link is not all there is to
-//! wait for; bad for the far away, and where the link alone is the bottleneck, since the estimate then says nothing
-//! of the time spent there and the order is no longer SRPT's.
+//! is our window in bytes). Good if clients differ in distance and loss and the server's link is not the only thing to
+//! wait for; bad for distant clients, and if the link alone is the bottleneck, since the estimate then excludes the
+//! time spent there and the order is no longer SRPT's.
 //!
-//! Until a round trip was measured it counts as 100 ms, and a window not known as ten full segments, what TCP begins
-//! with (RFC 6928): with no path known at all the order is that of `srpt`. A job whose size is not known
-//! counts what it has attained as remaining.
+//! Until a round trip is measured it counts as 100 ms, and an unknown window as ten full segments, the initial window
+//! of TCP (RFC 6928): with no path known at all the order is that of `srpt`. A job whose size is not known counts what
+//! it has attained as remaining.
 
 use super::{Rank, unknown_rank};
 use crate::{Job, Path};
@@ -17,13 +17,14 @@ use units::{Nanos, wire};
 pub struct Srrt;
 
 impl Srrt {
-    /// What a round trip counts before the first sample: between the nearest and the farthest of the paper's clients.
+    /// The round trip assumed before the first sample: between the nearest and the farthest of the paper's clients.
     pub const RTT_ASSUMED: Nanos = Nanos::from_millis(100);
-    /// The window before it is known.
+    /// The window assumed before it is known.
     pub const CWND_ASSUMED_BYTES: u64 = 10 * wire::SEGMENT_BYTES;
 }
 
-/// So that a path without any delay still orders by size: the granularity of what the kernel tells.
+/// The minimum round trip, so that a path without any delay still orders by size: the granularity of the kernel's
+/// values.
 const RTT_MIN: Nanos = Nanos::from_micros(1);
 
 impl Rank for Srrt {
@@ -35,7 +36,7 @@ impl Rank for Srrt {
         let remaining = job.known_left().unwrap_or_else(|| unknown_rank(job));
         let rtt = path.rtt.unwrap_or(Srrt::RTT_ASSUMED).max(RTT_MIN).0;
         let window = path.cwnd_bytes.unwrap_or(Srrt::CWND_ASSUMED_BYTES).max(1);
-        // 100 ms and 100 GB still fit in 64 bits, where a division is several times cheaper.
+        // 100 ms and 100 GB still fit in 64 bits, for which a division is several times cheaper.
         let transfer = match rtt.checked_mul(remaining) {
             Some(product) => product / window,
             None => u64::try_from(u128::from(rtt) * u128::from(remaining) / u128::from(window)).unwrap_or(u64::MAX),

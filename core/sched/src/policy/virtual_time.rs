@@ -1,7 +1,7 @@
-/// A virtual time: how far the turns have come, against which newcomers are lined up.
+/// A virtual time: how far the turns have advanced, at which new jobs are placed.
 ///
-/// It never moves backwards, and has no other way to change: were it the tag of the job served last, one served seldom
-/// would take it back, and a newcomer then have the link until it has caught up with the others.
+/// It never moves backwards, and has no other way to change. If it were the tag of the job served last, a job served
+/// seldom would take it back, and a new job would then have the link until it has caught up with the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct VirtualTime<T>(T);
 
@@ -14,7 +14,7 @@ impl<T: Ord + Copy> VirtualTime<T> {
         self.0
     }
 
-    /// A no-op where it is as far already.
+    /// Advances to `to`; a no-op if it is already as far.
     pub fn advance_to(&mut self, to: T) {
         self.0 = self.0.max(to);
     }

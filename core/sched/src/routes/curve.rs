@@ -1,7 +1,7 @@
 //! A rank by bytes sent, for a response whose size is not known.
 //!
-//! A rank of an order by size is a number of bytes. What the sizes of like responses say of one under way depends on how
-//! much of it was sent, and on nothing else, so it is worked out once for all bytes sent, as a line of a few pieces. Jobs
+//! A rank of an order by size is a number of bytes. What the sizes of similar responses imply for one in progress
+//! depends only on how much of it was sent, so it is computed once for all bytes sent, as a line of a few pieces. Jobs
 //! share it, and looking up a rank costs a search among at most [`KNOTS_MAX`] pieces.
 
 use super::histogram::BUCKETS;
@@ -9,33 +9,34 @@ use super::histogram::BUCKETS;
 /// A piece for each bucket, and one behind the last.
 pub const KNOTS_MAX: usize = BUCKETS + 1;
 
-/// From here to the next knot the rank is a line.
+/// A piece of the curve: from here to the next knot the rank is a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knot {
     /// Bytes sent where the piece begins.
     pub from_bytes: u64,
     /// The rank there, in bytes.
     pub rank: f64,
-    /// What a byte sent adds to the rank.
+    /// The amount that a byte sent adds to the rank.
     pub slope: f64,
 }
 
-/// The rank of a job by the bytes it was sent: lower is served first, and comparable with the bytes left of a job of known size.
+/// The rank of a job by the bytes it was sent: lower is served first, and comparable with the bytes left of a job of
+/// known size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve(Box<[Knot]>);
 
 impl Curve {
-    /// Pieces from 0 bytes up, 1 to [`KNOTS_MAX`] of them, in increasing order.
+    /// A curve of 1 to [`KNOTS_MAX`] pieces from 0 bytes up, in increasing order.
     pub fn new(knots: Vec<Knot>) -> Curve {
         assert!((1..=KNOTS_MAX).contains(&knots.len()) && knots[0].from_bytes == 0, "knots {knots:?}");
         assert!(knots.is_sorted_by(|a, b| a.from_bytes < b.from_bytes), "knots {knots:?}");
         Curve(knots.into())
     }
 
-    /// The rank with so many bytes sent; never below 0.
+    /// The rank after `attained` bytes; never below 0.
     pub fn rank(&self, attained: u64) -> u64 {
         let knot = self.0[self.0.partition_point(|knot| knot.from_bytes <= attained) - 1];
-        // A float becomes the nearest integer that there is.
+        // The conversion of a float saturates.
         (knot.rank + knot.slope * (attained - knot.from_bytes) as f64).round() as u64
     }
 

@@ -1,17 +1,19 @@
-//! The sizes that responses of one route had, and those of which only a lower bound is known.
+//! The sizes of a route's responses, including those of which only a lower bound is known.
 //!
-//! An aborted response says that its size is larger than what was sent. Left out, it would make large sizes look rare, for a
-//! large response is aborted most; counted as finished, it would make them look small. It is censored, and the actuarial
-//! estimate of survival (Cutler & Ederer, "Maximum utilization of the life table method in analyzing survival", 1958; Kaplan &
-//! Meier's for values in buckets) counts it among those that may end until where it was cut, and for half of that bucket.
+//! An aborted response shows that its size is larger than what was sent. Left out, it would make large sizes look rare,
+//! because a large response is aborted most; counted as finished, it would make them look small. It is censored, and
+//! the actuarial estimate of survival (Cutler & Ederer, "Maximum utilization of the life table method in analyzing
+//! survival", 1958; Kaplan & Meier's for values in buckets) counts it among those that may end until where it was cut,
+//! and for half of that bucket.
 //!
 //! Counts are halved when they pass [`SAMPLES_MAX`], so that the past fades and memory is bounded.
 
-/// Bucket k holds the sizes from 2^k to 2^(k+1) bytes, the first also 0, the last also all above.
+/// The number of buckets. Bucket k holds the sizes from 2^k to 2^(k+1) bytes, the first also 0, the last also
+/// everything above.
 pub const BUCKETS: usize = 32;
-/// With so many samples all counts are halved: half to all of these are remembered.
+/// The number of samples at which all counts are halved: between half and all of it is remembered.
 pub const SAMPLES_MAX: u32 = 1024;
-/// A sample in units of the counts, so that a halving forgets no sample at once.
+/// A sample in units of the counts, so that one halving forgets no sample.
 const UNITS: u16 = 16;
 
 /// At each bucket's lower edge, and behind the last, the share of sizes that are as large or larger.
@@ -27,13 +29,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// A response of this size was sent whole.
+    /// Counts a response of this size that was sent whole.
     pub fn note(&mut self, bytes: u64) {
         self.finished[bucket(bytes)] += UNITS;
         self.count();
     }
 
-    /// A response ended before its last byte, with so many sent: its size is larger.
+    /// Counts a response that ended before its last byte, with `bytes` sent: its size is larger.
     pub fn note_censored(&mut self, bytes: u64) {
         self.censored[bucket(bytes)] += UNITS;
         self.count();
@@ -52,7 +54,7 @@ impl Histogram {
         }
     }
 
-    /// Samples remembered of responses sent whole.
+    /// The number of remembered samples of responses sent whole.
     pub fn finished(&self) -> u32 {
         self.finished.iter().map(|count| u32::from(*count)).sum::<u32>() / u32::from(UNITS)
     }
@@ -62,7 +64,7 @@ impl Histogram {
         self.finished.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1)
     }
 
-    /// The estimate, with so many samples more that are larger than all others.
+    /// The estimate of survival, with `larger` extra samples that are larger than all others.
     pub fn survival(&self, larger: f64) -> Survival {
         let mut survival = [1.0; BUCKETS + 1];
         let mut at_risk = f64::from(self.total) + larger * f64::from(UNITS);
@@ -76,8 +78,8 @@ impl Histogram {
         survival
     }
 
-    /// The size that this share of responses does not exceed, from 0 to 1; the upper edge of what is known where most were
-    /// cut short, and 0 where nothing is known.
+    /// The size that this share of responses does not exceed, from 0 to 1; the upper edge of what is known if most were
+    /// cut short, and 0 if nothing is known.
     pub fn quantile(&self, share: f64) -> u64 {
         let survival = self.survival(0.0);
         let wanted = 1.0 - share;
@@ -101,12 +103,12 @@ pub fn bucket(bytes: u64) -> usize {
     (bytes.max(1).ilog2() as usize).min(BUCKETS - 1)
 }
 
-/// The least size of a bucket, and for [`BUCKETS`] the end of the last.
+/// The smallest size of a bucket, and for [`BUCKETS`] the end of the last.
 pub fn low_end(bucket: usize) -> u64 {
     if bucket == 0 { 0 } else { 1 << bucket }
 }
 
-/// Bytes from a bucket's lower edge to its upper.
+/// Bytes from a bucket's lower edge to its upper edge.
 pub fn width(bucket: usize) -> f64 {
     (low_end(bucket + 1) - low_end(bucket)) as f64
 }
@@ -137,7 +139,8 @@ mod tests {
         assert!((of(&[5, 6, 20, 300], &[]).survival(1.0)[32] - 0.2).abs() < 1e-12);
     }
 
-    /// By hand: of four, one is cut below the first end, so it counts for half of its bucket; the others are the tail's.
+    /// By hand: of four, one is cut below the first end, so it counts for half of its bucket; the others are in the
+    /// tail.
     #[test]
     fn an_aborted_response_says_only_that_its_size_is_larger() {
         let survival = of(&[4, 20, 20], &[5]).survival(0.0);
@@ -147,7 +150,7 @@ mod tests {
         let survival = of(&[4], &[1000, 1000, 1000]).survival(0.0);
         assert_eq!((survival[3], survival[32]), (0.75, 0.75));
         assert_eq!(of(&[4], &[1000, 1000, 1000]).quantile(0.5), 8);
-        // Leaving them out would have said that none is larger than 8.
+        // Without them the estimate would be that none is larger than 8.
         assert_eq!(of(&[4], &[]).survival(0.0)[3], 0.0);
     }
 

@@ -1,8 +1,8 @@
-//! Sizes learned per route, for responses that tell no length.
+//! Sizes learned per route, for responses that announce no length.
 //!
-//! A proxied response of unknown length is not without a past: others of its [`Route`] were sent whole, and their sizes say what
-//! its own may be. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes sent, the Gittins
-//! index (`gittins.rs` has the theory). The server, the simulator and tests use the same.
+//! A proxied response of unknown length is not without a past: others of its [`Route`] were sent whole, and their sizes
+//! show what its own may be. [`Routes`] counts them and gives each job of a route the [`Curve`] of its rank by bytes
+//! sent, the Gittins index (`gittins.rs` has the theory). The server, the simulator and tests use the same.
 //!
 //! ```
 //! use sched::routes::{Route, Routes};
@@ -39,37 +39,38 @@ pub use service::{SERVICES_MAX, ServiceRoute, ServiceTimes};
 
 use histogram::share_below;
 
-/// Routes remembered; each takes less than 1.5 KB with its words and its curve.
+/// The maximum number of routes remembered; each takes less than 1.5 KB with its words and its curve.
 pub const ROUTES_MAX: usize = 4096;
-/// The path of a route for all of them: its own pattern.
+/// The path of the route that stands for all paths: its own pattern.
 const ALL_PATHS: &[u8] = b"/**";
-/// Responses sent whole from which a route is ranked by their sizes; before, by those of all paths alike, and before that by bytes sent.
+/// Responses sent whole after which a route is ranked by their sizes; before that by the sizes of all paths together,
+/// and before those are known by bytes sent.
 pub const SAMPLES_MIN: u32 = 16;
-/// A curve is worked out again after so many samples at least, or a share of those remembered.
+/// A curve is computed again after this many samples, or after this share of the remembered ones if that is more.
 const STALE_AFTER: u32 = 16;
 const STALE_SHARE: u32 = 8;
-/// Uses of a route that are remembered when room is made: it is passed over so often.
+/// The maximum number of remembered uses of a route, which is how often eviction passes over it.
 const USES_MAX: u8 = 7;
 /// Parts of the distribution in which true sizes are counted.
 pub const DECILES: usize = 10;
 
-/// How true sizes lie in the distributions that were predicted for them.
+/// The position of true sizes in the distributions that were predicted for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// How often a size fell into each tenth: alike, if the prediction is right. Where the sizes of a route are closer together than a
-    /// bucket is wide, they fall into the same one.
+    /// How often a size fell into each tenth: equally often, if the prediction is right. If the sizes of a route are
+    /// closer together than a bucket is wide, they fall into the same one.
     pub deciles: [u64; DECILES],
     /// How often it was below the 99th percentile.
     pub below_p99: u64,
 }
 
 impl Calibration {
-    /// Sizes that were predicted.
+    /// The number of sizes that were predicted.
     pub fn predicted(&self) -> u64 {
         self.deciles.iter().sum()
     }
 
-    /// Of them, those below the median.
+    /// The number of them below the median.
     pub fn below_median(&self) -> u64 {
         self.deciles[..DECILES / 2].iter().sum()
     }
@@ -80,15 +81,15 @@ impl Calibration {
     }
 }
 
-/// The routes of a site or of all, at most [`ROUTES_MAX`].
+/// The routes of a site or of all sites, at most [`ROUTES_MAX`].
 #[derive(Debug)]
 pub struct Routes {
-    /// From what is known of a route to the ranks of its jobs.
+    /// Computes the ranks of a route's jobs from its histogram.
     index: fn(&Histogram) -> Curve,
     entries: Vec<Entry>,
-    /// Where each key stands in `entries`.
+    /// The index of each key in `entries`.
     places: HashMap<u64, u32>,
-    /// Where room is looked for next.
+    /// The index at which eviction continues.
     hand: usize,
     calibration: Calibration,
 }
@@ -98,12 +99,12 @@ struct Entry {
     key: u64,
     /// The route of all paths with the same site, method, status, type and coding.
     broad: RouteKey,
-    /// What it is among times of service.
+    /// The route's key among times of service.
     service: ServiceRoute,
     words: String,
     uses: u8,
     histogram: Histogram,
-    /// Samples since the curve was worked out.
+    /// Samples since the curve was computed.
     since_curve: u32,
     curve: Option<Arc<Curve>>,
     finished: u64,
@@ -111,7 +112,7 @@ struct Entry {
     calibration: Calibration,
 }
 
-/// What is known of a route, for an operator.
+/// A summary of a route, for an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// [`Route::words`].
@@ -120,29 +121,30 @@ pub struct Row {
     pub finished: u64,
     /// Responses that ended before their last byte.
     pub censored: u64,
-    /// Bytes, of those remembered; within a bucket, which is a factor of two, by interpolation. 0 where none was sent whole.
+    /// Bytes, of the remembered responses; within a bucket, which is a factor of two, by interpolation. 0 if none was
+    /// sent whole.
     pub median: u64,
     pub p99: u64,
     pub calibration: Calibration,
-    /// For [`ServiceTimes::known`].
+    /// The key for [`ServiceTimes::known`].
     pub service: ServiceRoute,
 }
 
 impl Routes {
-    /// None are known; jobs will rank by their Gittins index.
+    /// Creates an empty table; jobs will rank by their Gittins index.
     pub fn new() -> Routes {
         Routes::ranked_by(gittins)
     }
 
-    /// The same where they rank by another function of the sizes of their route, to be compared.
+    /// Creates an empty table that ranks by another function of the sizes of a route, for comparison.
     pub fn ranked_by(index: fn(&Histogram) -> Curve) -> Routes {
         let (places, calibration) = (HashMap::new(), Calibration::default());
         Routes { index, entries: Vec::new(), places, hand: 0, calibration }
     }
 
-    /// The key of a response's route, which is remembered from now on. In a full table it takes the place of one that was seldom
-    /// used: each use of a route lets it be passed over once more, [`USES_MAX`] times at most, so routes that come once, as a crawler makes
-    /// them, push out each other and no other. O(1) amortised over uses.
+    /// Returns the key of a response's route, which is remembered from now on. In a full table it takes the place of
+    /// one that was seldom used: each use of a route lets it be passed over once more, at most [`USES_MAX`] times, so
+    /// routes that come once, as a crawler makes them, push out only each other. O(1) amortised over uses.
     pub fn enter(&mut self, route: &Route) -> RouteKey {
         let broad = Route { path: ALL_PATHS, ..*route };
         let broad_key = self.enter_one(&broad, broad.key());
@@ -168,7 +170,7 @@ impl Routes {
         key
     }
 
-    /// A place for one more: a new one, or that of a route whose uses were used up.
+    /// The index for one more entry: a new one, or that of a route without uses left.
     fn make_room(&mut self) -> usize {
         if self.entries.len() < ROUTES_MAX {
             return self.entries.len();
@@ -184,8 +186,8 @@ impl Routes {
         }
     }
 
-    /// A response was sent whole with so many bytes in all. Gives where in the predicted distribution they lie, from 0 to 1, if
-    /// one was predicted: enough were sent before, and the route is still remembered.
+    /// Counts a response that was sent whole with this total of bytes. Returns its position in the predicted
+    /// distribution, from 0 to 1; `None` if too few were sent before, or the route is no longer remembered.
     pub fn note(&mut self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = self.at(key)?;
         let (share, broad) = (entry.note(bytes), entry.broad);
@@ -196,8 +198,8 @@ impl Routes {
         share
     }
 
-    /// A response ended before its last byte, by its client or its upstream, with so many bytes sent: it is larger. A no-op for a
-    /// route that is no longer remembered.
+    /// Counts a response that ended before its last byte, by its client or its upstream, with `bytes` sent: its size is
+    /// larger. A no-op for a route that is no longer remembered.
     pub fn note_censored(&mut self, key: RouteKey, bytes: u64) {
         let Some(entry) = self.at(key) else { return };
         entry.note_censored(bytes);
@@ -207,9 +209,9 @@ impl Routes {
         }
     }
 
-    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little is known of the route it
-    /// is that of all paths with the same site, method, status, type and coding, and `None` while too little is known of these.
-    /// The same is given to many until enough samples have come.
+    /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little is
+    /// known of the route, it is that of all paths with the same site, method, status, type and coding, and `None`
+    /// while too little is known of these. Jobs share one curve until enough samples have come.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
         let index = self.index;
         let entry = self.at(key)?;
@@ -217,29 +219,30 @@ impl Routes {
         own.or_else(|| self.at(broad)?.curve(index))
     }
 
-    /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is known.
+    /// The size that this share of the route's responses does not exceed, from 0 to 1; `None` while too little is
+    /// known.
     pub fn quantile(&self, key: RouteKey, share: f64) -> Option<u64> {
         let entry = &self.entries[*self.places.get(&key.0)? as usize];
         entry.is_known().then(|| entry.histogram.quantile(share))
     }
 
-    /// Where in the distribution that is predicted for a route a size lies, from 0 to 1; `None` while too little is known.
+    /// The position of a size in the distribution predicted for a route, from 0 to 1; `None` while too little is known.
     pub fn share_below(&self, key: RouteKey, bytes: u64) -> Option<f64> {
         let entry = &self.entries[*self.places.get(&key.0)? as usize];
         entry.is_known().then(|| share_below(&entry.histogram.survival(LARGER), bytes))
     }
 
-    /// Of all routes since the start.
+    /// The calibration over all routes since the start.
     pub fn calibration(&self) -> Calibration {
         self.calibration
     }
 
-    /// What is known of each, in no order.
+    /// A summary of each route, in no order.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.entries.iter().map(Entry::row)
     }
 
-    /// What is known of those with the most samples, at most so many, the most first; of equal ones by name.
+    /// Summaries of the `count` routes with the most samples, most first; equal ones by name.
     pub fn top_rows(&self, count: usize) -> Vec<Row> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_unstable_by(|a, b| (b.samples(), &a.words).cmp(&(a.samples(), &b.words)));

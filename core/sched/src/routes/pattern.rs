@@ -1,19 +1,19 @@
 //! The pattern of a path: what the responses of one handler have in common.
 //!
-//! A program answers `/users/17/posts` and `/users/18/posts` by the same code, and their sizes are alike. By the whole path
-//! each would be learned anew, and any client could fill the table. So all that names one thing among many becomes `*`:
-//! numbers, UUIDs, hexadecimal digests and whatever is too long for a word. A name is looked at in its parts between `.`, `-` and
-//! `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is `img-*.jpg`.
+//! A program answers `/users/17/posts` and `/users/18/posts` by the same code, and their sizes are alike. By the whole
+//! path each would be learned separately, and any client could fill the table. So everything that names one thing among
+//! many becomes `*`: numbers, UUIDs, hexadecimal digests and whatever is too long for a word. A name is examined in its
+//! parts between `.`, `-` and `_`: `app.3f2a9c1b.js` is `app.*.js`, `img-0815.jpg` is `img-*.jpg`.
 
-/// Segments of a path that are looked at; deeper ones are one `**`.
+/// The maximum number of segments of a path that are examined; deeper ones are one `**`.
 pub const SEGMENTS_MAX: usize = 8;
-/// A segment with more bytes is no word.
+/// The maximum length of a word; a longer segment is `*`.
 pub const SEGMENT_BYTES_MAX: usize = 32;
-/// Hexadecimal digits from so many up, one of them a figure, are a digest and no word.
+/// The minimum number of hexadecimal digits, at least one of them decimal, that are a digest and no word.
 const DIGEST_DIGITS_MIN: usize = 8;
 
-/// Hands the pattern of a path to `put`, piece by piece: at most [`SEGMENTS_MAX`] segments of [`SEGMENT_BYTES_MAX`] bytes, a slash
-/// before each. The query is none of it.
+/// Passes the pattern of a path to `put`, piece by piece: at most [`SEGMENTS_MAX`] segments of [`SEGMENT_BYTES_MAX`]
+/// bytes, each with a slash before it. The query is not part of it.
 pub fn pattern(path: &[u8], mut put: impl FnMut(&[u8])) {
     let path = path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -50,7 +50,8 @@ fn is_one_of_many(part: &[u8]) -> bool {
     is_number || (has_figure && part.len() >= DIGEST_DIGITS_MIN && part.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// 8-4-4-4-12 hexadecimal digits (RFC 9562 section 4), an ending behind them or not.
+/// Returns whether the segment begins with 8-4-4-4-12 hexadecimal digits (RFC 9562 section 4), and nothing else or
+/// another `-` part behind them.
 fn is_uuid(segment: &[u8]) -> bool {
     let mut groups = segment.splitn(5, |byte| *byte == b'-');
     [8, 4, 4, 4, 12].into_iter().all(|digits| {

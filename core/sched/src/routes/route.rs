@@ -1,21 +1,21 @@
-//! What tells one route from another, as a number and as words.
+//! The identity of a route, as a number and as words.
 
 use super::pattern::pattern;
 
-/// The words of a route, at most: longer ones are cut.
+/// The maximum length of a route's words; longer ones are cut.
 pub const WORDS_BYTES_MAX: usize = 256;
-/// Of the words, those of the site, the method, the type or the coding; longer ones are cut.
+/// The maximum length of the site, the method, the type or the coding in the words; longer ones are cut.
 const WORD_BYTES_MAX: usize = 64;
 
-/// What is known when a response's head is. All may be as a peer sent it.
+/// The properties of a response that are known with its head. All may be as a peer sent them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route<'a> {
     /// The site's name, or its host.
     pub site: &'a [u8],
     pub method: &'a [u8],
-    /// With or without its query.
+    /// The path, with or without its query.
     pub path: &'a [u8],
-    /// As 200; its class counts.
+    /// The status, for example 200; only its class counts.
     pub status: u16,
     /// The `Content-Type`, with or without parameters.
     pub content_type: &'a [u8],
@@ -23,7 +23,7 @@ pub struct Route<'a> {
     pub coding: &'a [u8],
 }
 
-/// A route by number. Two routes may have the same by chance, once in 2^32 of a full table, and then learn together.
+/// A route by number. Two routes may collide by chance, once in 2^32 of a full table, and then learn together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RouteKey(pub(super) u64);
 
@@ -37,7 +37,8 @@ impl Route<'_> {
         RouteKey(digest)
     }
 
-    /// As an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single spaces; other bytes are `?`.
+    /// The route as an operator reads it: `example.org GET /users/* 2xx text/html gzip`. Visible ASCII and single
+    /// spaces; other bytes are `?`.
     pub fn words(&self) -> String {
         let mut words = String::new();
         self.pieces(|piece| {
@@ -60,7 +61,7 @@ impl Route<'_> {
         for word in [main_type, self.coding] {
             put(b" ");
             let word = cut(word.trim_ascii());
-            // Names of types and codings are without case (RFC 9110 sections 8.3.1 and 8.4.1).
+            // Names of types and codings are case-insensitive (RFC 9110 sections 8.3.1 and 8.4.1).
             word.iter().for_each(|byte| put(&[byte.to_ascii_lowercase()]));
             if word.is_empty() {
                 put(b"-");

@@ -1,8 +1,9 @@
-//! How long the requests of a route take an application, for the order of those that wait for it.
+//! How long the requests of a route take an application, for the order of the requests that wait for it.
 //!
-//! A request under way cannot be put off for another, so what ranks those that wait is the mean: of orders that know no single request's time,
-//! the least mean first gives the least mean response time (Smith's rule for classes: Cox and Smith, Queues, 1961). An index of the whole
-//! distribution, as for sizes, says when to stop something.
+//! A request in progress cannot be put off for another, so the waiting ones are ranked by the mean. Of the orders that
+//! do not know a single request's time, the lowest mean first gives the lowest mean response time (Smith's rule for
+//! classes: Cox and Smith, Queues, 1961). An index of the whole distribution, as for sizes, shows when to stop
+//! something, which is not possible here.
 
 use std::collections::HashMap;
 
@@ -10,11 +11,11 @@ use units::Nanos;
 
 use super::{ALL_PATHS, Route, RouteKey};
 
-/// Routes remembered: so many that were met lately, and as many before.
+/// Routes remembered: this many used lately, and as many from before.
 pub const SERVICES_MAX: usize = 2048;
-/// Requests from which a route is known by its own; before, by those of all paths.
+/// The number of requests from which a route has a mean of its own; before, that of all paths applies.
 const SAMPLES_MIN: u32 = 4;
-/// A new time counts for this part at least, so that an application that has changed is noticed.
+/// A new time counts for at least this part, so that a change of the application is noticed.
 const SAMPLES_MAX: u32 = 64;
 
 /// Mean times by route.
@@ -24,7 +25,7 @@ pub struct ServiceTimes {
     before: HashMap<RouteKey, Mean>,
 }
 
-/// A route as a request tells it, which has no status, type and coding yet, and all paths beside it.
+/// A route as a request gives it, which has no status, type and coding yet, and the route of all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRoute {
     own: RouteKey,
@@ -38,7 +39,7 @@ struct Mean {
 }
 
 impl ServiceRoute {
-    /// Of the route, site, method and path count.
+    /// The route by site, method and path only.
     pub fn of(route: &Route) -> ServiceRoute {
         let asked = Route { status: 0, content_type: b"", coding: b"", ..*route };
         ServiceRoute { own: asked.key(), all: Route { path: ALL_PATHS, ..asked }.key() }
@@ -46,7 +47,7 @@ impl ServiceRoute {
 }
 
 impl ServiceTimes {
-    /// A request of this route took so long.
+    /// Records how long a request of this route took.
     pub fn note(&mut self, route: ServiceRoute, took: Nanos) {
         for key in [route.own, route.all] {
             let mean = self.remember(key);
@@ -55,14 +56,14 @@ impl ServiceTimes {
         }
     }
 
-    /// How long a request of this route is expected to take; zero where nothing is known.
+    /// How long a request of this route is expected to take; zero if nothing is known.
     pub fn expected(&self, route: ServiceRoute) -> Nanos {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         let mean = own.or_else(|| self.find(route.all));
         mean.map_or(Nanos::ZERO, |mean| Nanos(mean.nanos as u64))
     }
 
-    /// How long a request of this route took, the mean; `None` while too little is known of it itself.
+    /// The mean time of the requests of this route; `None` while too little is known of the route itself.
     pub fn known(&self, route: ServiceRoute) -> Option<Nanos> {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         own.map(|mean| Nanos(mean.nanos as u64))
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(expected_ms(&times, &path(last)), last as u64);
     }
 
-    /// A name without figures, which would make all one route.
+    /// A name without digits, which would make all of them one route.
     fn letters(nth: usize) -> String {
         (0..5).map(|place| char::from(b'a' + (nth >> (4 * place) & 15) as u8)).collect()
     }

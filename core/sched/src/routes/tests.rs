@@ -16,7 +16,7 @@ fn enter_all(routes: &mut Routes, count: usize) {
     }
 }
 
-/// So many responses of this size are sent whole.
+/// Sends `count` responses of this size whole.
 fn finish(routes: &mut Routes, key: RouteKey, count: usize, bytes: u64) {
     for _ in 0..count {
         routes.note(key, bytes);
@@ -34,7 +34,7 @@ fn too_little_is_known_of_fifteen() {
         routes.note_censored(key, 1000);
     }
     assert!(routes.curve(key).is_some() && routes.quantile(key, 0.5).is_some());
-    // What is told of a size is what is noted of it.
+    // The predicted position of a size is what `note` returns for it.
     let share = routes.share_below(key, 700);
     assert!(share.is_some() && share == routes.note(key, 700) && share < routes.share_below(key, 1000));
 }
@@ -51,10 +51,10 @@ fn too_little_known_of_a_path_is_known_of_all() {
     assert!(routes.curve(large).unwrap().rank(0) < 10_000);
     finish(&mut routes, large, 1, 1_000_000);
     assert!(routes.curve(large).unwrap().rank(0) > 500_000 && of_all.rank(0) < 2000);
-    // Of another type nothing is known.
+    // Nothing is known of another type.
     let other = routes.enter(&Route { content_type: b"text/css", ..route("/large") });
     assert_eq!(routes.curve(other), None);
-    // An aborted one counts there too.
+    // An aborted response counts there too.
     routes.note_censored(small, 5);
     assert_eq!(routes.rows().find(|row| row.route == "site GET /** 2xx - -").unwrap().censored, 1);
 }
@@ -70,7 +70,7 @@ fn a_curve_is_kept_until_enough_have_come() {
     routes.note_censored(key, 100_000);
     let second = routes.curve(key).unwrap();
     assert!(!Arc::ptr_eq(&first, &second) && second.rank(0) > first.rank(0));
-    // A share of what is remembered, where that is more.
+    // A share of what is remembered, if that is more.
     finish(&mut routes, key, 400, 1000);
     let third = routes.curve(key).unwrap();
     finish(&mut routes, key, 51, 1000);
@@ -94,7 +94,7 @@ fn routes_that_come_once_push_out_each_other() {
     }
     assert_eq!(routes.len(), ROUTES_MAX);
     assert!(used.iter().all(|key| routes.curve(*key).is_some()));
-    // One that is gone is told by nothing.
+    // A route that is gone has no values.
     let gone = route(&distinct(1000)).key();
     assert_eq!((routes.note(gone, 1), routes.curve(gone), routes.quantile(gone, 0.5)), (None, None, None));
     routes.note_censored(gone, 1);
@@ -131,7 +131,7 @@ fn rows_say_what_was_seen() {
     assert_eq!((row.route.as_str(), row.finished, row.censored), ("site GET /items/* 2xx - -", 100, 1));
     assert!((2000..=2100).contains(&row.median) && (8000..=8192).contains(&row.p99), "{row:?}");
     assert_eq!(row.calibration.predicted(), 100 - u64::from(SAMPLES_MIN));
-    // The first of the larger half were above all that was predicted.
+    // The first of the larger half were above everything that was predicted.
     let (below_median, below_p99) = (row.calibration.below_median(), row.calibration.below_p99);
     assert!(below_p99 < row.calibration.predicted() && below_median < below_p99, "{:?}", row.calibration);
     assert_eq!(routes.calibration(), row.calibration);
@@ -157,7 +157,7 @@ fn the_rows_with_the_most_samples_come_first() {
     assert_eq!(known, [Some(units::Nanos(70)), Some(units::Nanos(70)), None, None, None]);
 }
 
-/// What is predicted right falls into each tenth as often.
+/// Correct predictions fall into each tenth equally often.
 #[test]
 fn predictions_of_independent_sizes_are_calibrated() {
     let mut routes = Routes::new();
