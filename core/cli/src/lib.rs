@@ -1,14 +1,14 @@
-//! How our programs take their command lines and how they end: exit status 0 ok, 1 failed, 2 usage, and for the last
-//! two one line on standard error that says what is wrong, where, and what would be right.
+//! Command lines and exits of our programs: exit status 0 ok, 1 failed, 2 usage, and for the last two one line on
+//! standard error that states what is wrong, where, and what would be right.
 
 use std::process::ExitCode;
 
-/// Why a command did not do what it was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was asked for makes no sense (exit status 2).
+    /// The request makes no sense (exit status 2).
     Usage(String),
-    /// It made sense and did not work (exit status 1).
+    /// The request made sense and did not succeed (exit status 1).
     Failed(String),
 }
 
@@ -18,14 +18,14 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Reads the command line. Help and version end the program as clap has it, a mistake in one line; `gone` says what there is instead of a
-/// flag that there was, or that other programs have.
+/// Parses the command line. Help and version end the program as clap does, a mistake with one line; `gone` returns the
+/// replacement of a flag that used to exist, or that other programs have.
 pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -> C {
     C::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {
             error.exit();
         }
-        // A command without its arguments is answered with the help, which clap prints as an error.
+        // A command without its arguments is answered with the help, which clap reports as an error.
         if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             eprint!("{error}");
         } else {
@@ -39,7 +39,7 @@ pub fn parse<C: clap::Parser>(program: &str, gone: fn(&str) -> Option<String>) -
     })
 }
 
-/// Prints the failure, if any, as `program: reason` and gives the exit status.
+/// Prints the failure, if any, as `program: reason` and returns the exit status.
 pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     let (status, reason) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
@@ -50,7 +50,7 @@ pub fn exit_code(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// A flag that the command does not have, with the one that is meant perhaps.
+/// Describes a flag that the command does not have, with the likely one if clap suggests it.
 fn unknown_flag(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let text = |kind| match error.get(kind) {
@@ -63,7 +63,7 @@ fn unknown_flag(error: &clap::Error) -> Option<String> {
     Some(format!("unknown flag {flag}{meant}"))
 }
 
-/// The flag that no command has, or the flag and its value where it takes no such value.
+/// The flag that no command has, or the flag with a value that it does not accept.
 fn unknown_word(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let text = |kind| match error.get(kind) {
@@ -73,7 +73,7 @@ fn unknown_word(error: &clap::Error) -> Option<String> {
     let flag = text(ContextKind::InvalidArg)?;
     match error.kind() {
         ErrorKind::UnknownArgument => Some(flag.into()),
-        // With what it takes, as `--policy <POLICY>`.
+        // clap names the flag with its placeholder, for example `--policy <POLICY>`.
         ErrorKind::InvalidValue => Some(format!("{} {}", flag.split(' ').next()?, text(ContextKind::InvalidValue)?)),
         _ => None,
     }
@@ -90,7 +90,7 @@ fn command_path(root: &clap::Command, program: &str, words: &[String]) -> String
     path
 }
 
-/// What clap says over several lines, without the usage and the pointer to the help behind it.
+/// Joins clap's message of several lines into one, without the usage and the pointer to the help behind it.
 pub fn one_line(text: &str) -> String {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let said = said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");

@@ -11,16 +11,16 @@ use units::wire::{CONNECTION_BYTES, SEGMENT_BYTES, bytes_of};
 
 use crate::{FileError, JobRecord, Manifest, Outcome, Run, Wire};
 
-/// A request head is below 64 KiB, and a byte takes at most 6 characters in JSON.
+/// The maximum length of a line: a request head is below 64 KiB, and a byte takes at most 6 characters in JSON.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// From this status on a response is not the one asked for (RFC 9110 sections 15.5 and 15.6).
+/// From this status on, a response is not the one asked for (RFC 9110 sections 15.5 and 15.6).
 const ERROR_STATUS_MIN: u16 = 400;
 
-/// The group of responses from before there were classes, in a log that goes on over a reload.
+/// The group of responses from before classes were configured, in a log that continues over a reload.
 const NO_CLASS: &str = "-";
 
-/// One line, as far as it is used here.
+/// The fields of a line that are used here.
 #[derive(Deserialize)]
 struct Line {
     remote: String,
@@ -38,7 +38,7 @@ struct Line {
 }
 
 impl Line {
-    /// Its instants are counted from `origin_ns`.
+    /// The record of this line, with instants counted from `origin_ns`.
     fn record(&self, job: usize, origin_ns: u64, group: usize, client: usize) -> JobRecord {
         let arrival_ns = self.arrival_unix_ns - origin_ns;
         let after = |ms: f64| arrival_ns.saturating_add((ms * 1e6).round() as u64);
@@ -62,7 +62,7 @@ impl Line {
     }
 }
 
-/// Numbers names in the order in which they first come.
+/// Numbers for names, in the order in which they first appear.
 #[derive(Default)]
 struct Names(BTreeMap<String, usize>);
 
@@ -80,9 +80,9 @@ impl Names {
 }
 
 impl Run {
-    /// Reads an access log in JSON as a run that its server recorded: one record for each line, in order of arrival, with the classes
-    /// as groups and the addresses as clients. `link` is the rate of the line, without which there is no bound. The errors
-    /// name the line: `FILE:LINE: reason`.
+    /// Reads an access log in JSON as a run that its server recorded: one record for each line, in order of arrival,
+    /// with the classes as groups and the addresses as clients. `link` is the rate of the line, without which there is
+    /// no bound. The errors name the line: `FILE:LINE: reason`.
     pub fn read_access_log(path: &Path, link: Option<Rate>) -> Result<Run, FileError> {
         let mut lines = read(path)?;
         lines.sort_by_key(|line| line.arrival_unix_ns);
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<Vec<Line>, FileError> {
             break;
         }
         let line = serde_json::from_slice(&text).map_err(|error| {
-            // It counts the lines of its text, which is one.
+            // The error counts the lines of its text, which is one.
             let reason = error.to_string();
             let reason = reason.split(" at line 1 ").next().unwrap_or_default();
             FileError::in_line(path, number, format!("{reason}; expected a line of `weir serve --log-format json`"))
@@ -122,7 +122,7 @@ fn read(path: &Path) -> Result<Vec<Line>, FileError> {
     Ok(lines)
 }
 
-/// What a log does not tell is `unknown`.
+/// The manifest of a log; fields that a log does not contain are `unknown`.
 fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections: u64) -> Manifest {
     let unknown = || "unknown".to_string();
     let seconds = records.iter().map(|record| record.end_ns).max().unwrap_or_default() as f64 / 1e9;
@@ -154,7 +154,7 @@ fn manifest(path: &Path, link: Option<Rate>, records: &[JobRecord], connections:
     manifest.of_server()
 }
 
-/// The bytes on the wire over those that the link carries meanwhile, to a thousandth.
+/// The bytes on the wire divided by the bytes that the link carries meanwhile, to a thousandth.
 fn rho(records: &[JobRecord], connections: u64, link: Rate, seconds: f64) -> f64 {
     let bytes =
         |record: &JobRecord| bytes_of(record.size_bytes.saturating_add(record.head_bytes), SEGMENT_BYTES) as f64;
@@ -167,7 +167,7 @@ fn rho(records: &[JobRecord], connections: u64, link: Rate, seconds: f64) -> f64
 mod tests {
     use super::*;
 
-    /// Of a response of 1,000 bytes that arrived so many milliseconds after the first, and took five.
+    /// A line for a response of 1,000 bytes that arrived this many milliseconds after the first, and took five.
     fn line(arrival_ms: u64, rest: &str) -> String {
         format!(
             "{{\"time\":\"2026-11-21T10:00:00Z\",\"remote\":\"198.18.0.7\",\"method\":\"GET\",\"target\":\"/\",\"version\":\"1.1\",\

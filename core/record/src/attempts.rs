@@ -1,21 +1,21 @@
-//! Every attempt of users who give up and ask again, in columns: `attempts.parquet` beside the records of the jobs.
+//! Every attempt of users who give up and retry, in columns: `attempts.parquet` next to the records of the jobs.
 
 use std::path::{Path, PathBuf};
 
 use crate::run::{make, whole};
 use crate::{FileError, Kind, Outcome, Table, TableWriter, Value};
 
-/// One attempt to be served. All instants are nanoseconds since the run began.
+/// An attempt to be served. All instants are nanoseconds since the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptRecord {
     pub job: u64,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// When it began: the first when the job was submitted, a later one when the one before it was given up.
     pub start_ns: u64,
     pub first_byte_ns: Option<u64>,
     pub end_ns: u64,
-    /// Bytes of body that arrived; of an attempt that was given up they were sent in vain.
+    /// Bytes of body that arrived; those of an attempt that was given up were sent in vain.
     pub body_bytes: u64,
     /// `Aborted` if it was given up; the last one ended as the job did.
     pub outcome: Outcome,
@@ -42,7 +42,7 @@ impl AttemptRecord {
         })
     }
 
-    /// Reads what [`AttemptRecord::write_all`] wrote; `None` of a run whose users were patient.
+    /// Reads what [`AttemptRecord::write_all`] wrote; `None` for a run whose users were patient.
     pub fn read_all(folder: &Path) -> Result<Option<Vec<AttemptRecord>>, FileError> {
         let path = path(folder);
         if !path.exists() {

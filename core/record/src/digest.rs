@@ -1,12 +1,12 @@
-//! A name for what determines a run, so that one that is there need not be done again. Not against an adversary: 128 bits so
-//! that no two of a million runs meet by chance,
-//! and FNV-1a because its definition is one line that will never change under kept results.
+//! A name for everything that determines a run, so that an existing run need not be repeated. It is no defence against
+//! an adversary: 128 bits make it unlikely that any two of a million runs collide, and FNV-1a has a one-line definition
+//! that will never change under kept results.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Room for one read of a file.
+/// The size of one read of a file.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// FNV-1a, 128 bits (Fowler, Noll, Vo; RFC 9923).
@@ -31,7 +31,7 @@ impl Digest {
         self
     }
 
-    /// 32 hexadecimal digits.
+    /// The digest as 32 hexadecimal digits.
     pub fn text(self) -> String {
         format!("{:032x}", self.0)
     }

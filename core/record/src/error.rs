@@ -1,7 +1,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// A file of results that could not be read or written: which, and why.
+/// A file of results that could not be read or written, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct FileError {
@@ -15,12 +15,12 @@ impl FileError {
         FileError { path: path.into(), reason: reason.into() }
     }
 
-    /// In this line of a text, counted from 1.
+    /// An error in this line of a text file, counted from 1.
     pub(crate) fn in_line(path: &Path, line: usize, reason: String) -> FileError {
         FileError { path: format!("{}:{line}", path.display()).into(), reason: reason.into() }
     }
 
-    /// The same of another path.
+    /// The same error for another path.
     pub(crate) fn at(self, path: &Path) -> FileError {
         FileError { path: path.into(), ..self }
     }

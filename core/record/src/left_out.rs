@@ -1,5 +1,5 @@
-//! Runs of an experiment that are not there, and why: without it, a run that this machine could not do looks as if nobody had
-//! thought of it.
+//! Runs of an experiment that are missing, and why: without this, a run that this machine could not do looks as if it
+//! had been forgotten.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +11,14 @@ use crate::{FileError, Run};
 
 const LEFT_OUT: &str = "left-out.json";
 
-/// `left-out.json` in the folder of an experiment: reasons by the run's folder in it, `rho-0.8/cake`.
+/// `left-out.json` in the folder of an experiment: reasons by the run's folder in it, for example `rho-0.8/cake`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub reasons: BTreeMap<String, String>,
 }
 
 impl LeftOut {
-    /// Those kept in this folder whose runs have not been made since; none where nothing was kept.
+    /// Reads the reasons kept in this folder, without runs that have been made since; empty if there is no file.
     pub fn read(folder: &Path) -> Result<LeftOut, FileError> {
         let path = folder.join(LEFT_OUT);
         let text = match fs::read_to_string(&path) {
@@ -31,7 +31,8 @@ impl LeftOut {
         Ok(LeftOut { reasons })
     }
 
-    /// Adds what this time was left out of a folder to what was before, and removes runs that have been made since.
+    /// Adds the runs that were left out this time to those kept in the folder, and removes runs that have been made
+    /// since.
     pub fn add(folder: &Path, reasons: impl IntoIterator<Item = (String, String)>) -> Result<(), FileError> {
         let mut kept = LeftOut::read(folder)?;
         kept.reasons.extend(reasons);

@@ -1,9 +1,10 @@
-//! What came out of a run: one [`JobRecord`] per request, and the [`Manifest`] that says how it was made.
+//! The results of a run: one [`JobRecord`] per request, and the [`Manifest`] that states how it was made.
 //!
-//! The simulator and the load generator write this one record, a server's access log is read as such, and this crate alone knows the file
-//! formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result without a manifest does
-//! not exist. What was seen from outside is in `samples.parquet`, which runs are not there and why in `left-out.json`, what became of pages in `pages.json`. The
-//! feature `parquet` brings tables in columns; without it records are text.
+//! The simulator and the load generator write this one record, a server's access log is read as such, and this crate
+//! alone knows the file formats: `records.parquet` (or `records.csv`) and `manifest.json` in a run's folder. A result
+//! without a manifest does not exist. Measurements from outside are in `samples.parquet`, missing runs and the reasons
+//! in `left-out.json`, the results of pages in `pages.json`. The feature `parquet` brings tables in columns; without it
+//! records are text.
 
 mod access_log;
 #[cfg(feature = "parquet")]

@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileError;
 
-/// How a run was made: enough to make it again and to know what it may be compared with.
+/// A description of how a run was made: enough to make it again and to know what it may be compared with.
 ///
-/// The access log of a server tells of the load only what came: see [`Manifest::is_of_server`] and the fields.
+/// The access log of a server shows only the load that arrived: see [`Manifest::is_of_server`] and the fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the run within its experiment, for example `nginx-fair`.
     pub name: String,
-    /// What sent the bytes: `nginx`, `weir`.
+    /// The program that sent the bytes: `nginx`, `weir`.
     pub server: String,
     /// Policy name, or `fair` for a server that has none.
     pub policy: String,
-    /// Shaping: off, paced or bands; of other servers the queue below them.
-    /// Called `drain` in results of before.
+    /// Shaping: off, paced or bands; for other servers the queue below them. Called `drain` in older results.
     #[serde(alias = "drain")]
     pub shaping: String,
-    /// The shaper's rate, bits per second; 0 where it is not known.
+    /// The shaper's rate, bits per second; 0 if unknown.
     pub link_bps: u64,
-    /// The load that was asked for; of an access log, the load that came.
+    /// The load that was requested; for an access log, the load that arrived.
     pub rho: f64,
-    /// 0 for an access log, for which nothing was drawn.
+    /// The seed; 0 for an access log, for which nothing was drawn.
     pub seed: u64,
-    /// Requests on each connection; of an access log, in the mean.
+    /// Requests on each connection; for an access log, the mean.
     pub per_connection: u64,
-    /// How long arrivals went on, seconds; of an access log, from its first arrival to its last end.
+    /// The time during which arrivals were generated, seconds; for an access log, from its first arrival to its last
+    /// end.
     pub seconds: f64,
     /// Commit of this project, with `-dirty` when the tree had changes.
     pub commit: String,
@@ -45,52 +45,52 @@ pub struct Manifest {
     pub lateness_ns_p99: Option<u64>,
     /// Bytes the shaper sent during the run, as it counts them.
     pub wire_bytes: Option<u64>,
-    /// Why the run may not be used, if so.
+    /// The reason why the run may not be used, if there is one.
     pub void: Option<String>,
-    /// Name of the run this one is compared with, instead of the first.
+    /// Name of the run that this one is compared with, instead of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// Who asked, where the load is closed on purpose: users or sessions that wait for an answer before they ask again. The
-    /// jobs of such runs differ with the server. `None` is an open load, whose jobs wait for nobody.
+    /// The clients of a load that is closed on purpose: users or sessions that wait for an answer before they ask
+    /// again. The jobs of such runs differ with the server. `None` is an open load, whose jobs wait for no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
-    /// Which bytes of a job the link counts.
+    /// The bytes of a job that the link counts.
     #[serde(default, skip_serializing_if = "Wire::is_tcp")]
     pub wire: Wire,
-    /// Names of the groups of clients, in the order in which records count them; empty where there is one only. Of an access
-    /// log, its classes.
+    /// Names of the groups of clients, in the order in which records count them; empty if there is only one. For an
+    /// access log, its classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
     /// Everything else worth knowing: qdisc as `tc` prints it, congestion control, offloads, software versions.
     pub environment: BTreeMap<String, String>,
 }
 
-/// Says in a manifest's environment who recorded the run, where it was not the client.
+/// The key in a manifest's environment that states who recorded the run, if it was not the client.
 const RECORDED_BY: &str = "recorded_by";
 const SERVER: &str = "server";
 
 impl Manifest {
-    /// Whether the records are those of a server: its response times end before the link has carried the last bytes, and
-    /// nobody knows when the requests were submitted.
+    /// Returns whether the records are those of a server: its response times end before the link has carried the last
+    /// bytes, and the instants at which requests were submitted are unknown.
     pub fn is_of_server(&self) -> bool {
         self.environment.get(RECORDED_BY).is_some_and(|by| by == SERVER)
     }
 
-    /// The same, its records those of a server.
+    /// The same manifest, marked as recorded by a server.
     pub fn of_server(mut self) -> Manifest {
         self.environment.insert(RECORDED_BY.into(), SERVER.into());
         self
     }
 }
 
-/// What takes up the link.
+/// The bytes that take up the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// Heads, packet headers and connections too, as on every real link.
+    /// Heads, packet headers and connections count too, as on every real link.
     #[default]
     Tcp,
-    /// The size alone, as in queueing theory.
+    /// Only the size counts, as in queueing theory.
     Plain,
 }
 
@@ -99,7 +99,7 @@ impl Wire {
         *self == Wire::Tcp
     }
 
-    /// As it stands in files.
+    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Wire::Tcp => "tcp",
@@ -108,7 +108,7 @@ impl Wire {
     }
 }
 
-/// How a sweep was made: beside its results in `sweep.json`, so that it is not taken for a run.
+/// A description of how a sweep was made: next to its results in `sweep.json`, so that it is not taken for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepManifest {
     /// Name of the experiment.
@@ -116,9 +116,9 @@ pub struct SweepManifest {
     pub question: String,
     pub model: String,
     pub runs: u64,
-    /// Of every cell of the grid.
+    /// The seeds of every cell of the grid.
     pub seeds: Vec<u64>,
-    /// Commit of this project that wrote the results; runs found may be older, see the version in their files.
+    /// Commit of this project that wrote the results; existing runs may be older, see the version in their files.
     pub commit: String,
     /// `uname -r`.
     pub kernel: String,

@@ -1,4 +1,4 @@
-//! What became of the pages of a run that loaded pages: `pages.json` beside the records of their requests.
+//! The results of the pages of a run that loaded pages: `pages.json` next to the records of their requests.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,17 +11,18 @@ use crate::run::{make, whole};
 
 const FILE: &str = "pages.json";
 
-/// One page; the records of its requests have its place, from 0, as their client. All instants are nanoseconds since the run began.
+/// A page; the records of its requests have its index, from 0, as their client. All instants are nanoseconds since the
+/// run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRecord {
     /// When its HTML was due; both times count from here.
     pub arrival_ns: u64,
     pub requests: u64,
-    /// Of all bodies.
+    /// Bytes of all bodies.
     pub bytes: u64,
-    /// When HTML, style sheets and the scripts that block had ended, or the run if it came first.
+    /// When HTML, style sheets and the scripts that block had ended, or the end of the run if that came first.
     pub first_view_ns: u64,
-    /// When everything had.
+    /// When everything had ended.
     pub full_ns: u64,
     /// Requests that did not complete, or were not made before the run ended.
     pub failed: u64,
@@ -37,7 +38,7 @@ impl PageRecord {
         })
     }
 
-    /// Reads what [`PageRecord::write_all`] wrote; empty of a run that loaded no pages.
+    /// Reads what [`PageRecord::write_all`] wrote; empty for a run that loaded no pages.
     pub fn read_all(folder: &Path) -> Result<Vec<PageRecord>, FileError> {
         let path = folder.join(FILE);
         match fs::read_to_string(&path) {

@@ -1,4 +1,4 @@
-//! The records of a run as a file: in columns where the build can, else as text. Its ending says which.
+//! The records of a run as a file: in columns if the build supports it, else as text. The file extension shows which.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,10 +9,10 @@ use crate::{FileError, JobRecord};
 const AS_TEXT: &str = "records.csv";
 const IN_COLUMNS: &str = "records.parquet";
 
-/// What a run is written as.
+/// The file that a run is written to.
 pub(crate) const USUAL: &str = if cfg!(feature = "parquet") { IN_COLUMNS } else { AS_TEXT };
 
-/// The records in a run's folder; the text, where there are none.
+/// The records in a run's folder; the path of the text file if there are none.
 pub(crate) fn find(folder: &Path) -> PathBuf {
     let in_columns = folder.join(IN_COLUMNS);
     if in_columns.exists() { in_columns } else { folder.join(AS_TEXT) }
@@ -22,7 +22,7 @@ fn is_in_columns(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "parquet")
 }
 
-/// Records in arrival order.
+/// Reads records, in arrival order.
 pub(crate) fn read(path: &Path) -> Result<Vec<JobRecord>, FileError> {
     let mut records = if is_in_columns(path) { columns::read(path)? } else { read_text(path)? };
     records.sort_by_key(|record| record.job);
@@ -46,7 +46,7 @@ enum Format {
 }
 
 impl RecordWriter {
-    /// A path that ends in `.parquet` is written in columns, any other as CSV.
+    /// Creates a file: in columns if the path ends in `.parquet`, otherwise as CSV.
     pub fn create(path: &Path) -> Result<RecordWriter, FileError> {
         let text = || File::create(path).map_err(|error| FileError::new(path, error));
         let format = match is_in_columns(path) {
@@ -63,7 +63,7 @@ impl RecordWriter {
         }
     }
 
-    /// Flushes; an error that buffering had hidden comes out here.
+    /// Flushes; reports an error that buffering had hidden.
     pub fn finish(self) -> Result<(), FileError> {
         match self.format {
             Format::Text(mut csv) => csv.flush().map_err(|error| FileError::new(&self.path, error)),
@@ -96,7 +96,8 @@ mod columns {
         "ahead_bytes",
     ];
 
-    /// How many columns runs have that were written before users could give up, and before clients were told apart.
+    /// The numbers of columns of runs that were written before users could give up, and before clients were
+    /// distinguished.
     const COLUMNS_BEFORE: [usize; 2] = [10, 12];
 
     fn kind(name: &str) -> Kind {
@@ -172,7 +173,7 @@ mod columns {
     }
 }
 
-/// A build that leaves Parquet out says so when it meets it.
+/// A build without Parquet reports that when it meets such a file.
 #[cfg(not(feature = "parquet"))]
 mod columns {
     use std::path::Path;

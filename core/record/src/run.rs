@@ -11,17 +11,17 @@ const MANIFEST: &str = "manifest.json";
 pub struct Run {
     pub manifest: Manifest,
     pub records: Vec<JobRecord>,
-    /// In order of arrival, where pages were loaded.
+    /// Pages in order of arrival, if any were loaded.
     pub pages: Vec<PageRecord>,
 }
 
 impl Run {
-    /// The file that makes a run a finished one.
+    /// The file that marks a run as finished.
     pub const MANIFEST: &str = MANIFEST;
 
-    /// Writes the records (`records.parquet` in a build that can, else `records.csv`), then `manifest.json`, into `folder`
-    /// (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so what was
-    /// there before is lost neither to a full disk nor to a signal.
+    /// Writes the records (`records.parquet` if the build supports it, else `records.csv`), then `manifest.json`, into
+    /// `folder` (made if missing): a run cut short has no manifest. Each file takes its name only when it is whole, so
+    /// a full disk or a signal loses nothing that was there before.
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         make(folder)?;
         whole(&folder.join(records::USUAL), |part| {
@@ -35,8 +35,8 @@ impl Run {
         Run::write_manifest(folder, &self.manifest)
     }
 
-    /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is written
-    /// last.
+    /// Begins a run's records in `folder` (made if missing), for a run too long to be kept in memory; its manifest is
+    /// written last.
     pub fn create_records(folder: &Path) -> Result<RecordWriter, FileError> {
         make(folder)?;
         RecordWriter::create(&folder.join(records::USUAL))
@@ -50,19 +50,19 @@ impl Run {
         })
     }
 
-    /// Reads only how the run was made.
+    /// Reads only the manifest.
     pub fn read_manifest(folder: &Path) -> Result<Manifest, FileError> {
         let path = folder.join(MANIFEST);
         let text = fs::read_to_string(&path).map_err(|e| FileError::new(&path, e))?;
         serde_json::from_str(&text).map_err(|e| FileError::new(&path, e))
     }
 
-    /// Whether records are in this folder, of a finished run or of one that was cut short.
+    /// Returns whether records are in this folder, of a finished run or of one that was cut short.
     pub fn has_records(folder: &Path) -> bool {
         records::find(folder).is_file()
     }
 
-    /// Whether a finished run is in this folder.
+    /// Returns whether a finished run is in this folder.
     pub fn is_in(folder: &Path) -> bool {
         folder.join(MANIFEST).exists()
     }
@@ -79,8 +79,8 @@ pub(crate) fn make(folder: &Path) -> Result<(), FileError> {
     fs::create_dir_all(folder).map_err(|error| FileError::new(folder, error))
 }
 
-/// Lets a file be written under another name beside its own, and gives it its own when it is whole; what was written of
-/// one that failed is removed.
+/// Writes a file under a temporary name next to its own, and renames it when it is whole; the part of a failed one is
+/// removed.
 pub(crate) fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FileError>) -> Result<(), FileError> {
     let part = part_of(path);
     let written = write(&part)
@@ -93,7 +93,7 @@ pub(crate) fn whole(path: &Path, write: impl FnOnce(&Path) -> Result<(), FileErr
     written
 }
 
-/// The ending stays: it says which format is meant.
+/// The temporary name of a file. The extension stays, because it shows which format is meant.
 fn part_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".part-{name}"))
@@ -164,7 +164,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// What older runs have, what scripts read, and what a build without Parquet writes.
+    /// The format that older runs have, that scripts read, and that a build without Parquet writes.
     #[test]
     fn reads_text_as_well() {
         let folder = std::env::temp_dir().join(format!("weir-record-csv-{}", std::process::id()));
@@ -178,7 +178,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Runs of before there were attempts and groups of clients, and of before clients were told apart.
+    /// Runs from before attempts and groups of clients, and from before clients were distinguished.
     #[test]
     fn reads_what_older_versions_wrote() {
         let folder = std::env::temp_dir().join(format!("weir-record-older-{}", std::process::id()));
@@ -231,7 +231,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// `/dev/full` stands for a disk that is.
+    /// `/dev/full` stands for a full disk.
     #[test]
     fn a_full_disk_is_named_and_costs_no_finished_run() {
         let folder = std::env::temp_dir().join(format!("weir-record-full-{}", std::process::id()));

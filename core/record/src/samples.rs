@@ -1,15 +1,15 @@
-//! What was seen of a run from outside, at instants: `samples.parquet` beside the records.
+//! Measurements of a run from outside, at instants: `samples.parquet` next to the records.
 
 use std::path::Path;
 
 use crate::{FileError, Kind, Table, TableWriter, Value};
 
 const SAMPLES: &str = "samples.parquet";
-/// When a row was taken, nanoseconds since the run began.
+/// The column with the time of a row, in nanoseconds since the run began.
 const AT: &str = "at_ns";
 
-/// One row per instant and one column of integers per counter, named with its unit; what counts up from the beginning
-/// ends in `_total`. What a counter could not tell at an instant is `None`.
+/// A table of one row per instant and one column of integers per counter, named with its unit; a counter that grows
+/// from the beginning ends in `_total`. A counter without a value at an instant is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     /// Names of the counters.
@@ -21,12 +21,12 @@ pub struct Samples {
 pub struct Sample {
     /// Nanoseconds since the run began.
     pub at_ns: u64,
-    /// In the order of the columns.
+    /// Values, in the order of the columns.
     pub values: Vec<Option<u64>>,
 }
 
 impl Samples {
-    /// Those of the run in this folder; `None` if it has none.
+    /// Reads the samples of the run in this folder; `None` if it has none.
     pub fn read(folder: &Path) -> Result<Option<Samples>, FileError> {
         let path = folder.join(SAMPLES);
         if !path.exists() {
@@ -43,7 +43,7 @@ impl Samples {
         Ok(Some(Samples { columns, rows }))
     }
 
-    /// Writes them into the folder of their run. A row that has not a value for every column is a bug of the caller.
+    /// Writes them into the folder of their run. A row without a value for every column is a bug of the caller.
     pub fn write(&self, folder: &Path) -> Result<(), FileError> {
         let names = std::iter::once(AT).chain(self.columns.iter().map(String::as_str));
         let columns: Vec<_> = names.map(|name| (name.to_owned(), Kind::Integer)).collect();
@@ -55,7 +55,7 @@ impl Samples {
         writer.finish()
     }
 
-    /// The instants and values of a counter, where it told one; empty for a counter that was not kept.
+    /// The instants and values of a counter, at which it had one; empty for an unknown counter.
     pub fn series(&self, column: &str) -> Vec<(u64, u64)> {
         let Some(at) = self.columns.iter().position(|name| name == column) else { return vec![] };
         self.rows.iter().filter_map(|row| Some((row.at_ns, row.values[at]?))).collect()

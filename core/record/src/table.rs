@@ -1,4 +1,5 @@
-//! Tables in columns (Apache Parquet): what analysis programs read without being told anything, and a tenth of the CSV.
+//! Tables in columns (Apache Parquet): analysis programs read them without configuration, and they take a tenth of the
+//! CSV.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,16 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::FileError;
 
-/// Rows that are in memory at once while writing.
+/// The number of rows in memory at once while writing.
 const GROUP_ROWS: usize = 64 * 1024;
 
-/// Written into every file, so that equal tables are equal files.
+/// The creator written into every file, always the same so that equal tables are equal files.
 const CREATED_BY: &str = "weirlab";
 
-/// What a column holds; in any of its rows it may be missing.
+/// The kind of a column's values; a value may be missing in any row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Up to 2^63 - 1.
+    /// An integer up to 2^63 - 1.
     Integer,
     Number,
     Text,
@@ -39,7 +40,7 @@ pub enum Value {
     Text(String),
 }
 
-/// Writes a table row by row; memory does not grow with it. Without [`TableWriter::finish`] the file is no table.
+/// Writes a table row by row, with bounded memory. Without [`TableWriter::finish`] the file is no table.
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<(String, Kind)>,
@@ -68,7 +69,7 @@ impl TableWriter {
         Ok(TableWriter { path: path.into(), columns: columns.to_vec(), file, rows: Vec::new() })
     }
 
-    /// Panics if a value is not of the column's kind, which is a bug of the caller.
+    /// Writes a row. Panics if a value is not of the column's kind, which is a bug of the caller.
     pub fn write(&mut self, row: Vec<Value>) -> Result<(), FileError> {
         assert_eq!(row.len(), self.columns.len(), "a row has a value for every column");
         self.rows.push(row);
@@ -132,7 +133,7 @@ fn write_column<'a>(
     values: impl Iterator<Item = &'a Value>,
 ) -> Result<(), ParquetError> {
     let values: Vec<&Value> = values.collect();
-    // Level 1: there; level 0: missing.
+    // Level 1: present; level 0: missing.
     let levels: Vec<i16> = values.iter().map(|value| i16::from(**value != Value::Missing)).collect();
     let there = values.into_iter().filter(|value| **value != Value::Missing);
     match column {

@@ -31,8 +31,8 @@ fn cycle(criterion: &mut Criterion) {
     }
 }
 
-/// The same on connections of so many jobs each: one arrives where one has departed. With wishes all alike and
-/// with the larger jobs the more urgent, so that every stage is to be worked out.
+/// The same on connections of several jobs each: one arrives where one has departed. With equal wishes, and with the
+/// larger jobs more urgent, so that every stage has to be computed.
 fn connections(criterion: &mut Criterion) {
     const ALL: u64 = 60_000;
     let mixed = policy::NAMES.iter().map(|name| (*name, 6, false));
@@ -41,7 +41,7 @@ fn connections(criterion: &mut Criterion) {
     for (name, jobs, is_inverse) in mixed.chain(srpt) {
         let mut scheduler = Scheduler::new(policy::parse(name).unwrap(), Pace::UNLIMITED);
         let mut sizes = sizes();
-        // By the job's slot.
+        // Connections, by the job's slot.
         let mut connection_of: Vec<Option<ConnectionId>> = vec![None; 2 * ALL as usize];
         let mut arrive = |scheduler: &mut Scheduler, connection_of: &mut [Option<ConnectionId>], connection| {
             let bytes = sizes.next().expect("without end");
@@ -65,8 +65,9 @@ fn connections(criterion: &mut Criterion) {
     }
 }
 
-/// A grant to a client that stays, among this many others that wait, with the share between clients and without it; 100,000 clients
-/// are known. With the share, more than there is is wanted, and most of the waiting are beyond their allowance: they take turns as under `fair`.
+/// A grant to a client that stays, among this many others that wait, with the share between clients and without it;
+/// 100,000 clients are known. With the share, demand exceeds supply, and most of the waiting clients are beyond their
+/// allowance: they take turns as under `fair`.
 fn clients(criterion: &mut Criterion) {
     const KNOWN: u32 = 100_000;
     let spec: policy::PolicySpec = "srpt".parse().expect("a policy");
@@ -107,8 +108,8 @@ fn clients(criterion: &mut Criterion) {
     }
 }
 
-/// A grant, and a response in place of each that departs, among so many classes that all wait: of several priorities and weights, every other with a
-/// guarantee, with their slots and without.
+/// A grant, and a response in place of each that departs, among `count` classes that all wait: of several priorities
+/// and weights, every other with a guarantee, with their slots and without.
 fn classes(criterion: &mut Criterion) {
     let order = |spec: &str| spec.parse::<policy::PolicySpec>().expect("a policy").order().clone();
     let link: units::Rate = "10gbit".parse().expect("a rate");
@@ -147,7 +148,7 @@ fn classes(criterion: &mut Criterion) {
     }
 }
 
-/// Grants until some job departs. Whole responses are sent at once, as a small response is.
+/// Grants until a job departs. Whole responses are sent at once, as a small response is.
 fn depart_one(scheduler: &mut Scheduler) -> JobId {
     loop {
         let grant = scheduler.poll_grant(Nanos(0)).expect("jobs are queued");

@@ -89,9 +89,9 @@ impl From<u64> for Sent {
 pub enum Progress {
     /// Bytes are left.
     Remains,
-    /// Its last byte was handed down; the id is stale now.
+    /// The last byte was handed down; the id is stale now.
     Departed,
-    /// More than its size was handed down. The link is charged for it, and the job has departed.
+    /// Bytes beyond the size were handed down. The link is charged for it, and the job has departed.
     Overrun(Overrun),
 }
 
@@ -113,7 +113,7 @@ pub struct Overrun {
     pub found_bytes: u64,
 }
 
-/// What can be held up: a job, or a connection with everything on it.
+/// A thing that can be held up: a job, or a connection with everything on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiter {
     Job(JobId),
@@ -138,7 +138,7 @@ pub struct Scheduler {
     pacer: Pacer,
     /// The limits of the operator's classes, if the policy has any.
     limits: Option<Box<Limits>>,
-    /// What the jobs would have received in turns, if the caller measures that.
+    /// The service that the jobs would have received in turns, if the caller measures that.
     turns: Option<Box<Turns>>,
 }
 
@@ -154,14 +154,14 @@ impl Scheduler {
         Scheduler { order: self.order.with_guard(guard), ..self }
     }
 
-    /// The same scheduler with the limits of these classes.
+    /// The same scheduler with the limits of this table's classes.
     pub fn with_classes(self, table: &ClassTable) -> Scheduler {
         assert!(self.jobs.is_empty(), "classes are set before the first job arrives");
         Scheduler { limits: Some(Box::new(Limits::new(table))), ..self }
     }
 
-    /// How long a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a rate or
-    /// a guard.
+    /// The time that a ready job of `framing` can go without a byte, as the guard promises. Returns `None` without a
+    /// rate or a guard.
     pub fn wait_bound(&self, framing: Framing) -> Option<WaitBound> {
         let grant_wire_bytes = self.pacer.longest_grant_wire_bytes(framing);
         self.order.guard().wait_bound(self.pacer.ledger().rate()?, grant_wire_bytes)

@@ -1,5 +1,5 @@
-//! How long the same responses would have taken if all ready ones took turns, packet by packet: processor sharing, the
-//! FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
+//! The time that the same responses would have taken if all ready ones took turns, packet by packet: processor sharing,
+//! the FAIR of the papers (000, section 2), as in a server without an order behind a fair queue.
 //!
 //! Both lines carry the same bytes at the same instants, so a line that changes or a host that is late makes no
 //! difference between them. A response that waits for its client, a file or an upstream could not be sent in turns
@@ -58,7 +58,7 @@ struct Followed {
     slot: u32,
     /// When it was requested, and its label; `None` for a response that is not counted.
     compared: Option<(Nanos, u8)>,
-    /// Its total bytes; infinite while unknown.
+    /// The total bytes; infinite while unknown.
     end: f64,
     /// It gets no more than this until what it waits for has come; infinite if it waits only for its turn.
     limit: f64,
@@ -66,7 +66,7 @@ struct Followed {
     had: f64,
     /// The value of [`Turns::served`] at that time.
     served_before: f64,
-    /// Its key in [`Turns::sharing`].
+    /// The key in [`Turns::sharing`].
     stop: Option<Stop>,
 }
 

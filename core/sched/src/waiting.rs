@@ -12,8 +12,8 @@ use units::Nanos;
 
 /// The maximum number of requests that wait for one upstream, in addition to those in flight.
 pub const WAITING_MAX: usize = 1024;
-/// One release in this many goes to the request that has waited longest. A request behind `n` others is begun after at
-/// most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less than its share.
+/// The period of releases: one in this many goes to the request that has waited longest. A request behind `n` others is
+/// begun after at most `RELEASES_PER_OLDEST` (n + 1) releases, while its client has less than its share.
 pub const RELEASES_PER_OLDEST: u32 = 32;
 
 /// The position of a request among the waiting ones.
@@ -21,11 +21,11 @@ pub const RELEASES_PER_OLDEST: u32 = 32;
 pub struct Turn {
     /// The priority of its class; a lower number goes first.
     pub priority: u8,
-    /// How long the upstream is expected to take for it.
+    /// The time that the upstream is expected to take for it.
     pub service: Nanos,
     /// When it started to wait.
     pub since: Nanos,
-    /// Its client.
+    /// The client.
     pub client: u32,
 }
 
@@ -79,7 +79,8 @@ struct Waiter<T> {
 }
 
 impl Bounds {
-    /// Bounds of this many requests in flight, of which one client may have half, as of the waiting requests.
+    /// Bounds of this many requests in flight, with half of the places, and half of the waiting requests, for one
+    /// client.
     pub fn halves(requests: u32) -> Bounds {
         Bounds { requests, of_client: requests.div_ceil(2), waiting_of_client: WAITING_MAX as u32 / 2 }
     }

@@ -1,4 +1,4 @@
-//! What classes promise: priorities, weights, guaranteed and greatest rates, responses at a time.
+//! Tests of what classes promise: priorities, weights, guaranteed and maximum rates, concurrent responses.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use sched::{Arrival, ConnectionId, Guard, JobId, Pace, Precedence, Scheduler, Sh
 use units::wire::Framing;
 use units::{Nanos, Rate};
 
-/// A link of a byte a microsecond.
+/// A link of one byte per microsecond.
 const LINK: u64 = 8_000_000;
 
 fn rate(bits_per_s: u64) -> Rate {
@@ -28,9 +28,9 @@ fn table(classes: &[ClassSpec]) -> ClassTable {
 struct Link {
     scheduler: Scheduler,
     now: Nanos,
-    /// By slot: class and size.
+    /// Class and size, by slot.
     jobs: Vec<(u16, u64)>,
-    /// Bytes by class.
+    /// Bytes, by class.
     had: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// The next grant, whenever that is: whose, and whether it departed.
+    /// Serves the next grant, whenever that is; returns its job, its class, and whether it departed.
     fn serve(&mut self) -> Option<(JobId, u16, bool)> {
         for _ in 0..1000 {
             let Some(grant) = self.scheduler.poll_grant(self.now) else {
@@ -99,7 +99,7 @@ impl Link {
         panic!("it has been asked to wait a thousand times")
     }
 
-    /// Serves for so long, another response in place of each that departs.
+    /// Serves for this time, with another response in place of each that departs.
     fn run(&mut self, span: Nanos) {
         let end = self.now + span;
         while self.now < end {
@@ -138,7 +138,7 @@ fn the_least_priority_number_has_the_link() {
 fn weights_divide_a_priority() {
     let of = |weight| ClassSpec { weight, ..plain() };
     assert_near(&Link::rates(&[of(3), of(1), of(1)], &[0, 1, 2]), &[0.6, 0.2, 0.2]);
-    // Not by the number of responses, and nothing is kept for those who have none.
+    // Not by the number of responses, and nothing is kept for classes that have none.
     assert_near(&Link::rates(&[of(3), of(1), of(1)], &[0, 1, 1, 1, 1]), &[0.75, 0.25, 0.0]);
     assert_near(&Link::rates(&[of(1000), of(1)], &[0, 1]), &[0.999, 0.001]);
 }
@@ -169,13 +169,13 @@ fn a_class_past_the_last_is_the_last() {
     assert_eq!(link.scheduler.poll_grant(link.now).unwrap().job, past);
 }
 
-/// The guard's share goes to a job that waits even in the last class.
+/// The guard's share goes to a job that waits, even in the last class.
 #[test]
 fn the_guard_works_beside_classes() {
     let last = ClassSpec { priority: 1, ..plain() };
     let table = table(&[plain(), last]);
     let policy = ByClass::new("classes".into(), &table.classes, None, Some(rate(LINK)));
-    // One byte per grant, and time enough between grants that the pace is never what is measured.
+    // One byte per grant, and enough time between grants that the pace does not matter.
     let pace = Pace { grant_for: Nanos::ZERO, ..Pace::of_line(rate(LINK)) };
     let mut scheduler = Scheduler::new(Box::new(policy), pace).with_classes(&table).with_guard(Guard::new(100));
     let job =
@@ -189,7 +189,7 @@ fn the_guard_works_beside_classes() {
         to_waiting += u64::from(grant.job == waiting);
         let _ = scheduler.on_sent(now, grant.job, 1);
     }
-    // A tenth, less the byte still owed.
+    // A tenth, minus the byte still owed.
     assert!((99..=100).contains(&to_waiting), "{to_waiting}");
 }
 
@@ -197,7 +197,7 @@ fn the_guard_works_beside_classes() {
 fn a_guarantee_holds_below_any_priority() {
     let last = |bits| ClassSpec { priority: 9, guaranteed: Some(rate(bits)), ..plain() };
     assert_near(&Link::rates(&[plain(), last(LINK / 5)], &[0, 1]), &[0.8, 0.2]);
-    // Beside it the class has its turns too, and these count for it.
+    // With a competing class it has its turns too, and these count for it.
     let own = ClassSpec { guaranteed: Some(rate(LINK / 5)), ..plain() };
     assert_near(&Link::rates(&[plain(), own.clone()], &[0, 1]), &[0.5, 0.5]);
     assert_near(&Link::rates(&[ClassSpec { weight: 9, ..plain() }, own], &[0, 1]), &[0.8, 0.2]);
@@ -207,7 +207,7 @@ fn a_guarantee_holds_below_any_priority() {
 fn guarantees_beyond_the_link_are_scaled_down() {
     let of = |bits| ClassSpec { guaranteed: Some(rate(bits)), ..plain() };
     let rates = Link::rates(&[of(3 * LINK), of(LINK)], &[0, 1]);
-    // Where neither is due they have a turn each.
+    // When neither is due they have a turn each.
     assert!((rates[0] - 0.75).abs() < 0.02 && (rates[1] - 0.25).abs() < 0.02, "{rates:?}");
 }
 
@@ -247,20 +247,21 @@ fn the_order_within_a_class_is_its_own() {
     assert!(place(ids[1]) < place(ids[0]) && place(ids[2]) < place(ids[3]));
 }
 
-/// Classes that differ in their slots alone share the link by response, as the paper's do: three of B beside fifteen of A have a sixth.
+/// Classes that differ only in their slots share the link by response, as the paper's do: three of B next to fifteen of
+/// A have a sixth.
 #[test]
 fn pooled_classes_share_by_response() {
     let of = |slots| ClassSpec { concurrent_max: Some(slots), is_pooled: true, ..ClassSpec::plain("c", Order::Fair) };
     let load: Vec<u16> = (0..30).map(|nth| nth % 2).collect();
     assert_near(&Link::rates(&[of(15), of(3)], &load), &[15.0 / 18.0, 3.0 / 18.0]);
-    // Beside them a class of its own share, and one pool for each priority.
+    // In addition to them, a class with its own share, and one pool for each priority.
     let own = ClassSpec { is_pooled: false, ..of(30) };
     assert_near(&Link::rates(&[of(15), own, of(15)], &[0, 1, 2, 2, 2]), &[0.125, 0.5, 0.375]);
     let low = ClassSpec { priority: 1, ..of(15) };
     assert_near(&Link::rates(&[low.clone(), of(15), low], &[0, 1, 2]), &[0.0, 1.0, 0.0]);
 }
 
-/// A client that splits its download has no more of its class than the other, and of another class it takes nothing.
+/// A client that splits its download has no more of its class than the other, and takes nothing of another class.
 #[test]
 fn clients_share_a_class() {
     let table = table(&[plain(), plain()]);
@@ -336,7 +337,7 @@ fn preemption_puts_the_youngest_of_lower_priority_to_sleep() {
     assert_eq!(served, [first, young, old], "it goes on where it was put to sleep");
 }
 
-/// What happens to a job.
+/// A change to a job.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Block,
@@ -382,7 +383,7 @@ fn classes_of(bits: u64) -> Vec<ClassSpec> {
 }
 
 proptest! {
-    /// With one class every decision is that of its order alone.
+    /// With one class, every decision is that of its order alone.
     #[test]
     fn one_class_is_its_order(jobs in prop::collection::vec((1u64..9_000, 0usize..20), 1..60), order in 0usize..4) {
         let order = [Order::Srpt, Order::Fcfs, Order::Las, Order::Fsp][order].clone();
@@ -405,7 +406,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes, waits, leaves and is configured anew: all that is not blocked is sent in the end.
+    /// Whatever arrives, waits, leaves and is reconfigured: everything that is not blocked is sent in the end.
     #[test]
     fn nobody_sleeps_for_ever(bits in any::<u64>(), sharing in 0usize..3, steps in steps()) {
         let slot_sharing = [Sharing::Own, Sharing::Any, Sharing::AnyUntilWanted][sharing];

@@ -1,4 +1,5 @@
-//! What the share between clients promises, checked against the plainest statement of it: a scan of all jobs at every step.
+//! Tests of what the share between clients promises, checked against its plainest statement: a scan of all jobs at
+//! every step.
 
 use proptest::prelude::*;
 use sched::policy::{ClientShare, NAMES, PolicySpec};
@@ -17,12 +18,12 @@ fn job(client: u32, bytes: u64) -> Arrival {
     Arrival { framing: Framing::ETHERNET.with_segment(1), client, ..Arrival::of(Size::Known(bytes)) }
 }
 
-/// Always so many responses of a size under way, for each client.
+/// A fixed number of responses of one size in progress, for each client.
 struct Closed {
     scheduler: Scheduler,
-    /// By slot.
+    /// Client and size, by slot.
     owners: Vec<(u32, u64)>,
-    /// Bytes by client.
+    /// Bytes, by client.
     had: Vec<u64>,
     grant_bytes: u64,
 }
@@ -42,7 +43,7 @@ impl Closed {
         self.owners[id.slot()] = (client, bytes);
     }
 
-    /// Gives the client served.
+    /// Serves the next grant; returns the client served.
     fn serve(&mut self) -> u32 {
         let grant = self.scheduler.poll_grant(Nanos::ZERO).expect("somebody always waits");
         let (client, bytes) = self.owners[grant.job.slot()];
@@ -67,7 +68,7 @@ struct Live {
 /// The definition, by scans.
 struct Reference {
     live: Vec<Live>,
-    /// Tag and weight by client.
+    /// Tag and weight, by client.
     accounts: Vec<(u64, u64)>,
     clock: u64,
     carry: u64,
@@ -200,7 +201,7 @@ proptest! {
         }
     }
 
-    /// With a client for each job, and none ahead beyond its allowance, every decision is the policy's.
+    /// If each job has a client of its own, and none is ahead beyond its allowance, every decision is the policy's.
     #[test]
     fn within_the_share_the_order_is_the_policys(
         jobs in prop::collection::vec((1u64..200, 0u16..3, 1u64..20), 1..40),
@@ -230,7 +231,7 @@ proptest! {
         prop_assert!(shared.jobs().is_empty());
     }
 
-    /// Clients that always wait: each has `1 / (k + 1)` of the link, less `k` allowances once, whatever the others do.
+    /// Clients that always wait: each has `1 / (k + 1)` of the link, minus `k` allowances once, whatever the others do.
     #[test]
     fn nobody_who_waits_goes_without(
         clients in prop::collection::vec((1usize..40, 1u64..3000), 2..6),
@@ -250,8 +251,9 @@ proptest! {
         }
     }
 
-    /// A client of many responses and one of a single large one: they differ by twice the allowance and a grant at most. The allowance is a grant
-    /// or more: clients with less than half of one take turns, and one whose responses are shorter than a grant has the shorter turns.
+    /// A client of many responses and one of a single large response: they differ by at most twice the allowance and a
+    /// grant. The allowance is a grant or more: clients with less than half of one take turns, and a client whose
+    /// responses are shorter than a grant has the shorter turns.
     #[test]
     fn splitting_gains_nothing_beyond_the_allowance(count in 1usize..500, bytes in 1u64..2000, allowance in 10u64..500) {
         const GRANT: u64 = 10;
@@ -266,7 +268,8 @@ proptest! {
     }
 }
 
-/// What is held against a client is bounded, however long it had the link for itself; and so is what a newcomer gains by it.
+/// The amount held against a client is bounded, however long it had the link to itself; so is what a new client gains
+/// by it.
 #[test]
 fn a_newcomer_goes_first_for_twice_the_allowance_at_most() {
     const GRANT: u64 = 10;
@@ -301,10 +304,10 @@ fn an_idle_link_forgives() {
     let _ = scheduler.on_sent(Nanos::ZERO, greedy, 400);
     assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(200), "half of it, and twice the allowance at most");
     scheduler.on_wait(greedy, Why::Connection);
-    // A byte in a nanosecond.
+    // A byte takes a nanosecond.
     scheduler.on_wait_over(Nanos(150), greedy, Why::Connection);
     assert_eq!(scheduler.order().policy().ahead_bytes(0), Some(50));
-    // Time in which somebody waits forgives nothing.
+    // Time in which a client waits forgives nothing.
     scheduler.arrive(Nanos(150), job(1, 10));
     scheduler.on_wait(greedy, Why::Connection);
     scheduler.on_wait_over(Nanos(9999), greedy, Why::Connection);
@@ -314,7 +317,7 @@ fn an_idle_link_forgives() {
     );
 }
 
-/// In the kernel's bands too: it has the last.
+/// The client has the last band in the kernel, too.
 #[test]
 fn a_client_ahead_has_the_last_band() {
     let mut scheduler = shared("srpt-bands:1000,50000", 100);

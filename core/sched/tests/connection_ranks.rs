@@ -1,4 +1,4 @@
-//! The laws of how connections stand among others: by their stage, all that is as urgent as the first.
+//! The laws of how connections rank among others: by their stage, everything that is as urgent as the first.
 
 use proptest::prelude::*;
 use sched::{Arrival, JobId, Pace, Precedence, Scheduler, Size, policy};
@@ -12,7 +12,7 @@ fn streams(urgencies: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Stream>>
     prop::collection::vec((0usize..4, 1u64..40, urgencies), 1..30)
 }
 
-/// Which jobs are served, a unit each tick, while one arrives every third.
+/// The jobs that are served, a unit each tick, while one arrives every third.
 fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
     let mut scheduler = Scheduler::new(policy::parse(spec).unwrap(), Pace::UNLIMITED);
     let framing = Framing::ETHERNET.with_segment(1);
@@ -39,7 +39,8 @@ fn serve(spec: &str, streams: &[Stream]) -> Vec<usize> {
 }
 
 proptest! {
-    /// The connection with the least stage is served, and of it what its client wants first: by the definition, at every tick.
+    /// The connection with the smallest stage is served, and within it what its client wants first: by the definition,
+    /// at every tick.
     #[test]
     fn the_least_is_served(streams in streams(0..8)) {
         let mut left: Vec<u64> = streams.iter().map(|stream| stream.1).collect();
@@ -64,11 +65,11 @@ proptest! {
         }
     }
 
-    /// Where nothing is wished, whose connection a job is on changes nothing: the order is SRPT's.
+    /// Without wishes, the connection of a job changes nothing: the order is SRPT's.
     #[test]
     fn without_wishes_it_is_srpt(streams in streams(3..4), spec in prop::sample::select(&["srpt", "psjf", "srrt"][..])) {
         let mut alone = streams.clone();
-        // Nobody shares a connection with others.
+        // No job shares a connection with others.
         alone.truncate(4);
         alone.iter_mut().enumerate().for_each(|(at, stream)| stream.0 = at);
         let mut together = alone.clone();
@@ -95,7 +96,7 @@ fn ends(spec: &str, jobs: &[(u64, u8)], other: u64) -> Vec<usize> {
     order
 }
 
-/// A client wants two of 4 first, another one of 7: no one of the two is of use alone.
+/// A client wants two of 4 first, another client one of 7: neither of the two is useful alone.
 #[test]
 fn a_stage_is_served_whole() {
     let jobs = [(4, 0), (4, 0), (2, 1)];
@@ -117,7 +118,7 @@ fn clients_that_share_the_link_stand_by_it() {
             let arrival = Arrival { client, ..Arrival::of(Size::Known(bytes)) };
             scheduler.arrive_on(Nanos(0), connection, arrival, Precedence { urgency, is_incremental: false }).unwrap()
         };
-        // Two of 4 are wanted together: another's 7 is less than both.
+        // Two of 4 are wanted together: the other client's 7 is less than both.
         arrive(mine, 0, 4, 0);
         arrive(mine, 0, 4, 0);
         let other = arrive(yours, client, 7, 0);

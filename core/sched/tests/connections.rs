@@ -1,4 +1,5 @@
-//! The laws of connections: with one job each nothing changes, and with many each offers its best and the policy orders the offers.
+//! The laws of connections: with one job each nothing changes, and with many each offers its best and the policy orders
+//! the offers.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use sched::{Arrival, ConnectionId, Grant, Guard, JobId, Pace, Policy, Precedence
 use units::Nanos;
 use units::wire::Framing;
 
-/// What happens next to one of the jobs, or to the system.
+/// The next thing that happens to one of the jobs, or to the system.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Arrive { bytes: u64, class: u16, is_known: bool },
@@ -34,13 +35,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..250)
 }
 
-/// How jobs come into a scheduler.
+/// The way in which jobs come into a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Plain,
-    /// Each on a connection for itself.
+    /// Each is on a connection of its own.
     Carried,
-    /// Their sizes are told just after they have come.
+    /// Their sizes are set just after they have arrived.
     Told,
 }
 
@@ -78,7 +79,7 @@ impl Jobs {
         }
     }
 
-    /// Does the step; gives what can be seen of it: the job granted to and its bytes, and when the next may be.
+    /// Does the step; returns what can be seen of it: the job granted to and its bytes, and when the next may be.
     fn step(&mut self, now: Nanos, step: Step) -> (Option<(usize, u64)>, Option<Nanos>) {
         let mut seen = None;
         match step {
@@ -167,7 +168,7 @@ proptest! {
 }
 
 proptest! {
-    /// A size that is told at once is as good as known. (Learned bands see the sizes of arrivals alone.)
+    /// A size that is set at once is as good as known. (Learned bands see only the sizes of arrivals.)
     #[test]
     fn a_size_told_late_is_as_one_known(steps in steps(), spec in prop::sample::select(&SPECS[..])) {
         prop_assume!(spec != "srpt-bands:4");
@@ -199,7 +200,7 @@ fn streams(is_incremental: bool) -> impl Strategy<Value = Vec<Stream>> {
 }
 
 proptest! {
-    /// Where nobody wishes anything, a policy by rank serves as it does without connections.
+    /// Without wishes, a policy by rank serves as it does without connections.
     #[test]
     fn the_least_of_the_leasts_is_the_least(streams in streams(false), spec in prop::sample::select(&["srpt", "psjf", "las", "fcfs"][..])) {
         let serve = |with_connections: bool| {
@@ -224,7 +225,8 @@ proptest! {
         prop_assert_eq!(serve(true), serve(false));
     }
 
-    /// All bytes of all jobs leave, whatever waits, is wished or closed meanwhile; the link is charged what was carried.
+    /// All bytes of all jobs leave, whatever waits, is wished or closed meanwhile; the link is charged what was
+    /// carried.
     #[test]
     fn content_and_link_bytes_are_conserved(streams in streams(true), waits in prop::collection::vec((0usize..30, 0usize..4), 0..60)) {
         let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace { rate: "1gbit".parse().ok(), ..Pace::UNLIMITED });
@@ -263,7 +265,7 @@ proptest! {
     }
 }
 
-/// More streams are no way to more turns.
+/// More streams do not give more turns.
 #[test]
 fn fair_is_fair_between_connections() {
     for spec in ["fair", "quick-fix:1MB", "quick-fix:1B"] {
@@ -285,7 +287,7 @@ fn fair_is_fair_between_connections() {
             had[usize::from(!of_first.contains(&grant.job))] += 1;
             let _ = scheduler.on_sent(Nanos(tick), grant.job, 1);
             if tick % 50 == 0 {
-                // A new stream on a busy connection is no newcomer.
+                // A new stream on a busy connection is no new turn.
                 let arrival = Arrival::of(Size::Known(1000));
                 of_first.extend(scheduler.arrive_on(Nanos(tick), connections[0], arrival, Precedence::default()));
             }
@@ -294,7 +296,7 @@ fn fair_is_fair_between_connections() {
     }
 }
 
-/// A client that is gone in any state leaves nothing behind, and its ids are known for stale.
+/// A client that is gone in any state leaves nothing behind, and its ids are recognised as stale.
 #[test]
 fn a_closed_connection_frees_its_jobs() {
     for spec in SPECS {
@@ -330,7 +332,8 @@ fn a_connection_has_a_bound() {
     assert_eq!(taken.count(), sched::JOBS_PER_CONNECTION_MAX);
 }
 
-/// A response that ends within a segment leaves the rest of it to the next of its connection, and nobody else's segment is cut short.
+/// A response that ends within a segment leaves the rest of it to the next of its connection, and no other connection's
+/// segment is cut short.
 #[test]
 fn the_rest_of_a_segment_is_the_next_jobs() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::of_line("1mbit".parse().unwrap()));
@@ -349,13 +352,13 @@ fn the_rest_of_a_segment_is_the_next_jobs() {
     assert_eq!((grant.job, grant.room_bytes), (large, 1448));
 }
 
-/// What is left by the sizes of its like: ten bytes less what was sent, and beyond ten what was sent.
+/// The bytes left by the sizes of similar responses: ten minus what was sent, and beyond ten what was sent.
 fn like_ten() -> Option<Arc<Curve>> {
     let of = |from_bytes, rank, slope| Knot { from_bytes, rank, slope };
     Some(Arc::new(Curve::new(vec![of(0, 10.0, -1.0), of(10, 10.0, 1.0)])))
 }
 
-/// A size that was learned stands among those that are known, in the same unit.
+/// A learned size ranks among the known sizes, in the same unit.
 #[test]
 fn a_learned_size_ranks_among_the_known() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
@@ -372,7 +375,8 @@ fn a_learned_size_ranks_among_the_known() {
             job
         })
         .collect();
-    // Eight before ten, ten before fifteen; that it has sent fifteen and has not ended is seen then, and the tie goes to the older.
+    // Eight before ten, ten before fifteen; that it has sent fifteen and has not ended is seen then, and the tie goes
+    // to the older.
     let expected = [(small, 8), (learned, 16), (large, 15), (learned, 1)];
     let expected: Vec<JobId> = expected.into_iter().flat_map(|(job, times)| vec![job; times]).collect();
     assert_eq!(order, expected);
@@ -381,7 +385,7 @@ fn a_learned_size_ranks_among_the_known() {
     assert!(scheduler.jobs().is_empty());
 }
 
-/// What is known of it already counts as if sent, and is left to send.
+/// Bytes that are already known to exist count as if sent, and are left to send.
 #[test]
 fn what_was_read_ahead_is_left_to_send() {
     let mut scheduler = Scheduler::new(policy::parse("srpt").unwrap(), Pace::UNLIMITED);
@@ -389,7 +393,7 @@ fn what_was_read_ahead_is_left_to_send() {
     let learned = scheduler.arrive(Nanos(0), unit(Size::AtLeast(6)));
     scheduler.on_curve(learned, like_ten());
     let [nine, eleven] = [9, 11].map(|bytes| scheduler.arrive(Nanos(0), unit(Size::Known(bytes))));
-    // Six and four that are left of ten, like one of ten.
+    // Six, and four that are left of ten, equal ten.
     assert_eq!(served_whole(&mut scheduler, 9), nine);
     scheduler.on_size(learned, Size::AtLeast(9)).unwrap();
     let first: Vec<JobId> = (0..10)
@@ -403,13 +407,13 @@ fn what_was_read_ahead_is_left_to_send() {
     // Beyond ten it is as large again as what was seen.
     scheduler.on_size(learned, Size::AtLeast(12)).unwrap();
     assert_eq!(served_whole(&mut scheduler, 11), eleven);
-    // That it is known after all counts from then on.
+    // A size that becomes known counts from then on.
     scheduler.on_size(learned, Size::Known(13)).unwrap();
     assert_eq!(served_whole(&mut scheduler, 3), learned);
     assert!(scheduler.jobs().is_empty());
 }
 
-/// The job that is granted so many single bytes in turn, which are its last.
+/// The job that is granted this many single bytes in turn, which are its last.
 fn served_whole(scheduler: &mut Scheduler, bytes: u64) -> JobId {
     let job = scheduler.poll_grant(Nanos(0)).unwrap().job;
     for left in (0..bytes).rev() {
@@ -434,7 +438,8 @@ fn first(scheduler: &mut Scheduler) -> Option<JobId> {
     scheduler.poll_grant(Nanos(0)).map(|grant| grant.job)
 }
 
-/// A PRIORITY_UPDATE counts at the next grant, within its connection alone; it may come early, twice, or while the job waits.
+/// A PRIORITY_UPDATE counts at the next grant, within its connection alone; it may come early, twice, or while the job
+/// waits.
 #[test]
 fn a_priority_update_counts_at_once() {
     let (mut scheduler, [small, large, other]) = two_connections();
@@ -454,7 +459,7 @@ fn a_priority_update_counts_at_once() {
     assert_eq!(first(&mut scheduler), Some(large));
 }
 
-/// A shut window of a stream holds that stream alone; a second reason holds it longer.
+/// A shut window of a stream holds only that stream; a second reason holds it longer.
 #[test]
 fn a_shut_stream_window_holds_one_job() {
     let (mut scheduler, [small, large, other]) = two_connections();

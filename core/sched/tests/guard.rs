@@ -1,4 +1,4 @@
-//! The guard's promise under overload: an hour at a load of 1.05 beside five downloads.
+//! The guard's promise under overload: an hour at a load of 1.05 with five downloads.
 
 use sched::{Arrival, Guard, Job, JobId, Pace, Scheduler, Size, policy};
 use units::wire::Framing;
@@ -9,11 +9,11 @@ const SMALL_BYTES: u64 = 10_000;
 const DOWNLOADS: usize = 5;
 const DOWNLOAD_BYTES: u64 = 10_000_000;
 
-/// A link that is never idle, and what was promised about it.
+/// A link that is never idle, and the promise made about it.
 struct Overload {
     scheduler: Scheduler,
     now: Nanos,
-    /// When each job in the system last got a byte, or came; by slot.
+    /// When each job in the system last got a byte, or arrived; by slot.
     last_byte_at: Vec<(JobId, Nanos)>,
     most_ready: u64,
     longest: Nanos,
@@ -50,7 +50,7 @@ impl Overload {
         let _ = self.scheduler.on_sent(self.now, grant.job, grant.bytes_max);
     }
 
-    /// Runs for so long at a load of 1.05; then whoever waits still counts too.
+    /// Runs for this time at a load of 1.05; then the jobs that wait still count too.
     fn run(&mut self, seconds: u64) {
         (0..DOWNLOADS).for_each(|_| self.arrive(DOWNLOAD_BYTES));
         let rate: Rate = LINK.parse().unwrap();
@@ -86,7 +86,7 @@ fn no_ready_response_waits_longer_for_a_byte_than_was_promised() {
     }
 }
 
-/// A promise far above the truth would be none: where all but one wait for the guard alone, it is nearly used up.
+/// A promise far above the truth would be none: if all but one wait for the guard alone, it is nearly used up.
 #[test]
 fn the_promise_is_tight() {
     let mut overload = Overload::new(20);
@@ -102,7 +102,7 @@ fn the_promise_is_tight() {
     assert!(longest <= promised && longest.0 > promised.0 / 10 * 8, "{longest:?} of {promised:?}");
 }
 
-/// What the guard is for: without it the downloads get nothing for as long as the load lasts.
+/// The purpose of the guard: without it the downloads get nothing for as long as the load lasts.
 #[test]
 fn without_a_guard_nothing_is_promised_or_kept() {
     let mut overload = Overload::new(0);

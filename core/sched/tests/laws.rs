@@ -1,4 +1,4 @@
-//! What each policy promises, checked against the plainest statement of it: a scan of all jobs at every tick.
+//! Tests of what each policy promises, checked against its plainest statement: a scan of all jobs at every tick.
 
 use proptest::prelude::*;
 use sched::{Arrival, Guard, JobId, Pace, Path, Scheduler, Size, Why, policy};
@@ -18,7 +18,7 @@ struct Live {
     is_ready: bool,
 }
 
-/// One byte per tick; tells `check` who is ready and who of them was served, and gives each job's last tick (after it).
+/// One byte per tick; gives `check` the ready jobs and the one served, and returns each job's last tick (after it).
 struct Bench {
     scheduler: Scheduler,
     live: Vec<Live>,
@@ -39,7 +39,7 @@ impl Bench {
         id
     }
 
-    /// Serves one byte; gives who was served as it was before, among the ready.
+    /// Serves one byte; returns the job served as it was before.
     fn serve(&mut self) -> Option<Live> {
         let now = Nanos(self.tick);
         self.tick += 1;
@@ -60,8 +60,8 @@ impl Bench {
     }
 }
 
-/// Runs the cases to their end; `check` sees the ready jobs and the one served, at every tick with any. Gives the tick
-/// at which each job was complete, in order of arrival.
+/// Runs the cases to their end; `check` sees the ready jobs and the one served, at every tick with any. Returns the
+/// tick at which each job was complete, in order of arrival.
 fn run(spec: &str, cases: &[Case], mut check: impl FnMut(&[Live], &Live)) -> Vec<u64> {
     let mut bench = Bench::new(spec);
     let mut cases = cases.to_vec();
@@ -84,7 +84,7 @@ fn run(spec: &str, cases: &[Case], mut check: impl FnMut(&[Live], &Live)) -> Vec
     ends
 }
 
-/// The job the reference would serve: the least key, then the first to have come.
+/// The job the reference would serve: the smallest key, then the first to arrive.
 fn least<K: Ord>(ready: &[Live], key: impl Fn(&Live) -> K) -> JobId {
     ready.iter().min_by_key(|job| (key(job), job.id.number)).unwrap().id
 }
@@ -122,7 +122,7 @@ proptest! {
         });
     }
 
-    /// Where no path is known they order by size alone, as they say.
+    /// If no path is known they order by size alone, as documented.
     #[test]
     fn without_paths_fcf_and_srrt_are_srpt(cases in cases()) {
         let blind: Vec<Case> = cases.iter().map(|&(size, at, class, _)| (size, at, class, 0)).collect();
@@ -131,8 +131,8 @@ proptest! {
         }
     }
 
-    /// Friedman & Henderson: no job is complete later than under processor sharing, but for the rest of the tick in which
-    /// it would be.
+    /// Friedman & Henderson: no job is complete later than under processor sharing, except for the rest of the tick in
+    /// which it would be.
     #[test]
     fn fsp_is_never_later_than_processor_sharing(cases in cases()) {
         let mut cases = cases;
@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// Nothing that happens to jobs loses or idles anything: they block and come back, are aborted, get a path.
+    /// Jobs that block and come back, are aborted, or get a path lose no byte and idle no tick.
     #[test]
     fn every_policy_conserves_work(
         steps in prop::collection::vec((0u8..8, 0usize..1000, 1u64..30, 0u16..4), 1..200),
@@ -212,37 +212,37 @@ fn fsp_forgets_what_was_aborted() {
     bench.scheduler.on_end(aborted);
     bench.live.remove(0);
     (0..5).for_each(|_| assert_eq!(bench.serve().unwrap().id, large));
-    // Shared with nobody the large one is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
+    // Shared with no other the large job is due at 10, this one at 5 + 6; shared with the other it would be 2.5 + 6.
     bench.arrive((6, 0, 0, 0));
     assert_eq!(bench.serve().unwrap().id, large);
 }
 
-/// A third of a byte is no whole number of units: what is lost in one grant is carried to the next, once.
+/// A third of a byte is no whole number of units: the remainder of one grant is carried to the next, once.
 #[test]
 fn fsp_loses_nothing_to_rounding() {
     for (served, size, is_newcomer_first) in [(3, 9, false), (9, 6, true)] {
         let mut bench = Bench::new("fsp");
         let [first, ..] = [10, 10, 10].map(|size| bench.arrive((size, 0, 0, 0)));
         (0..served).for_each(|_| assert_eq!(bench.serve().unwrap().id, first));
-        // The first is due at 10, the newcomer at 1 + 9, where the older goes first, or at 3 + 6.
+        // The first is due at 10, the new one at 1 + 9, for which the older goes first, or at 3 + 6.
         let newcomer = bench.arrive((size, 0, 0, 0));
         assert_eq!(bench.serve().unwrap().id == newcomer, is_newcomer_first, "after {served} bytes");
     }
 }
 
-/// What was sent ahead of its time stays on the virtual link until that time.
+/// Bytes sent ahead of their time stay on the virtual link until that time.
 #[test]
 fn fsp_remembers_what_was_sent() {
     let mut bench = Bench::new("fsp");
     let [small, large] = [2, 10].map(|size| bench.arrive((size, 0, 0, 0)));
     let served: Vec<JobId> = (0..4).map(|_| bench.serve().unwrap().id).collect();
     assert_eq!(served, [small, small, large, large]);
-    // Each has had 2 bytes: due at 10 and 2 + 7. Had the small one left when it was sent, at 3 + 7.
+    // Each has received 2 bytes: due at 10 and 2 + 7. Had the small one left when it was sent, at 3 + 7.
     let newcomer = bench.arrive((7, 0, 0, 0));
     assert_eq!(bench.serve().unwrap().id, newcomer);
 }
 
-/// When nobody is left the virtual link is empty, though it had more to do than the real one.
+/// When no job is left the virtual link is empty, although it had more to do than the real one.
 #[test]
 fn fsp_begins_anew_when_all_have_left() {
     let mut bench = Bench::new("fsp");
@@ -252,12 +252,12 @@ fn fsp_begins_anew_when_all_have_left() {
     bench.live.clear();
     let first = bench.arrive((10, 0, 0, 0));
     (0..4).for_each(|_| assert_eq!(bench.serve().unwrap().id, first));
-    // Due at 10 and 4 + 7; beside what was left of the others it would be 15 and 7 + 7.
+    // Due at 10 and 4 + 7; with what was left of the others it would be 15 and 7 + 7.
     bench.arrive((7, 0, 0, 0));
     assert_eq!(bench.serve().unwrap().id, first);
 }
 
-/// A blocked job that is done virtually has left the virtual link; that it is aborted then changes nothing.
+/// A blocked job that is done virtually has left the virtual link; aborting it then changes nothing.
 #[test]
 fn fsp_lets_nobody_leave_twice() {
     let mut bench = Bench::new("fsp");

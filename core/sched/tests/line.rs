@@ -1,4 +1,4 @@
-//! A scheduler above a line that serialises: what stands in front of a newcomer.
+//! A scheduler above a line that serialises: what stands in front of a new response.
 
 use sched::{Arrival, Correction, Pace, Scheduler, Size, Why, policy};
 use units::Nanos;
@@ -11,7 +11,7 @@ fn scheduler(name: &str) -> Scheduler {
     Scheduler::new(policy::parse(name).unwrap(), Pace::of_line("10mbit".parse().unwrap()))
 }
 
-/// Hands down whatever may be; gives when to come again, from `NOW`.
+/// Hands down whatever may be; returns when to come again, from `NOW`.
 fn pump(scheduler: &mut Scheduler, now: Nanos) -> Option<Nanos> {
     while let Some(grant) = scheduler.poll_grant(now) {
         let _ = scheduler.on_sent(now, grant.job, grant.bytes_max);
@@ -19,7 +19,7 @@ fn pump(scheduler: &mut Scheduler, now: Nanos) -> Option<Nanos> {
     scheduler.poll_timeout().map(|at| at - NOW)
 }
 
-/// Two were, and stood below us until the queue had run empty: nobody could overtake the second.
+/// Two used to be, and stood below until the queue had run empty: nothing could overtake the second.
 #[test]
 fn after_a_pause_one_packet_is_handed_down() {
     let mut scheduler = scheduler("srpt");
@@ -32,7 +32,8 @@ fn after_a_pause_one_packet_is_handed_down() {
     assert_eq!(pump(&mut scheduler, NOW + NOW), Some(NOW + PACKET_FOR));
 }
 
-/// Time in which somebody waited and we did not come is not the line's to lose: with a little more than our pace it catches up.
+/// Time in which a job waited and the caller was late is not lost to the line: it catches up, being a little faster
+/// than the pace.
 #[test]
 fn what_we_are_late_by_is_caught_up() {
     let mut scheduler = scheduler("srpt");
@@ -50,7 +51,7 @@ fn a_line_of_which_we_were_told_is_paced_below_its_rate() {
 
 const NEAR: Nanos = Nanos::from_micros(59);
 
-/// Below a token bucket twenty of them stood on the wire as a packet, and no reading showed it.
+/// Below a token bucket twenty acknowledgements stood on the wire as a packet, and no reading showed it.
 #[test]
 fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue_is_read() {
     for (handshake, wire_bytes, waits) in
@@ -61,7 +62,7 @@ fn the_acknowledgement_of_a_near_client_s_end_is_waited_for_even_where_the_queue
         scheduler.arrive(NOW, Arrival::of(Size::Known(100_000)));
         scheduler.pacer_mut().on_foreseen(NOW, wire_bytes, true);
         assert_eq!(scheduler.poll_timeout().unwrap() > NOW, waits, "{handshake:?} {wire_bytes}");
-        // What never comes is given back.
+        // Bytes that never come are given back.
         scheduler.pacer_mut().on_closed(NOW, Correction { charge_bytes: 0, refund_bytes: wire_bytes }, true);
         assert!(scheduler.poll_grant(NOW).is_some());
     }

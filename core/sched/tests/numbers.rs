@@ -1,4 +1,5 @@
-//! Sizes near powers of two, where sums and products wrap: whatever a peer says of a response, the order goes on, and every job departs once.
+//! Sizes near powers of two, at which sums and products wrap: whatever a peer announces for a response, the order goes
+//! on, and every job departs once.
 
 use proptest::prelude::*;
 use sched::policy::{ByClient, ClientShare};

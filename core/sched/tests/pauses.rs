@@ -1,5 +1,5 @@
-//! A response of unknown size whose source pauses begins anew in the order: events, tunnels and logs that are followed have no size that what
-//! was sent would tell of.
+//! A response of unknown size whose source pauses starts over in the order: for events, tunnels and followed logs, the
+//! bytes sent so far say nothing about the size.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ fn send(scheduler: &mut Scheduler, now: Nanos, job: JobId, bytes: u64) {
     assert!(!scheduler.on_sent(now, job, bytes).is_departed());
 }
 
-/// A stream that was sent much pauses for so long; who is first then, beside a download that was sent less?
+/// Pauses a stream that was sent much; returns the job that is first then, in competition with a download that was sent
+/// less.
 fn first_after(scheduler: &mut Scheduler, stream: JobId, now: Nanos, pause: Nanos) -> JobId {
     scheduler.on_dry(now, stream);
     scheduler.on_wait_over(now + pause, stream, Why::Source);
@@ -39,7 +40,7 @@ fn a_stream_that_paused_is_first_again() {
         send(&mut scheduler, Nanos(0), stream, 1000 * KILO);
         assert_eq!(first_after(&mut scheduler, stream, Nanos(5), SHORT), download, "{policy}");
         assert_eq!(first_after(&mut scheduler, stream, Nanos(5), SOURCE_PAUSE), stream, "{policy}");
-        // And falls behind as it goes on.
+        // It falls behind as it continues.
         send(&mut scheduler, Nanos(5), stream, 30 * KILO);
         assert_eq!(scheduler.poll_grant(Nanos(5)).unwrap().job, download, "{policy}");
         assert_eq!(scheduler.jobs().get(stream).unwrap().attained, 1030 * KILO, "what it had is counted");
@@ -50,7 +51,7 @@ fn a_stream_that_paused_is_first_again() {
 fn what_its_like_say_holds_from_there() {
     let mut scheduler = scheduler("srpt");
     let (download, stream) = (open_ended(&mut scheduler), open_ended(&mut scheduler));
-    // Small ones are likely; what is larger is huge.
+    // Small sizes are likely; a larger one is huge.
     let knot = |from_bytes, rank| Knot { from_bytes, rank, slope: 0.0 };
     let curve = Arc::new(Curve::new(vec![knot(0, 100.0), knot(2 * KILO, 1e9)]));
     scheduler.on_curve(stream, Some(curve));
@@ -60,7 +61,7 @@ fn what_its_like_say_holds_from_there() {
     assert_eq!(first_after(&mut scheduler, stream, Nanos(5), SOURCE_PAUSE), stream);
 }
 
-/// Its reader, or a full link, is no pause of its source; and a size that is known stays what it is.
+/// A slow reader, or a full link, is no pause of the source; and a known size stays what it is.
 #[test]
 fn only_the_source_of_an_unknown_size_counts() {
     let mut scheduler = scheduler("srpt");
@@ -84,7 +85,7 @@ fn only_the_source_of_an_unknown_size_counts() {
     assert_eq!(first_after(&mut scheduler, stream, Nanos::from_secs(300), SOURCE_PAUSE), download);
 }
 
-/// On a connection of several responses it goes to the front among these, and the connection with it.
+/// On a connection of several responses it goes to the front among them, and the connection with it.
 #[test]
 fn a_stream_among_others_of_its_connection() {
     let mut scheduler = scheduler("srpt");
@@ -117,7 +118,7 @@ proptest! {
             (since[who], sent[who]) = (since[who] + bytes, sent[who] + bytes);
             if pause_ms % 2 == 1 {
                 scheduler.on_dry(now, jobs[who]);
-                // Told again, it began no later.
+                // A second report of the same pause does not move its start.
                 now += Nanos::from_millis(pause_ms / 3);
                 scheduler.on_dry(now, jobs[who]);
                 now += Nanos::from_millis(pause_ms - pause_ms / 3);

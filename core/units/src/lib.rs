@@ -1,7 +1,7 @@
-//! The units every other crate speaks: rates, sizes, instants, and how many bytes a payload takes on the wire.
+//! The units that every other crate uses: rates, sizes, instants, and how many bytes a payload takes on the wire.
 //!
-//! Everything is an integer. Time is [`Nanos`] since an epoch the caller chose, so that the same code runs under
-//! a real clock and a simulated one. A rate is bits per second, written as `tc` writes it (`10mbit`).
+//! Everything is an integer. Time is [`Nanos`] since an epoch the caller chose, so that the same code runs under a real
+//! clock and a simulated one. A rate is bits per second, written as `tc` writes it (`10mbit`).
 //!
 //! ```
 //! use units::{Nanos, Rate};
@@ -21,7 +21,7 @@ pub use nanos::{Nanos, parse_duration};
 pub use rate::Rate;
 pub use size::parse_size;
 
-/// A quantity that could not be read: what was given and what would be right.
+/// A quantity that could not be parsed: what was given and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a {what}: {right}")]
 pub struct ParseError {
@@ -30,7 +30,7 @@ pub struct ParseError {
     right: &'static str,
 }
 
-/// Without the system's numbers behind its words: `Permission denied`, not `Permission denied (os error 13)`.
+/// Strips the system's error numbers from a message: `Permission denied`, not `Permission denied (os error 13)`.
 pub fn plain(text: &str) -> Cow<'_, str> {
     const NUMBER: &str = " (os error ";
     let Some((before, rest)) = text.split_once(NUMBER) else { return Cow::Borrowed(text) };
@@ -38,7 +38,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{before}{}", plain(behind)))
 }
 
-/// As many as the greatest 64-bit number has, so that every quantity can also be written in its smallest unit.
+/// The number of digits of the greatest 64-bit number, so that every quantity can also be written in its smallest unit.
 const WHOLE_DIGITS_MAX: usize = 20;
 
 /// Splits `12.5mbit` into its number in millionths (here 12,500,000) and its unit (`mbit`).

@@ -1,14 +1,16 @@
-//! Memory of buffers, counted by the buffers themselves: each holds a [`Charge`], which counts from the moment at which its memory is taken to the
-//! moment at which it is freed. A sum over buffers that somebody has to walk forgets the one that was added last.
+//! Memory of buffers, counted by the buffers themselves: each holds a [`Charge`], which counts from the moment its
+//! memory is taken to the moment it is freed. A sum computed by walking over all buffers would miss the one that was
+//! added last.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A part may hold one in so many bytes of what its whole has left (Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
-/// Switches", 1998). So a hundred parts that hold as much as they may and give nothing back leave a fifth of the whole to those that come later.
+/// A part may hold one in this many bytes of what its whole has left (Choudhury and Hahne, "Dynamic Queue Length
+/// Thresholds for Shared-Memory Packet Switches", 1998). So a hundred parts that hold as much as they may and give
+/// nothing back leave a fifth of the whole to parts that come later.
 const LEFT_TO_PART: u64 = 64;
-/// Less room than this is none: a buffer that grew by a few bytes at a time would cost more than it holds.
+/// The minimum room; less counts as none: a buffer that grew by a few bytes at a time would cost more than it holds.
 const ROOM_BYTES_MIN: u64 = 4 << 10;
 
 /// The bytes that the buffers of one connection hold, or those of all connections of an event loop.
@@ -21,7 +23,7 @@ struct Counts {
     /// Bytes that were given back since the account was opened, modulo 2^64.
     released_bytes: AtomicU64,
     bytes_max: AtomicU64,
-    /// Bytes among those that no buffer holds: they leave only when all of it ends.
+    /// Bytes among those that no buffer holds: they leave only when the connection ends.
     fixed_bytes: AtomicU64,
     /// The account that counts the same bytes together with those of others.
     whole: Option<Account>,
@@ -34,7 +36,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Opens an account of a whole that is to hold `bytes_max` at most.
+    /// Opens the account of a whole that may hold at most `bytes_max`.
     pub fn of_at_most(bytes_max: u64) -> Account {
         Account::new(bytes_max, None)
     }
@@ -54,28 +56,29 @@ impl Account {
         self.0.bytes.load(Relaxed)
     }
 
-    /// Bytes that may be held at most.
+    /// The maximum number of bytes that may be held.
     pub fn bytes_max(&self) -> u64 {
         self.0.bytes_max.load(Relaxed)
     }
 
-    /// Changes the maximum. What is held already stays.
+    /// Changes the maximum. Bytes that are held already stay.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.0.bytes_max.store(bytes_max, Relaxed);
     }
 
-    /// Notes how many of the bytes that are held no buffer holds.
+    /// Records how many of the held bytes no buffer holds.
     pub fn set_fixed_bytes(&self, bytes: usize) {
         self.0.fixed_bytes.store(bytes as u64, Relaxed);
     }
 
-    /// A number that changes whenever bytes are given back: as long as it is the same, nothing that had no room has room now.
+    /// A number that changes whenever bytes are given back: while it is the same, nothing that had no room has room
+    /// now.
     pub fn released_bytes(&self) -> u64 {
         self.0.released_bytes.load(Relaxed)
     }
 
-    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers hold nothing has room as long as there is any, so
-    /// that it goes on however many others there are.
+    /// Bytes by which a buffer of this account may grow, 0 or at least 4 KiB. A part whose buffers are empty has room
+    /// as long as there is any, so that it can proceed however many others there are.
     pub fn room(&self) -> usize {
         let counts = &self.whole().0;
         let left_bytes = counts.bytes_max.load(Relaxed).saturating_sub(counts.bytes.load(Relaxed));
@@ -112,7 +115,7 @@ impl Account {
     }
 }
 
-/// Bytes that something holds. Its account counts them until it is dropped.
+/// Bytes that a buffer or another owner holds. Its account counts them until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
     account: Account,
@@ -125,7 +128,7 @@ impl Charge {
         Charge { account: account.clone(), bytes }
     }
 
-    /// Counts so many bytes from now on.
+    /// Counts this many bytes from now on.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {
             self.account.change(std::mem::replace(&mut self.bytes, bytes), bytes);
@@ -148,7 +151,7 @@ impl Charge {
 }
 
 impl Default for Charge {
-    /// Nothing, in an account of its own.
+    /// Zero bytes, in an account of its own.
     fn default() -> Charge {
         Charge::new(&Account::default(), 0)
     }
@@ -168,7 +171,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// No bytes yet.
+    /// An empty buffer.
     pub fn new(account: &Account) -> Counted {
         Counted::of(account, Vec::new())
     }
@@ -177,23 +180,23 @@ impl Counted {
         Counted { charge: Charge::new(account, bytes.capacity()), bytes }
     }
 
-    /// Lends the bytes to be changed; what they take then is counted when the loan ends.
+    /// Lends the bytes for a change; the new capacity is counted when the loan ends.
     pub fn edit(&mut self) -> Edit<'_> {
         Edit(self)
     }
 
-    /// Gives the bytes away, which are counted no more.
+    /// Gives the bytes away and counts them no more.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut *self.edit())
     }
 
-    /// Gives the bytes away, which stay counted. None are left here.
+    /// Gives the bytes away, still counted, and leaves an empty buffer.
     pub fn split(&mut self) -> Counted {
         let rest = Counted::new(self.account());
         std::mem::replace(self, rest)
     }
 
-    /// Frees the memory where no byte is left.
+    /// Frees the memory if no byte is left.
     pub fn shrink(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
             self.take();

@@ -5,9 +5,9 @@ use crate::{ParseError, split_quantity};
 
 /// A span of time in nanoseconds, or an instant as nanoseconds since an epoch the caller chose.
 ///
-/// Both operations saturate. An instant that has passed is "now" everywhere we ask, so a difference is zero at least. A sum ends at
-/// [`Nanos::MAX`], 584 years on, which means "never": sizes that peers give are divided by rates and added to the clock, and no peer's
-/// number may end the process.
+/// Both operations saturate. A passed instant is "now" for every caller, so a difference is at least zero. A sum ends
+/// at [`Nanos::MAX`], 584 years on, which means "never": sizes that peers give are divided by rates and added to the
+/// clock, and no peer's number may end the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
@@ -64,7 +64,7 @@ impl From<Nanos> for Duration {
     }
 }
 
-/// Reads a duration such as `10s`, `250ms`, `1.5s`, `2m`, `40us`.
+/// Parses a duration such as `10s`, `250ms`, `1.5s`, `2m`, `40us`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let error = || ParseError {
         what: "duration",

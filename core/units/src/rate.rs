@@ -3,8 +3,8 @@ use std::str::FromStr;
 
 use crate::{Nanos, ParseError, split_quantity};
 
-/// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`. `10M`, `10 Mbit/s` and the like are
-/// read too; `10mbps` and `10MB/s` are not, since some mean bytes by them.
+/// A link rate in bits per second, never zero; written as `tc` writes it: `10mbit`, `1gbit`, `1.5mbit`. `10M`, `10
+/// Mbit/s` and similar forms are accepted too; `10mbps` and `10MB/s` are not, since some people mean bytes by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     bits_per_s: u64,
@@ -14,7 +14,7 @@ pub struct Rate {
 const BITS_PER_S_MAX: u64 = 10_000_000_000_000;
 
 impl Rate {
-    /// `None` for zero and for more than 10 Tbit/s.
+    /// Returns `None` for zero and for more than 10 Tbit/s.
     pub fn from_bits_per_s(bits_per_s: u64) -> Option<Rate> {
         (1..=BITS_PER_S_MAX).contains(&bits_per_s).then_some(Rate { bits_per_s })
     }
@@ -23,13 +23,13 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// How long the link is busy with this many bytes, rounded up to a nanosecond.
+    /// The time for which the link is busy with this many bytes, rounded up to a nanosecond.
     pub fn time_for(self, bytes: u64) -> Nanos {
         let bit_ns = u128::from(bytes) * 8_000_000_000;
         Nanos(u64::try_from(bit_ns.div_ceil(u128::from(self.bits_per_s))).unwrap_or(u64::MAX))
     }
 
-    /// How many whole bytes the link carries in this time.
+    /// The number of whole bytes that the link carries in this time.
     pub fn bytes_in(self, span: Nanos) -> u64 {
         let bytes = u128::from(span.0) * u128::from(self.bits_per_s) / 8_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)

@@ -1,6 +1,6 @@
 use crate::{ParseError, split_quantity};
 
-/// Reads a size in bytes such as `512`, `64KiB`, `2MB`, `1.5GiB`; a bare number is bytes.
+/// Parses a size in bytes such as `512`, `64KiB`, `2MB`, `1.5GiB`; a bare number is bytes.
 pub fn parse_size(text: &str) -> Result<u64, ParseError> {
     let error = || ParseError {
         what: "size",

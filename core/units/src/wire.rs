@@ -1,7 +1,7 @@
-//! How many bytes a response takes on the wire, as a shaper on the interface counts them.
+//! The number of bytes a response takes on the wire, as a shaper on the interface counts them.
 //!
-//! The figures are those of Ethernet, IPv4 and TCP with timestamps, which is what Linux sends by default: 14 bytes
-//! of Ethernet header (the shaper counts no preamble, checksum or gap), 20 of IPv4, 20 of TCP and 12 of options.
+//! The figures are those of Ethernet, IPv4 and TCP with timestamps, which is what Linux sends by default: 14 bytes of
+//! Ethernet header (the shaper counts no preamble, checksum or gap), 20 of IPv4, 20 of TCP and 12 of options.
 
 /// Headers in front of every segment: 14 + 20 + 32 bytes.
 pub const PACKET_OVERHEAD_BYTES: u64 = 66;
@@ -9,30 +9,30 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 66;
 /// Payload of a full segment at an MTU of 1500: 1500 − 20 − 32.
 pub const SEGMENT_BYTES: u64 = 1448;
 
-/// A SYN-ACK carries 20 bytes of TCP options: 14 + 20 + 40.
+/// The SYN-ACK, which carries 20 bytes of TCP options: 14 + 20 + 40.
 pub const SYN_ACK_BYTES: u64 = 74;
 
-/// What the server sends for a connection beside its responses: the SYN-ACK, the ACK of the request, and the ACK of
-/// the client's FIN; its own FIN rides on the last segment.
+/// The bytes that the server sends for a connection in addition to its responses: the SYN-ACK, the ACK of the request,
+/// and the ACK of the client's FIN; its own FIN rides on the last segment.
 pub const CONNECTION_BYTES: u64 = SYN_ACK_BYTES + 2 * PACKET_OVERHEAD_BYTES;
 
-/// An IPv6 header is this much longer than an IPv4 one (RFC 8200 section 3: 40 bytes, not 20).
+/// The extra length of an IPv6 header compared with IPv4 (RFC 8200 section 3: 40 bytes, not 20).
 const IPV6_EXTRA_BYTES: u64 = 20;
 
 /// The timestamps option with its padding (RFC 7323 section 3.2).
 const TIMESTAMPS_BYTES: u64 = 12;
 
-/// Headers in front of a datagram of UDP: 14 + 20 + 8 bytes.
+/// Headers in front of a UDP datagram: 14 + 20 + 8 bytes.
 pub const DATAGRAM_OVERHEAD_BYTES: u64 = 42;
 
-/// How one connection's payload is cut into packets.
+/// The way in which one connection's payload is cut into packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
     /// Payload of a full segment, bytes; never zero.
     pub segment_bytes: u64,
     /// Headers in front of every segment as a shaper counts them: Ethernet, IP and TCP with its options, bytes.
     pub header_bytes: u64,
-    /// The SYN-ACK, bytes; 0 where there is none.
+    /// The SYN-ACK, bytes; 0 if there is none.
     pub syn_ack_bytes: u64,
 }
 
@@ -40,7 +40,8 @@ impl Framing {
     /// IPv4 with timestamps at an MTU of 1500.
     pub const ETHERNET: Framing = Framing::new(SEGMENT_BYTES, false, true);
 
-    /// By the connection's segment size, its family and whether it has timestamps.
+    /// The framing of a TCP connection by its segment size, its family and whether it has timestamps. A segment size of
+    /// 0 counts as 1.
     pub const fn new(segment_bytes: u64, is_ipv6: bool, has_timestamps: bool) -> Framing {
         let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
         let options = if has_timestamps { 0 } else { TIMESTAMPS_BYTES };
@@ -51,7 +52,7 @@ impl Framing {
         }
     }
 
-    /// UDP whose full datagrams have this payload; nobody answers for it, so there is no SYN-ACK.
+    /// The framing of UDP whose full datagrams have this payload (0 counts as 1). There is no SYN-ACK.
     pub const fn datagrams(datagram_bytes: u64, is_ipv6: bool) -> Framing {
         let family = if is_ipv6 { IPV6_EXTRA_BYTES } else { 0 };
         Framing {
@@ -124,7 +125,7 @@ mod tests {
             assert_eq!(framing.syn_ack_bytes, if is_ipv6 { 94 } else { 74 });
         }
         assert_eq!(Framing::new(0, false, true).segment_bytes, 1);
-        // 1,500 bytes less the headers of IPv6 and UDP: over IPv4 it is not full.
+        // 1,500 bytes minus the headers of IPv6 and UDP: over IPv4 it is not full.
         assert_eq!([true, false].map(|is_ipv6| Framing::datagrams(1452, is_ipv6).packet_bytes()), [1514, 1494]);
         assert_eq!(Framing::datagrams(0, false), Framing::datagrams(1, false));
         assert_eq!(Framing::datagrams(1200, true).syn_ack_bytes, 0);

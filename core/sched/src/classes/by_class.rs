@@ -32,7 +32,7 @@ struct Class {
     /// The class is at its maximum rate.
     is_held: bool,
     is_ready: bool,
-    /// What the link had sent, and how long it had been idle, when the class last had a ready job.
+    /// The bytes that the link had sent, and how long it had been idle, when the class last had a ready job.
     left: (u64, Nanos),
     lane: Option<Box<Lane>>,
 }

@@ -81,7 +81,7 @@ mod tests {
         ceilings.set(3, Rate::from_bits_per_s(8 * MBIT));
         let now = Nanos::from_secs(1);
         assert!(!ceilings.on_sent(now, 0, 1000) && !ceilings.on_sent(now, 9, 1000), "without a greatest rate");
-        // 8,000 bytes take 8 ms, of which it may have been 2 ms late.
+        // 8,000 bytes take 8 ms; it may have been 2 ms late.
         assert!(ceilings.on_sent(now, 3, 8000));
         assert_eq!(ceilings.next(), Some(now + Nanos::from_millis(6)));
         assert_eq!((ceilings.poll(now), ceilings.is_held(3)), (None, true));

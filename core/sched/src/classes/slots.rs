@@ -29,14 +29,14 @@ pub const LEVELS_MAX: usize = 10_000;
 /// The maximum number of slots of all levels together: the jobs of a scheduler.
 pub const SLOTS_MAX: u64 = crate::JOBS_MAX as u64;
 
-/// What must happen to a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
+/// The turn of a job. A running job is sent by the policy's order, a sleeping one is not sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Run(u64),
     Sleep(u64),
 }
 
-/// A level: its priority, of which the lowest goes first, and its slots.
+/// A level: its priority (the lowest goes first) and its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelSpec {
     pub priority: u32,
@@ -53,7 +53,7 @@ struct Level {
     /// Running jobs by arrival, the oldest first.
     running: BTreeSet<u64>,
     asleep: BTreeSet<u64>,
-    /// Its place in `waiting` and `entitled`, and in `borrowing`.
+    /// The place in `waiting` and `entitled`, and in `borrowing`.
     waits: Option<Place>,
     is_entitled: bool,
     borrows: Option<Place>,
@@ -80,7 +80,7 @@ pub struct Slots {
     slots: u64,
     /// Levels with a sleeping job, by their oldest.
     waiting: BTreeSet<Place>,
-    /// Those of them with a free slot of their own.
+    /// The levels among them with a free slot of their own.
     entitled: BTreeSet<Place>,
     /// Levels that have more slots than their own, by their youngest running job.
     borrowing: BTreeSet<Place>,

@@ -31,7 +31,7 @@ pub(super) enum Load {
 /// The bounds of the delay of the queue that all clients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DelayBounds {
-    /// How much the client's round trip has grown since it is known; less than the delay if it began in a queue.
+    /// The growth of the client's round trip since it is known; less than the delay if it began in a queue.
     pub at_least: Nanos,
     /// A queue that all share delays this client too, so the delay is no longer than what the client saw.
     pub at_most: Nanos,

@@ -14,7 +14,8 @@ use super::history::permille_of;
 use super::measure::{MOSTLY_PERMILLE, Measure};
 use super::{Change, Estimator, Signal};
 
-/// How long a queue has to stand. Longer: a fall is followed later; shorter: a pause of the line is taken for a fall.
+/// The time that a queue has to stand. Longer: a fall is followed later; shorter: a pause of the line is taken for a
+/// fall.
 const STANDS_FOR: Nanos = Nanos::from_millis(1000);
 /// The maximum time on a line so slow that its rate is not measurable in `STANDS_FOR`.
 const STANDS_FOR_MAX: Nanos = Nanos::from_secs(5);
@@ -131,8 +132,8 @@ mod tests {
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
 
-    /// The queue found from round trips of these clients, each longer by this many milliseconds; a delay of more than 5
-    /// ms is a queue.
+    /// The queue found from round trips of the given clients, each longer by this many milliseconds; a delay of more
+    /// than 5 ms is a queue.
     fn queue_ms(round_trips: &[(u64, u64)]) -> Option<u64> {
         let mut fall = Fall::default();
         for (client, ms) in round_trips {

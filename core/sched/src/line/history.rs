@@ -9,20 +9,20 @@ use super::Look;
 
 /// The maximum number of intervals remembered: a second of the shortest.
 const INTERVALS_MAX: usize = 40;
-/// The minimum bytes that make a rate: 24 packets, of which one more or less is four per cent.
+/// The minimum bytes that make a rate: 24 packets, so that one more or less is four per cent.
 const RATE_BYTES_MIN: u64 = 24 * 1514;
 /// The minimum time that makes a rate: acknowledgements come in bunches.
 const RATE_FOR: Nanos = Nanos::from_millis(100);
-/// What has left is known to have arrived after the longest path, and no later than this.
+/// The time after which everything that left is known to have arrived: the longest path, and at most this.
 const LAG_MAX: Nanos = Nanos::from_millis(500);
-/// How much later than its path takes an acknowledgement may come: delayed ones wait for 40 ms.
+/// The time by which an acknowledgement may come later than its path takes: delayed ones wait for 40 ms.
 const SLACK: Nanos = Nanos::from_millis(50);
-/// One acknowledgement per two segments, and a look between.
+/// The bytes that may be acknowledged late: there is one acknowledgement per two segments, and a look between.
 const LATE_BYTES: u64 = 2 * 1514;
 /// The peak, and the longest path, fade by one part in this many each interval.
 const FADING_PARTS: u64 = 1000;
 const LONGEST_FADING_PARTS: u64 = 64;
-/// One part in this many of the totals is forgotten each interval.
+/// The totals fade by one part in this many each interval.
 const FORGOTTEN_PARTS: u64 = 64;
 /// The maximum that leaves per thousand bytes that arrive: handshakes, acknowledgements of requests, ends.
 const OVERHEAD_PERMILLE_MAX: u64 = 1500;
@@ -41,7 +41,7 @@ pub(super) struct Run {
     pub delivered_bytes: u64,
 }
 
-/// What round trips showed of the queue of all clients in an interval.
+/// The evidence of round trips about the queue of all clients in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
     /// The maximum delay of the queue; `None` if too little was seen.
@@ -52,7 +52,7 @@ pub(super) struct Seen {
     pub is_late: bool,
 }
 
-/// One closed interval.
+/// A closed interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
     pub began: Nanos,

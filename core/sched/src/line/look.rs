@@ -1,11 +1,11 @@
-//! What the counters of a connection show of the line from one look to the next.
+//! The changes of a connection's counters, and what they show of the line from one look to the next.
 
 use units::Nanos;
 use units::wire::Framing;
 
 /// A round trip measured longer ago shows nothing of the present.
 const ACKED_AGO_MAX: Nanos = Nanos::from_millis(50);
-/// How many segments must be acknowledged between two round trips: the kernel smooths round trips, and one
+/// The number of segments that must be acknowledged between two round trips: the kernel smooths round trips, and one
 /// acknowledgement after a pause hardly moves its value.
 const RTT_SEGMENTS: u64 = 8;
 
@@ -18,7 +18,7 @@ pub struct Seen {
     pub acked_bytes: u64,
     /// Payload bytes that have arrived beyond a gap (SACK), now.
     pub sacked_bytes: u64,
-    /// How long ago the last acknowledgement came.
+    /// The time since the last acknowledgement.
     pub acked_ago: Nanos,
     /// Payload bytes sent so far, each counted once.
     pub sent_bytes: u64,
@@ -40,11 +40,11 @@ pub struct Look {
     pub sent_bytes: u64,
     /// Wire bytes that arrived since.
     pub delivered_bytes: u64,
-    /// How long ago the last of them was acknowledged.
+    /// The time since the last of them was acknowledged.
     pub delivered_ago: Nanos,
-    /// How much earlier than that the previous look was.
+    /// The time between the previous look and that acknowledgement.
     pub delivered_for: Nanos,
-    /// How long something has been on its way.
+    /// The time for which something has been on its way.
     pub busy_for: Nanos,
     /// Wire bytes retransmitted since.
     pub lost_bytes: u64,
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(looks.look(NOW, &seen(enough + 1, 0), FRAMING).rtt, None);
     }
 
-    /// Its acknowledgements are late by up to 40 ms, without any queue.
+    /// The client's acknowledgements are late by up to 40 ms, without any queue.
     #[test]
     fn the_round_trips_of_a_client_that_reads_slowly_are_not_taken() {
         let mut looks = Looks::default();

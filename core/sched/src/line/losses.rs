@@ -56,7 +56,7 @@ impl Losses {
 }
 
 impl Lost {
-    /// Returns whether so much was lost that it is no accident of the clients' paths.
+    /// Returns whether the loss is too large to be an accident of the clients' paths.
     pub fn is_plain(self) -> bool {
         self.permille >= LOSS_PLAIN_PERMILLE
     }

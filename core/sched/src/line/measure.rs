@@ -23,7 +23,7 @@ pub(super) struct Measure {
 }
 
 impl Estimator {
-    /// What losses leave of the pace, if the pace limits anything; otherwise what arrived.
+    /// The measure of what losses leave of the pace, if the pace limits anything; otherwise what arrived.
     ///
     /// A line that drops the excess leaves exactly that; if each client's path loses packets by itself, it costs little
     /// to find out.
@@ -52,13 +52,13 @@ impl Estimator {
         self.history.most().map(|line| Measure { line, is_full: false })
     }
 
-    /// Returns whether there is no pace, or one so much above everything that ever arrived that it limits nothing.
+    /// Returns whether there is no pace, or one far above everything that ever arrived, which limits nothing.
     pub(super) fn is_open(&self) -> bool {
         self.pace.is_none_or(|pace| pace / 2 > self.history.peak())
     }
 
-    /// What arrives, if less than a full pace does, or if no more than before arrives of a backlog that meets a queue
-    /// or losses.
+    /// The signal and measure of what arrives, if less than a full pace does, or if no more than before arrives of a
+    /// backlog that meets a queue or losses.
     pub(super) fn plateau(&self) -> Option<(Signal, Measure)> {
         if !self.is_open() {
             let run = self.history.filled(BUSY_PERMILLE);
@@ -78,7 +78,7 @@ impl Estimator {
         Some((Signal::Plateau(1000), measure().filter(|_| is_congested)?))
     }
 
-    /// What the line carried while a queue was there.
+    /// The measure of what the line carried while a queue was there.
     pub(super) fn carried(&self) -> Option<Measure> {
         let run = self.queued();
         if self.is_open() || run.is_enough() { self.measured(run) } else { None }

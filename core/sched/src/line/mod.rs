@@ -83,16 +83,16 @@ const UNKNOWN_INTERVALS: usize = 20;
 const BEYOND_PERMILLE: u64 = 1080;
 /// The maximum step of a pace that is as fast as anything that arrived recently.
 const STEP_PERMILLE: u64 = 40;
-/// What the line carried this long ago says little about now.
+/// The age at which a measurement of the line says little about the present.
 const QUIET_FOR: Nanos = Nanos::from_secs(120);
 /// The maximum time of a drain, however long the queue.
 const DRAIN_MAX: Nanos = Nanos::from_secs(4);
 /// The minimum drain after losses: there may be a queue that was there before any client came, so that none has seen a
 /// shorter round trip.
 const DRAIN_UNSEEN: Nanos = Nanos::from_millis(250);
-/// How many cuts in a row may leave the queue as it was; after them it is not ours.
+/// The number of cuts in a row that may leave the queue as it was; after them it is not ours.
 const CUTS_MAX: u32 = 3;
-/// How long a queue that is not ours is left alone, doubled each time.
+/// The time for which a queue that is not ours is left alone, doubled each time.
 const OTHERS_MIN: Nanos = Nanos::from_secs(10);
 const OTHERS_MAX: Nanos = Nanos::from_secs(160);
 /// Light losses that are back within this time are caused by the paths.
@@ -140,7 +140,7 @@ enum Phase {
         until: Nanos,
         then: u64,
     },
-    /// What is seen until then dates from before.
+    /// Everything seen until then dates from before the change.
     Settling {
         until: Nanos,
     },
@@ -176,7 +176,8 @@ impl Estimator {
         }
     }
 
-    /// How fast bytes may leave; `None` means as fast as sockets take them, since the line's rate is not known.
+    /// The rate at which bytes may leave; `None` means as fast as sockets take them, since the line's rate is not
+    /// known.
     pub fn pace(&self) -> Option<Rate> {
         self.pace.map(rate)
     }
@@ -397,7 +398,7 @@ impl Estimator {
         Some(self.change(now, charged, Some(line >> cuts), notice))
     }
 
-    /// How long the line needs for its queue: as seen, plus what was added since.
+    /// The time that the line needs for its queue: as seen, plus what was added since.
     fn queue_now(&self, now: Nanos, line: u64) -> Nanos {
         let Some(least) = self.evidence.delay() else { return Nanos::ZERO };
         let excess = self.pace.unwrap_or(line).saturating_sub(line);

@@ -18,14 +18,14 @@ pub struct Status {
     pub rate: Option<Rate>,
     /// The pace now; `None` means as fast as sockets take bytes.
     pub pace: Option<Rate>,
-    /// How long ago the rate was last confirmed.
+    /// The time since the rate was last confirmed.
     pub age: Nanos,
     /// The number of intervals in which the line was full.
     pub busy_intervals: u64,
     pub limit: Limit,
 }
 
-/// What limits the pace.
+/// The limit of the pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limit {
     /// No limit was found: the line was never full.

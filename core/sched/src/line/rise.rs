@@ -2,11 +2,11 @@
 
 use units::Nanos;
 
-/// How long the pace stays after a cut, doubled when the next cut finds the same rate.
+/// The time that the pace stays after a cut, doubled when the next cut finds the same rate.
 const HOLD_MIN: Nanos = Nanos::from_millis(1000);
 const HOLD_MAX: Nanos = Nanos::from_secs(10);
-/// How often the pace rises then, and by how much: the first step, doubled each time, and the largest. The large steps
-/// are for lines that carried more lately.
+/// The interval at which the pace rises then, and the size of a step: the first step, doubled each time, and the
+/// largest. The large steps are for lines that carried more lately.
 pub(super) const RISE_EVERY: Nanos = Nanos::from_millis(500);
 const RISE_PERMILLE_MIN: u64 = 5;
 const RISE_PERMILLE_MAX: u64 = 250;
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// What was carried before the line was full is the minimum that it carries; found again from above, it is the
+    /// The rate carried before the line was full is the minimum that it carries; found again from above, it is the
     /// line's rate.
     #[test]
     fn a_rate_found_before_the_line_was_full_grows_until_it_is() {

@@ -16,7 +16,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Ends an interval of this length. Returns true if so much of it was lost that it proves nothing about the line.
+    /// Ends an interval of this length. Returns true if too much of it was lost for it to prove anything about the
+    /// line.
     pub fn end_interval(&mut self, lasted: Nanos) -> bool {
         let lost = self.lost - std::mem::replace(&mut self.lost_before, self.lost);
         lost.0.saturating_mul(LATE_PARTS) > lasted.0

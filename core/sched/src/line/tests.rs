@@ -62,9 +62,9 @@ struct World {
     demand: Box<dyn Fn(f64) -> f64>,
     /// The part of the line's rate that sockets take without a pace.
     unpaced: f64,
-    /// What the windows of all connections hold: TCP lets no more leave than arrives if this much is in the queue.
+    /// The capacity of all connections' windows: TCP lets no more leave than arrives if this much is in the queue.
     windows_packets: f64,
-    /// Whether, at an instant, bytes are sent only to the first client.
+    /// Returns whether, at an instant, bytes are sent only to the first client.
     only_first: Box<dyn Fn(f64) -> bool>,
     /// No round trip is seen before [`SAMPLE_BITS`] have arrived, as with a kernel on a slow line.
     has_few_samples: bool,
@@ -76,7 +76,7 @@ struct World {
     state: u64,
 }
 
-/// The processor of the server: it runs and is stopped in turns, each for a random time of these means.
+/// The processor of the server: it runs and is stopped in turns, each for a random time with the means below.
 #[derive(Debug, Clone, Copy)]
 struct Host {
     runs_ms: f64,
@@ -88,7 +88,7 @@ struct Host {
     late_until_ms: u64,
 }
 
-/// How much later an acknowledgement arrives that found no processor.
+/// The delay of an acknowledgement that found no processor.
 const LATE_MS: u64 = 20;
 
 const IDLE_HOST: Host = Host {
@@ -128,7 +128,7 @@ impl Queue {
 #[derive(Debug, Default)]
 struct Outcome {
     delivered_bits: f64,
-    /// By millisecond; a pace of 0 if there was none.
+    /// The values by millisecond; a pace of 0 if there was none.
     delays_ms: Vec<f64>,
     rates: Vec<f64>,
 }
@@ -288,7 +288,7 @@ impl World {
         let jitter = (self.random() * 2.0 - 1.0) * path.jitter_ms;
         let late = if ms < self.host.late_until_ms { LATE_MS as f64 } else { 0.0 };
         let rtt = path.rtt_ms + path.withheld(ms) as f64 + late + queue + path.own_queue_ms * self.random() + jitter;
-        // An acknowledgement every 2.4 ms, each of which counts an eighth.
+        // An acknowledgement every 2.4 ms; each counts an eighth.
         let before = self.known[which].smoothed;
         let kept = before.map_or(rtt, |(then, before)| rtt + (before - rtt) * 0.875f64.powf((ms - then) as f64 / 2.4));
         self.known[which].smoothed = Some((ms, kept));
@@ -470,7 +470,7 @@ fn a_slow_client_that_was_alone_does_not_hold_the_next_one_up() {
     }
 }
 
-/// So little is asked for that the queue is none of ours, however long it is: with less to send it stays.
+/// Too little is asked for to make the queue ours, however long it is: with less to send it stays.
 #[test]
 fn a_light_load_beside_others_is_not_slowed() {
     let mut world = World::of("10mbit", 10.0);

@@ -28,7 +28,7 @@ const STANDS_AFTER: Nanos = Nanos::from_millis(25);
 /// The part of the rest that we use, in thousandths: a little less, so that a queue of our own would run empty from
 /// time to time, which is how it is discovered.
 const SHARED_PERMILLE: u64 = 980;
-/// How many hand-downs in a row must contradict the present belief before it changes.
+/// The number of hand-downs in a row that must contradict the present belief before it changes.
 const PROBES_MIN: u32 = 3;
 /// The bytes that we keep in a queue of our own, so that the shaper finds something there whenever it is our turn.
 const APART_BYTES_MAX: u64 = 2 * PACKET_BYTES;
@@ -142,7 +142,7 @@ impl CrossTraffic {
         self.holding_bytes()
     }
 
-    /// How many bytes of our own should hold us back, out of those last read and those handed down since.
+    /// The bytes of our own that should hold us back, counted from the last reading and what was handed down since.
     pub(crate) fn holding_bytes(&self) -> u64 {
         let Some(Reading { queued_bytes, own_bytes, .. }) = self.last else { return 0 };
         match self.presence {
@@ -216,7 +216,7 @@ mod tests {
     /// A byte takes a microsecond.
     const LINK: &str = "8mbit";
     const BACKLOG: u64 = 10 * PACKET_BYTES;
-    /// How long a packet behind [`BACKLOG`] takes in a FIFO.
+    /// The time that a packet behind [`BACKLOG`] takes in a FIFO.
     const FIFO_FOR: Nanos = Nanos::from_micros(11 * PACKET_BYTES);
 
     struct Bench {

@@ -1,9 +1,10 @@
-//! How late the caller runs, and how far ahead of the clock bytes are handed down for that reason.
+//! The lateness of the caller, and how far ahead of the clock bytes are handed down for that reason.
 //!
-//! A grant is made when the link falls idle. On a host whose processor is busy the caller runs later than that, and the link idles
-//! meanwhile: with four busy loops on two processors a line of 10 Mbit/s lost a fifth of its bytes, with eight loops half.
-//! So the caller's lateness is measured at each grant that it had to wait for, and as much of the link as a high percentile of it
-//! is handed down ahead. A caller that is punctual hands nothing down ahead: bytes below the decision are out of order.
+//! A grant is made when the link falls idle. On a host whose processor is busy the caller runs later than that, and the
+//! link idles meanwhile: with four busy loops on two processors a line of 10 Mbit/s lost a fifth of its bytes, with
+//! eight loops half. So the caller's lateness is measured at each grant that it had to wait for, and as much of the
+//! link as a high percentile of it is handed down ahead. A caller that is punctual hands nothing down ahead: bytes
+//! below the decision are out of order.
 
 use units::Nanos;
 
@@ -15,7 +16,7 @@ pub const AHEAD_MAX: Nanos = Nanos::from_millis(20);
 const BUCKETS: usize = (AHEAD_MAX.0 / BUCKET.0) as usize + 1;
 /// Lateness up to this costs nothing: the ledger catches it up ([`crate::Pace::behind`]).
 const PUNCTUAL: Nanos = Nanos::from_millis(1);
-/// One grant in this many may be later than what is handed down ahead.
+/// The percentile that is handed down ahead, as a number of grants: one in this many may be later.
 const LATER_ONE_IN: u32 = 100;
 /// A measurement counts half after this time.
 const HALF_LIFE: Nanos = Nanos::from_secs(4);

@@ -31,7 +31,7 @@ const CROSS_BYTES_MIN: u64 = PACKET_BYTES / 2;
 /// A measurement of the queue below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// All bytes in the queue, whoever sent them.
+    /// All bytes in the queue, from all senders.
     pub queued_bytes: u64,
     /// The maximum of them that are ours; all of them if no closer look was taken ([`Ledger::is_explained`]).
     pub own_bytes: u64,
@@ -50,7 +50,7 @@ impl Reading {
 /// The state of the hand-down that is watched ([`Ledger::on_watched`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watched {
-    /// None is watched, or it can no longer be distinguished from others.
+    /// No hand-down is watched, or it can no longer be distinguished from others.
     #[default]
     Nothing,
     /// It is in the queue.
@@ -223,7 +223,7 @@ impl Ledger {
         self.idle_at - ahead
     }
 
-    /// How long the link needs for what is below us.
+    /// The time that the link needs for what is below us.
     pub fn below(&self, now: Nanos) -> Nanos {
         self.idle_at - now
     }

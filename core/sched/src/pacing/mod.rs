@@ -1,4 +1,5 @@
-//! How fast bytes are handed down: the link's ledger, in which each byte has an owner, and the length of a grant.
+//! The pace at which bytes are handed down: the link's ledger, in which each byte has an owner, and the length of a
+//! grant.
 
 pub mod account;
 pub mod cross_traffic;

@@ -1,4 +1,4 @@
-//! How long a grant may be, by how often a new response has to wait for the end of one.
+//! The length of a grant, by how often a new response has to wait for the end of one.
 //!
 //! A grant cannot be taken back, so a response that would overtake the one being sent waits for half a grant on
 //! average; and each grant costs the caller a wake-up. With `o` overtakings per second of the link and grants of `g`,
@@ -24,7 +24,7 @@ pub struct Overtaking {
     grant_for: Nanos,
     overtakings: u64,
     link_time: Nanos,
-    /// What was left of the job last granted to, before that grant.
+    /// The bytes left of the job last granted to, before that grant.
     left_bytes: u64,
 }
 

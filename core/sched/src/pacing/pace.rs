@@ -7,10 +7,10 @@ use crate::pacing::overtaking;
 /// The part used of a rate that cannot be checked, in thousandths: the rest keeps the queue empty when our count of the
 /// bytes on the wire is a little short.
 pub const BLIND_PERMILLE: u32 = 980;
-/// How much lag may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
+/// The maximum lag that may be caught up: about one full segment at 10 Mbit/s, which every shaper's burst allows.
 const BEHIND: Nanos = Nanos::from_millis(1);
 
-/// How fast, and how finely, bytes are handed down.
+/// The rate at which bytes are handed down, and the size of the pieces.
 ///
 /// A grant is the largest number of bytes that cannot be taken back, so it is how long a new response may have to wait
 /// for one of worse rank: as small as the link and our timers allow. At 10 Mbit/s one full segment takes 1.2 ms, and is
@@ -27,7 +27,7 @@ pub struct Pace {
     /// A grant is made when what is below us will be gone within this time. It has to cover the caller's wake-up
     /// jitter: if it is too short the link idles, if it is too long bytes queue in the order they were handed down.
     pub ahead: Nanos,
-    /// How far the schedule may lag behind the clock and catch up, by our own lateness alone
+    /// The maximum by which the schedule may lag behind the clock and catch up, by our own lateness alone
     /// ([`crate::Ledger::resume`]): what a token bucket below us lets through at once, or what a line catches up by
     /// being a little faster than the pace. More builds a queue there; less loses the time by which wake-ups come late.
     pub behind: Nanos,

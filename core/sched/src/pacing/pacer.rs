@@ -42,7 +42,7 @@ impl Pacer {
         &self.ledger
     }
 
-    /// How late the caller runs.
+    /// The lateness of the caller.
     pub fn lateness(&self) -> &Lateness {
         &self.lateness
     }

@@ -50,10 +50,10 @@ const PARTS: u64 = 16;
 /// The maximum number of clients that return to the order in one grant; the others do in the next.
 const RETURNS_MAX: usize = 8;
 
-/// How clients share the link.
+/// The parameters of the share between clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientShare {
-    /// How far a client may be ahead of its share before it stands behind the others.
+    /// The maximum that a client may be ahead of its share before it stands behind the others.
     pub allowance_bytes: u64,
     /// The bytes of that which an idle link forgives per second.
     pub idle_bytes_per_s: u64,
@@ -70,7 +70,7 @@ impl ClientShare {
     }
 }
 
-/// Whether and how clients share a link, as an operator writes it.
+/// The share between clients as an operator writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientShareSpec {
     /// Each response counts for itself, whichever client asked for it.
@@ -139,7 +139,7 @@ struct Account {
     tag: u64,
     weight: u8,
     is_beyond: bool,
-    /// Its index in `waiting`, or [`NONE`].
+    /// The index in `waiting`, or [`NONE`].
     waiting: u32,
 }
 
@@ -152,7 +152,7 @@ type Place = (u64, u64, u32);
 /// A client with ready jobs.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Its best job, unless that was just taken out.
+    /// The best job, unless that was just taken out.
     best: Option<Place>,
     others: BTreeSet<Place>,
     /// The slot that stands for it in the inner policy's order.
@@ -495,7 +495,7 @@ mod tests {
     use crate::Size;
     use crate::policy::{Ranked, Srpt};
 
-    /// With 36 bytes and 6 of the server's and its index, within 64 per client.
+    /// Together with 36 bytes and 6 of the server's and its index, it is within 64 per client.
     #[test]
     fn an_account_is_small() {
         assert_eq!(size_of::<Account>(), 14);

@@ -160,7 +160,7 @@ impl Sizes {
         cuts
     }
 
-    /// The cost of these cut points; only the ratio of two costs for the same sizes has a meaning.
+    /// The cost of these cut points; only the ratio of two costs for the same sizes is meaningful.
     pub(super) fn cost(&self, cuts: &[u64]) -> f64 {
         let atom = |cut: &u64| self.sums.partition_point(|sums| sums.end <= *cut as f64) - 1;
         let mut ends: Vec<usize> = [0].into_iter().chain(cuts.iter().map(atom)).collect();
@@ -274,7 +274,7 @@ mod tests {
             prop_assert!(sizes.cost(&best) <= sizes.cost(&others) * (1.0 + 1e-7));
         }
 
-        /// More bands never cost more.
+        /// Additional bands never cost more.
         #[test]
         fn more_bands_cost_no_more(scale in 1.0f64..1e4, power in 0.2f64..2.0) {
             let sizes = Sizes::of(|u| scale * (1.0 - u).powf(-power));

@@ -2,9 +2,9 @@
 //! whose connection has the highest throughput.
 //!
 //! Murta & Corlassoli, "Fastest connection first: a new scheduling policy for web servers", 2002, with beta = 2. It is
-//! a pick over the queue, not a rank, and looks at all of those jobs. Good if a response waits for its client's
-//! connection: the fast ones are done and gone; bad for slow clients, and for the server alone, whose delay SRPT keeps
-//! lower. With beta 1 it is SRPT, with a large one throughput alone.
+//! a pick over the queue, not a rank, and looks at all such jobs. Good if a response waits for its client's connection:
+//! the fast ones are done and gone; bad for slow clients, and for the server alone, whose delay SRPT keeps lower. With
+//! beta 1 it is SRPT, with a large one throughput alone.
 //!
 //! The throughput is what was measured; failing that, congestion window / round-trip time; failing that zero, so that a
 //! connection about which nothing is known comes after all others, by size, until something is. A job whose size is not

@@ -20,7 +20,7 @@ use crate::{Job, Policy, Size};
 #[derive(Default)]
 pub struct Fsp {
     queue: RunQueue,
-    /// By slot: when the job is complete virtually; for a size not known, when it started.
+    /// The virtual time at which the job is complete, by slot; for a size not known, when it started.
     tags: Vec<u64>,
     /// Jobs in the system; when the last has left, the virtual link is empty too.
     in_system: usize,
@@ -88,13 +88,13 @@ struct VirtualLink {
     /// Jobs of known size, by completion. Their slots are not the scheduler's, since they may outlive the jobs.
     places: RunQueue,
     vacant: Vec<u32>,
-    /// By the scheduler's slot: the place of the job that had it last, and the number of the job that has that place
+    /// The place, by the scheduler's slot, of the job that had it last, and the number of the job that has that place
     /// now.
     place_of: Vec<u32>,
     tenants: Vec<u64>,
     /// The number of jobs of unknown size.
     blind: usize,
-    /// What each job on the link has received since the link was last empty, in units.
+    /// The units that each job on the link has received since the link was last empty.
     time: VirtualTime<u64>,
     /// Units carried but not shared out yet, fewer than there are jobs.
     carry: u64,

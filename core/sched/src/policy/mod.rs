@@ -127,7 +127,8 @@ pub trait Policy: Send {
         true
     }
 
-    /// How many priority bands a queueing discipline needs to keep this order by itself; 1 if no number would suffice.
+    /// The number of priority bands that a queueing discipline needs to keep this order by itself; 1 if no number would
+    /// suffice.
     fn bands(&self) -> usize {
         1
     }

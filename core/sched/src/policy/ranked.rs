@@ -11,7 +11,7 @@ pub trait Rank: Send {
     /// See [`Policy::needs_path`].
     const NEEDS_PATH: bool = false;
 
-    /// Whether the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
+    /// True if the rank is a size of the job, or grows in proportion to one: see [`Policy::size_rank`].
     const IS_SIZE: bool = false;
 
     fn rank(&self, job: &Job, path: &Path) -> u64;
@@ -120,7 +120,7 @@ mod tests {
         assert!(count > 20, "{count} rows");
     }
 
-    /// A connection counts what is known and what was learned, and no job of which nothing is known.
+    /// A connection counts what is known and what was learned, and no unknown job.
     #[test]
     fn a_learned_size_is_a_size() {
         let curve = Arc::new(Curve::new(vec![Knot { from_bytes: 0, rank: 70.0, slope: -1.0 }]));

@@ -188,7 +188,7 @@ impl BandSpec {
         BandSpec(Box::new(Written { cut: Cut::At(cuts), text }))
     }
 
-    /// How many bands there are.
+    /// The number of bands.
     pub fn count(&self) -> usize {
         match &self.0.cut {
             Cut::Learned(bands) => *bands,

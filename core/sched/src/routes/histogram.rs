@@ -1,4 +1,4 @@
-//! The sizes of a route's responses, including those of which only a lower bound is known.
+//! The sizes of a route's responses, including those with only a known lower bound.
 //!
 //! An aborted response shows that its size is larger than what was sent. Left out, it would make large sizes look rare,
 //! because a large response is aborted most; counted as finished, it would make them look small. It is censored, and

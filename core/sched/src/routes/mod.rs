@@ -57,10 +57,10 @@ pub const DECILES: usize = 10;
 /// The position of true sizes in the distributions that were predicted for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// How often a size fell into each tenth: equally often, if the prediction is right. If the sizes of a route are
+    /// The number of sizes that fell into each tenth: equal, if the prediction is right. If the sizes of a route are
     /// closer together than a bucket is wide, they fall into the same one.
     pub deciles: [u64; DECILES],
-    /// How often it was below the 99th percentile.
+    /// The number of sizes below the 99th percentile.
     pub below_p99: u64,
 }
 
@@ -211,7 +211,7 @@ impl Routes {
 
     /// The rank of a response of this route by bytes sent, for [`crate::Scheduler::on_curve`]. While too little is
     /// known of the route, it is that of all paths with the same site, method, status, type and coding, and `None`
-    /// while too little is known of these. Jobs share one curve until enough samples have come.
+    /// while too little is known of them. Jobs share one curve until enough samples have come.
     pub fn curve(&mut self, key: RouteKey) -> Option<Arc<Curve>> {
         let index = self.index;
         let entry = self.at(key)?;

@@ -28,7 +28,7 @@ pub struct Route<'a> {
 pub struct RouteKey(pub(super) u64);
 
 impl Route<'_> {
-    /// Its number: the same on each machine and in each version of the program that has the same patterns.
+    /// The route's number: the same on each machine and in each version of the program that has the same patterns.
     pub fn key(&self) -> RouteKey {
         let mut digest = FNV_OFFSET;
         self.pieces(|piece| {

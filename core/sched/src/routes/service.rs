@@ -1,4 +1,4 @@
-//! How long the requests of a route take an application, for the order of the requests that wait for it.
+//! The time that the requests of a route take an application, for the order of the requests that wait for it.
 //!
 //! A request in progress cannot be put off for another, so the waiting ones are ranked by the mean. Of the orders that
 //! do not know a single request's time, the lowest mean first gives the lowest mean response time (Smith's rule for
@@ -56,7 +56,7 @@ impl ServiceTimes {
         }
     }
 
-    /// How long a request of this route is expected to take; zero if nothing is known.
+    /// The time that a request of this route is expected to take; zero if nothing is known.
     pub fn expected(&self, route: ServiceRoute) -> Nanos {
         let own = self.find(route.own).filter(|mean| mean.samples >= SAMPLES_MIN);
         let mean = own.or_else(|| self.find(route.all));

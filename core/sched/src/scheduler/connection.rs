@@ -39,17 +39,17 @@ impl Default for Precedence {
 /// The reason why a job, or a connection, is not ready. It is ready when the last reason is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Its socket is full, or the connection's window is shut.
+    /// The socket is full, or the connection's window is shut.
     Connection = 1,
-    /// Its bytes are not in memory yet.
+    /// The bytes are not in memory yet.
     Disk = 2,
-    /// Its source, an upstream server, has sent no more.
+    /// The source, an upstream server, has sent no more.
     Source = 4,
     /// The window of its stream is shut (RFC 9113 section 5.2).
     Stream = 8,
-    /// Its client has been sent what its limit allows for now.
+    /// The client has been sent what its limit allows for now.
     Limit = 16,
-    /// Its class has its maximum number of concurrent responses.
+    /// The class has its maximum number of concurrent responses.
     Slot = 32,
 }
 
@@ -118,7 +118,7 @@ struct Member {
     size: u64,
     has_size: bool,
     is_ready: bool,
-    /// Its last turn, counted by grants of the connection.
+    /// The last turn, counted by grants of the connection.
     had_turn: u64,
 }
 
@@ -131,7 +131,7 @@ impl Member {
         Place { urgency: self.precedence.urgency, key, turn, number: self.number }
     }
 
-    /// Its place, if it is ready.
+    /// The place of the member, if it is ready.
     fn ready_place(&self) -> Option<Place> {
         self.is_ready.then(|| self.place())
     }
@@ -163,7 +163,7 @@ pub struct Connection {
     /// The slot of the job that it has in the policy's order.
     pub offered: Option<u32>,
     turns: u64,
-    /// Its client has set a precedence other than the default for any job so far.
+    /// The client has set a precedence other than the default for any job so far.
     has_wishes: bool,
     members: Vec<Member>,
     /// The ready jobs with their slots; the first of the order is last.

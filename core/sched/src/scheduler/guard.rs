@@ -22,7 +22,7 @@ pub struct Guard {
     owed: u64,
 }
 
-/// How long a ready response can go without a byte: `fixed + per_response × (responses ready)`.
+/// The time that a ready response can go without a byte: `fixed + per_response × (responses ready)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitBound {
     pub fixed: Nanos,

@@ -22,7 +22,7 @@ impl Scheduler {
         self.turns.as_mut().is_some_and(|turns| is_there && turns.compare(id.slot, since, label))
     }
 
-    /// What the jobs would have received in turns by now; `None` unless the scheduler was made by
+    /// The service that the jobs would have received in turns by now; `None` unless the scheduler was made by
     /// [`Scheduler::with_turns`].
     pub fn turns(&mut self, now: Nanos) -> Option<&Turns> {
         self.advance_turns(now);

@@ -18,7 +18,7 @@ pub(crate) const NO_CONNECTION: u32 = u32::MAX;
 /// message of a stream of events, a tunnel or a followed log, and what was sent before says nothing about its size.
 pub const SOURCE_PAUSE: Nanos = Nanos::from_secs(1);
 
-/// How many bytes a response has.
+/// The number of bytes of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Exactly this many, head included.
@@ -28,11 +28,11 @@ pub enum Size {
     AtLeast(u64),
 }
 
-/// What is known of a job when it arrives.
+/// The properties of a job that are known when it arrives.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     pub size: Size,
-    /// How this connection cuts its payload; grants are whole segments where they can be.
+    /// The way in which this connection cuts its payload; grants are whole segments where they can be.
     pub framing: Framing,
     /// The class, from 0, for policies with classes; a number past their last class counts as the last.
     pub class: u16,
@@ -67,7 +67,7 @@ impl JobId {
     }
 }
 
-/// One response being sent, as a policy sees it.
+/// A response being sent, as a policy sees it.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// Arrival number: the tie-breaker of every policy.
@@ -80,7 +80,7 @@ pub struct Job {
     pub class: u16,
     pub client: u32,
     pub(crate) blind: Blind,
-    /// What the job waits for; it is ready if this is empty.
+    /// The reasons why the job waits; it is ready if this is empty.
     pub(crate) waits: Waits,
     /// The slot of its connection, or [`NO_CONNECTION`] if it has a connection to itself.
     pub(crate) connection: u32,
@@ -129,7 +129,7 @@ impl From<Packed> for Framing {
 }
 
 impl Job {
-    /// How its connection cuts its payload.
+    /// The way in which its connection cuts its payload.
     pub fn framing(&self) -> Framing {
         self.framing.into()
     }
@@ -175,7 +175,7 @@ impl Job {
         }
     }
 
-    /// Its total bytes, if known.
+    /// The total bytes of the job, if known.
     pub fn known(&self) -> Option<u64> {
         match self.size {
             Size::Known(bytes) => Some(bytes),
@@ -197,12 +197,13 @@ impl Job {
         (self.attained - before, (found_bytes > size_bytes).then_some(Overrun { size_bytes, found_bytes }))
     }
 
-    /// Its rank in an order by size: the carried rank if it has one, else `own`.
+    /// The rank in an order by size: the carried rank if it has one, else `own`.
     pub(crate) fn rank_or(&self, own: u64) -> u64 {
         if self.carried_rank == OWN_RANK { own } else { self.carried_rank }
     }
 
-    /// What takes turns under a round-robin policy: its connection, or the job itself in `slot` if it has none.
+    /// The id of what takes turns under a round-robin policy: its connection, or the job itself in `slot` if it has
+    /// none.
     pub(crate) fn turn(&self, slot: u32) -> u32 {
         if self.connection == NO_CONNECTION { slot } else { self.connection }
     }

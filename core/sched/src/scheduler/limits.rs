@@ -30,7 +30,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of these classes, which the policy has at the same places.
+    /// The limits of a table's classes, which the policy has at the same places.
     pub fn new(table: &ClassTable) -> Limits {
         let mut limits = Limits {
             ceilings: Ceilings::default(),

@@ -10,11 +10,11 @@ use crate::{Guard, Job, JobId, Pace, Path, Policy, Size};
 
 pub struct Order {
     policy: Box<dyn Policy>,
-    /// What the policy said, asked once: few follow jobs or look at paths.
+    /// The policy's answers, asked once: few policies follow jobs or look at paths.
     follows_jobs: bool,
     needs_path: bool,
     guard: Guard,
-    /// The policy's answers, asked once: few policies follow jobs or look at paths.
+    /// The ready jobs by how long they have waited for a byte; kept only while the guard is on.
     waiting: RunQueue,
     /// The slot whose outstanding grant was given against the policy.
     helped: Option<u32>,
@@ -58,7 +58,7 @@ impl Order {
         &self.guard
     }
 
-    /// Whether the policy looks at paths.
+    /// Returns whether the policy looks at paths.
     pub fn needs_path(&self) -> bool {
         self.needs_path
     }

@@ -1,7 +1,7 @@
 use units::Nanos;
 
-/// What is known of the path to a client. Any field may be unknown, and each policy that looks at paths documents what
-/// it does then.
+/// The known properties of the path to a client. Any field may be unknown, and each policy that looks at paths
+/// documents what it does then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Path {
     /// Smoothed round-trip time.
@@ -13,7 +13,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path of which nothing is known.
+    /// A path with no known properties.
     pub const UNKNOWN: Path = Path { rtt: None, cwnd_bytes: None, throughput_bps: None };
 }
 

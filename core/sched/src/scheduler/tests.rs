@@ -233,7 +233,7 @@ mod shares {
         assert_eq!(scheduler.poll_grant(Nanos(0)).unwrap().job, next);
     }
 
-    /// Only a byte ends a wait: a grant of which a full socket took nothing does not.
+    /// Only a byte ends a wait: a grant that a full socket did not take does not.
     #[test]
     fn the_longest_wait_is_from_byte_to_byte() {
         let mut scheduler = unit_scheduler("srpt");
