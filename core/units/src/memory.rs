@@ -23,7 +23,7 @@ struct Counts {
     /// Bytes that were given back since the account was opened, modulo 2^64.
     released_bytes: AtomicU64,
     bytes_max: AtomicU64,
-    /// Bytes among those that no buffer holds: they leave only when the connection ends.
+    /// Bytes among those that no buffer holds: they leave only when the owner of the account ends.
     fixed_bytes: AtomicU64,
     /// The account that counts the same bytes together with those of others.
     whole: Option<Account>,

@@ -6,8 +6,8 @@
 //! for the time in which they passed the line) and determines what limits it.
 //!
 //! - **Open**: no pace, or one far above everything that arrived. As in BBR's start, the maximum that arrived is the
-//!   minimum that the line carries. A queue in front of all clients ([`evidence`]), losses of all, or a backlog of
-//!   which no more arrives than before ends this.
+//!   minimum that the line carries. A queue in front of all clients ([`evidence`]), losses of all, or a backlog that
+//!   does not make more arrive than before ends this.
 //! - **Growing**: a pace below which the line was not full all the time when it was found rises by a quarter while all
 //!   of it arrives.
 //! - **Holding**: a pace a little below what a full line carried. It rises slowly with a backlog ([`rise`]), never far

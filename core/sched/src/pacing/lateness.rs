@@ -10,7 +10,8 @@ use units::Nanos;
 
 /// The width of a bucket of the histogram.
 const BUCKET: Nanos = Nanos::from_micros(500);
-/// The maximum that is handed down ahead: a newcomer waits for it. A delay of 20 ms is small compared with the round trips of a slow line.
+/// The maximum that is handed down ahead, because a new response waits for it. A delay of 20 ms is small compared with
+/// the round trips of a slow line.
 pub const AHEAD_MAX: Nanos = Nanos::from_millis(20);
 /// Buckets up to [`AHEAD_MAX`], and one for all that is later.
 const BUCKETS: usize = (AHEAD_MAX.0 / BUCKET.0) as usize + 1;
