@@ -4,7 +4,7 @@
 //! before the write. The obvious way, writing to the best connection until it blocks, fails: a socket buffer, a qdisc
 //! and a device ring take megabytes without complaint, and all of it then leaves in FIFO order ahead of every later
 //! decision. So bytes are handed down in small grants at the pace of the link, each to the job that is best at that
-//! instant ([`Ledger`] is how the pace is kept).
+//! instant ([`crate::Ledger`] is how the pace is kept).
 //!
 //! The caller asks [`Scheduler::poll_grant`], writes up to that many bytes, reports how many it wrote
 //! ([`Scheduler::on_sent`]) and, if the connection would take no more, calls [`Scheduler::on_wait`]: a slow reader is

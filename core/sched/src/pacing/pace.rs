@@ -15,7 +15,7 @@ const BEHIND: Nanos = Nanos::from_millis(1);
 /// A grant is the largest number of bytes that cannot be taken back, so it is how long a new response may have to wait
 /// for one of worse rank: as small as the link and our timers allow. At 10 Mbit/s one full segment takes 1.2 ms, and is
 /// then the whole grant; at 1 Gbit/s a grant is 82 segments, so that a grant per millisecond suffices, until responses
-/// arrive that would overtake it ([`crate::overtaking`]).
+/// arrive that would overtake it (`pacing::overtaking`).
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Wire bytes are handed down at this rate; `None` hands down whatever is asked for, in order.
