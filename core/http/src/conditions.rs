@@ -1,7 +1,7 @@
-//! What to send of a file: all of it, parts of it, or the news that the client has it already.
+//! Decides what to send of a file: all of it, parts of it, or the news that the client already has it.
 //!
-//! The order of the tests is that of RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a
-//! matching If-None-Match, and ranges are cut only from a representation that is going to be sent.
+//! The order of the tests is that of RFC 9110 section 13.2.2 and matters: a failed If-Match must win over a matching
+//! If-None-Match, and ranges are cut only from a representation that is about to be sent.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -12,19 +12,19 @@ use crate::{Method, Request, date, range};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entity<'a> {
     pub len: u64,
-    /// Strong, with its quotes: `"5f-1a2b"`.
+    /// A strong tag with its quotes: `"5f-1a2b"`.
     pub etag: &'a str,
-    /// The Last-Modified that is sent; only its whole seconds count.
+    /// The Last-Modified value that is sent; only its whole seconds count.
     pub last_modified: SystemTime,
 }
 
-/// What to answer to a GET or a HEAD that found its file.
+/// The answer to a GET or HEAD that found its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// 200.
+    /// 200: the whole file.
     Whole,
-    /// 206: one range as it is, more as multipart/byteranges, in the order asked for. Never empty, no range empty or
-    /// beyond the entity, at most [`crate::RANGES_MAX`].
+    /// 206: a single range is sent as it is, several as multipart/byteranges, in the order requested. Never empty, at
+    /// most [`crate::RANGES_MAX`]; no range is empty or extends beyond the entity.
     Ranges(Vec<Range<u64>>),
     /// 304.
     NotModified,
@@ -34,8 +34,8 @@ pub enum Verdict {
     RangeNotSatisfiable,
 }
 
-/// Evaluates the conditional fields and Range. For methods other than GET and HEAD they mean nothing to a file
-/// (RFC 9110 section 13.2.1), and the answer is [`Verdict::Whole`].
+/// Evaluates the conditional fields and Range. They have no meaning for a file with methods other than GET and HEAD
+/// (RFC 9110 section 13.2.1), so the result is then [`Verdict::Whole`].
 pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
     if is_plain(request) {
         return Verdict::Whole;
@@ -44,7 +44,7 @@ pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
         return refused;
     }
     match request.fields.range {
-        // RFC 9110 section 14.2: only GET has ranges.
+        // RFC 9110 section 14.2: Range applies to GET only.
         Some(value) if request.method == Method::Get && if_range_holds(request, entity) => {
             range::evaluate(value, entity.len)
         }
@@ -52,7 +52,7 @@ pub fn evaluate(request: &Request, entity: &Entity) -> Verdict {
     }
 }
 
-/// The way nearly every request takes.
+/// Returns true if no conditional field or Range applies, as for nearly every request.
 fn is_plain(request: &Request) -> bool {
     let fields = &request.fields;
     let unconditional = fields.if_match.is_none()
@@ -70,7 +70,7 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     let failed = if fields.if_match.is_some() {
         !request.values("if-match").any(|value| has_etag(value, entity.etag, Comparison::Strong))
     } else {
-        // A date that cannot be read is no condition (section 13.1.4).
+        // An invalid date is ignored (section 13.1.4).
         fields.if_unmodified_since.and_then(date::parse).is_some_and(|since| modified > since)
     };
     if failed {
@@ -84,11 +84,11 @@ fn precondition(request: &Request, entity: &Entity) -> Option<Verdict> {
     same.then_some(Verdict::NotModified)
 }
 
-/// Step 5: whether the parts the client has are of the file as it is now. No If-Range: it does not mind.
+/// Step 5: returns true if the parts the client holds belong to the current file, or if there is no If-Range.
 ///
-/// The comparison is strong: a weak tag never equals ours. A date must equal Last-Modified exactly, later is not
-/// enough. That such a date is strong (RFC 9110 section 13.1.5) is the client's to know, who may send it only if it
-/// has no tag and its copy was made a second or more after that date (section 8.8.2.2); we always send it a tag.
+/// The comparison is strong: a weak tag never equals ours. A date must equal Last-Modified exactly; a later one is not
+/// enough. Only the client can know that such a date is strong (RFC 9110 section 13.1.5): it may send the date only if
+/// it has no tag and its copy was made at least a second after that date (section 8.8.2.2). We always send a tag.
 fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     match request.fields.if_range {
         None => true,
@@ -97,20 +97,20 @@ fn if_range_holds(request: &Request, entity: &Entity) -> bool {
     }
 }
 
-/// Whole seconds since 1970, never before: what the Last-Modified that is sent says.
+/// The Last-Modified that is sent: whole seconds since 1970, never negative.
 fn last_modified(entity: &Entity) -> i64 {
     date::seconds(entity.last_modified) as i64
 }
 
-/// RFC 9110 section 8.8.3.2. Ours are strong, so only the client's may be weak.
+/// The two comparisons of RFC 9110 section 8.8.3.2. Our tags are strong, so only the client's may be weak.
 #[derive(Clone, Copy, PartialEq)]
 enum Comparison {
     Strong,
     Weak,
 }
 
-/// Whether one line of If-Match or If-None-Match is `*` or lists this tag. A tag may contain commas, so the list is
-/// read tag by tag; what follows something that is no tag is not read.
+/// Returns true if a line of If-Match or If-None-Match is `*` or lists this tag. A tag may contain commas, so the list
+/// is read tag by tag; reading stops at the first member that is not a tag.
 fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
     if value == b"*" {
         return true;
@@ -133,7 +133,7 @@ fn has_etag(value: &[u8], etag: &str, comparison: Comparison) -> bool {
     }
 }
 
-/// Length of the quoted tag that this starts with, its quotes included. Tags know no escapes.
+/// Returns the length of the quoted tag at the start of `value`, quotes included. Tags have no escapes.
 fn quoted_bytes(value: &[u8]) -> Option<usize> {
     let inner = value.strip_prefix(b"\"")?;
     Some(inner.iter().position(|&b| b == b'"')? + 2)
@@ -151,7 +151,8 @@ mod tests {
     const LATER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
     const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 
-    /// The verdict on `method` with these field lines; the file has 100 bytes, tag `"v,1"`, and was changed in NOW.
+    /// Returns the verdict on `method` with these field lines, for a file of 100 bytes with the tag `"v,1"`, changed in
+    /// NOW.
     fn verdict(method: &str, lines: &[&str]) -> Verdict {
         let bytes = format!("{method} / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", lines.join("\r\n"));
         let bytes = bytes.replace("\r\n\r\n\r\n", "\r\n\r\n");
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The dates of reproducible archives: an earlier date is earlier, not the same.
+    /// Reproducible archives have such dates: an earlier date must compare as earlier, not as equal.
     #[test]
     fn a_file_from_the_first_second_of_1970() {
         let of_1970 = |line: &str| {
@@ -229,10 +230,10 @@ mod tests {
             // If-None-Match decides alone over If-Modified-Since.
             (vec!["If-None-Match: \"a\"".to_owned(), since("Modified", LATER)], Whole),
             (vec!["If-None-Match: \"v,1\"".to_owned(), since("Modified", EARLIER)], NotModified),
-            // Either before ranges.
+            // Both take precedence over ranges.
             (vec!["If-None-Match: \"v,1\"".to_owned(), "Range: bytes=0-9".to_owned()], NotModified),
             (vec!["If-Match: \"v,1\"".to_owned(), "Range: bytes=0-9".to_owned()], part()),
-            // Lists may be spread over lines, dates may not be repeated.
+            // Lists may be spread over several lines; dates may not be repeated.
             (vec!["If-None-Match: \"a\"".to_owned(), "If-None-Match: \"v,1\"".to_owned()], NotModified),
             (vec![since("Modified", LATER), since("Modified", LATER)], Whole),
             (vec![since("Unmodified", EARLIER), since("Unmodified", EARLIER)], Whole),

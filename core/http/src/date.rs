@@ -1,12 +1,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The last second that four digits of year can write: 9999-12-31 23:59:59.
+/// The last second that a four-digit year can express: 9999-12-31 23:59:59.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// A date as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7), kept as its 29 bytes.
+/// A date in the format of HTTP, `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 section 5.6.7), stored as its 29 bytes.
 ///
-/// Every response carries a date; formatting one costs more than parsing a small request, so the server keeps one
-/// and calls [`HttpDate::update`] once per turn of its loop.
+/// Every response carries a date, and formatting one costs more than parsing a small request. The server therefore
+/// keeps one and calls [`HttpDate::update`] once per turn of its event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpDate {
     text: [u8; 29],
@@ -14,7 +14,7 @@ pub struct HttpDate {
 }
 
 impl HttpDate {
-    /// Times outside 1970 to 9999, which a file may well claim, become the nearest end.
+    /// Formats `time`. Times outside 1970 to 9999, which a file may well have, are clamped to the nearest end.
     pub fn new(time: SystemTime) -> HttpDate {
         let seconds = seconds(time);
         let mut text = [b' '; 29];
@@ -23,7 +23,7 @@ impl HttpDate {
         HttpDate { text, seconds }
     }
 
-    /// Becomes `now`; formats only when the second has changed.
+    /// Sets the date to `now`; formats only if the second has changed.
     pub fn update(&mut self, now: SystemTime) {
         if seconds(now) != self.seconds {
             *self = HttpDate::new(now);
@@ -34,7 +34,7 @@ impl HttpDate {
         &self.text
     }
 
-    /// As RFC 3339 writes it: `1994-11-06T08:49:37Z`.
+    /// Returns the date in the format of RFC 3339: `1994-11-06T08:49:37Z`.
     pub fn iso(&self) -> String {
         const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
         let text = String::from_utf8_lossy(&self.text);
@@ -44,20 +44,20 @@ impl HttpDate {
     }
 }
 
-/// Whole seconds since 1970, the precision of an HTTP date, held within the years it can write.
+/// Returns whole seconds since 1970, the precision of an HTTP date, clamped to the years that it can express.
 pub(crate) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().min(SECONDS_MAX))
 }
 
-/// Days, and so weeks, repeat after this many years and seconds.
+/// Days of the year and of the week repeat after this many years, and after this many seconds.
 const CALENDAR_YEARS: u32 = 400;
 const CALENDAR_SECONDS: i64 = 146_097 * 86_400;
 
-/// Reads any of the three forms of RFC 9110 section 5.6.7 to seconds since 1970; `None` for everything else, lists of
-/// dates included.
+/// Parses any of the three forms of RFC 9110 section 5.6.7 to seconds since 1970. Returns `None` for everything else,
+/// lists of dates included.
 ///
-/// httpdate knows neither years before 1970 nor leap seconds: it is given the same day of a later calendar cycle, and the
-/// second before.
+/// httpdate supports neither years before 1970 nor leap seconds. It gets the same day of a later calendar cycle
+/// instead, and the second before the leap second.
 pub(crate) fn parse(value: &[u8]) -> Option<i64> {
     let mut text: [u8; TEXT_BYTES_MAX] = [b' '; TEXT_BYTES_MAX];
     let text = text.get_mut(..value.len())?;
@@ -76,7 +76,7 @@ pub(crate) fn parse(value: &[u8]) -> Option<i64> {
 /// The longest date, `Wednesday, 06-Nov-94 08:49:37 GMT`.
 const TEXT_BYTES_MAX: usize = 33;
 
-/// Where the second is in a date of this form, and the year where it has four digits.
+/// Returns the offset of the second in a date of this form, and of the year if it has four digits.
 fn places(text: &[u8]) -> Option<(usize, Option<usize>)> {
     match text.len() {
         24 => Some((17, Some(20))),                             // asctime
@@ -86,7 +86,7 @@ fn places(text: &[u8]) -> Option<(usize, Option<usize>)> {
     }
 }
 
-/// Moves a year before 1970 to the same year of a later calendar cycle; says by how many.
+/// Moves a year before 1970 to the same year of a later calendar cycle. Returns the number of cycles.
 fn cycles_before_1970(year: &mut [u8]) -> u32 {
     let Some(number) = crate::list::decimal(year).and_then(|number| u32::try_from(number).ok()) else { return 0 };
     let cycles = 1970u32.saturating_sub(number).div_ceil(CALENDAR_YEARS);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(parse(b"Wed, 31 Dec 1969 23:59:60 GMT"), Some(0));
     }
 
-    /// Seconds and weekdays as `date --utc` has them.
+    /// Seconds and weekdays are those that `date --utc` prints.
     #[test]
     fn years_before_1970_are_read() {
         for (text, seconds) in [

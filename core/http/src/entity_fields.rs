@@ -6,19 +6,19 @@ use bytes::Bytes;
 use crate::fields::{FieldIter, FieldList};
 use crate::{HttpDate, lines};
 
-/// The fields of a file, made once for all responses that send it: Content-Type (and Content-Encoding), then ETag, Last-Modified and Accept-Ranges, then
-/// Content-Length.
+/// The fields of a file, made once for all responses that send it: Content-Type (and Content-Encoding), then ETag,
+/// Last-Modified and Accept-Ranges, then Content-Length.
 #[derive(Debug, Clone)]
 pub struct EntityFields {
-    /// The list, then its text.
+    /// The field list, followed by its text.
     bytes: Bytes,
-    /// Where the fields begin and end in the list: those of the type, the validators, and the length.
+    /// Boundaries of three groups of fields in the list: type, validators, length.
     list: [u32; 4],
-    /// The same in the text.
+    /// The same boundaries in the text.
     text: [u32; 4],
 }
 
-/// Fields that other responses have too, and their text as HTTP/1.1 writes it, which is its codec's alone.
+/// Fields shared between responses, with their HTTP/1.1 text, which only that codec uses.
 #[derive(Debug, Clone, Default)]
 pub struct Shared {
     bytes: Bytes,
@@ -53,18 +53,18 @@ impl EntityFields {
         EntityFields { bytes: [fields.bytes(), &lines].concat().into(), list, text }
     }
 
-    /// For a 200 with all of it.
+    /// The fields of a 200 with the whole file.
     pub fn whole(&self) -> Shared {
         self.groups(0..3)
     }
 
-    /// Without the length: for a 206 with one part of it.
+    /// The fields without the length, for a 206 with one range.
     pub fn part(&self) -> Shared {
         self.groups(0..2)
     }
 
-    /// Without its type too: for a 304, which should not describe a body it does not have (RFC 9110 section 15.4.5), and for a 206 of
-    /// several parts, which has a type of its own.
+    /// The validators alone. A 304 should not describe a body that it does not have (RFC 9110 section 15.4.5), and a
+    /// 206 with several ranges has a type of its own.
     pub fn validators(&self) -> Shared {
         self.groups(1..2)
     }

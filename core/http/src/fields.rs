@@ -1,13 +1,14 @@
-//! Fields in their order, in one piece of memory: of each the lengths of its name and value, then both. Going through them parses nothing.
+//! An ordered list of fields in one allocation: for each field, the lengths of its name and value, then both. Iterating
+//! parses nothing.
 
-/// Bytes of a length.
+/// Bytes of one length prefix.
 const LENGTH_BYTES: usize = 4;
 
-/// See the module. Names are as they were given; nobody may tell them apart by their case (RFC 9110 section 5.1).
+/// The list described in the module. Names keep their case; comparing them must ignore it (RFC 9110 section 5.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldList(Vec<u8>);
 
-/// Where a value is in its list.
+/// The position of a value in its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     at: u32,
@@ -19,12 +20,12 @@ impl FieldList {
         FieldList(Vec::with_capacity(bytes))
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory allocated.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Names and values are far below 4 GiB: whoever gives them has a limit.
+    /// Appends a field. Names and values are far below 4 GiB, because every caller has a limit.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> Span {
         let lengths = [name.len(), value.len()].map(|bytes| (bytes as u32).to_le_bytes());
         for part in [&lengths[0], &lengths[1], name, value] {
@@ -33,7 +34,8 @@ impl FieldList {
         Span { at: (self.0.len() - value.len()) as u32, bytes: value.len() as u32 }
     }
 
-    /// As for HTTP/1.1, whose value must not end its line: a control character becomes `?`.
+    /// Appends a field that is safe for HTTP/1.1, whose value must not end its line: every control character becomes
+    /// `?`.
     pub fn push_clean(&mut self, name: &[u8], value: &[u8]) {
         let span = self.push(name, value);
         for byte in &mut self.0[span.at as usize..] {
@@ -61,13 +63,13 @@ impl FieldList {
 }
 
 impl Span {
-    /// A part of it.
+    /// Returns a part of this span.
     pub fn part(self, range: std::ops::Range<usize>) -> Span {
         Span { at: self.at + range.start as u32, bytes: (range.end - range.start) as u32 }
     }
 }
 
-/// Name and value of each field of the list with these bytes.
+/// Iterates over the name and value of each field in the bytes of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FieldIter<'a>(pub &'a [u8]);
 

@@ -1,9 +1,10 @@
-//! Field lines in the form of HTTP/1.1, which is that of the parts of a multipart body too: no formatting machinery, no allocation but
-//! the caller's `Vec<u8>`.
+//! Field lines in the format of HTTP/1.1, which the parts of a multipart body use too. Uses no formatting machinery and
+//! allocates only in the caller's `Vec<u8>`.
 
 use std::ops::Range;
 
-/// One field line. A control character in the value, which would let its sender write lines of his own, becomes `?`.
+/// Appends one field line. A control character in the value would let its sender write lines of its own, so it becomes
+/// `?`.
 pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -11,21 +12,21 @@ pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One field line, of a value that has no control characters.
+/// Appends one field line; the value must not contain control characters.
 pub(crate) fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
 }
 
-/// `Content-Range: bytes 0-9/100` for a part of a multipart body. The range is not empty.
+/// Appends `Content-Range: bytes 0-9/100` for a part of a multipart body. The range is not empty.
 pub(crate) fn content_range(out: &mut Vec<u8>, range: &Range<u64>, entity_bytes: u64) {
     out.extend_from_slice(b"Content-Range: ");
     self::range(out, range, entity_bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `bytes 0-9/100`.
+/// Appends `bytes 0-9/100`.
 pub(crate) fn range(out: &mut Vec<u8>, range: &Range<u64>, entity_bytes: u64) {
     out.extend_from_slice(b"bytes ");
     number(out, range.start);
@@ -35,7 +36,7 @@ pub(crate) fn range(out: &mut Vec<u8>, range: &Range<u64>, entity_bytes: u64) {
     number(out, entity_bytes);
 }
 
-/// Decimal digits.
+/// Appends decimal digits.
 pub(crate) fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

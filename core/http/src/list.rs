@@ -1,13 +1,13 @@
-//! The small grammar that many fields share: comma-separated lists and decimal numbers.
+//! The grammar that many fields share: comma-separated lists and decimal numbers.
 
 /// The members of a `#element` list; empty members are allowed and skipped (RFC 9110 section 5.6.1.2).
 ///
-/// Not for lists whose members may be quoted strings: a quoted comma would split them.
+/// Unsuitable for lists whose members may be quoted strings: a quoted comma would split them.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// A number of digits alone: no sign, no space, nothing that overflows. `None` otherwise.
+/// Parses a number of digits alone. Returns `None` for a sign, a space or an overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

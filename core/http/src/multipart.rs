@@ -1,20 +1,20 @@
 //! The heads of the parts of a `multipart/byteranges` body (RFC 9110 section 14.6).
 //!
-//! The body is, for each range, [`part_head`] and the bytes of the range, then [`closing`]. The parts themselves are
-//! sent from the file, so nothing here ever holds them, and [`total_bytes`] gives Content-Length before any is read.
-//! The caller chooses the boundary: 1 to 70 letters and digits (RFC 2046 section 5.1.1), random enough that no part
-//! contains it by chance.
+//! For each range, the body has a [`part_head`] and the bytes of the range; [`closing`] ends it. The parts themselves
+//! are sent from the file, so this module never holds them, and [`total_bytes`] gives the Content-Length before any is
+//! read. The caller chooses the boundary: 1 to 70 letters and digits (RFC 2046 section 5.1.1), random enough that no
+//! part contains it by chance.
 
 use std::ops::Range;
 
 use crate::lines;
 
-/// The value of the response's Content-Type.
+/// Returns the value of the response's Content-Type.
 pub fn content_type(boundary: &str) -> String {
     format!("multipart/byteranges; boundary={boundary}")
 }
 
-/// What comes before the bytes of one range: the delimiter and the fields of the part.
+/// Appends the delimiter and the fields of a part, which precede the bytes of its range.
 pub fn part_head(out: &mut Vec<u8>, boundary: &str, mime: &str, range: &Range<u64>, entity_bytes: u64) {
     out.extend_from_slice(b"\r\n--");
     out.extend_from_slice(boundary.as_bytes());
@@ -24,14 +24,14 @@ pub fn part_head(out: &mut Vec<u8>, boundary: &str, mime: &str, range: &Range<u6
     out.extend_from_slice(b"\r\n");
 }
 
-/// What comes after the last range.
+/// Appends the delimiter that follows the last range.
 pub fn closing(out: &mut Vec<u8>, boundary: &str) {
     out.extend_from_slice(b"\r\n--");
     out.extend_from_slice(boundary.as_bytes());
     out.extend_from_slice(b"--\r\n");
 }
 
-/// The Content-Length of the whole body: heads, ranges, closing.
+/// Returns the Content-Length of the whole body: part heads, ranges and closing.
 pub fn total_bytes(boundary: &str, mime: &str, ranges: &[Range<u64>], entity_bytes: u64) -> u64 {
     let mut framing = Vec::new();
     for range in ranges {

@@ -1,23 +1,24 @@
-//! From the path of a request to a relative path that can be given to the file system.
+//! Decodes the path of a request to a relative path for the file system.
 //!
-//! The rule: decode once, and refuse everything that could name a file in two ways or a file outside the root.
-//! Refusing beats normalising: a gateway in front may apply its access rules to another spelling than we open.
+//! The rule is to decode once, and to refuse everything that could name a file in two ways or a file outside the root.
+//! Refusing is better than normalising: a gateway in front may apply its access rules to another spelling than the one
+//! we open.
 //!
-//! A path is bytes, as names are to the kernel: those of an old archive may be Latin-1.
+//! A path is bytes, as file names are to the kernel: those of an old archive may be Latin-1.
 
 use percent_encoding::percent_decode;
 
 use crate::Reject;
 use crate::readings::overlong;
 
-/// Decodes `raw` (as in [`crate::Request::path`]) into `out`, replacing what was there: no leading slash, one trailing
-/// slash if `raw` has one (a directory), empty for the root. On `Err`, `out` is empty.
+/// Decodes `raw` (as in [`crate::Request::path`]) into `out`, replacing its contents. The result has no leading slash,
+/// a trailing slash if `raw` has one (a directory), and is empty for the root. On `Err`, `out` is empty.
 pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     out.clear();
     let Some(relative) = raw.strip_prefix(b"/") else {
         return Err(Reject::bad("path does not begin with a slash"));
     };
-    // The buffer is reused, so that a warm server does not allocate here.
+    // The buffer is reused, so a warm server does not allocate here.
     if relative.contains(&b'%') {
         check_escapes(relative)?;
         out.extend(percent_decode(relative));
@@ -27,13 +28,13 @@ pub fn decode_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reject> {
     check_decoded(out).inspect_err(|_| out.clear())
 }
 
-/// Whether a request can ask for a name: [`decode_path`] gives it back, percent-encoded as a segment.
+/// Returns true if a request can name this file: [`decode_path`] returns the name for its percent-encoded segment.
 pub fn is_servable_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.contains(&b'/') && check_decoded(name).is_ok()
 }
 
-/// Before decoding: every `%` begins an escape of two hex digits (`%2`, `%zz` and `%u0041` mean different things to
-/// different servers), and none hides a slash, since `a%2Fb` is one segment to a gateway and two to a file system.
+/// Checks the escapes before decoding. Every `%` must begin an escape of two hex digits (servers disagree about `%2`,
+/// `%zz` and `%u0041`), and no escape may hide a slash: `a%2Fb` is one segment to a gateway and two to a file system.
 fn check_escapes(raw: &[u8]) -> Result<(), Reject> {
     for after in raw.split(|&b| b == b'%').skip(1) {
         match after {
@@ -45,7 +46,7 @@ fn check_escapes(raw: &[u8]) -> Result<(), Reject> {
     Ok(())
 }
 
-/// After decoding, so that no encoding of a dot or a backslash escapes.
+/// Checks the path after decoding, so that no encoding of a dot or a backslash gets through.
 fn check_decoded(path: &[u8]) -> Result<(), Reject> {
     check_characters(path)?;
     if has_overlong_ascii(path) {
@@ -68,19 +69,20 @@ fn check_decoded(path: &[u8]) -> Result<(), Reject> {
 }
 
 fn check_characters(path: &[u8]) -> Result<(), Reject> {
-    // NUL ends a path early in C; the others forge log lines and terminal output. Bytes that are no UTF-8 are no control characters to
-    // whoever reads UTF-8.
+    // NUL ends a path early in C; the others forge log lines and terminal output. Bytes that are not UTF-8 are no
+    // control characters to a UTF-8 reader.
     if path.utf8_chunks().any(|chunk| chunk.valid().chars().any(char::is_control)) {
         return Err(Reject::bad("control character in path"));
     }
-    // A separator elsewhere, and to the rules of some gateways: no file we serve needs it.
+    // A backslash is a separator on other systems and in the rules of some gateways; no file we serve needs it.
     if path.contains(&b'\\') {
         return Err(Reject::bad("backslash in path"));
     }
     Ok(())
 }
 
-/// Whether a lax decoder finds an ASCII character, which may be a dot or a slash, where UTF-8 has none (RFC 3629 section 10).
+/// Returns true if a lax decoder finds an ASCII character (perhaps a dot or a slash) where UTF-8 has none (RFC 3629
+/// section 10).
 fn has_overlong_ascii(path: &[u8]) -> bool {
     !path.is_ascii() && (0..path.len()).any(|at| overlong(&path[at..]).is_some())
 }
@@ -133,7 +135,7 @@ mod tests {
             // A surrogate, and a character cut short.
             (b"/%ed%a0%80", b"\xed\xa0\x80"),
             (b"/%e2%82", b"\xe2\x82"),
-            // As Latin-1 has them: no decoder makes one character of these.
+            // Latin-1 text, in which no decoder finds an overlong form.
             (b"/%C0bas/%E0%20la", b"\xc0bas/\xe0 la"),
         ];
         for (raw, decoded) in cases {
@@ -229,7 +231,7 @@ mod tests {
             check_safe(&raw)?;
         }
 
-        /// Whatever a folder has: a link to it leads to it, and to nothing else.
+        /// Every name in a folder: a link to it leads to it, and to nothing else.
         #[test]
         fn a_servable_name_is_what_its_link_leads_to(name in proptest::collection::vec(any::<u8>(), 0..12)) {
             let link = format!("/{}", percent_encode(&name, NON_ALPHANUMERIC));
@@ -241,7 +243,7 @@ mod tests {
             }
         }
 
-        /// No decoder, however lax, finds another character of ASCII in a path than the file system does.
+        /// However lax a decoder is, it finds the same ASCII characters in a path as the file system.
         #[test]
         fn a_lax_decoder_finds_no_other_ascii(path in proptest::collection::vec(lax_byte(), 0..12)) {
             if is_servable_name(&path) {
@@ -266,7 +268,7 @@ mod tests {
         ]
     }
 
-    /// Characters of UTF-8 as it was before RFC 3629, of any length.
+    /// Decodes UTF-8 as it was before RFC 3629, overlong forms included.
     fn lax(bytes: &[u8]) -> Vec<u32> {
         let (mut found, mut at) = (Vec::new(), 0);
         while let Some(&first) = bytes.get(at) {

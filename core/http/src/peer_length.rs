@@ -1,9 +1,10 @@
-//! The one type for a length that a peer gave: a Content-Length, the size of a chunk, the bytes of a body that are still to come.
+//! A type for every length that a peer gives: a Content-Length, a chunk size, the bytes of a body that are still to
+//! come.
 //!
-//! A peer may write any number of digits. A length near 2^64 wraps as soon as the bytes of a head are added to it, and what wraps is a
-//! small response that has sent more than its size. So no greater length than 2^63 − 1 gets past the parsers: it is the greatest size that a
-//! file can have (`off_t`), nginx and nghttp2 refuse greater ones too, and the sum of a length and of all that a machine can hold in
-//! memory fits into a `u64`.
+//! A peer may send any number of digits. A length near 2^64 wraps as soon as the bytes of a head are added to it, and a
+//! wrapped length makes a small response appear to have sent more than its size. The parsers therefore let no length
+//! above 2^63 − 1 pass: it is the maximum file size (`off_t`), nginx and nghttp2 refuse greater ones too, and its sum
+//! with everything that fits into a machine's memory fits into a `u64`.
 
 use crate::list::decimal;
 
@@ -16,17 +17,18 @@ impl PeerLength {
     pub const MAX: PeerLength = PeerLength(i64::MAX as u64);
     pub const ZERO: PeerLength = PeerLength(0);
 
-    /// `None` above [`PeerLength::MAX`].
+    /// Returns `None` above [`PeerLength::MAX`].
     pub const fn new(bytes: u64) -> Option<PeerLength> {
         if bytes <= PeerLength::MAX.0 { Some(PeerLength(bytes)) } else { None }
     }
 
-    /// Reads a Content-Length (RFC 9110 section 8.6). `None`: it is no number of decimal digits alone, or above [`PeerLength::MAX`].
+    /// Parses a Content-Length (RFC 9110 section 8.6). Returns `None` if it is not digits alone, or is above
+    /// [`PeerLength::MAX`].
     pub fn from_decimal(digits: &[u8]) -> Option<PeerLength> {
         decimal(digits).and_then(PeerLength::new)
     }
 
-    /// The number with one more digit of this base behind it. `None` above [`PeerLength::MAX`].
+    /// Appends a digit of this base. Returns `None` above [`PeerLength::MAX`].
     pub fn with_digit(self, base: u32, digit: u32) -> Option<PeerLength> {
         self.0.checked_mul(base.into())?.checked_add(digit.into()).and_then(PeerLength::new)
     }
@@ -36,7 +38,7 @@ impl PeerLength {
         self.0
     }
 
-    /// What is left of it after this many bytes. `None`: they are more than it has.
+    /// Subtracts `bytes`. Returns `None` if they are more than the length.
     pub fn less(self, bytes: u64) -> Option<PeerLength> {
         self.0.checked_sub(bytes).map(PeerLength)
     }
@@ -71,7 +73,7 @@ mod tests {
     }
 
     proptest! {
-        /// Digit by digit it is the number that the digits write, or too long.
+        /// Reading digit by digit gives the number the digits express, or fails if it is too large.
         #[test]
         fn digits_make_the_number(number: u128, base in prop::sample::select(&[10u32, 16][..])) {
             let text = if base == 16 { format!("{number:x}") } else { number.to_string() };
@@ -82,7 +84,7 @@ mod tests {
             prop_assert!(short.is_some());
         }
 
-        /// A head, frames and records of whatever there is room for in memory do not make a length wrap.
+        /// A length plus the head, frames and records that fit into memory does not wrap.
         #[test]
         fn a_sum_with_what_is_in_memory_fits(bytes in 0u64..1 << 63, held in 0u64..1 << 62) {
             prop_assert!(PeerLength::new(bytes).unwrap().bytes().checked_add(held).is_some());

@@ -1,42 +1,42 @@
-//! The header that a proxy sends before all else on a connection, and that tells whose the connection is: the PROXY protocol of HAProxy,
-//! versions 1 (a line) and 2 (binary), <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>.
+//! The PROXY protocol of HAProxy: the header that a proxy sends before everything else on a connection to name its
+//! client. Versions 1 (a line) and 2 (binary), <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>.
 //!
-//! Anybody can send one: it is for connections of trusted proxies alone.
+//! Anybody can send such a header, so it is accepted only on connections of trusted proxies.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The longest header that is waited for: room for the fields of version 2 that proxies add, as nginx has it.
+/// The maximum size of a header: leaves room for the fields of version 2 that proxies add. nginx has the same limit.
 pub const PROXY_HEADER_BYTES_MAX: usize = 4096;
 
-/// What a header tells.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// The client; `None` where the connection is the proxy's own, as to look whether we are there, or no TCP over IP.
+    /// The client. `None` if the connection is the proxy's own (such as a health check), or is not TCP over IP.
     pub client: Option<SocketAddr>,
-    /// What the header takes; the connection's own bytes are behind it.
+    /// Bytes of the header; the connection's own data follows.
     pub bytes: usize,
 }
 
-/// Why there is no header.
+/// The reason why there is no valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHeaderFault(pub &'static str);
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// With version and command, family and transport, and the length of what follows.
+/// Signature, version and command, family and transport, and the length of what follows.
 const FIXED_BYTES: usize = 16;
-/// Version 2 with its commands, and TCP over either family.
+/// Version 2 with its commands, then TCP over each address family.
 const LOCAL: u8 = 0x20;
 const PROXY: u8 = 0x21;
 const OVER_IPV4: u8 = 0x11;
 const OVER_IPV6: u8 = 0x21;
 const LINE_BEGIN: &[u8] = b"PROXY ";
-/// With the two bytes that end it.
+/// Maximum line length of version 1, including the two bytes that end it.
 const LINE_BYTES_MAX: usize = 107;
 
 const NO_HEADER: ProxyHeaderFault = ProxyHeaderFault("it sends no PROXY header");
 const WRONG: ProxyHeaderFault = ProxyHeaderFault("a PROXY header that is none");
 
-/// Reads the header that these bytes begin with; `None` as long as more is needed.
+/// Reads the header at the start of `bytes`. Returns `Ok(None)` if more bytes are needed.
 pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
     if begins_alike(bytes, SIGNATURE) {
         return binary(bytes);
@@ -47,8 +47,8 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHead
     Err(NO_HEADER)
 }
 
-/// Appends a header of version 2 that tells this client, of the address family that it has; `None`: the connection is our own. At which address
-/// the client has reached us it does not tell: that is the unspecified one.
+/// Appends a version 2 header that names this client, in the client's address family. `None` marks the connection as
+/// our own. The destination address is the unspecified one: the address at which the client reached us is not sent.
 pub fn encode_proxy_header(out: &mut Vec<u8>, client: Option<SocketAddr>) {
     out.extend_from_slice(SIGNATURE);
     let Some(client) = client else { return out.extend_from_slice(&[LOCAL, 0, 0, 0]) };
@@ -67,7 +67,7 @@ fn begins_alike(bytes: &[u8], known: &[u8]) -> bool {
     bytes.iter().zip(known).all(|(byte, known)| byte == known)
 }
 
-/// Version 2.
+/// Parses version 2.
 fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
     let Some(fixed) = bytes.get(..FIXED_BYTES) else { return Ok(None) };
     let (command, kind) = (fixed[12], fixed[13]);
@@ -80,14 +80,14 @@ fn binary(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
         (LOCAL, _) => None,
         (PROXY, OVER_IPV4) => Some(ends::<4>(told)?),
         (PROXY, OVER_IPV6) => Some(ends::<16>(told)?),
-        // No IP, or not known.
+        // Not IP, or unspecified.
         (PROXY, 0x00 | 0x31 | 0x32) => None,
         _ => return Err(WRONG),
     };
     Ok(Some(ProxyHeader { client, bytes: end }))
 }
 
-/// The source of two addresses of so many bytes, and two ports behind them.
+/// Returns the source address and port from two addresses of `BYTES` bytes and the two ports behind them.
 fn ends<const BYTES: usize>(told: &[u8]) -> Result<SocketAddr, ProxyHeaderFault>
 where
     IpAddr: From<[u8; BYTES]>,
@@ -99,7 +99,7 @@ where
     Ok(SocketAddr::new(IpAddr::from(*source), u16::from_be_bytes([port[0], port[1]])))
 }
 
-/// Version 1.
+/// Parses version 1.
 fn line(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
     let within = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = within.iter().position(|&byte| byte == b'\n') else {
@@ -108,7 +108,7 @@ fn line(bytes: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderFault> {
     let line = within[..end].strip_suffix(b"\r").and_then(|line| str::from_utf8(line).ok()).ok_or(WRONG)?;
     let words: Vec<&str> = line.split(' ').skip(1).collect();
     let client = match words[..] {
-        // What follows it tells nothing.
+        // The rest of such a line is ignored.
         ["UNKNOWN", ..] => None,
         ["TCP4", source, destination, port, other] => {
             Some(source_of::<Ipv4Addr>([source, destination], [port, other])?)

@@ -1,21 +1,22 @@
 //! The Range field (RFC 9110 section 14).
 //!
-//! A client may ask for the same bytes many times over, so that a line of request costs the server a gigabyte
-//! (section 17.15). A server may always ignore Range and send the whole file, once: that is the answer here to
-//! whatever is malformed or costs more than the whole.
+//! A client may request the same bytes many times over, so that one request line costs the server a gigabyte (section
+//! 17.15). A server may always ignore Range and send the whole file once. This module does so if the field is malformed
+//! or its ranges cost more than the whole.
 
 use std::ops::Range;
 
 use crate::Verdict;
 use crate::list::{decimal, members};
 
-/// Most ranges of one request, those beyond the end included. Readers of PDF files, who ask for the most, stay
-/// below; each costs the response some 100 bytes of part head.
+/// Maximum number of ranges of one request, those beyond the end included. PDF readers request the most and stay below
+/// this; each range adds some 100 bytes of part head to the response.
 pub const RANGES_MAX: usize = 32;
 
-/// [`Verdict::Ranges`], [`Verdict::RangeNotSatisfiable`], or [`Verdict::Whole`] if the field is ignored.
+/// Returns [`Verdict::Ranges`], [`Verdict::RangeNotSatisfiable`], or [`Verdict::Whole`] if the field is ignored.
 pub(crate) fn evaluate(value: &[u8], len: u64) -> Verdict {
-    // No range can be cut from nothing, and some clients send `bytes=0-` with everything: 200 beats 416 for them.
+    // An empty file has no ranges. Some clients send `bytes=0-` with every request, and a 200 serves them better than a
+    // 416.
     if len == 0 {
         return Verdict::Whole;
     }
@@ -27,7 +28,8 @@ pub(crate) fn evaluate(value: &[u8], len: u64) -> Verdict {
     }
 }
 
-/// The ranges that touch the entity, cut at its end; `None` if the field is malformed, of another unit, or too long.
+/// Returns the ranges that touch the entity, cut at its end. `None` if the field is malformed, has another unit, or has
+/// more than `RANGES_MAX` ranges.
 fn satisfiable(value: &[u8], len: u64) -> Option<Vec<Range<u64>>> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -45,8 +47,8 @@ fn satisfiable(value: &[u8], len: u64) -> Option<Vec<Range<u64>>> {
     (specs > 0).then_some(ranges)
 }
 
-/// `first-last`, `first-` or `-suffix` (section 14.1.1): `None` if malformed, `Some(None)` if it does not touch the
-/// entity.
+/// Parses `first-last`, `first-` or `-suffix` (section 14.1.1). Returns `None` if malformed, `Some(None)` if the range
+/// does not touch the entity.
 fn resolve(spec: &[u8], len: u64) -> Option<Option<Range<u64>>> {
     let dash = spec.iter().position(|&b| b == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -62,13 +64,14 @@ fn resolve(spec: &[u8], len: u64) -> Option<Option<Range<u64>>> {
     Some((first < len).then(|| first..last.saturating_add(1).min(len)))
 }
 
-/// A number too large for us is beyond the end of any file, not malformed.
+/// Parses a position. A number too large for a `u64` is beyond the end of any file, not malformed.
 fn position(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| decimal(digits).unwrap_or(u64::MAX))
 }
 
-/// Whether the parts add up to more than the whole, or more than two overlap (section 14.2 names these).
+/// Returns true if the ranges add up to more than the whole, or if more than one pair overlaps (section 14.2 names
+/// both).
 fn is_abuse(ranges: &[Range<u64>], len: u64) -> bool {
     let bytes = ranges.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
     let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;

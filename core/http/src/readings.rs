@@ -1,14 +1,16 @@
-//! The path of a request for a program, as the rules of a site see it. The program gets the path as it came, and programs read one path in
-//! several ways: `/a%2Fb` is one segment or two, `//a` is `/a` where empty segments are merged, `/a;x` is `/a` to a servlet container.
+//! The path of a request for an upstream program, as the rules of a site see it. The program gets the path as it came,
+//! and programs read one path in several ways: `/a%2Fb` is one segment or two, `//a` is `/a` if empty segments are
+//! merged, `/a;x` is `/a` to a servlet container.
 //!
-//! A rule that holds for one reading and not for another can be passed by. Which reading the program has is not known, so none is preferred: a
-//! decision counts only where all readings have the same. (Files have one reading: [`crate::decode_path`].)
+//! A rule that matches one reading and not another can be bypassed. The program's reading is unknown, so none is
+//! preferred: a decision counts only if it is the same for all readings. (Files have a single reading:
+//! [`crate::decode_path`].)
 
 use std::borrow::Cow;
 
 use crate::Reject;
 
-/// The readings of one path.
+/// All readings of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readings<'a> {
     raw: &'a [u8],
@@ -16,15 +18,15 @@ pub struct Readings<'a> {
     doubts: Doubts,
 }
 
-/// A set of steps that some programs take behind the first decoding and others do not, each a bit.
+/// A set of steps that some programs take after the first decoding and others do not; each step is a bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Doubts(u16);
 
 /// An encoded slash is a separator.
 const SLASH: Doubts = Doubts(1);
-/// The path is decoded until nothing is encoded.
+/// The path is decoded repeatedly until no escape is left.
 const AGAIN: Doubts = Doubts(1 << 1);
-/// Overlong forms of UTF-8 (RFC 3629 section 10) and `%uXXXX` are characters of ASCII.
+/// Overlong forms of UTF-8 (RFC 3629 section 10) and `%uXXXX` are ASCII characters.
 const OVERLONG: Doubts = Doubts(1 << 2);
 /// The path ends before NUL.
 const NUL: Doubts = Doubts(1 << 3);
@@ -32,14 +34,14 @@ const NUL: Doubts = Doubts(1 << 3);
 const BACKSLASH: Doubts = Doubts(1 << 4);
 /// A segment ends before `;` (RFC 3986 section 3.3).
 const PARAMETERS: Doubts = Doubts(1 << 5);
-/// Dots, spaces and control characters at the end of a segment are left out.
+/// Dots, spaces and control characters at the end of a segment are dropped.
 const TRAILING: Doubts = Doubts(1 << 6);
-/// Empty segments are left out.
+/// Empty segments are dropped.
 const EMPTY: Doubts = Doubts(1 << 7);
 /// Dot segments are resolved (RFC 3986 section 5.2.4).
 const DOTS: Doubts = Doubts(1 << 8);
 
-/// A path with more kinds of doubt has more readings than are looked at: 16.
+/// The maximum number of doubts evaluated, which makes 16 readings; paths with more doubts have no agreed decision.
 const DOUBTS_MAX: u32 = 4;
 
 impl Doubts {
@@ -51,7 +53,7 @@ impl Doubts {
         if is_meant { Doubts(self.0 | other.0) } else { self }
     }
 
-    /// Every subset, the empty one first.
+    /// Iterates over all subsets, the empty one first.
     fn subsets(self) -> impl Iterator<Item = Doubts> {
         std::iter::successors(Some(0u16), move |&last| match last.wrapping_sub(self.0) & self.0 {
             0 => None,
@@ -62,8 +64,9 @@ impl Doubts {
 }
 
 impl<'a> Readings<'a> {
-    /// Those of `raw` (as in [`crate::Request::path`]). Refused are a path that does not begin with a slash and one with a dot segment,
-    /// behind an encoded slash too: clients resolve these before they send them (RFC 3986 section 5.2.4).
+    /// Returns the readings of `raw` (as in [`crate::Request::path`]). Refuses a path that does not begin with a slash,
+    /// and one with a dot segment, even behind an encoded slash: clients resolve these before sending (RFC 3986 section
+    /// 5.2.4).
     pub fn of(raw: &'a [u8]) -> Result<Readings<'a>, Reject> {
         if !raw.starts_with(b"/") {
             return Err(Reject::bad("path does not begin with a slash"));
@@ -80,27 +83,29 @@ impl<'a> Readings<'a> {
         Ok(Readings { raw, plain: plain.into(), doubts })
     }
 
-    /// The path decoded once, from its slash on. An encoded slash stays `%2F`, and a percent sign without two hex digits stays as it is.
+    /// The path decoded once, with its leading slash. An encoded slash stays `%2F`, and a percent sign without two hex
+    /// digits stays as it is.
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    /// The same without empty segments.
+    /// The same path without empty segments.
     pub fn merged(&self) -> Cow<'_, [u8]> {
         if self.doubts.has(EMPTY) { reading(self.raw, EMPTY).into() } else { self.plain().into() }
     }
 
-    /// Whether there is more than one.
+    /// Returns true if there is more than one reading.
     pub fn are_several(&self) -> bool {
         self.doubts != Doubts::default()
     }
 
-    /// Whether they differ by empty segments alone.
+    /// Returns true if the readings differ by empty segments alone.
     pub fn are_unmerged(&self) -> bool {
         self.doubts == EMPTY
     }
 
-    /// What `decide` says of each reading; `None` where it does not say the same of all, or there are more than 16.
+    /// Returns the result of `decide` if it is the same for every reading. `None` if results differ, or if there are
+    /// more than 16 readings.
     pub fn agreed<T: PartialEq>(&self, decide: impl Fn(&[u8]) -> T) -> Option<T> {
         let first = decide(&self.plain);
         if self.doubts.0.count_ones() > DOUBTS_MAX {
@@ -111,7 +116,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// The path of a request with each `//` made `/`, still encoded; `None` where there is none.
+/// Replaces each run of slashes with one, without decoding. Returns `None` if there is no run.
 pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
     if !raw.windows(2).any(|pair| pair == b"//") {
         return None;
@@ -121,14 +126,15 @@ pub fn merge_slashes(raw: &[u8]) -> Option<Vec<u8>> {
     Some(merged)
 }
 
-/// Whether nothing in this path can be read in two ways, and nothing is encoded.
+/// Returns true if the path has only one reading and nothing in it is encoded.
 fn is_plain(raw: &[u8]) -> bool {
     let is_doubtful = |b: u8| matches!(b, b'%' | b';' | b'\\') || b <= b' ' || b >= 0x7f;
     let ends = raw.windows(2).any(|pair| pair[1] == b'/' && matches!(pair[0], b'/' | b'.'));
     !ends && !raw.ends_with(b".") && !raw.iter().any(|&b| is_doubtful(b))
 }
 
-/// The doubts of a path: each step that changes it behind some of those before it, and a few more, which cost a second look.
+/// Returns the doubts of a path: each step that can change it after some of the steps before, and a few more, which
+/// only cost a second look.
 fn doubts(raw: &[u8], plain: &[u8], split: &[u8]) -> Doubts {
     let (again, all) = (decode(raw, AGAIN), decode(raw, Doubts(AGAIN.0 | SLASH.0)));
     let decoded = without_overlong(&all);
@@ -155,7 +161,7 @@ fn doubts(raw: &[u8], plain: &[u8], split: &[u8]) -> Doubts {
     doubts
 }
 
-/// One reading: these steps, each behind those before it.
+/// Returns one reading: applies these steps in order.
 fn reading(raw: &[u8], steps: Doubts) -> Vec<u8> {
     let mut path = decode(raw, steps);
     if steps.has(OVERLONG) {
@@ -170,7 +176,7 @@ fn reading(raw: &[u8], steps: Doubts) -> Vec<u8> {
     joined(&path, steps)
 }
 
-/// The path with the steps that are about its segments.
+/// Applies the steps that concern segments.
 fn joined(path: &[u8], steps: Doubts) -> Vec<u8> {
     let mut segments: Vec<&[u8]> = Vec::new();
     let mut left = path.split(|&byte| byte == b'/').skip(1).peekable();
@@ -187,7 +193,7 @@ fn joined(path: &[u8], steps: Doubts) -> Vec<u8> {
                 if segment == b".." {
                     segments.pop();
                 }
-                // A folder remains.
+                // The result still names a folder.
                 segments.extend(is_last.then_some(&b""[..]));
             }
             b"" if steps.has(EMPTY) && !is_last => {}
@@ -205,7 +211,8 @@ fn is_space(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f
 }
 
-/// The segment without what Windows and others leave out at its end. Of dots and spaces alone, the dot segment that they may be taken for.
+/// Returns the segment without the trailing bytes that Windows and others drop. If it has only dots and spaces, returns
+/// the dot segment that it may be taken for.
 fn trimmed(segment: &[u8]) -> &[u8] {
     match segment.iter().rposition(|&byte| byte != b'.' && !is_space(byte)) {
         Some(at) => &segment[..=at],
@@ -215,7 +222,7 @@ fn trimmed(segment: &[u8]) -> &[u8] {
     }
 }
 
-/// Decodes `%XX`, once or [`AGAIN`]. An encoded slash becomes one with [`SLASH`] alone, and `%2F` without.
+/// Decodes `%XX`, once or [`AGAIN`]. An encoded slash becomes a slash only with [`SLASH`], and otherwise `%2F`.
 fn decode(raw: &[u8], steps: Doubts) -> Vec<u8> {
     let mut path = Vec::with_capacity(raw.len());
     let push = |path: &mut Vec<u8>, byte: u8| match byte {
@@ -234,7 +241,7 @@ fn decode(raw: &[u8], steps: Doubts) -> Vec<u8> {
                 left = rest;
             }
         }
-        // What has just become an escape; each is two bytes fewer, so this is linear.
+        // The bytes pushed may have formed an escape. Each decoding removes two bytes, so this is linear.
         while steps.has(AGAIN)
             && let Some(start) = path.len().checked_sub(3)
             && let Some(byte) = escaped(&path[start..]).filter(|&byte| byte != b'/' || steps.has(SLASH))
@@ -246,14 +253,14 @@ fn decode(raw: &[u8], steps: Doubts) -> Vec<u8> {
     path
 }
 
-/// The byte that is written here as `%XX`.
+/// Decodes the `%XX` at the start of `bytes`.
 fn escaped(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = *bytes else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);
     Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
-/// The path with characters of ASCII for their overlong forms and for `%uXXXX`.
+/// Replaces overlong forms and `%uXXXX` with the ASCII characters they stand for.
 fn without_overlong(path: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(path.len());
     let mut left = path;
@@ -265,7 +272,7 @@ fn without_overlong(path: &[u8]) -> Vec<u8> {
     found
 }
 
-/// The character of ASCII of which an overlong form begins these bytes, and the length of that form.
+/// Returns the ASCII character whose overlong form starts these bytes, and the length of that form.
 pub(crate) fn overlong(bytes: &[u8]) -> Option<(u8, usize)> {
     let length = match *bytes {
         [0xc0 | 0xc1, ..] => 2,
@@ -279,7 +286,7 @@ pub(crate) fn overlong(bytes: &[u8]) -> Option<(u8, usize)> {
     (low & 0xc0 == 0x80).then_some(((high & 1) << 6 | (low & 0x3f), length))
 }
 
-/// The character of ASCII that begins these bytes as `%u00XX`.
+/// Returns the ASCII character that starts these bytes as `%u00XX`, and the length of that escape.
 fn unicode(bytes: &[u8]) -> Option<(u8, usize)> {
     let [b'%', b'u' | b'U', b'0', b'0', high, low, ..] = *bytes else { return None };
     escaped(&[b'%', high, low]).filter(u8::is_ascii).map(|byte| (byte, 6))
@@ -294,7 +301,7 @@ mod tests {
         path.starts_with(folder.as_bytes())
     }
 
-    /// All readings, sorted.
+    /// Returns all readings, sorted.
     fn all(raw: &str) -> Vec<String> {
         let readings = Readings::of(raw.as_bytes()).unwrap();
         let mut all: Vec<String> = readings
@@ -362,7 +369,7 @@ mod tests {
         assert_eq!(Readings::of(b"*").unwrap_err().reason, "path does not begin with a slash");
     }
 
-    /// Each spelling of `/admin/x` that some program takes for it is one that rules see.
+    /// The rules see every spelling of `/admin/x` that some program accepts.
     #[test]
     fn no_spelling_hides_a_folder() {
         for raw in [
@@ -422,7 +429,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// Steps that the doubts of a path do not have change nothing, behind whichever others: no reading is forgotten.
+        /// Steps that are not among the doubts of a path change nothing after any other steps: no reading is missing.
         #[test]
         fn every_step_that_matters_is_a_doubt(raw in "/([ab./;\\\\%]|%2[eEfF05]|%5c|%00|%3b|%c0%a[ef]|%u002f|%252[ef]){0,6}", steps in 0u16..512) {
             if let Ok(readings) = Readings::of(raw.as_bytes()) {
@@ -431,7 +438,7 @@ mod tests {
             }
         }
 
-        /// What files are served by is a reading too, and the first.
+        /// The reading that files are served by is the plain one.
         #[test]
         fn whatever_is_served_is_the_plain_reading(raw in "/[a-c./%2-5eEF]{0,12}") {
             let mut path = Vec::new();

@@ -1,38 +1,39 @@
-//! A response as any version of HTTP means it: status, fields, body. Its bytes are the business of a codec: [`crate::http1::encode`], or
-//! an engine that takes a [`ResponseHead`].
+//! A response independent of the HTTP version: status, fields, body. A codec turns it into bytes:
+//! [`crate::http1::encode`], or an engine that takes a [`ResponseHead`].
 
 use std::ops::Range;
 
 use crate::fields::FieldList;
 use crate::{HttpDate, Shared, Status, lines};
 
-/// The name of this server, in every response.
+/// The name of this server, sent in the Server field.
 pub(crate) const SERVER: &str = "weir";
 
-/// How many bytes a body has.
+/// The number of bytes of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     Known(u64),
-    /// It is found out when the body ends: how that is told is the codec's business.
+    /// The body's end is unknown until it comes; the codec signals it.
     Unknown,
 }
 
-/// Server, Date and what frames the message are added when it is sent, to a forwarded one only what it lacks. The body is the caller's own type.
+/// A response with a body of the caller's type. Server, Date and the framing fields are added when it is sent; a
+/// forwarded response only gets those that it lacks.
 #[derive(Debug)]
 pub struct Response<B> {
     pub status: Status,
-    /// Of its body, which it has then.
+    /// There is a body, and its length is unknown.
     pub(crate) is_length_unknown: bool,
-    /// Another server made it: its Server is kept, or none is sent, and Date is ours only where it has none.
+    /// Another server made the response: its Server is kept or none is sent, and our Date is added only if it has none.
     pub(crate) is_forwarded: bool,
-    /// Fields that other responses have too, made once.
+    /// Fields shared between responses.
     pub(crate) shared: Shared,
-    /// Behind them.
+    /// Fields of this response alone; they follow the shared ones.
     pub(crate) own: FieldList,
     pub body: B,
 }
 
-/// Status and fields of a response that leaves in frames, over HTTP/2 or HTTP/3.
+/// Status and fields of a response sent in frames, over HTTP/2 or HTTP/3.
 #[derive(Debug)]
 pub struct ResponseHead {
     response: Response<()>,
@@ -45,12 +46,12 @@ impl<B> Response<B> {
         Response { status, is_length_unknown: false, is_forwarded: false, shared, own, body }
     }
 
-    /// The same with the fields of what is sent, in the place of such fields before.
+    /// Sets the shared fields, replacing those set before.
     pub fn of(self, shared: Shared) -> Response<B> {
         Response { shared, ..self }
     }
 
-    /// The same with a field more. Control characters in the value become `?`.
+    /// Appends a field. Control characters in the value become `?`.
     pub fn with(mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Response<B> {
         self.own.push_clean(name.as_ref(), value);
         self
@@ -60,7 +61,7 @@ impl<B> Response<B> {
         self.fields().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// Takes away its own fields of this name.
+    /// Removes the fields of this name, except shared ones.
     pub fn without(mut self, name: &str) -> Response<B> {
         if self.own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())) {
             let mut kept = FieldList::default();
@@ -76,7 +77,7 @@ impl<B> Response<B> {
         self.with("Content-Length", itoa::Buffer::new().format(bytes).as_bytes())
     }
 
-    /// The same with a body of so many bytes, as far as that is known.
+    /// Sets the length of the body, or that it is unknown.
     pub fn of_length(self, length: Length) -> Response<B> {
         match length {
             Length::Known(bytes) => Response { is_length_unknown: false, ..self }.with_length(bytes),
@@ -84,14 +85,15 @@ impl<B> Response<B> {
         }
     }
 
-    /// The same with the place of its body in a whole of so many bytes.
+    /// Appends a Content-Range for a body that is this range of `entity_bytes` bytes.
     pub fn with_range(self, range: &Range<u64>, entity_bytes: u64) -> Response<B> {
         let mut value = Vec::new();
         lines::range(&mut value, range, entity_bytes);
         self.with("Content-Range", &value)
     }
 
-    /// The same with the length that no range asked for lies in (RFC 9110 section 15.5.17).
+    /// Appends a Content-Range that gives only the length of the entity, for a range outside it (RFC 9110 section
+    /// 15.5.17).
     pub fn without_range(self, entity_bytes: u64) -> Response<B> {
         self.with("Content-Range", format!("bytes */{entity_bytes}").as_bytes())
     }
@@ -101,12 +103,12 @@ impl<B> Response<B> {
         self.shared.iter().chain(self.own.iter())
     }
 
-    /// Its own: ours is no field of it.
+    /// Returns true if the response has a Date of its own; ours is not among the fields.
     pub(crate) fn has_date(&self) -> bool {
         self.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"date"))
     }
 
-    /// The head of the same, made at this date, and the body.
+    /// Splits the response into its head, with this date, and its body.
     pub fn into_head(self, date: &HttpDate) -> (ResponseHead, B) {
         let Response { status, is_length_unknown, is_forwarded, shared, own, body } = self;
         let response = Response { status, is_length_unknown, is_forwarded, shared, own, body: () };
@@ -119,7 +121,8 @@ impl ResponseHead {
         self.response.status
     }
 
-    /// Name and value of every field, Server and Date first unless another server made it. An engine makes the names lower case (RFC 9113 section 8.2).
+    /// Name and value of every field, Server and Date first unless another server made the response. An engine
+    /// lower-cases the names (RFC 9113 section 8.2).
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let first: [(&[u8], &[u8]); 2] = [(b"server", SERVER.as_bytes()), (b"date", self.date.as_bytes())];
         let skipped = match self.response.is_forwarded {
@@ -129,14 +132,14 @@ impl ResponseHead {
         first.into_iter().skip(skipped).chain(self.response.fields())
     }
 
-    /// Bytes of the names and values of all fields and of the status's three digits: what of a head is in proportion to its frames, which
-    /// are known only when they are made.
+    /// Bytes of the names and values of all fields and of the three status digits. The size of the frames is
+    /// proportional to this, but is known only once they are made.
     pub fn bytes(&self) -> u64 {
         let fields = self.fields().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         (self.status().digits().len() + fields) as u64
     }
 
-    /// Gives back memory that is not needed while it waits.
+    /// Releases memory that the head does not need while it waits.
     pub fn shrink(&mut self) {
         self.response.own.shrink();
     }
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(text(response.fields()), [shared, own].concat());
     }
 
-    /// Its end is told by the frames of HTTP/2 and HTTP/3, and by no field.
+    /// The end of such a body is signalled by the frames of HTTP/2 and HTTP/3, not by a field.
     #[test]
     fn a_length_that_is_not_known_is_no_field() {
         let fields = |length| text(Response::new(Status::OK, ()).of_length(length).fields());

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
-/// One row per status: its constant, its code and its reason phrase, for every table that is made of them.
+/// A row for each status (constant, code, reason phrase), for all tables built from them.
 macro_rules! with_statuses {
     ($table:ident) => {
         $table! {
@@ -57,7 +57,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $name: Status = Status($code);)*
 
-            /// The registered phrase, or `""`, which RFC 9112 section 4 allows.
+            /// The registered reason phrase, or `""`, which RFC 9112 section 4 allows.
             pub fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*
@@ -71,7 +71,7 @@ macro_rules! statuses {
 with_statuses!(statuses);
 
 impl Status {
-    /// Its three digits; of a number that has more, the last.
+    /// The three digits of the code; the last three if it has more.
     pub fn digits(self) -> [u8; 3] {
         [self.0 / 100, self.0 / 10, self.0].map(|number| b'0' + (number % 10) as u8)
     }
@@ -83,18 +83,18 @@ impl fmt::Display for Status {
     }
 }
 
-/// A request that is refused. It is answered with `status` and then the connection is closed: after bytes that we
-/// do not understand, nobody can say where the next request begins.
+/// A refused request. It is answered with `status` and the connection is then closed: after bytes that we do not
+/// understand, the start of the next request is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{status}: {reason}")]
 pub struct Reject {
     pub status: Status,
-    /// What is wrong, for the log and the body of the answer.
+    /// The reason, for the log and the response body.
     pub reason: &'static str,
 }
 
 impl Reject {
-    /// 400 Bad Request, the answer to everything malformed.
+    /// 400 Bad Request, for everything malformed.
     pub(crate) const fn bad(reason: &'static str) -> Reject {
         Reject { status: Status::BAD_REQUEST, reason }
     }

@@ -1,19 +1,20 @@
-//! Fields behind a body (RFC 9110 section 6.5), as an intermediary passes them on: as trailers or not at all, and never among the fields of a
-//! head, where they could mean something else.
+//! Trailers (RFC 9110 section 6.5) as an intermediary forwards them: as trailers or not at all. They never join the
+//! fields of a head, where they could mean something else.
 
 use crate::fields::FieldList;
 use crate::gateway::hop::{Hop, is_any};
 use crate::http1::upstream::{UpstreamFault, is_for_us};
 use crate::{lines, request::is_token_byte};
 
-/// Bytes of names and values at most.
+/// Maximum bytes of names and values.
 pub const TRAILERS_BYTES_MAX: usize = 8 << 10;
 
-/// At least one field.
+/// A list of at least one trailer field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trailers(FieldList);
 
-/// What would frame the message, say whose it is or what its body means (RFC 9110 section 6.5.1).
+/// Fields never forwarded as trailers: they would frame the message, or change its recipient or the meaning of its body
+/// (RFC 9110 section 6.5.1).
 const NEVER: [&str; 9] = [
     "authorization",
     "cache-control",
@@ -27,7 +28,7 @@ const NEVER: [&str; 9] = [
 ];
 
 impl Trailers {
-    /// Those of these that may be passed on; `None` where there are none.
+    /// Returns the fields that may be forwarded; `None` if there are none.
     pub fn of<'f>(
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
     ) -> Result<Option<Box<Trailers>>, UpstreamFault> {
@@ -47,7 +48,8 @@ impl Trailers {
         Ok((bytes > 0).then(|| Box::new(Trailers(list))))
     }
 
-    /// Those of a trailer section of HTTP/1.1 (RFC 9112 section 7.1.2), whose lines all end. One that is no field is left out.
+    /// Parses a trailer section of HTTP/1.1 (RFC 9112 section 7.1.2) whose lines are complete. Skips lines that are not
+    /// fields.
     pub(crate) fn of_lines(section: &[u8]) -> Result<Option<Box<Trailers>>, UpstreamFault> {
         let lines = section.split(|&byte| byte == b'\n');
         Trailers::of(lines.filter_map(|line| {
@@ -61,7 +63,7 @@ impl Trailers {
         self.0.iter()
     }
 
-    /// Appends what ends a chunked body with these.
+    /// Appends the end of a chunked body, with these trailers.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"0\r\n");
         self.fields().for_each(|(name, value)| lines::line(out, name, value));

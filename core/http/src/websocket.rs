@@ -1,29 +1,30 @@
-//! The handshake of WebSocket with an upstream (RFC 6455 section 4) on behalf of a client of HTTP/2 or HTTP/3, which has none of its own: its
-//! CONNECT says all (RFC 8441 section 5, RFC 9220). The key shows that the upstream has read the request, and not another message.
+//! The WebSocket handshake with an upstream (RFC 6455 section 4) on behalf of a client of HTTP/2 or HTTP/3. Such a
+//! client has no handshake of its own: its CONNECT is enough (RFC 8441 section 5, RFC 9220). The key proves that the
+//! upstream has read this request and no other message.
 
-/// Bytes of a key as it is sent: 16 bytes in base64.
+/// Bytes of a key as sent: 16 bytes in base64.
 pub const KEY_BYTES: usize = 24;
-/// Of the answer to it: 20 bytes in base64.
+/// Bytes of the answer to a key: 20 bytes in base64.
 pub const ACCEPT_BYTES: usize = 28;
 
-/// RFC 6455 section 1.3.
+/// The constant of RFC 6455 section 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Sec-WebSocket-Key of a number that nobody can guess.
+/// Encodes an unpredictable nonce as a Sec-WebSocket-Key.
 pub fn key(nonce: [u8; 16]) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     base64(&nonce, &mut key);
     key
 }
 
-/// The Sec-WebSocket-Accept that answers a key.
+/// Returns the Sec-WebSocket-Accept that answers a key.
 pub fn accept(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     let mut accept = [0; ACCEPT_BYTES];
     base64(&sha1(&[key, GUID].concat()), &mut accept);
     accept
 }
 
-/// RFC 4648 section 4, with `=` up to the end of `into`.
+/// Encodes base64 (RFC 4648 section 4), padding `into` with `=`.
 fn base64(bytes: &[u8], into: &mut [u8]) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (group, four) in bytes.chunks(3).zip(into.chunks_mut(4)) {
@@ -34,7 +35,7 @@ fn base64(bytes: &[u8], into: &mut [u8]) {
     }
 }
 
-/// RFC 3174. Nothing secret depends on it: RFC 6455 asks for it.
+/// SHA-1 (RFC 3174). RFC 6455 requires it; no secret depends on it.
 fn sha1(message: &[u8]) -> [u8; 20] {
     let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0_u32];
     let mut padded = [message, &[0x80]].concat();
@@ -80,7 +81,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// RFC 3174 section 7.3, and lengths about the end of a block, as Python's hashlib has them.
+    /// RFC 3174 section 7.3, and lengths near the end of a block, with the digests of Python's hashlib.
     #[test]
     fn digests_are_those_of_the_rfc() {
         assert_eq!(hex(&sha1(b"abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");

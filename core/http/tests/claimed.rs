@@ -1,4 +1,4 @@
-//! The client that trusted proxies tell of: nobody else decides which it is.
+//! The client that trusted proxies report: no other party decides which it is.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use http::gateway::{Claimed, claimed};
 use http::http1::parse_request;
 use proptest::prelude::*;
 
-/// 10.0.0.0/8 and fd00::/8.
+/// Trusts 10.0.0.0/8 and fd00::/8.
 fn is_trusted(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.octets()[0] == 10,
@@ -15,7 +15,7 @@ fn is_trusted(address: IpAddr) -> bool {
     }
 }
 
-/// Of a request with these fields: the client, whether it is secure, and what was wrong.
+/// Returns the client, whether it is secure, and the invalid value, for a request with these fields.
 fn of(fields: &str) -> (Option<String>, Option<bool>, Option<String>) {
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
     let head = parse_request(request.as_bytes(), &Limits::default()).unwrap().expect("a whole head");
@@ -40,7 +40,7 @@ fn the_rightmost_address_that_is_not_a_proxys_is_the_clients() {
         ("192.0.2.1:4711, [fd00::1]:80", Some("192.0.2.1")),
         ("[2001:db8::1]", Some("2001:db8::1")),
         (", ,192.0.2.1,,", Some("192.0.2.1")),
-        // Nobody knows who came to the proxy that could not tell.
+        // The client of a proxy that does not report it is unknown.
         ("192.0.2.1, unknown, 10.0.0.1", Some("10.0.0.1")),
         ("192.0.2.1, unknown", None),
         ("", None),
@@ -71,14 +71,14 @@ fn forwarded_tells_where_nothing_else_does() {
         ("by=\"x\\\",for=198.51.100.9\";for=192.0.2.1", Some("192.0.2.1")),
         ("for=192.0.2.1, proto=https", None),
         ("for=192.0.2.1, for=_hidden", None),
-        // The client's quote swallows what the proxy wrote.
+        // The client's quote swallows the proxy's element.
         ("for=198.51.100.9;x=\", for=192.0.2.1", None),
         ("for=198.51.100.9;x=\"\\, for=\"[2001:db8::1]\"", None),
         ("192.0.2.1", None),
     ] {
         assert_eq!(client(&format!("Forwarded: {list}")).as_deref(), expected, "{list}");
     }
-    // A proxy that writes the one passes the client's other on.
+    // A proxy that writes one field forwards the client's other field.
     let both = "Forwarded: for=198.51.100.9\r\nX-Forwarded-For: 192.0.2.1";
     assert_eq!(client(both).as_deref(), Some("192.0.2.1"));
     let both = "Forwarded: for=\"198.51.100.9\r\nX-Forwarded-For: 192.0.2.1";
@@ -101,7 +101,7 @@ fn the_scheme_is_the_first_that_is_told() {
 }
 
 proptest! {
-    /// Whatever a client puts before what the proxies wrote, it does not choose its address.
+    /// The client does not choose its address, whatever it puts before the proxies' values.
     #[test]
     fn a_client_cannot_change_what_proxies_wrote(own in "[ -~]{0,40}|(for=1[.]2[.]3[.]4)?;x=\"[,\"\\\\ a]{0,6}", name in 0usize..2) {
         let (before, proxies) = [
@@ -111,7 +111,7 @@ proptest! {
         let found = client(&format!("{before}{own}, {proxies}"));
         let may_hide = name == 1 && own.contains('"');
         prop_assert!(found.as_deref() == Some("192.0.2.1") || (may_hide && found.is_none()), "{:?}", found);
-        // On a line of its own it is not even read with them.
+        // A line of its own is not merged with the proxies' lines.
         let found = client(&format!("{before}{own}\r\n{before}{proxies}"));
         prop_assert_eq!(found.as_deref(), Some("192.0.2.1"));
     }

@@ -1,4 +1,4 @@
-//! Heads of requests for an upstream: what it is told, and that it cannot read them another way.
+//! Heads of requests for an upstream: their contents, and that an upstream cannot read them in another way.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,7 +30,7 @@ fn encoded(request: &Request, gateway: &Gateway) -> String {
     String::from_utf8(out.split_off("before".len())).unwrap()
 }
 
-/// Of what an HTTP/1.1 client sends.
+/// Encodes the request of an HTTP/1.1 client.
 fn forwarded(bytes: &str, gateway: &Gateway) -> String {
     let head = parse_request(bytes.as_bytes(), &Limits::default()).unwrap().expect("a whole head");
     encoded(&head.request, gateway)
@@ -40,7 +40,7 @@ fn with(lines: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n")
 }
 
-/// Those of a GET with these, but for Host and what we say of the client.
+/// Returns the lines of a forwarded GET with these fields, except Host and our description of the client.
 fn lines(fields: &str, gateway: &Gateway) -> Vec<String> {
     let head = forwarded(&with(fields), gateway);
     let is_told =
@@ -98,7 +98,7 @@ fn there_is_one_host() {
     let set = Gateway { host: Some(b"inner:3000"), ..gateway() };
     let head = forwarded(bytes, &set);
     assert_eq!((values(&head, "host"), values(&head, "x-forwarded-host")), (vec!["inner:3000"], vec!["b.com"]));
-    // RFC 9112 section 3.2: empty where nobody said one.
+    // RFC 9112 section 3.2: Host is empty if neither side has one.
     let head = forwarded("GET / HTTP/1.0\r\n\r\n", &gateway());
     assert_eq!((values(&head, "host"), values(&head, "x-forwarded-host")), (vec![""], vec![]));
 }
@@ -109,7 +109,7 @@ fn fields_of_the_connection_stay_behind() {
         Proxy-Authorization: x\r\nProxy-Authenticate: x\r\nTE: trailers\r\nTrailer: T\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\
         connection: cookie\r\nCookie: a\r\nAccept: */*\r\n";
     assert_eq!(lines(fields, &gateway()), ["X-Hop-2: 3", "Accept: */*"]);
-    // They may be named by Connection, but are not the client's to take away.
+    // Connection may name them, but the client cannot remove them.
     let head = forwarded(&with("Connection: host, x-forwarded-for, via, content-length, forwarded\r\n"), &gateway());
     for name in ["host", "x-forwarded-for", "via", "forwarded"] {
         assert_eq!(values(&head, name).len(), 1, "{name}");
@@ -162,7 +162,7 @@ fn what_a_trusted_proxy_says_of_the_client_is_extended() {
     assert_eq!((values(&head, "x-forwarded-proto"), values(&head, "x-forwarded-host")), (vec!["http"], vec!["outer"]));
     assert_eq!(values(&head, "forwarded"), ["for=1.1.1.1, for=\"192.0.2.7:4711\";host=a;proto=https"]);
     assert_eq!((values(&head, "x-forwarded-port"), values(&head, "x-real-ip")), (vec!["1"], vec!["1.1.1.1"]));
-    // It said that they are for us alone.
+    // The trusted proxy declared the field hop-by-hop.
     let head = forwarded(&with(&format!("{claims}Connection: x-forwarded-for\r\n")), &trusted);
     assert_eq!(values(&head, "x-forwarded-for"), ["192.0.2.7"]);
 }
@@ -237,7 +237,7 @@ fn connect_for_websocket_is_an_upgrade_and_others_are_refused() {
     ];
     for (more, version) in [(&more[..], "13"), (&more[..2], "13")] {
         let mut request = connect(b"WebSocket", more).unwrap();
-        // The stream goes on.
+        // The stream stays open.
         request.set_unended();
         let upgrade = upgrade_of(&request.view());
         assert_eq!((request.view().method, upgrade), (http::Method::Connect, Some(&b"websocket"[..])));
@@ -288,7 +288,7 @@ fn upgrades() {
     }
 }
 
-/// What a client sends to be read two ways: the lines of a POST, and how it is refused or what frames it for the upstream.
+/// Smuggling attempts: the lines of a POST, and its refusal or the framing for the upstream.
 const SMUGGLED: &[(&str, Result<&str, u16>)] = &[
     // CL.TE and TE.CL.
     ("Content-Length: 6\r\nTransfer-Encoding: chunked", Err(400)),
@@ -318,7 +318,7 @@ const SMUGGLED: &[(&str, Result<&str, u16>)] = &[
     (": chunked", Err(400)),
     ("Transfer-Encoding: \tCHUNKED \t", Ok("Transfer-Encoding: chunked")),
     ("Transfer-Encoding: chunked\r\nConnection: transfer-encoding", Ok("Transfer-Encoding: chunked")),
-    // Lengths.
+    // Content lengths.
     ("Content-Length: 5\r\nContent-Length: 5", Err(400)),
     ("Content-Length: 5\r\nContent-Length: 6", Err(400)),
     ("Content-Length: 5, 5", Err(400)),
@@ -332,18 +332,19 @@ const SMUGGLED: &[(&str, Result<&str, u16>)] = &[
     ("Content-Length: 18446744073709551616", Err(400)),
     ("Content-Length: 005", Ok("Content-Length: 5")),
     ("Content-Length: 5\r\nConnection: content-length", Ok("Content-Length: 5")),
-    // Names that some programs take for those.
+    // Names that some programs take for framing fields.
     ("Content_Length: 5", Ok("Content-Length: 0")),
     ("Transfer_Encoding: chunked", Ok("Content-Length: 0")),
     ("Transfer.Encoding: chunked\r\nContent-Length: 5", Ok("Content-Length: 5")),
     ("X_Forwarded_For: 1.1.1.1", Ok("Content-Length: 0")),
-    // Expectations, and hosts.
+    // Expectations and hosts.
     ("Content-Length: 5\r\nExpect: 100-continue", Ok("Content-Length: 5")),
     ("Content-Length: 5\r\nExpect: 100-continue, x", Err(417)),
     ("Host: b", Err(400)),
 ];
 
-/// Lines end in CRLF, names are plain, one field frames the message, and Host and X-Forwarded-For are there once.
+/// Checks that lines end in CRLF, names are plain, one field frames the message, and Host and X-Forwarded-For occur
+/// once.
 fn check_unambiguous(head: &str, framing: &str) {
     assert!(head.ends_with("\r\n\r\n"), "{head}");
     let lines: Vec<&str> = head.strip_suffix("\r\n\r\n").unwrap().split("\r\n").collect();
@@ -375,7 +376,7 @@ fn nothing_is_read_two_ways() {
     assert_eq!(parse_request(old.as_bytes(), &Limits::default()).unwrap_err().status.0, 400);
 }
 
-/// What HTTP/2 and HTTP/3 could carry, and HTTP/1.1 not.
+/// Values that HTTP/2 and HTTP/3 can carry and HTTP/1.1 cannot.
 #[test]
 fn frames_do_not_smuggle_lines() {
     let line: [(&[u8], &[u8]); 3] = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a")];
@@ -403,7 +404,7 @@ fn frames_do_not_smuggle_lines() {
     assert_eq!(refused.reject.status.0, 400);
 }
 
-/// The bodies that follow are no way either: a chunk has one reading.
+/// Bodies cannot smuggle either: a chunk has one reading.
 #[test]
 fn chunks_are_not_read_two_ways() {
     for body in
@@ -449,7 +450,7 @@ fn field() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Our own parser reads the same request in it; and passed on again, by a proxy that trusts us, it stays one.
+    /// Our own parser reads the same request from the head, and a proxy that trusts us forwards the same request again.
     #[test]
     fn a_head_means_what_the_request_meant(
         method in prop::sample::select(&["GET", "POST", "OPTIONS", "DELETE"][..]),

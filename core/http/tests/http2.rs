@@ -1,4 +1,4 @@
-//! Messages as HTTP/2 has them: heads of requests for upstreams, heads of their responses, and fields behind bodies.
+//! HTTP/2 messages: heads of requests for upstreams, heads of their responses, and trailers.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -93,7 +93,7 @@ fn a_response_is_framed_by_its_stream_or_its_length() {
     }
     let fields = [(":status", "200"), ("server", "x"), ("x-accel-redirect", "/a"), ("grpc-status", "5")];
     let response = built(&fields, Method::Get, true, ResponseLimits::default()).unwrap().into_response(());
-    // Over HTTP/1.1 nothing else would say that nothing follows.
+    // Over HTTP/1.1, nothing else would show that the body is empty.
     assert_eq!(text(response.fields()), ["server: x", "grpc-status: 5", "Via: 2 weir", "Content-Length: 0"]);
 }
 
@@ -170,7 +170,7 @@ fn what_means_something_in_a_head_is_no_trailer() {
     assert_eq!(trailers(&[("a", &long)]), Err(UpstreamFault("trailers over the limit")));
 }
 
-/// Of a chunked body, however it is cut.
+/// Trailers of a chunked body, however it is split.
 #[test]
 fn trailers_of_http_1_1_are_kept() {
     let bytes = b"5;a=b\r\nhello\r\n0;c\r\nSum:  1 \r\nno field\r\nHost: a\r\nGrpc-Status: 0\r\n\r\n";

@@ -1,4 +1,4 @@
-//! What holds for every sequence of bytes a peer may send.
+//! Properties that hold for every byte sequence of a peer.
 
 use http::http1::{Head, parse_request};
 use http::{
@@ -7,7 +7,7 @@ use http::{
 };
 use proptest::prelude::*;
 
-/// Small limits, so that random requests meet them.
+/// Small limits, so that random requests reach them.
 const LIMITS: Limits = Limits { head_bytes_max: 220, fields_max: 8 };
 
 /// Requests to mutate: one for each feature of the grammar.
@@ -25,7 +25,7 @@ const SEEDS: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\nX:\r\nX: y\r\nX: z\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\nX: y\r\n\r\n",
 ];
 
-/// Bytes that mean something in HTTP are likelier than the rest.
+/// Bytes with a meaning in HTTP are likelier than the rest.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![prop::sample::select(&b"\r\n :/?#%\t\0,*\"-;@[]A1"[..]), any::<u8>()]
 }
@@ -69,7 +69,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The answer to every prefix is "more" or the answer to the whole.
+/// The result for every prefix is "more" or the result for the whole.
 fn check_prefixes(bytes: &[u8], limits: &Limits) -> Result<(), TestCaseError> {
     let whole = parse_request(bytes, limits);
     for end in 0..bytes.len() {
@@ -99,7 +99,7 @@ fn check_request(parsed: &Head, bytes: &[u8], limits: &Limits) -> Result<(), Tes
     Ok(())
 }
 
-/// Whatever is asked about a file gets a verdict that can be sent.
+/// Every request for a file gets a verdict that can be sent.
 fn check_verdict(request: &Request, len: u64) -> Result<(), TestCaseError> {
     let entity = Entity { len, etag: "\"t\"", last_modified: std::time::UNIX_EPOCH };
     match evaluate(request, &entity) {
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// Names and values that mean something, and some that may not be.
+/// Names and values with a meaning, and some invalid ones.
 fn field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let name = prop_oneof![
         prop::sample::select(
@@ -186,7 +186,7 @@ fn line() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     (method.prop_map(|method| method.as_bytes().to_vec()), target)
 }
 
-/// No line ends early: a byte that would end it is another that is no text.
+/// Builds the text of a request. No line ends early: CR and LF are replaced with another invalid byte.
 fn text(method: &[u8], target: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let inner = |bytes: &[u8]| bytes.iter().map(|b| if b"\r\n".contains(b) { 0 } else { *b }).collect::<Vec<u8>>();
     let mut text = [&inner(method)[..], b" ", &inner(target), b" HTTP/1.1\r\n"].concat();
@@ -196,7 +196,7 @@ fn text(method: &[u8], target: &[u8], fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> 
     [&text[..], b"\r\n"].concat()
 }
 
-/// Method, path, query, target, body, and what is said of ranges and hosts.
+/// Method, path, query, target, body, and the fields of ranges and hosts.
 type Meaning<'a> = (Method, &'a [u8], Option<&'a [u8]>, &'a [u8], BodyLength, Fields<&'a [u8]>);
 
 fn meaning<'a>(request: &Request<'a>) -> Meaning<'a> {
@@ -205,7 +205,7 @@ fn meaning<'a>(request: &Request<'a>) -> Meaning<'a> {
 
 fn built_of(line: &(Vec<u8>, Vec<u8>), authority: Option<&str>, fields: &[(Vec<u8>, Vec<u8>)]) -> Built {
     let mut builder = RequestBuilder::new(LIMITS, true);
-    // What was given before leaves nothing.
+    // An earlier request leaves no trace.
     builder.begin();
     builder.push(b":path", b"/other");
     builder.push(b"host", b"a");
@@ -219,7 +219,7 @@ fn built_of(line: &(Vec<u8>, Vec<u8>), authority: Option<&str>, fields: &[(Vec<u
     builder.finish()
 }
 
-/// What frames have no room for: a name, a value or a line that HTTP/2 and HTTP/3 call malformed.
+/// Returns the first name, value or line that HTTP/2 and HTTP/3 call malformed.
 fn wrong_in_frames(
     (method, path): &(Vec<u8>, Vec<u8>),
     authority: Option<&str>,
@@ -261,7 +261,7 @@ fn wrong_in_frames(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
 
-    /// The fields one by one are the request that their text is, or are refused as that is.
+    /// The fields give the same request as their text, or are refused as the text is.
     #[test]
     fn fields_have_the_answer_of_the_text(
         line in line(),
@@ -279,7 +279,7 @@ proptest! {
         let wrong = wrong_in_frames(&line, authority, &fields);
         let built = match built {
             Ok(built) if wrong.is_none() => built,
-            // What is behind the field for which it is refused is not looked at.
+            // Fields after the one that is refused are ignored.
             Ok(built) => {
                 prop_assert!(built.is_err(), "{wrong:?}");
                 return Ok(());
@@ -300,14 +300,14 @@ proptest! {
             (Err(reject), Err(refused)) if text.len() <= LIMITS.head_bytes_max && lines.len() <= LIMITS.fields_max => {
                 prop_assert_eq!(reject, refused.reject);
             }
-            // Which of a large head's mistakes is told of may depend on how much of it was seen.
+            // The mistake reported for a large head may depend on how much of it was read.
             (Err(_), Err(_)) => {}
             (parsed, built) => prop_assert!(false, "{parsed:?}, {built:?}"),
         }
     }
 }
 
-/// The seeds themselves are what the generator thinks they are.
+/// The seeds are valid, as the generator assumes.
 #[test]
 fn most_seeds_are_accepted() {
     let accepted =
@@ -330,7 +330,7 @@ fn with(more: &[(&str, &str)]) -> Built {
     built(Limits::default(), &[&GET[..], more].concat())
 }
 
-/// Each alone makes a request malformed.
+/// Fields that each make a request malformed.
 const MALFORMED: [(&str, &str); 25] = [
     ("Accept", "a"),
     ("", "a"),
@@ -390,7 +390,7 @@ fn what_is_malformed_is_no_request() {
     assert!(built(LIMITS, &[method, (":scheme", "1 "), authority, path]).is_err());
 }
 
-/// What both call well-formed, and HTTP/1.1 refuses, has its answer there.
+/// Requests that both call well-formed and HTTP/1.1 refuses get the answer of HTTP/1.1.
 #[test]
 fn what_is_only_wrong_has_a_response() {
     for (more, reason) in [
@@ -458,7 +458,7 @@ fn crumbs_are_one_field_also_for_limits() {
     let request = crumbs(90, Limits::default()).unwrap();
     let expected = cookies(90).join("; ");
     assert_eq!(request.view().values("cookie").collect::<Vec<_>>(), [expected.as_bytes()]);
-    // What it takes is what HTTP/1.1 takes, to the byte.
+    // The limit is the same as over HTTP/1.1, to the byte.
     let text = format!("GET / HTTP/1.1\r\nhost: a\r\naccept: */*\r\ncookie: {expected}\r\n\r\n");
     let limits = |head_bytes_max| Limits { head_bytes_max, fields_max: 3 };
     assert!(crumbs(90, limits(text.len())).is_ok() && parse_request(text.as_bytes(), &limits(text.len())).is_ok());
@@ -467,7 +467,7 @@ fn crumbs_are_one_field_also_for_limits() {
     assert_eq!(crumbs(1, few).unwrap_err().reject.status.0, 431, "a cookie is a field too");
 }
 
-/// A crumb is memory as another field is, and between requests there is none, also behind one that was refused.
+/// A crumb counts as memory like any other field. No memory is kept between requests, even after a refused one.
 #[test]
 fn crumbs_are_counted_as_memory() {
     for last in [("accept", "*/*"), ("expect", "a"), ("connection", "close")] {

@@ -1,12 +1,12 @@
-//! Every rule by which a request is refused, one line each: what is sent, the status, the reason.
+//! Every rule for refusing a request, one line each: the bytes, the status, the reason.
 //!
-//! The reason is part of the table so that a line cannot pass for a wrong reason. The rules themselves are argued
-//! where they are implemented.
+//! The table includes the reason so that a line cannot pass for a wrong reason. The rules are justified where they are
+//! implemented.
 
 use http::http1::parse_request;
 use http::{BodyLength, Limits, PeerLength};
 
-/// What is wrong with `bytes`: status and reason.
+/// Returns the status and reason of the refusal, if any.
 fn refusal(bytes: &[u8], limits: &Limits) -> Option<(u16, &'static str)> {
     parse_request(bytes, limits).err().map(|reject| (reject.status.0, reject.reason))
 }
@@ -16,7 +16,7 @@ fn check(bytes: impl AsRef<[u8]>, status: u16, reason: &'static str) {
     assert_eq!(refusal(bytes, &Limits::default()), Some((status, reason)), "{}", bytes.escape_ascii());
 }
 
-/// A GET in HTTP/1.1 with Host and these lines.
+/// Returns a GET in HTTP/1.1 with Host and these lines.
 fn with(lines: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n")
 }
@@ -66,7 +66,7 @@ fn versions() {
     }
 }
 
-/// A minor version we do not know is one of the same major version, and read by the rules of HTTP/1.1.
+/// An unknown minor version belongs to the same major version and is read by the rules of HTTP/1.1.
 #[test]
 fn later_minor_versions() {
     for minor in 2..=9 {
@@ -138,7 +138,7 @@ fn the_authority_of_an_absolute_target_replaces_host() {
     assert_eq!((request.path, request.target), (&b"/x"[..], &b"http://a.com:80/x"[..]));
 }
 
-/// A proxy looks for each among all fields.
+/// A proxy searches for each option among all fields.
 #[test]
 fn connection_options_are_bounded() {
     let options = |count: usize| with(&format!("Connection: {}\r\nConnection: x", "x,".repeat(count - 1)));
@@ -243,12 +243,12 @@ fn body_lengths() {
 
 #[test]
 fn transfer_codings() {
-    // Chunked as the last coding ends the body, and what it was encoded with before is not for us to know.
+    // A final chunked delimits the body; the encodings before it are unknown to us.
     let reason = "transfer-encoding other than chunked";
     for value in ["gzip, chunked", "gzip,, Chunked", "a, b, chunked"] {
         check(with(&format!("Transfer-Encoding: {value}")), 501, reason);
     }
-    // Without it nobody can say where the body ends (RFC 9112 section 6.3: 400).
+    // Without a final chunked the end of the body is unknown (RFC 9112 section 6.3: 400).
     let reason = "transfer-encoding that does not end in one chunked";
     for value in [
         "",
@@ -299,7 +299,7 @@ mod limits {
 
     const LIMITS: Limits = Limits { head_bytes_max: 100, fields_max: 3 };
 
-    /// A head of exactly this many bytes.
+    /// Returns a head of exactly this many bytes.
     fn head_of(bytes: usize) -> Vec<u8> {
         let start = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
         format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4)).into_bytes()
@@ -310,10 +310,10 @@ mod limits {
         assert_eq!(refusal(&head_of(100), &LIMITS), None);
         let too_large = Some((431, "request head over the limit"));
         assert_eq!(refusal(&head_of(101), &LIMITS), too_large);
-        // A buffer of exactly the limit that holds no whole head will never hold one.
+        // A buffer of exactly the limit that does not hold a whole head never will.
         assert_eq!(refusal(&head_of(101)[..100], &LIMITS), too_large);
         assert_eq!(parse_request(&head_of(101)[..99], &LIMITS), Ok(None));
-        // What is wrong beyond the limit does not matter.
+        // Errors beyond the limit do not matter.
         assert_eq!(refusal(&[&head_of(200)[..150], b"\0\0"].concat(), &LIMITS), too_large);
         // Bytes after a head within the limit are not its bytes.
         assert_eq!(refusal(&[head_of(90), head_of(100)].concat(), &LIMITS), None);

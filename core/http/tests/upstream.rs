@@ -1,4 +1,4 @@
-//! What upstreams answer: heads and their framing, bodies out of it, and what our clients are told.
+//! Responses of upstreams: their heads and framing, the decoded bodies, and what our clients receive.
 
 use std::time::UNIX_EPOCH;
 
@@ -13,7 +13,7 @@ fn parsed(bytes: &[u8], method: Method) -> Result<Option<(UpstreamHead, usize)>,
     parse_response(bytes, method, &LIMITS).map_err(|fault| fault.0)
 }
 
-/// Of a whole head, to GET.
+/// Parses a whole head of a response to GET.
 fn head(text: &str) -> UpstreamHead {
     parsed(text.as_bytes(), Method::Get).unwrap().expect("a whole head").0
 }
@@ -40,13 +40,13 @@ fn a_whole_head() {
     assert!(!head.is_interim());
 }
 
-/// As the fields of [`ResponseLimits`] say.
+/// The defaults are those that the fields of [`ResponseLimits`] document.
 #[test]
 fn default_limits() {
     assert_eq!(ResponseLimits::default(), ResponseLimits { head: LIMITS, interim_max: 16 });
 }
 
-/// RFC 9112 section 6.3, and whether the connection stays.
+/// RFC 9112 section 6.3, and whether the connection persists.
 #[test]
 fn framings() {
     use Framing::*;
@@ -66,7 +66,7 @@ fn framings() {
         (Method::Get, 304, "Content-Length: 5\r\n", None, true),
         (Method::Get, 204, "", None, true),
         (Method::Get, 204, "Content-Length: 0\r\n", None, true),
-        // It may send what it says.
+        // The upstream may send the body it announces.
         (Method::Get, 204, "Content-Length: 5\r\n", None, false),
         (Method::Get, 204, "Transfer-Encoding: chunked\r\n", None, false),
         (Method::Get, 100, "", None, true),
@@ -154,7 +154,7 @@ fn lines_that_are_faults() {
     ]);
 }
 
-/// RFC 9112 sections 5.1 and 5.2, RFC 9110 section 15: no reader finds another end of the message.
+/// RFC 9112 sections 5.1 and 5.2, RFC 9110 section 15: every reader finds the same end of the message.
 #[test]
 fn heads_of_old_programs_are_read() {
     let head = |lines: &str| {
@@ -211,7 +211,7 @@ fn heads_are_bounded() {
     assert!(parse_response(fields(FIELDS_MAX + 1).as_bytes(), Method::Get, &beyond).is_err());
 }
 
-/// The caller counts them; each is a head of its own, and the last is none.
+/// The caller counts interim responses; each has a head of its own, and the last response is final.
 #[test]
 fn interim_responses_are_read_one_by_one() {
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
@@ -230,7 +230,7 @@ fn interim_responses_are_read_one_by_one() {
     assert_eq!((interim, rest.len()), (20, 0));
 }
 
-/// What a body came to: its bytes, how many were consumed of those given, and whether it is done.
+/// A decoded body: its bytes, how many of the bytes given were consumed, and whether it is done.
 type Read = (Vec<u8>, usize, bool);
 
 fn read(framing: Framing, pieces: &[&[u8]]) -> Result<Read, &'static str> {
@@ -275,7 +275,7 @@ fn bodies() {
     assert!(UpstreamBody::new(Framing::Length(0.into())).take(b"").unwrap().is_done);
 }
 
-/// More than was said is left over: the connection must carry no other request.
+/// Bytes beyond the announced length are left over: the connection must carry no other request.
 #[test]
 fn bytes_behind_a_body_are_left() {
     let chunks = b"5\r\nhello\r\n0\r\n\r\n";
@@ -355,7 +355,7 @@ fn a_client_is_told_what_the_upstream_said_of_the_content() {
     assert_eq!(encoded(&head.into_response(()), 1), expected.join("\r\n"));
 }
 
-/// Date is a duty of ours where the upstream has none (RFC 9110 section 6.6.1), Server is the upstream's word.
+/// We must add Date if the upstream sends none (RFC 9110 section 6.6.1); Server is only the upstream's.
 #[test]
 fn server_and_date_are_the_upstreams() {
     for (lines, expected) in [
@@ -402,7 +402,7 @@ fn lengths_for_clients() {
             out.lines().filter(|line| line.starts_with("Content-L") || line.starts_with("Transfer")).collect();
         assert_eq!(framing.join("\n"), expected, "{method:?} {text}");
     }
-    // Known after all, as when it was read whole.
+    // The length became known, as after reading the whole body.
     let chunked = head(&with("Transfer-Encoding: chunked\r\n")).into_response(()).of_length(Length::Known(7));
     let out = encoded(&chunked, 1);
     assert!(out.contains("Content-Length: 7\r\n") && !out.contains("Transfer-Encoding"), "{out}");
@@ -453,7 +453,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Pieces of the bytes, cut at these places.
+/// Splits the bytes at these places.
 fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).chain([0, bytes.len()]).collect();
     cuts.sort();
@@ -463,7 +463,7 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The answer to a beginning is "more" or the answer to all; the body is the same however it is cut.
+    /// The result for a prefix is "more" or the result for all; the body is the same however it is split.
     #[test]
     fn any_split_gives_the_same(bytes in mutated(), cuts in prop::collection::vec(any::<usize>(), 0..6), max in 1..100usize) {
         for limits in [LIMITS, Limits { head_bytes_max: max, fields_max: 1 }] {
@@ -502,7 +502,7 @@ proptest! {
         prop_assert_eq!(read(Framing::Chunked, &pieces(&bytes, &cuts)), Ok((chunks.concat(), bytes.len(), true)));
     }
 
-    /// What we write of a response is read as the response that it was, from an upstream that is a Weir.
+    /// A response that we write is read back unchanged when the upstream is a Weir.
     #[test]
     fn responses_round_trip(
         status in prop::sample::select(&[200, 204, 206, 299, 304, 404, 502][..]),
@@ -538,7 +538,7 @@ proptest! {
 fn encoded_or_lossy(response: &Response<()>) {
     let mut out = Vec::new();
     http1::encode(&mut out, response, &HttpDate::new(UNIX_EPOCH), Connection::KeepAlive, 1);
-    // A value of theirs cannot end a line of ours.
+    // An upstream's value cannot end a line of ours.
     let lines = String::from_utf8_lossy(&out).into_owned();
     assert!(lines.ends_with("\r\n\r\n") && lines.matches("\r\n\r\n").count() == 1, "{lines:?}");
 }

@@ -1,26 +1,28 @@
-//! What proxies before this server say of a client: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
+//! The client as proxies in front of this server report it: X-Forwarded-For and -Proto, and Forwarded (RFC 7239).
 //!
-//! Anybody can send these fields. They count only on a connection of a trusted proxy, and there only as far from the right as trusted proxies
-//! wrote them: what stands further left is the client's own word.
+//! Anybody can send these fields. They count only on a connection from a trusted proxy, and there only from the right
+//! up to the first address that trusted proxies did not write: everything further left is the client's own claim.
 
 use core::net::IpAddr;
 
 use crate::Request;
 use crate::list::members;
 
-/// What trusted proxies say of the client of a request.
+/// The client of a request, as trusted proxies report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claimed<'a> {
-    /// The rightmost address that is not a trusted proxy's, or else the leftmost; canonical. `None`: they do not tell.
+    /// The rightmost address that is not a trusted proxy's, or else the leftmost; canonical. `None` if the proxies do
+    /// not report it.
     pub client: Option<IpAddr>,
-    /// Whether the client came over TLS.
+    /// True if the client used TLS; `None` if the proxies do not report it.
     pub is_secure: Option<bool>,
-    /// The last value that is no address.
+    /// The last value that is not an address.
     pub wrong: Option<&'a [u8]>,
 }
 
-/// Reads the fields of a request that a trusted proxy has sent. X-Forwarded-For decides, and Forwarded where there is none: most proxies write
-/// the first, and pass on the other as it came. The scheme is that of X-Forwarded-Proto, or else of Forwarded, the first where there are several.
+/// Reads the fields of a request sent by a trusted proxy. X-Forwarded-For takes precedence over Forwarded: most proxies
+/// write the first and forward the other unchanged. The scheme is that of X-Forwarded-Proto, or else of Forwarded; the
+/// first of several counts.
 pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -> Claimed<'a> {
     let mut claimed = Claimed::default();
     let mut has_list = false;
@@ -31,7 +33,7 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
     let mut proto = request.values("x-forwarded-proto").flat_map(members).next();
     for value in request.values("forwarded") {
         if !is_closed(value) {
-            // A client's quote may be meant to swallow what a proxy wrote behind it.
+            // An unclosed quote of the client may be meant to swallow what a proxy appended.
             if !has_list {
                 claimed.add(Some(value), &is_trusted);
             }
@@ -53,26 +55,26 @@ pub fn claimed<'a>(request: &Request<'a>, is_trusted: impl Fn(IpAddr) -> bool) -
 }
 
 impl<'a> Claimed<'a> {
-    /// One more address, from left to right.
+    /// Adds the next address, from left to right.
     fn add(&mut self, node: Option<&'a [u8]>, is_trusted: &impl Fn(IpAddr) -> bool) {
         let address = node.and_then(address);
         if address.is_none() {
             self.wrong = node.filter(|node| !is_hidden(node)).or(self.wrong);
         }
         self.client = match address {
-            // Where it was trusted, its word for the one before it counts.
+            // A trusted proxy vouches for the address before it.
             Some(address) if is_trusted(address) => self.client.or(Some(address)),
             other => other,
         };
     }
 }
 
-/// RFC 7239 section 6: an address that is not known or not told.
+/// Returns true for an unknown or obfuscated address (RFC 7239 section 6).
 fn is_hidden(node: &[u8]) -> bool {
     node.eq_ignore_ascii_case(b"unknown") || node.starts_with(b"_")
 }
 
-/// With or without brackets and a port.
+/// Parses an address, with or without brackets and a port.
 fn address(node: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(node).ok()?;
     let (host, port) = match text.strip_prefix('[') {
@@ -86,7 +88,8 @@ fn address(node: &[u8]) -> Option<IpAddr> {
     host.parse::<IpAddr>().ok().filter(|_| is_right).map(|address| address.to_canonical())
 }
 
-/// The value of a parameter of an element, without its quotes. A value with a quoted pair is none that is looked for here.
+/// Returns the value of a parameter of an element, without its quotes. Quoted pairs are not unescaped: no value sought
+/// here contains any.
 fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let pairs = unquoted(element, b';').filter_map(|pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
@@ -96,20 +99,20 @@ fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
 }
 
-/// The parts between separators that are not in a quoted string; empty ones are skipped.
+/// Splits at separators outside quoted strings; skips empty parts.
 fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut quoting = Quoting::default();
     let parts = value.split(move |&byte| !quoting.is_within(byte) && byte == separator);
     parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty())
 }
 
-/// Every quoted string has its end.
+/// Returns true if every quoted string ends.
 fn is_closed(value: &[u8]) -> bool {
     let mut quoting = Quoting::default();
     !value.iter().fold(false, |_, &byte| quoting.is_within(byte))
 }
 
-/// Whether a byte stands in a quoted string (RFC 9110 section 5.6.4).
+/// Tracks whether a byte stands in a quoted string (RFC 9110 section 5.6.4).
 #[derive(Default)]
 struct Quoting {
     is_quoted: bool,

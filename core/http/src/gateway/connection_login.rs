@@ -1,13 +1,13 @@
-//! Logins of a connection: NTLM and Negotiate (RFC 4559) authenticate all that comes on a connection, against HTTP's own rule (RFC 9110 section
-//! 11.6), so such a connection serves one client and no other.
+//! Connection-based logins: NTLM and Negotiate (RFC 4559) authenticate every request on a connection, against HTTP's
+//! own rule (RFC 9110 section 11.6). Such a connection must serve one client only.
 
 use crate::list::members;
 
 const OF_CONNECTIONS: [&[u8]; 2] = [b"ntlm", b"negotiate"];
 
-/// Whether one of these values, of Authorization or WWW-Authenticate, is of such a scheme.
+/// Returns true if a value of Authorization or WWW-Authenticate has a scheme that authenticates the connection.
 pub fn is_connection_login<'v>(values: impl Iterator<Item = &'v [u8]>) -> bool {
-    // A comma within a quoted string may feign a scheme; then a connection serves one client without need.
+    // A comma within a quoted string may look like a scheme; the connection then serves a single client without need.
     values.flat_map(members).any(|member| {
         let scheme = member.split(|&b| b == b' ').next().unwrap_or_default();
         OF_CONNECTIONS.iter().any(|known| scheme.eq_ignore_ascii_case(known))

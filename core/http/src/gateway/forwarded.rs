@@ -1,4 +1,5 @@
-//! The address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC 7239).
+//! Appends the address, scheme and host of the client's request: X-Forwarded-For, -Proto and -Host, and Forwarded (RFC
+//! 7239).
 
 use core::net::IpAddr;
 use std::io::Write;
@@ -8,7 +9,7 @@ use super::hop::{Hop, is_any};
 use super::writer::Writer;
 use crate::Request;
 
-/// Whether a field of this name is written here, or tells of the client and does not come from a trusted proxy.
+/// Returns true if this module writes the field, or if it describes the client and does not come from a trusted proxy.
 pub(super) fn is_ours(name: &[u8], is_trusted: bool) -> bool {
     let is_written = is_any(name, &["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]);
     let is_claim = || {
@@ -42,7 +43,8 @@ pub(super) fn encode<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     out.joined(b"Forwarded", kept("forwarded").chain(std::iter::once(&element[..])), b", ");
 }
 
-/// RFC 7239 section 4: a value that is no token, as with a colon, is quoted.
+/// Returns an element of Forwarded. Values that are not tokens, such as those with a colon, are quoted (RFC 7239
+/// section 4).
 fn element(client: IpAddr, port: Option<u16>, host: Option<&[u8]>, proto: &[u8]) -> Vec<u8> {
     let mut element = Vec::new();
     let written = match (client, port) {

@@ -1,7 +1,8 @@
-//! The rules of an intermediary (RFC 9110 section 7.6, RFC 7239): the head of a request as an upstream reads it.
+//! The rules of an intermediary (RFC 9110 section 7.6, RFC 7239): writes the head of a request for an upstream.
 //!
-//! A request gets here only if it has one reading, and is written anew so that the upstream has no other: what frames the message and what
-//! is true of one connection alone is ours, and a name that an upstream could take for another name is left out.
+//! A request gets here only if it has a single reading, and is rewritten so that the upstream has no other. We write
+//! the fields that frame the message or describe one connection, and leave out a name that an upstream could take for
+//! another name.
 
 mod claimed;
 mod connection_login;
@@ -22,34 +23,35 @@ pub use request_head::{RequestHead, takes_trailers};
 pub use response_builder::ResponseBuilder;
 use writer::Writer;
 
-/// What an intermediary adds to a request: facts of the client's connection and of the route.
+/// The facts of the client's connection and of the route that an intermediary adds to a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway<'a> {
-    /// The peer of the connection.
+    /// The peer address of the connection.
     pub client: IpAddr,
     pub client_port: Option<u16>,
     /// Whether the client came over TLS or QUIC.
     pub is_secure: bool,
-    /// The peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are replaced.
+    /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are
+    /// replaced.
     pub is_trusted: bool,
-    /// In the place of the request's Host.
+    /// Replaces the request's Host.
     pub host: Option<&'a [u8]>,
-    /// The version of HTTP that the request came by, major and minor.
+    /// The HTTP version of the request, major and minor.
     pub version: (u8, u8),
-    /// The protocol to change to, as [`upgrade_of`] gives it. None: Upgrade is left out.
+    /// The protocol to switch to, as [`upgrade_of`] returns it. `None` leaves Upgrade out.
     pub upgrade: Option<&'a [u8]>,
-    /// Of CONNECT, in the place of the client's ([`crate::websocket::key`]).
+    /// The Sec-WebSocket-Key of a CONNECT, which replaces the client's ([`crate::websocket::key`]).
     pub websocket_key: Option<&'a [u8]>,
 }
 
-/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty where neither the
-/// request nor the gateway has one (RFC 9112 section 3.2). `body` frames the message: a body of known length follows as it is, one of
-/// unknown length in chunks ([`crate::http1::begin_chunk`]).
+/// Appends the head of `request` in HTTP/1.1 for an upstream. The target is as received, in origin form; Host is empty
+/// if neither the request nor the gateway has one (RFC 9112 section 3.2). `body` frames the message: a body of known
+/// length follows as it is, one of unknown length in chunks ([`crate::http1::begin_chunk`]).
 ///
-/// CONNECT becomes the GET that has the same meaning over HTTP/1.1 (RFC 8441 section 5); it has no body.
+/// CONNECT becomes the GET with the same meaning over HTTP/1.1 (RFC 8441 section 5); it has no body.
 ///
-/// Left out are fields of the client's connection and those that its Connection lists, Expect, and names with other characters than
-/// letters, digits and `-`. Cookies are joined to one line.
+/// Hop-by-hop fields, those that Connection lists, Expect, and names with characters other than letters, digits and `-`
+/// are left out. Cookies are joined into one line.
 pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, body: BodyLength) {
     let method = if request.method == Method::Connect { Method::Get } else { request.method };
     for part in [method.token(), b" ", request.path] {
@@ -71,7 +73,7 @@ pub fn encode_request(out: &mut Vec<u8>, request: &Request, gateway: &Gateway, b
     out.extend_from_slice(b"\r\n");
 }
 
-/// All that does not depend on the version that the upstream speaks.
+/// Appends the fields that do not depend on the upstream's HTTP version.
 fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
     let hop = Hop::of(|| request.all());
     end_to_end(out, request, gateway, &hop);
@@ -79,7 +81,7 @@ fn fields(out: &mut impl Writer, request: &Request, gateway: &Gateway) {
     hop::via(out, gateway.version);
 }
 
-/// The fields that are the upstream's business too, cookies in one (RFC 9113 section 8.2.3).
+/// Appends the end-to-end fields, with all cookies in one (RFC 9113 section 8.2.3).
 fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     out: &mut impl Writer,
     request: &Request<'a>,
@@ -100,7 +102,7 @@ fn end_to_end<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
     }
 }
 
-/// What a client of HTTP/2 or HTTP/3 leaves out; the version where it does.
+/// Appends the handshake fields that a client of HTTP/2 or HTTP/3 leaves out; the version only if it is missing.
 fn websocket(out: &mut Vec<u8>, request: &Request, key: &[u8]) {
     lines::line(out, b"Sec-WebSocket-Key", key);
     if request.values("sec-websocket-version").next().is_none() {
@@ -108,17 +110,19 @@ fn websocket(out: &mut Vec<u8>, request: &Request, key: &[u8]) {
     }
 }
 
-/// Written anew, or answered by us (Expect).
+/// Returns true for fields that we rewrite, or answer ourselves (Expect).
 fn is_ours(name: &[u8]) -> bool {
     is_any(name, &["host", "content-length", "expect"])
 }
 
-/// Whether no upstream takes the name for another: programs behind CGI and its heirs see `_`, `.` and others where `-` was.
+/// Returns true if no upstream takes the name for another: programs behind CGI and its successors see `_`, `.` and
+/// other characters as `-`.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// RFC 9110 section 8.6: an empty body is said to be one where a body is expected.
+/// Appends the framing field. An empty body gets `Content-Length: 0` if the method expects a body (RFC 9110 section
+/// 8.6).
 fn frame(out: &mut Vec<u8>, method: Method, body: BodyLength) {
     match content_length(method, body) {
         Some(bytes) => lines::line(out, b"Content-Length", itoa::Buffer::new().format(bytes).as_bytes()),
@@ -135,9 +139,10 @@ fn content_length(method: Method, body: BodyLength) -> Option<u64> {
     }
 }
 
-/// The protocol that a request of HTTP/1.1 asks to change to, by any method and with a body or without one (RFC 9110 section 7.8): the first
-/// one of its Upgrade, if Connection lists that. Never another HTTP nor TLS: an upstream that spoke them would hide what follows from us. Not
-/// to be asked of a request of HTTP/1.0, whose Upgrade is ignored. CONNECT asks for WebSocket.
+/// Returns the protocol that an HTTP/1.1 request asks to switch to (RFC 9110 section 7.8), whatever its method and
+/// body: the first acceptable one of its Upgrade, if Connection lists Upgrade. HTTP and TLS are never accepted: they
+/// would hide the rest of the connection from us. Do not call this for HTTP/1.0, whose Upgrade is ignored. CONNECT asks
+/// for WebSocket.
 pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
     if request.method == Method::Connect {
         return Some(b"websocket");
@@ -150,7 +155,7 @@ pub fn upgrade_of<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
     request.values("upgrade").flat_map(members).find(|protocol| is_opaque(protocol))
 }
 
-/// Whether we may pass on the bytes of this protocol unread.
+/// Returns true if the bytes of this protocol may be forwarded unread.
 fn is_opaque(protocol: &[u8]) -> bool {
     let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"-./_+".contains(b);

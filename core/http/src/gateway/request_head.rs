@@ -6,13 +6,14 @@ use crate::list::members;
 use crate::response::SERVER;
 use crate::{BodyLength, Request};
 
-/// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine makes the names lower case.
+/// The fields of a request in the order of HTTP/2 (RFC 9113 section 8.3.1), pseudo-fields first. An engine lower-cases
+/// the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead(FieldList);
 
 impl RequestHead {
-    /// The same head as [`encode_request`](super::encode_request) writes for HTTP/1.1. `scheme` is that of the connection to the upstream. That
-    /// the client takes trailers is passed on: gRPC asks for it.
+    /// Builds the same head that [`encode_request`](super::encode_request) writes for HTTP/1.1. `scheme` is that of the
+    /// connection to the upstream. `te: trailers` is forwarded if the client sent it, because gRPC requires it.
     pub fn new(request: &Request, gateway: &Gateway, body: BodyLength, scheme: &str) -> RequestHead {
         let mut list = FieldList::default();
         list.push(b":method", request.method.token());
@@ -34,7 +35,7 @@ impl RequestHead {
         RequestHead(list)
     }
 
-    /// Of a GET of our own.
+    /// Builds the head of a GET of our own.
     pub fn of_get(scheme: &str, authority: &str, path: &str) -> RequestHead {
         let mut list = FieldList::default();
         for (name, value) in [(":method", "GET"), (":scheme", scheme), (":authority", authority), (":path", path)] {
@@ -49,13 +50,13 @@ impl RequestHead {
         self.0.iter()
     }
 
-    /// Memory of it.
+    /// Bytes of the fields in memory.
     pub fn bytes(&self) -> usize {
         self.0.bytes().len()
     }
 }
 
-/// The client takes fields behind the body of the response (RFC 9110 section 10.1.4).
+/// Returns true if the client accepts trailers (RFC 9110 section 10.1.4).
 pub fn takes_trailers(request: &Request) -> bool {
     request.values("te").flat_map(members).any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }

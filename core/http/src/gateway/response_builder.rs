@@ -1,4 +1,4 @@
-//! What an upstream answers over HTTP/2, field by field: the same head as HTTP/1.1 would have.
+//! Builds the head of an upstream's HTTP/2 response field by field; the result is the same as for HTTP/1.1.
 
 use crate::fields::FieldList;
 use crate::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead, content_length};
@@ -6,20 +6,21 @@ use crate::request::check_field;
 use crate::trailers::Trailers;
 use crate::{Method, PeerLength, Status};
 
-/// Collects the fields of one head, or of trailers. What RFC 9113 section 8.2 and 8.3 have no room for is a fault.
+/// Collects the fields of one head, or of trailers. Anything outside the rules of RFC 9113 sections 8.2 and 8.3 is a
+/// fault.
 #[derive(Debug)]
 pub struct ResponseBuilder {
     limits: ResponseLimits,
     status: Option<u16>,
-    /// The first thing wrong.
+    /// The first fault found.
     fault: Option<UpstreamFault>,
     list: FieldList,
     fields: usize,
-    /// As HTTP/1.1 writes them.
+    /// Size in HTTP/1.1 format.
     bytes: usize,
 }
 
-/// Of a line of HTTP/1.1, beside the name and the value.
+/// Bytes of an HTTP/1.1 field line in addition to its name and value.
 const FIELD_REST: usize = ": \r\n".len();
 
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
@@ -32,12 +33,12 @@ impl ResponseBuilder {
         ResponseBuilder { limits, status, fault, list, fields: 0, bytes: 0 }
     }
 
-    /// Another head.
+    /// Starts another head.
     pub fn begin(&mut self) {
         *self = ResponseBuilder::new(self.limits);
     }
 
-    /// Of what is wrong or too much nothing is kept.
+    /// Adds a field. After a fault, or beyond a limit, nothing is stored.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes = self.bytes.saturating_add(name.len() + value.len() + FIELD_REST);
         self.fields += 1;
@@ -57,7 +58,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// The head of a response to a request of this method, behind which its stream ends or goes on.
+    /// Returns the head of a response to a request of this method. `ends_stream` means that no body follows.
     pub fn finish(&mut self, method: Method, ends_stream: bool) -> Result<UpstreamHead, UpstreamFault> {
         self.fault.map_or(Ok(()), Err)?;
         let status = self.status.take().ok_or(WRONG_STATUS)?;
@@ -73,13 +74,13 @@ impl ResponseBuilder {
             Some(length) => Framing::Length(length),
             None => Framing::Stream,
         };
-        // Over HTTP/1.1 its client has to be told that it is empty.
+        // An HTTP/1.1 client needs a length to see that the body is empty.
         let content_length = if is_bare || !ends_stream { said } else { Some(PeerLength::ZERO) };
         let status = Status(status);
         Ok(UpstreamHead { status, framing, is_kept_alive: true, content_length, minor_version: 2, list })
     }
 
-    /// What was collected as trailers; `None` where nothing of it is passed on.
+    /// Returns the fields collected as trailers; `None` if none of them is forwarded.
     pub fn finish_trailers(&mut self) -> Result<Option<Box<Trailers>>, UpstreamFault> {
         if self.status.is_some() {
             return Err(WRONG_PSEUDO);
@@ -89,7 +90,7 @@ impl ResponseBuilder {
     }
 }
 
-/// Three digits; there is no change of protocol (section 8.6).
+/// Parses three digits. 101 is refused: HTTP/2 has no protocol switch (section 8.6).
 fn status(value: &[u8]) -> Option<u16> {
     let status = std::str::from_utf8(value).ok()?.parse().ok()?;
     (value.len() == 3 && matches!(status, 100 | 102..=999)).then_some(status)

@@ -1,13 +1,13 @@
-//! Where the fields of a request for an upstream go: lines of HTTP/1.1, or a list for an engine that makes frames.
+//! The destination of an upstream request's fields: HTTP/1.1 lines, or a list for an engine that makes frames.
 
 use crate::fields::FieldList;
 use crate::lines;
 
 pub(super) trait Writer {
-    /// A field of a value without control characters.
+    /// Appends a field whose value has no control characters.
     fn field(&mut self, name: &[u8], value: &[u8]);
 
-    /// One field with these values.
+    /// Appends one field with these values, separated by `between`.
     fn joined<'v>(&mut self, name: &[u8], values: impl Iterator<Item = &'v [u8]>, between: &[u8]);
 }
 

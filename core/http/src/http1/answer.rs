@@ -1,7 +1,7 @@
-//! The head of a response, as the load generator needs it: how long the body is and whether the connection stays.
+//! The head of a response as the load generator needs it: the length of the body, and whether the connection persists.
 //!
-//! The servers measured are other people's (nginx among them), so this is lenient where leniency does no harm, and
-//! refuses only what leaves the end of the body in doubt.
+//! The measured servers are other people's (nginx among them). The parser is therefore lenient if leniency does no
+//! harm, and refuses only what leaves the end of the body in doubt.
 
 use std::mem::MaybeUninit;
 
@@ -10,23 +10,23 @@ use thiserror::Error;
 use crate::list::members;
 use crate::{FIELDS_MAX, PeerLength};
 
-/// Bytes of a response head, far above what any server of files sends.
+/// Maximum bytes of a response head, far above what any file server sends.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseHead {
     pub status: u16,
-    /// The body starts here.
+    /// Bytes of the head; the body follows.
     pub head_bytes: usize,
-    /// Bytes of body that follow, for a response to GET; `None`: in chunks, or until the connection closes.
+    /// Bytes of the body of a response to GET. `None` if it is chunked or ends with the connection.
     pub content_length: Option<u64>,
-    /// The body comes in chunks.
+    /// True if the body is chunked.
     pub is_chunked: bool,
     /// Whether the connection can carry another request.
     pub keep_alive: bool,
 }
 
-/// A response that cannot be understood: what is wrong with it.
+/// A response that cannot be parsed, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("malformed response: {0}")]
 pub struct Malformed(pub &'static str);
@@ -75,9 +75,9 @@ fn interpret(parsed: &httparse::Response, head_bytes: usize) -> Result<ResponseH
     }
     if matches!(status, 100..=199 | 204 | 304) {
         is_chunked = false;
-        content_length = Some(0); // These never have a body, whatever they say (RFC 9112 section 6.3).
+        content_length = Some(0); // These never have a body, whatever their fields are (RFC 9112 section 6.3).
     }
-    // A body that ends with the connection leaves none to keep.
+    // A body delimited by the close of the connection prevents reuse.
     let keep_alive = stay && !close && (is_chunked || content_length.is_some());
     Ok(ResponseHead { status, head_bytes, content_length, is_chunked, keep_alive })
 }

@@ -1,61 +1,62 @@
-//! Decodes a chunked body (RFC 9112 section 7.1) as it arrives, of a request or of an upstream's response; or discards it, so that
-//! the connection can be kept after a request whose body nobody wants.
+//! Decodes a chunked body (RFC 9112 section 7.1) of a request or of an upstream's response as it arrives, or discards
+//! it so that the connection can be kept if the request's body is not wanted.
 //!
-//! Strict for the same reason as the head: a lone CR or LF, a space after the size or a size that overflows is where
-//! two servers disagree about where the body ends. What is not data is bounded, since it costs the sender nothing
-//! to make it endless; how much data to put up with is the caller's decision.
+//! Strict for the same reason as the head: two servers disagree about the end of the body if they differ on a lone CR
+//! or LF, a space after the size, or a size that overflows. Everything but the data is limited, since endless framing
+//! costs the sender nothing. The limit on the data is up to the caller.
 
 use crate::{PeerLength, Reject, Status};
 
-/// Bytes of chunk extensions in the whole body of a request. Nobody uses them; the bound is on the body and not on the chunk because
-/// chunks may be one byte long. In the response of an upstream, bytes of the extensions and the padding of one chunk.
+/// Maximum bytes of chunk extensions in a request body. Extensions are unused in practice; the limit is per body and
+/// not per chunk, because chunks may be one byte long. For an upstream's response, the limit is per chunk and includes
+/// padding.
 const EXTENSION_BYTES_MAX: u32 = 1024;
-/// Bytes of the trailer section.
+/// Maximum bytes of the trailer section.
 const TRAILER_BYTES_MAX: u32 = 8 << 10;
-/// Digits of a chunk size, leading zeros included: as many as a `u64` has.
+/// Maximum digits of a chunk size, leading zeros included: as many as a `u64` has.
 const SIZE_DIGITS_MAX: u8 = 16;
 
 const TOO_LONG: Reject = Reject::bad("a chunk of 2^63 bytes or more");
 
-/// Where in a chunked body the bytes have got to.
+/// The decoder of a chunked body.
 #[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,
     extension_bytes: u32,
     trailer_bytes: u32,
-    /// The body is an upstream's, whose sizes may be padded with spaces.
+    /// The body is an upstream's, so chunk sizes may be padded with spaces.
     is_padded: bool,
 }
 
-/// How far a call to [`Chunked::discard`] got.
+/// The progress of a call to [`Chunked::discard`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that belong to the body: all that were given, unless it ended among them.
+    /// Bytes that belong to the body: all bytes given, unless the body ended among them.
     pub consumed: usize,
-    /// The body has ended; what follows is the next request.
+    /// The body has ended; the next request follows.
     pub done: bool,
 }
 
-/// What a call to [`Chunked::take`] got.
+/// The result of a call to [`Chunked::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken<'b> {
-    /// Bytes that belong to the body and what frames it.
+    /// Bytes consumed, data and framing.
     pub consumed: usize,
-    /// Those of the body itself; may be empty.
+    /// The data among them; may be empty.
     pub data: &'b [u8],
-    /// The body has ended; what follows is no part of it.
+    /// The body has ended; what follows is not part of it.
     pub is_done: bool,
 }
 
-/// What the next byte is.
+/// The kind of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Of the size line: a digit, or after at least one what ends the size.
+    /// The size line: a digit, or after at least one digit, the byte that ends the size.
     Size {
         bytes: u64,
         digits: u8,
     },
-    /// Space behind the size: before a semicolon, which a recipient MUST tolerate (section 7.1.1), or padding.
+    /// Space after the size: before a semicolon, which a recipient MUST tolerate (section 7.1.1), or padding.
     Space {
         bytes: u64,
     },
@@ -65,7 +66,7 @@ enum State {
     SizeLf {
         bytes: u64,
     },
-    /// This many bytes of data, at least one.
+    /// Data; at least one byte is left.
     Data {
         bytes: u64,
     },
@@ -92,13 +93,14 @@ impl Chunked {
         Chunked { state: SIZE, extension_bytes: 0, trailer_bytes: 0, is_padded: false }
     }
 
-    /// The decoder of an upstream's response. Spaces and tabs may follow the size of a chunk, as Apache 1.3 and programs of its time write it:
-    /// no reader takes them for a part of the size or of the data.
+    /// Creates the decoder for an upstream's response. Spaces and tabs may follow a chunk size, as Apache 1.3 and its
+    /// contemporaries write it: no reader takes them for part of the size or of the data.
     pub fn of_upstream() -> Chunked {
         Chunked { is_padded: true, ..Chunked::new() }
     }
 
-    /// Takes the next bytes of the body; any split of it gives the same result. After the end it takes none.
+    /// Consumes the next bytes of the body; the result does not depend on how the bytes are split. Consumes nothing
+    /// after the end.
     pub fn discard(&mut self, buf: &[u8]) -> Result<Progress, Reject> {
         let mut consumed = 0;
         while self.state != State::Done && consumed < buf.len() {
@@ -107,8 +109,8 @@ impl Chunked {
         Ok(Progress { consumed, done: self.state == State::Done })
     }
 
-    /// Takes the next bytes of the body up to the end of a chunk, of these bytes, of what is before the trailer section or of the body: to be
-    /// repeated with the rest until all are consumed or the body is done.
+    /// Consumes bytes up to the end of a chunk, of `buf`, of the part before the trailer section, or of the body. Call
+    /// it with the rest until all bytes are consumed or the body is done.
     pub fn take<'b>(&mut self, buf: &'b [u8]) -> Result<Taken<'b>, Reject> {
         let mut at = 0;
         while self.state != State::Done && at < buf.len() {
@@ -128,17 +130,18 @@ impl Chunked {
         Ok(Taken { consumed: at, data: &[], is_done: self.state == State::Done })
     }
 
-    /// What is taken next is of the trailer section (RFC 9112 section 7.1.2), or of the empty line behind it.
+    /// Returns true if the next bytes belong to the trailer section (RFC 9112 section 7.1.2), or to the empty line
+    /// behind it.
     pub fn is_in_trailers(&self) -> bool {
         matches!(self.state, State::TrailerStart | State::Trailer | State::TrailerLf | State::EndLf)
     }
 
-    /// Whether the body has ended.
+    /// Returns true if the body has ended.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// One byte that is not data.
+    /// Consumes a byte that is not data.
     fn step(&mut self, b: u8) -> Result<State, Reject> {
         match (self.state, b) {
             (State::Size { bytes, digits }, _) => size(bytes, digits, b),
@@ -157,7 +160,7 @@ impl Chunked {
                 Ok(SIZE)
             }
             (State::TrailerStart, b'\r') => Ok(State::EndLf),
-            // A space here would fold the line into the one before.
+            // A leading space would fold the line into the one before.
             (State::TrailerStart, _) if is_text(b) && b != b' ' && b != b'\t' => self.trailer(),
             (State::Trailer, b'\r') => Ok(State::TrailerLf),
             (State::Trailer, _) if is_text(b) => self.trailer(),
@@ -184,7 +187,7 @@ impl Chunked {
     }
 }
 
-/// A byte of the size, or the one that ends it.
+/// Consumes a byte of the size, or the byte that ends it.
 fn size(bytes: u64, digits: u8, b: u8) -> Result<State, Reject> {
     match (b, char::from(b).to_digit(16)) {
         (_, Some(digit)) if digits < SIZE_DIGITS_MAX => {
@@ -198,7 +201,7 @@ fn size(bytes: u64, digits: u8, b: u8) -> Result<State, Reject> {
     }
 }
 
-/// A byte that a field value or an extension may hold: no control character but the tab.
+/// Returns true for a byte allowed in a field value or an extension: any but control characters; tab is allowed.
 fn is_text(b: u8) -> bool {
     b == b'\t' || !b.is_ascii_control()
 }
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes consumed and whether done, or the status.
+    /// Returns the bytes consumed and whether the body is done, or the status.
     fn discard(body: &[u8]) -> Result<(usize, bool), u16> {
         let progress = Chunked::new().discard(body).map_err(|reject| reject.status.0)?;
         Ok((progress.consumed, progress.done))

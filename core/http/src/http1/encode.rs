@@ -1,30 +1,31 @@
-//! Heads of responses as HTTP/1.1 writes them (RFC 9112 section 4), into a `Vec<u8>` that the caller reuses; and chunks of bodies.
+//! Writes heads of HTTP/1.1 responses (RFC 9112 section 4) into a `Vec<u8>` that the caller reuses, and the framing of
+//! chunks.
 
 use std::io::Write;
 
 use crate::status::with_statuses;
 use crate::{HttpDate, Response, Status, lines};
 
-/// What becomes of the connection after this response.
+/// The state of the connection after this response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connection {
     KeepAlive,
     Close,
 }
 
-/// What ends the body of a response (RFC 9112 section 6.3).
+/// The end of a response body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delimiter {
-    /// Its length, which the head tells.
+    /// The length given in the head.
     Length,
-    /// The last of its chunks.
+    /// The last chunk.
     LastChunk,
     /// The end of the connection: HTTP/1.0 has no chunks.
     Close,
 }
 
 impl Delimiter {
-    /// Of a response to a request of HTTP/1.`minor_version`.
+    /// The delimiter of a response to a request of HTTP/1.`minor_version`.
     pub fn of<B>(response: &Response<B>, minor_version: u8) -> Delimiter {
         match (response.is_length_unknown, minor_version) {
             (false, _) => Delimiter::Length,
@@ -34,20 +35,21 @@ impl Delimiter {
     }
 }
 
-/// What ends a chunked body (RFC 9112 section 7.1), without trailers.
+/// The end of a chunked body (RFC 9112 section 7.1), without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Bytes of a chunk beside its content, which is less than 4 GiB: the line with its size, and the end of its line.
+/// Maximum bytes of a chunk's framing: the size line and the final CRLF. The content is less than 4 GiB.
 pub const CHUNK_OVERHEAD_MAX: usize = 8 + 2 + 2;
 
-/// Appends what stands before the content of a chunk of so many bytes, which are not none: that is [`LAST_CHUNK`]. Behind it stands CRLF.
+/// Appends the size line of a chunk of `bytes`, at least one: an empty chunk is [`LAST_CHUNK`]. CRLF must follow the
+/// content.
 pub fn begin_chunk(out: &mut Vec<u8>, bytes: usize) {
     debug_assert!(bytes > 0, "an empty chunk is the last");
     write!(out, "{bytes:x}\r\n").expect("memory takes all");
 }
 
-/// Appends the head of a response to a request of HTTP/1.`minor_version`: status line, Server, Date, its fields, and what becomes of the
-/// connection, where that is not the default of the request's version. The version of the status line is ours, not the
+/// Appends the head of a response to a request of HTTP/1.`minor_version`: status line, Server, Date, its fields, and
+/// Connection if it differs from the default of the request's version. The version in the status line is ours, not the
 /// request's (RFC 9110 section 6.2). A body of [`Delimiter::Close`] needs [`Connection::Close`].
 pub fn encode<B>(
     out: &mut Vec<u8>,
@@ -83,7 +85,8 @@ fn status_line(out: &mut Vec<u8>, status: Status) {
     }
 }
 
-/// Server is one of the fields or nowhere, Date may be (RFC 9110 section 6.6.1).
+/// Starts a forwarded response. Server is among its fields or absent; Date is added if missing (RFC 9110 section
+/// 6.6.1).
 fn forwarded_start<B>(out: &mut Vec<u8>, response: &Response<B>, date: &HttpDate) {
     status_line(out, response.status);
     if !response.has_date() {
@@ -93,8 +96,9 @@ fn forwarded_start<B>(out: &mut Vec<u8>, response: &Response<B>, date: &HttpDate
 
 macro_rules! starts {
     ($($name:ident $code:literal $reason:literal)*) => {
-        /// Status line, Server, and Date up to its value; `None` for a status not in the table. Ready-made: a response to a
-        /// small GET is bound by such constant costs, and one copy is cheaper than four.
+        /// Returns the status line, Server, and Date up to its value; `None` for a status not in the table.
+        /// Precomputed, because such constant costs dominate the response to a small GET, and one copy is cheaper than
+        /// four.
         fn start(status: Status) -> Option<&'static str> {
             match status.0 {
                 $($code => Some(concat!("HTTP/1.1 ", $code, " ", $reason, "\r\nServer: weir\r\nDate: ")),)*
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!([0, 1].map(|minor_version| Delimiter::of(&known, minor_version)), [Delimiter::Length; 2]);
     }
 
-    /// What reads the chunks of requests reads ours.
+    /// The decoder of request chunks reads our chunks.
     #[test]
     fn chunks_are_read_as_chunks() {
         let mut out = Vec::new();

@@ -1,9 +1,9 @@
-//! The codec of HTTP/1.1 (RFC 9112): requests and their bodies in, heads and chunks of responses out; responses of upstreams in
-//! ([`upstream`]). Heads of requests for those are [`crate::gateway`]'s.
+//! The codec of HTTP/1.1 (RFC 9112): parses requests and their bodies, writes heads and chunks of responses, and parses
+//! responses of upstreams ([`upstream`]). [`crate::gateway`] writes the heads of requests for upstreams.
 //!
-//! `httparse` finds the tokens; this module decides what they may mean. It is strict where two readings of the same
-//! bytes exist, because a request that a gateway and its server read differently is how requests are smuggled
-//! (RFC 9112 section 11.2): every such request gets a 4xx or 5xx ([`crate::Reject`]) and a close, never a guess.
+//! `httparse` splits heads into tokens; this module decides what they may mean. It is strict wherever the same bytes
+//! have two readings, because requests are smuggled if a gateway and its server read them differently (RFC 9112 section
+//! 11.2). Every such request gets a 4xx or 5xx ([`crate::Reject`]) and a close, never a guess.
 
 mod answer;
 mod chunked;

@@ -1,11 +1,11 @@
-//! One request head from the bytes received so far.
+//! Parses a request head from the bytes received so far.
 //!
 //! `httparse` splits the head into tokens and refuses what no token may contain (NUL, control characters, a space
-//! before a colon, line folding, a bare CR). What it lets pass is checked here: bare LF (RFC 9112 section 2.2 lets a
-//! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. What the tokens mean
-//! is `target.rs` and `section.rs` of `request`, for all versions. Nothing is allocated.
+//! before a colon, line folding, a bare CR). This module checks what it lets pass: bare LF (RFC 9112 section 2.2 lets a
+//! server accept it, and gateways disagree, which is all a smuggler needs), empty lines, limits. `target.rs` and
+//! `section.rs` of `request` interpret the tokens, for all versions. Nothing is allocated.
 //!
-//! An incomplete head is parsed again at each line's end ([`Search`]), and looked at no more than once for each of its lines.
+//! An incomplete head is parsed again at the end of each line ([`Search`]), so it is scanned at most once per line.
 
 use std::mem::MaybeUninit;
 
@@ -17,22 +17,22 @@ use crate::request::{
 };
 use crate::{BodyLength, Fields, Limits, OwnedRequest, Reject, Request, Status};
 
-/// A request, and what HTTP/1.1 adds to it: its head is complete, well formed and unambiguous.
+/// A request with the properties that HTTP/1.1 adds; its head is complete, well formed and unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// A body of unknown length is chunked: for [`super::Chunked`].
+    /// The request. A body of unknown length is chunked and needs [`super::Chunked`].
     pub request: Request<'a>,
-    /// As sent. From 2 on the request means what it would mean in HTTP/1.1 (RFC 9110 section 2.5).
+    /// The minor version as sent. From 2 on, the request means the same as in HTTP/1.1 (RFC 9110 section 2.5).
     pub minor_version: u8,
-    /// Whether the client lets the connection stay open after the response.
+    /// True if the client allows the connection to persist after the response.
     pub keep_alive: bool,
-    /// The client waits for `100 Continue` or a final status before it sends its body.
+    /// True if the client waits for `100 Continue` or a final status before it sends its body.
     pub expect_continue: bool,
-    /// Bytes of the head, an empty line before it included: the body or the next request starts here.
+    /// Bytes of the head, including an empty line before it: the body or the next request starts here.
     pub bytes: usize,
 }
 
-/// A [`Head`] that is kept.
+/// A [`Head`] that owns its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedHead {
     request: OwnedRequest,
@@ -57,14 +57,14 @@ impl From<&Head<'_>> for OwnedHead {
 }
 
 impl<'a> Head<'a> {
-    /// What the log shows of it if it is refused after all.
+    /// The part of the head that goes into the log if the request is refused later.
     pub fn shown(&self) -> Shown<'a> {
         let method = self.request.method.token().to_vec().into();
         Shown { method, ..Shown::new(b"", self.request.target, self.minor_version) }
     }
 }
 
-/// What the log shows of bytes that are no request: their first line.
+/// The part of a malformed request that goes into the log: its first line.
 pub fn shown(received: &[u8]) -> Shown<'_> {
     let received = received.strip_prefix(b"\r\n").unwrap_or(received);
     let first = received.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
@@ -79,12 +79,12 @@ pub fn shown(received: &[u8]) -> Shown<'_> {
     }
 }
 
-/// Reads one head from the start of `buf`. `Ok(None)`: more bytes are needed, and `buf` is shorter than
+/// Parses one head from the start of `buf`. `Ok(None)` means that more bytes are needed and that `buf` is shorter than
 /// `limits.head_bytes_max`.
 ///
-/// The answer to a prefix of `buf` is `Ok(None)` or the answer to `buf`: it never depends on how the bytes arrived.
+/// The result for a prefix of `buf` is `Ok(None)` or the result for `buf`: it never depends on how the bytes arrived.
 pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
-    // Bytes beyond the limit are not looked at, else the answer would depend on how many came at once.
+    // Bytes beyond the limit are ignored; otherwise the result would depend on how many arrived at once.
     let window = &buf[..buf.len().min(limits.head_bytes_max)];
     match parse_head(window, limits)? {
         None if buf.len() >= limits.head_bytes_max => Err(too_large(window)),
@@ -92,26 +92,27 @@ pub fn parse_request<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'
     }
 }
 
-/// How far an incomplete head was searched for line ends.
+/// The progress of the search for line ends in an incomplete head.
 #[derive(Debug, Default)]
 pub struct Search {
     /// Bytes searched.
     searched: usize,
-    /// Where its last whole line ends; 0 before the first.
+    /// The end of the last whole line; 0 before the first.
     lines_end: usize,
     /// Bytes parsed so far.
     #[cfg(test)]
     looked: usize,
 }
 
-/// Of a first line that is not whole so much is parsed: enough to tell what is no HTTP, as TLS.
+/// Bytes of an incomplete first line that are parsed: enough to recognise protocols other than HTTP, such as TLS.
 const BEGINNING_BYTES: usize = 32;
 
 impl Search {
-    /// What [`parse_request`] says of the whole lines, of the beginning while there is none, or of all at the limit: this too never depends
-    /// on how the bytes arrived. To be given the same bytes each time, and those that have come behind them, until there is an answer.
+    /// Returns what [`parse_request`] returns for the whole lines, for the first bytes while there is no whole line, or
+    /// for everything at the limit. The result never depends on how the bytes arrived. Pass the same bytes each time,
+    /// followed by those that arrived since, until there is a result.
     pub fn parse<'a>(&mut self, buf: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>, Reject> {
-        // Most heads come whole.
+        // Most heads arrive whole.
         if self.searched == 0 {
             self.note(buf);
             if let Ok(Some(head)) = parse_request(buf, limits) {
@@ -167,7 +168,7 @@ fn parse_head<'a>(window: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>,
     }
 }
 
-/// HTTP/1.2 to 1.9: httparse has read the method and the target, and knows no version but 1.0 and 1.1.
+/// Parses HTTP/1.2 to 1.9: httparse has read the method and the target, but supports only 1.0 and 1.1.
 fn parse_later_minor<'a>(
     line: &httparse::Request<'_, 'a>,
     head: &'a [u8],
@@ -194,7 +195,7 @@ fn parse_later_minor<'a>(
     interpret(&parsed, &head[..head.len() - section.len() + bytes]).map(Some)
 }
 
-/// `head` is complete: `parsed` holds its tokens.
+/// Interprets the tokens in `parsed` of a complete `head`.
 fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8]) -> Result<Head<'a>, Reject> {
     let (Some(method_token), Some(target), Some(minor_version)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(MALFORMED_LINE);
@@ -221,16 +222,16 @@ fn interpret<'a>(parsed: &httparse::Request<'_, 'a>, head: &'a [u8]) -> Result<H
     })
 }
 
-/// Of the request line, beside the method and the target.
+/// Bytes of the request line in addition to the method and the target.
 const REQUEST_LINE_REST: usize = "  HTTP/1.1\r\n".len();
 
-/// No early exit, so that the compiler makes it 16 bytes at a time: about 10 ns for a browser's head.
+/// Has no early exit, so that the compiler compares 16 bytes at a time: about 10 ns for a browser's head.
 fn has_bare_lf(head: &[u8]) -> bool {
     let pairs = head.iter().zip(&head[1..]);
     pairs.fold(0, |bad, (&before, &b)| bad | (u8::from(b == b'\n') & u8::from(before != b'\r'))) != 0
 }
 
-/// The limit is reached and the head not complete: which part of it is too long?
+/// Returns the rejection for a head that is incomplete at the limit, by the part that is too long.
 fn too_large(window: &[u8]) -> Reject {
     let head = window.strip_prefix(b"\r\n").unwrap_or(window);
     if head.contains(&b'\n') {
@@ -253,8 +254,8 @@ fn refused(error: httparse::Error) -> Reject {
     }
 }
 
-/// Another major version (HTTP/2's preface among them) gets 505, what is no version 400. One digit decides, because
-/// httparse stops as early as that, and later bytes must not change the answer.
+/// Another major version (such as HTTP/2's preface) gets 505, anything that is not a version 400. One digit decides,
+/// because httparse stops as early as that, and later bytes must not change the result.
 fn bad_version(version: &[u8]) -> Reject {
     match version.strip_prefix(b"HTTP/") {
         Some([b'0' | b'2'..=b'9', ..]) => {
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(fields.values("host").collect::<Vec<_>>(), [b"a"]);
     }
 
-    /// Parses what comes so many bytes at a time: the answer, and how many bytes were parsed for it.
+    /// Parses `piece` bytes at a time. Returns the result, and how many bytes were parsed for it.
     fn parse_in_pieces(bytes: &[u8], piece: usize) -> (Option<Result<usize, Reject>>, usize) {
         let (mut search, limits) = (Search::default(), Limits::default());
         for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
@@ -320,7 +321,7 @@ mod tests {
         (None, search.looked)
     }
 
-    /// 15 KB in one field cost 15 KB squared.
+    /// If every byte caused another scan, 15 KB in one field would cost 15 KB squared.
     #[test]
     fn a_head_that_comes_byte_by_byte_is_looked_at_once_for_each_line() {
         let long = [b"\r\nGET / HTTP/1.1\r\nHost: a\r\nX: ", &[b'x'; 15_000][..], b"\r\n\r\n"].concat();
@@ -367,7 +368,7 @@ mod tests {
         }
     }
 
-    /// As the fields of [`Limits`] say.
+    /// The defaults are those that the fields of [`Limits`] document.
     #[test]
     fn default_limits() {
         let expected = Limits { head_bytes_max: 65_536, fields_max: 200 };

@@ -8,31 +8,32 @@ use crate::fields::{FieldList, Span};
 use crate::gateway::hop::is_any;
 use crate::{Method, PeerLength, Reject, Status};
 
-/// The fields of a request, one by one, as HTTP/2 and HTTP/3 have them. What both call malformed (RFC 9113 section 8.1.1, RFC 9114 section
-/// 4.1.2) is a [`MalformedRequest`], which costs the client its stream. All else that is wrong has the answer of the same request over HTTP/1.1.
-/// What is too much is not kept.
+/// Builds a request from its fields one by one, as HTTP/2 and HTTP/3 deliver them. A request that both call malformed
+/// (RFC 9113 section 8.1.1, RFC 9114 section 4.1.2) is a [`MalformedRequest`], which costs the client its stream. Any
+/// other fault gets the response that the same request would get over HTTP/1.1. Fields beyond the limits are not
+/// stored.
 #[derive(Debug)]
 pub struct RequestBuilder {
     limits: Limits,
-    /// CONNECT may have a protocol (RFC 8441 section 3).
+    /// True if CONNECT may have a protocol (RFC 8441 section 3).
     has_tunnels: bool,
     list: FieldList,
     section: FieldSection<Span>,
     pseudo: Pseudo,
-    /// No pseudo-field may follow.
+    /// The pseudo-fields are complete; no other may follow.
     has_line: bool,
-    /// The crumbs of a cookie so far, joined.
+    /// The cookie crumbs received so far, joined.
     cookie: Option<Vec<u8>>,
-    /// The content's length as the first Content-Length gives it.
+    /// The length of the content according to the first Content-Length.
     said: Option<PeerLength>,
-    /// Fields, and their bytes as HTTP/1.1 writes them.
+    /// Number of fields, and their size in HTTP/1.1 format.
     fields: usize,
     bytes: usize,
-    /// The worst of what is wrong, and of two alike the first.
+    /// The worst fault so far; the first of several equally bad ones.
     fault: Option<Fault>,
 }
 
-/// The pseudo-fields that have come.
+/// The pseudo-fields received so far.
 #[derive(Debug, Default)]
 struct Pseudo {
     method: Option<Span>,
@@ -42,30 +43,31 @@ struct Pseudo {
     protocol: Option<Span>,
 }
 
-/// What is wrong with a request.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// Its meaning: what comes behind it may be worse.
+    /// The request's meaning is wrong; a later fault may be worse.
     Misunderstood(Reject),
-    /// Its bytes, or how many they are: nothing behind it is looked at.
+    /// The request's bytes or size are wrong; nothing after it is examined.
     Refused(Reject),
     Malformed(MalformedRequest),
 }
 
-/// A request that HTTP/2 and HTTP/3 call malformed: a phrase that says why. Its stream is reset; the connection and its other streams go on.
+/// A request that HTTP/2 and HTTP/3 call malformed, with a phrase that gives the reason. Its stream is reset; the
+/// connection and its other streams go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MalformedRequest(pub &'static str);
 
-/// Memory for what most heads of browsers need.
+/// Initial capacity, enough for the heads of most browsers.
 const LIST_BYTES: usize = 640;
-/// A request line without its method and target.
+/// Bytes of a request line without its method and target.
 const LINE_REST: usize = "  HTTP/1.1\r\n".len();
 const FIELD_REST: usize = ": \r\n".len();
 const HEAD_REST: usize = "\r\n".len();
-/// Stands between two crumbs (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+/// The separator between two cookie crumbs (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
 const BETWEEN_CRUMBS: &[u8] = b"; ";
-/// Names of a connection, not of a message (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
+/// Connection-specific fields, which HTTP/2 and HTTP/3 forbid (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
 pub(crate) const OF_CONNECTION: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
@@ -75,7 +77,8 @@ impl RequestBuilder {
         self.list.capacity() + self.cookie.as_ref().map_or(0, Vec::capacity)
     }
 
-    /// A builder of one request after another. `has_tunnels`: the client was told that CONNECT may have a protocol.
+    /// Creates a builder for a series of requests. `has_tunnels` means that the server has announced CONNECT with a
+    /// protocol to the client.
     pub fn new(limits: Limits, has_tunnels: bool) -> RequestBuilder {
         RequestBuilder {
             limits,
@@ -92,13 +95,13 @@ impl RequestBuilder {
         }
     }
 
-    /// Begins another request.
+    /// Starts another request.
     pub fn begin(&mut self) {
         let list = FieldList::with_capacity(LIST_BYTES);
         *self = RequestBuilder { list, ..RequestBuilder::new(self.limits, self.has_tunnels) };
     }
 
-    /// Takes the next field. Of a request that is refused already nothing is looked at: the answer is known.
+    /// Adds the next field. Ignored if the request is already refused, since its answer is known.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         if matches!(self.fault, Some(Fault::Malformed(_) | Fault::Refused(_))) {
             return;
@@ -112,7 +115,8 @@ impl RequestBuilder {
         }
     }
 
-    /// Each once, before all others, and no unknown one (RFC 9113 section 8.3, RFC 9114 section 4.3).
+    /// Adds a pseudo-field. Each may occur once, before all other fields; unknown ones are malformed (RFC 9113 section
+    /// 8.3, RFC 9114 section 4.3).
     fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
         if self.has_line {
             return Err(MalformedRequest("a pseudo-field behind other fields"));
@@ -120,7 +124,7 @@ impl RequestBuilder {
         if value.is_empty() || ends_line(value) {
             return Err(MalformedRequest("a pseudo-field that is empty or ends a line"));
         }
-        // Longer ones are refused as they are.
+        // One byte beyond the limit is enough to refuse it.
         let kept = &value[..value.len().min(self.limits.head_bytes_max + 1)];
         let (list, pseudo) = (&mut self.list, &mut self.pseudo);
         let had = match name {
@@ -129,7 +133,7 @@ impl RequestBuilder {
             b":scheme" => std::mem::replace(&mut pseudo.has_scheme, true),
             b":path" => pseudo.path.replace(list.push(name, kept)).is_some(),
             b":authority" if !is_authority(value) => return Err(MalformedRequest("an :authority that is none")),
-            // It is what Host was (RFC 9113 section 8.3.1).
+            // The authority replaces Host (RFC 9113 section 8.3.1).
             b":authority" => pseudo.authority.replace(list.push(b"host", kept)).is_some(),
             b":protocol" if self.has_tunnels => pseudo.protocol.replace(list.push(name, kept)).is_some(),
             _ => return Err(MalformedRequest("an unknown pseudo-field")),
@@ -151,7 +155,7 @@ impl RequestBuilder {
                     return Err(MalformedRequest("two different content-lengths"));
                 }
             }
-            // The authority says the same; where it says something else there are two, which no request may have.
+            // A Host equal to the authority is redundant. A different one is a second host, which no request may have.
             b"host" if self.host_of_authority().is_some_and(|host| host.eq_ignore_ascii_case(value)) => return Ok(()),
             b"cookie" => {
                 self.crumb(value);
@@ -167,7 +171,8 @@ impl RequestBuilder {
         self.pseudo.authority.map(|authority| self.list.value(authority))
     }
 
-    /// A request without a path is CONNECT, whose target is the authority (RFC 9113 section 8.5).
+    /// The target of the request. A request without a path is a CONNECT, whose target is the authority (RFC 9113
+    /// section 8.5).
     fn target(&self) -> Span {
         self.pseudo.path.or(self.pseudo.authority).unwrap_or_default()
     }
@@ -176,7 +181,7 @@ impl RequestBuilder {
         self.pseudo.method.unwrap_or_default()
     }
 
-    /// No pseudo-field follows.
+    /// Ends the pseudo-fields: checks and counts the request line.
     fn end_line(&mut self) {
         if std::mem::replace(&mut self.has_line, true) {
             return;
@@ -217,8 +222,8 @@ impl RequestBuilder {
         self.note(name, kept);
     }
 
-    /// All crumbs are one field, also where limits count them: HTTP/2 and HTTP/3 let a client part its cookie, so that each part can be
-    /// compressed by itself (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
+    /// Appends a cookie crumb. All crumbs count as one field, also for the limits: HTTP/2 and HTTP/3 let a client split
+    /// its cookie so that each part can be compressed by itself (RFC 9113 section 8.2.3, RFC 9114 section 4.2.1).
     fn crumb(&mut self, value: &[u8]) {
         if matches!(self.fault, Some(Fault::Refused(_))) {
             return;
@@ -259,15 +264,15 @@ impl RequestBuilder {
         }
     }
 
-    /// The length of the content as the request gives it, also where the request is refused. What comes has to be as long.
+    /// The content length that the request declares, even if the request is refused. The content must have this length.
     pub fn content_length(&self) -> Option<PeerLength> {
         self.said
     }
 
-    /// The request, or the answer to it. [`RequestBuilder::begin`] begins the next.
+    /// Returns the request, or the answer to it. Call [`RequestBuilder::begin`] before the next.
     pub fn finish(&mut self) -> Result<Result<Box<OwnedRequest>, Box<Refused>>, MalformedRequest> {
         self.end_line();
-        // Between requests no memory is kept.
+        // No memory is kept between requests.
         let built = self.check_whole().map(|()| self.build().map(Box::new));
         let list = std::mem::take(&mut self.list);
         self.cookie = None;
@@ -280,7 +285,8 @@ impl RequestBuilder {
         })
     }
 
-    /// The pseudo-fields are those that the method needs (RFC 9113 sections 8.3.1 and 8.5, RFC 8441 section 4).
+    /// Checks that the pseudo-fields are exactly those that the method needs (RFC 9113 sections 8.3.1 and 8.5, RFC 8441
+    /// section 4).
     fn check_whole(&self) -> Result<(), MalformedRequest> {
         let Pseudo { method, has_scheme, authority, path, protocol } = self.pseudo;
         if let Some(Fault::Malformed(malformed)) = self.fault {
@@ -302,7 +308,7 @@ impl RequestBuilder {
         if !path.starts_with(b"/") && (path != b"*" || method != b"OPTIONS") {
             return Err(MalformedRequest("a :path that does not begin with a slash"));
         }
-        // One that is refused early may have had its host behind that.
+        // After an early refusal, the Host may not have been read.
         let has_host =
             authority.is_some() || self.section.fields.host.is_some_and(|host| !self.list.value(host).is_empty());
         if !has_host && !matches!(self.fault, Some(Fault::Refused(_))) {
@@ -311,7 +317,7 @@ impl RequestBuilder {
         Ok(())
     }
 
-    /// CONNECT with a protocol is not that of a proxy (RFC 8441 section 4).
+    /// Parses the method. A CONNECT with a protocol is not the CONNECT of a proxy (RFC 8441 section 4).
     fn method_meant(&self, token: &[u8]) -> Result<Method, Reject> {
         let Some(protocol) = self.pseudo.protocol.filter(|_| token == Method::Connect.token()) else {
             return method(token);
@@ -320,7 +326,7 @@ impl RequestBuilder {
         if is_known { Ok(Method::Connect) } else { Err(OTHER_PROTOCOL) }
     }
 
-    /// The order is that of HTTP/1.1's parser.
+    /// Builds the request, checking in the same order as HTTP/1.1's parser.
     fn build(&mut self) -> Result<OwnedRequest, Reject> {
         if let Some(Fault::Refused(reject)) = self.fault {
             return Err(reject);
@@ -349,9 +355,9 @@ impl RequestBuilder {
 const OTHER_PROTOCOL: Reject =
     Reject { status: Status::NOT_IMPLEMENTED, reason: "connect with another protocol than websocket" };
 
-/// Checks a field behind the pseudo-fields, or behind the content (a trailer), by the rules that HTTP/2 and HTTP/3 have alike (RFC 9113
-/// section 8.2, RFC 9114 section 4.2). Whitespace around a value is no part of it (RFC 9110 section 5.5) and is let pass: browsers' engines
-/// send some in User-Agent.
+/// Checks a field that follows the pseudo-fields, or a trailer, by the rules common to HTTP/2 and HTTP/3 (RFC 9113
+/// section 8.2, RFC 9114 section 4.2). Whitespace around a value is not part of it (RFC 9110 section 5.5) and is
+/// allowed: browser engines send some in User-Agent.
 pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
     let is_name = |&b: &u8| is_token_byte(b) && !b.is_ascii_uppercase();
     if name.is_empty() || !name.iter().all(is_name) {
@@ -363,29 +369,30 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), MalformedRequest> {
     if ends_line(value) { Err(MalformedRequest("a NUL, CR or LF in a field value")) } else { Ok(()) }
 }
 
-/// No early exit, so that the compiler makes it many bytes at a time.
+/// Has no early exit, so that the compiler vectorises it.
 fn ends_line(value: &[u8]) -> bool {
     value.iter().fold(false, |ends, &b| ends | (b == 0) | (b == b'\r') | (b == b'\n'))
 }
 
-/// Other control characters, which HTTP/1.1's tokenizer sees to.
+/// Refuses the other control characters, which HTTP/1.1's tokenizer refuses too.
 fn check_value(value: &[u8]) -> Result<(), Reject> {
     let is_bad = value.iter().fold(false, |bad, &b| bad | (b < b' ' && b != b'\t') | (b == 0x7f));
     if is_bad { Err(MALFORMED_VALUE) } else { Ok(()) }
 }
 
-/// RFC 3986 section 3.1.
+/// Checks a scheme (RFC 3986 section 3.1).
 fn is_scheme(value: &[u8]) -> bool {
     let is_rest = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
     value.first().is_some_and(u8::is_ascii_alphabetic) && value.iter().all(is_rest)
 }
 
-/// Characters of an authority (RFC 3986 section 3.2) without userinfo, which no http URI may have (RFC 9113 section 8.3.1).
+/// Checks the characters of an authority (RFC 3986 section 3.2). Userinfo is refused: no http URI may have it (RFC 9113
+/// section 8.3.1).
 fn is_authority(value: &[u8]) -> bool {
     value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(b))
 }
 
-/// RFC 9110 section 5.6.2.
+/// Returns true for the characters of a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token_byte(b: u8) -> bool {
     const IS_TOKEN: [bool; 256] = {
         let mut is_token = [false; 256];
@@ -405,7 +412,7 @@ pub(crate) fn is_token_byte(b: u8) -> bool {
     IS_TOKEN[usize::from(b)]
 }
 
-/// Neither spaces nor control characters, and text at all.
+/// Checks that a target is UTF-8 without spaces or control characters, and not empty.
 fn is_target(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&b| b > b' ' && b != 0x7f) && std::str::from_utf8(target).is_ok()
 }

@@ -1,13 +1,14 @@
-//! Methods (RFC 9110 section 9). They are an open set (section 16.1): a program behind this server may know any.
+//! Methods (RFC 9110 section 9). They are an open set (section 16.1): a program behind this server may support any.
 
 use super::METHOD_TOO_LONG;
 use crate::Reject;
 
-/// Bytes of a method at most; the longest in IANA's registry has 17.
+/// Maximum bytes of a method; the longest in IANA's registry has 17.
 pub const METHOD_BYTES_MAX: usize = 40;
 
-/// A method. Names are case-sensitive. Those that this server or its upstreams' connections treat in a way of their own have a name here.
-/// CONNECT is that of a path and a protocol, which is WebSocket (RFC 8441, RFC 9220): any other is refused.
+/// A request method. Names are case-sensitive. The named variants are the methods that this server or its upstream
+/// connections treat specially. CONNECT always comes with a path and the protocol WebSocket (RFC 8441, RFC 9220); any
+/// other CONNECT is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,
@@ -26,7 +27,7 @@ pub enum Method {
     Other(OtherMethod),
 }
 
-/// The token of a method without a name here.
+/// The token of a method that has no variant of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherMethod {
     bytes: [u8; METHOD_BYTES_MAX],
@@ -50,7 +51,7 @@ const NAMED: [(Method, &str); 13] = [
 ];
 
 impl Method {
-    /// The method of a token (RFC 9110 section 5.6.2); `None` for one of more than [`METHOD_BYTES_MAX`] bytes.
+    /// Returns the method of a token (RFC 9110 section 5.6.2). `None` if it is longer than [`METHOD_BYTES_MAX`] bytes.
     pub fn of(token: &[u8]) -> Option<Method> {
         if let Some((method, _)) = NAMED.iter().find(|(_, name)| name.as_bytes() == token) {
             return Some(*method);
@@ -68,7 +69,7 @@ impl Method {
     }
 }
 
-/// The method of a request by its token.
+/// Parses the method of a request.
 pub(crate) fn method(token: &[u8]) -> Result<Method, Reject> {
     match Method::of(token) {
         // Its target is an authority, which only a forward proxy can serve (RFC 9112 section 3.2.3).

@@ -1,5 +1,5 @@
-//! A request as any version of HTTP means it (RFC 9110). Its bytes are the business of a codec, [`crate::http1`], or of an engine that gives
-//! its fields one by one: [`RequestBuilder`]. The rules that both go by are here.
+//! A request independent of the HTTP version (RFC 9110), and the rules common to all versions. Its bytes are parsed by
+//! a codec, [`crate::http1`], or by an engine that delivers its fields one by one to a [`RequestBuilder`].
 
 mod builder;
 mod method;
@@ -19,17 +19,18 @@ use crate::fields::FieldIter;
 use crate::http1::FieldLines;
 use crate::{PeerLength, Reject, Status};
 
-/// The greatest head that is taken, of a request over any version and of an upstream's response.
+/// The maximum size of a head, for requests over any version and for responses of upstreams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the whole head as HTTP/1.1 writes it, its empty line included. Default 64 KiB: single sign-on has cookies of 20 KB and tokens
-    /// of 60 KB. The target counts too, and has no limit of its own.
+    /// Bytes of the whole head in HTTP/1.1 format, its empty line included. Default 64 KiB: single sign-on has cookies
+    /// of 20 KB and tokens of 60 KB. The target counts too, and has no limit of its own.
     pub head_bytes_max: usize,
-    /// Field lines, at most [`FIELDS_MAX`]. Default 200: browsers send about 20, and a cookie each over HTTP/2.
+    /// Number of field lines, at most [`FIELDS_MAX`]. Default 200: browsers send about 20, plus one per cookie over
+    /// HTTP/2.
     pub fields_max: usize,
 }
 
-/// The greatest `fields_max` of any [`Limits`]: the parser's array, 32 KB of stack.
+/// The maximum `fields_max` of any [`Limits`]: the size of the parser's array, 32 KB of stack.
 pub const FIELDS_MAX: usize = 1000;
 
 impl Default for Limits {
@@ -38,13 +39,13 @@ impl Default for Limits {
     }
 }
 
-/// A request, well formed and unambiguous.
+/// A request that is well formed and unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
     pub method: Method,
     /// Still percent-encoded, without the query; starts with `/`, or is `*` (with OPTIONS only).
     pub path: &'a [u8],
-    /// The part behind the first `?`.
+    /// The part after the first `?`.
     pub query: Option<&'a [u8]>,
     /// The whole target as sent, for the log: ASCII without spaces or control characters.
     pub target: &'a [u8],
@@ -55,11 +56,11 @@ pub struct Request<'a> {
 
 /// The fields that decide a response or go into the log, found in one pass.
 ///
-/// If-Match and If-None-Match may be spread over several lines; these are the first. Range, If-Range and the
-/// dates may not: when repeated they are the empty value, which is not a valid one and is ignored as such.
+/// If-Match and If-None-Match may be spread over several lines; the first line is stored here. Range, If-Range and the
+/// dates may not: if repeated, they are stored as the empty value, which is invalid and ignored as such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields<V> {
-    /// The authority that was asked: `name[:port]`, checked.
+    /// The requested authority: `name[:port]`, checked.
     pub host: Option<V>,
     pub if_match: Option<V>,
     pub if_none_match: Option<V>,
@@ -71,10 +72,10 @@ pub struct Fields<V> {
     pub user_agent: Option<V>,
 }
 
-/// All fields of a request, as they are kept.
+/// All fields of a request, in the form in which they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum All<'a> {
-    /// As they came over HTTP/1.1.
+    /// The lines as received over HTTP/1.1.
     Lines(FieldLines<'a>),
     List(FieldIter<'a>),
 }
@@ -90,20 +91,20 @@ impl<'a> Iterator for All<'a> {
     }
 }
 
-/// What the log shows of a request that is refused: bytes as they came, at most [`SHOWN_BYTES_MAX`] of each.
+/// The part of a refused request that goes into the log: bytes as received, at most [`SHOWN_BYTES_MAX`] of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// Empty if the target is none, but what came instead of a request line.
+    /// Empty if there was no request line; `target` then holds what came instead.
     pub method: Cow<'a, [u8]>,
     pub target: Cow<'a, [u8]>,
-    /// Of HTTP/1.
+    /// The minor version of HTTP/1.
     pub minor_version: u8,
 }
 
-/// Of a line that could not be read as a request, this much goes into the log.
+/// Maximum bytes of a malformed request line in the log.
 pub const SHOWN_BYTES_MAX: usize = 1024;
 
-/// A request that an engine gave, and what is wrong with it.
+/// A refused request from an engine, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub reject: Reject,
@@ -115,20 +116,22 @@ pub struct Refused {
 pub enum BodyLength {
     /// No body, or an empty one.
     None,
-    /// More than zero bytes.
+    /// At least one byte.
     Known(PeerLength),
-    /// Until its framing ends it.
+    /// The framing ends the body.
     Unknown,
 }
 
 impl<'a> Request<'a> {
-    /// Name and value of every field, in order, values without surrounding space. Over HTTP/2 and HTTP/3 the authority is the field `host`.
+    /// Name and value of every field, in order, values without surrounding space. Over HTTP/2 and HTTP/3 the authority
+    /// is the field `host`.
     pub fn all(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        // Pseudo-fields are kept among the others.
+        // Pseudo-fields are stored among the others.
         self.all.filter(|(name, _)| !name.starts_with(b":"))
     }
 
-    /// The values of every field of this name, in order. Goes through all: for fields that are no member of [`Fields`], or may be repeated.
+    /// The values of every field of this name, in order. Scans all fields: use it for fields that are not in [`Fields`]
+    /// or may be repeated.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.all().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }

@@ -2,13 +2,13 @@ use super::section::FieldSection;
 use super::{All, BodyLength, Fields, Method, Request};
 use crate::fields::{FieldList, Span};
 
-/// A request that is kept: its fields in one piece of memory, and where those are that matter.
+/// A request that owns its memory: all fields in one allocation, and the positions of the ones that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRequest {
     pub(super) list: FieldList,
     pub(super) method: Method,
     pub(super) target: Span,
-    /// Empty: the target has none, and it is `/`.
+    /// Empty if the target has no path, which means `/`.
     pub(super) path: Span,
     pub(super) query: Option<Span>,
     pub(super) fields: Fields<Span>,
@@ -30,12 +30,13 @@ impl OwnedRequest {
         }
     }
 
-    /// Bytes of memory that its fields take.
+    /// Bytes of memory that the fields take.
     pub fn memory_bytes(&self) -> usize {
         self.list.capacity()
     }
 
-    /// More follows the head in frames (RFC 9113 section 8.1, RFC 9114 section 4.1): without a Content-Length, a body of unknown length.
+    /// Records that frames follow the head (RFC 9113 section 8.1, RFC 9114 section 4.1): without a Content-Length, the
+    /// body has an unknown length.
     pub fn set_unended(&mut self) {
         if self.body == BodyLength::None && self.view().values("content-length").next().is_none() {
             self.body = BodyLength::Unknown;
@@ -51,21 +52,21 @@ impl From<&Request<'_>> for OwnedRequest {
         let mut section = FieldSection::default();
         for (name, value) in request.all() {
             let kept = list.push(name, value);
-            // They were allowed before.
+            // They passed this check before.
             let _ = section.note(name, value, kept);
         }
-        // It may be the target's.
+        // It may come from the target.
         let host = request.fields.host.map(|host| list.push(b":authority", host));
         let fields = Fields { host, ..section.fields };
         OwnedRequest { list, method: request.method, target, path, query, fields, body: request.body }
     }
 }
 
-/// Where path and query of a target are that is kept at `span`.
+/// Returns the positions of the path and query of a target that is stored at `span`.
 pub(super) fn parts(target: &[u8], span: Span, path: &[u8], query: Option<&[u8]>) -> (Span, Option<Span>) {
     let end = target.len() - query.map_or(0, |query| query.len() + 1);
     let begin = end.saturating_sub(path.len());
-    // The path of `http://a?b` is not in it.
+    // The path of `http://a?b` (`/`) does not occur in the target.
     let path = if &target[begin..end] == path { span.part(begin..end) } else { Span::default() };
     (path, query.map(|_| span.part(end + 1..target.len())))
 }

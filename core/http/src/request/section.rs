@@ -1,21 +1,21 @@
-//! The fields of a request, one by one: what frames the message, what keeps the connection, what the response depends on. The rules are the
-//! same whatever protocol the fields came by.
+//! Reads the fields of a request one by one: those that frame the message, keep the connection open, or decide the
+//! response. The rules are the same for every protocol.
 //!
-//! A name is matched by its length first: most of the twenty fields a browser sends are told from ours by one
-//! comparison of integers.
+//! A name is matched by its length first: one integer comparison rules out most of the twenty fields that a browser
+//! sends.
 
 use super::target::is_host_port;
 use super::{BodyLength, Fields, MORE_THAN_ONE_HOST};
 use crate::list::members;
 use crate::{PeerLength, Reject, Status};
 
-/// Values are kept as `V`: the bytes, or where they are.
+/// The fields found so far. `V` is how a value is stored: its bytes, or their position.
 #[derive(Debug, Default)]
 pub(crate) struct FieldSection<V> {
     pub fields: Fields<V>,
     pub expect_continue: bool,
     is_host_valid: bool,
-    /// `Some(None)`: it is none, or there are several.
+    /// `Some(None)` if invalid or repeated.
     content_length: Option<Option<PeerLength>>,
     transfer_encoding: Option<Coding>,
     close: bool,
@@ -23,16 +23,17 @@ pub(crate) struct FieldSection<V> {
     connection_options: usize,
 }
 
-/// Options of all lines of Connection. Clients send up to three; each is looked for among all fields when a message is passed on.
+/// Maximum number of options in all Connection lines. Clients send up to three. Each is searched for among all fields
+/// when a message is forwarded.
 pub(crate) const CONNECTION_OPTIONS_MAX: usize = 64;
 
 /// A list of transfer codings (RFC 9112 section 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Chunked,
-    /// Others before it.
+    /// Other codings, then chunked.
     LastChunked,
-    /// Without it nobody can say where the body ends.
+    /// Not chunked at the end, so the end of the body is unknown.
     Endless,
 }
 
@@ -81,7 +82,8 @@ impl<V: Copy + Default> FieldSection<V> {
         Ok(())
     }
 
-    /// Several lines and members; options we do not know are not ours to act on (RFC 9110 section 7.6.1).
+    /// Reads the options of a Connection line; there may be several lines. Unknown options are ignored (RFC 9110
+    /// section 7.6.1).
     fn note_connection(&mut self, value: &[u8]) -> Result<(), Reject> {
         for option in members(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -94,13 +96,13 @@ impl<V: Copy + Default> FieldSection<V> {
         }
     }
 
-    /// RFC 9112 section 9.3.
+    /// Returns true if the connection persists (RFC 9112 section 9.3).
     pub fn keep_alive(&self, minor_version: u8) -> bool {
         !self.close && (minor_version >= 1 || self.stay)
     }
 
-    /// RFC 9112 section 3.2: HTTP/1.1 without exactly one valid Host gets 400, whatever the target says; the
-    /// authority of an absolute target then replaces it.
+    /// Returns the host of the request. HTTP/1.1 without exactly one valid Host gets 400 (RFC 9112 section 3.2),
+    /// whatever the target is; the authority of an absolute target then replaces it.
     pub fn host(&self, minor_version: u8, authority: Option<V>) -> Result<Option<V>, Reject> {
         match self.fields.host {
             None if minor_version >= 1 => Err(Reject::bad("no host field")),
@@ -109,7 +111,7 @@ impl<V: Copy + Default> FieldSection<V> {
         }
     }
 
-    /// RFC 9112 section 6.3, without its latitude: where it lets a server guess or repair, this refuses.
+    /// Returns the length of the body (RFC 9112 section 6.3). If the RFC lets a server guess or repair, this refuses.
     pub fn body(&self, minor_version: u8) -> Result<BodyLength, Reject> {
         match (self.transfer_encoding, self.content_length) {
             (None, None) | (None, Some(Some(PeerLength::ZERO))) => Ok(BodyLength::None),
@@ -127,7 +129,7 @@ impl<V: Copy + Default> FieldSection<V> {
 }
 
 impl Coding {
-    /// A list of several frames the body where chunked is its last and nothing before (RFC 9112 section 6.3).
+    /// Parses a list of codings. A list frames the body if it ends in its only chunked (RFC 9112 section 6.3).
     fn of(codings: &[u8]) -> Coding {
         let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
         let ends_in_chunked = members(codings).last().is_some_and(|coding| is_chunked(&coding));
@@ -139,13 +141,13 @@ impl Coding {
     }
 }
 
-/// For a field that may stand on several lines, or where the first will do.
+/// Stores a field that may occur on several lines, or whose first line is enough.
 fn first<V>(slot: &mut Option<V>, value: V) {
     slot.get_or_insert(value);
 }
 
-/// For a field that has one value: a second line, even an equal one, leaves the empty value, which is valid for none of them and ignored
-/// (RFC 9110 sections 13.1.3, 13.1.4 and 14.2).
+/// Stores a field that has a single value. A second line, even an equal one, stores the empty value, which is invalid
+/// for all these fields and ignored (RFC 9110 sections 13.1.3, 13.1.4 and 14.2).
 fn once<V: Default>(slot: &mut Option<V>, value: V) {
     *slot = Some(if slot.is_none() { value } else { V::default() });
 }
@@ -182,7 +184,7 @@ mod tests {
         assert!(!read(&[("connection", "keep-alive"), ("CONNECTION", "close")]).keep_alive(1));
     }
 
-    /// Every length there is, so every one that a known field has.
+    /// The lengths include those of all known fields.
     #[test]
     fn other_names_of_the_same_length_mean_nothing() {
         for length in 1..=30 {

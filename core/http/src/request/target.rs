@@ -1,8 +1,8 @@
 //! The request target and its four forms (RFC 9112 section 3.2).
 //!
 //! Origin-form (`/path?query`) is what clients send to a server. Absolute-form is what they send to a proxy, and a
-//! server MUST accept it (section 3.2.2); its authority then replaces Host. Both schemes are accepted, since a
-//! gateway in front may have ended TLS. Asterisk-form is for OPTIONS alone. Authority-form is for CONNECT, which is
+//! server MUST accept it (section 3.2.2); its authority then replaces Host. Both schemes are accepted, since a gateway
+//! in front may have terminated TLS. Asterisk-form is for OPTIONS alone. Authority-form is for CONNECT, which is
 //! refused with its method.
 
 use core::net::Ipv6Addr;
@@ -16,7 +16,7 @@ pub(crate) struct Target<'a> {
     pub host: Option<&'a [u8]>,
 }
 
-/// `target` has no spaces and no ASCII control characters: httparse saw to that.
+/// Parses a target. httparse has already refused spaces and ASCII control characters.
 pub(crate) fn parse(target: &str, method: Method) -> Result<Target<'_>, Reject> {
     let bytes = target.as_bytes();
     if !bytes.is_ascii() {
@@ -48,7 +48,7 @@ fn absolute(bytes: &[u8]) -> Result<Target<'_>, Reject> {
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.contains(&b'@') {
-        // RFC 9110 section 4.2.4: it serves to disguise the host, and leaks passwords into logs.
+        // RFC 9110 section 4.2.4: userinfo disguises the host and leaks passwords into logs.
         return Err(Reject::bad("userinfo in the request target"));
     }
     if !is_host_port(authority) {
@@ -65,11 +65,11 @@ fn strip_scheme<'a>(bytes: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// Whether this is `host[:port]` with a host that can name a site: letters, digits, `-._~`, or an IPv6 address in
-/// brackets.
+/// Returns true if this is `host[:port]` with a host that can name a site: letters, digits, `-._~`, or an IPv6 address
+/// in brackets.
 ///
-/// RFC 3986 also allows sub-delimiters and percent escapes. No DNS name needs them, and `a.com,b.com` or `a%2eb` is
-/// how one host is made to look like another. An empty host is refused (RFC 9110 section 4.2.1).
+/// RFC 3986 also allows sub-delimiters and percent escapes. No DNS name needs them, and `a.com,b.com` or `a%2eb` can
+/// make one host look like another. An empty host is refused (RFC 9110 section 4.2.1).
 pub(crate) fn is_host_port(bytes: &[u8]) -> bool {
     if let Some(rest) = bytes.strip_prefix(b"[") {
         let Some(close) = rest.iter().position(|&b| b == b']') else { return false };
@@ -85,7 +85,7 @@ fn is_host_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Nothing, or a colon and a port; the port may be empty (RFC 3986 section 3.2.3).
+/// Returns true for the empty string, or a colon and a port; the port may be empty (RFC 3986 section 3.2.3).
 fn is_port(bytes: &[u8]) -> bool {
     match bytes {
         [] | [b':'] => true,

@@ -1,21 +1,21 @@
-//! A body out of its framing, as it arrives.
+//! Removes the framing of an upstream's response body as it arrives.
 
 use super::{Framing, UpstreamFault};
 use crate::PeerLength;
 use crate::http1::{Chunked, Taken};
 use crate::trailers::Trailers;
 
-/// Where in the body of a response the bytes have got to.
+/// The state of a response body.
 #[derive(Debug, Clone)]
 pub struct UpstreamBody(State);
 
 #[derive(Debug, Clone)]
 enum State {
-    /// The bytes that are left.
+    /// A body with this many bytes left.
     Length(PeerLength),
-    /// And its trailer section, as far as it has come: no more than [`Chunked`] lets through.
+    /// A chunked body, and its trailer section as received so far, which [`Chunked`] limits.
     Chunked(Chunked, Vec<u8>),
-    /// All that comes.
+    /// A body that ends with its connection or stream.
     Close,
 }
 
@@ -29,8 +29,8 @@ impl UpstreamBody {
         })
     }
 
-    /// Takes the next bytes of the body; to be repeated with the rest until all are consumed or the body is done. Bytes behind its end are
-    /// not taken: nobody asked for them, and the connection must carry no other request.
+    /// Takes the next bytes of the body. Call it with the rest until all bytes are consumed or the body is done. Bytes
+    /// after its end are not consumed: they are unsolicited, and the connection must carry no other request.
     pub fn take<'b>(&mut self, bytes: &'b [u8]) -> Result<Taken<'b>, UpstreamFault> {
         match &mut self.0 {
             State::Length(left) => {
@@ -48,7 +48,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether nothing more belongs to the body.
+    /// Returns true if the body is complete.
     pub fn is_done(&self) -> bool {
         match &self.0 {
             State::Length(left) => *left == PeerLength::ZERO,
@@ -57,16 +57,16 @@ impl UpstreamBody {
         }
     }
 
-    /// The fields behind a body that is done, once.
+    /// Returns the trailers of a complete body, once.
     pub fn trailers(&mut self) -> Result<Option<Box<Trailers>>, UpstreamFault> {
         match &mut self.0 {
-            // Most have none.
+            // Most bodies have no trailers.
             State::Chunked(_, section) if section.len() > "\r\n".len() => Trailers::of_lines(&std::mem::take(section)),
             _ => Ok(None),
         }
     }
 
-    /// The upstream has ended its stream.
+    /// Records that the upstream has ended its stream.
     pub fn end(&mut self) -> Result<(), UpstreamFault> {
         if matches!(self.0, State::Close) {
             self.0 = State::Length(PeerLength::ZERO);
@@ -74,7 +74,7 @@ impl UpstreamBody {
         if self.is_done() { Ok(()) } else { Err(UpstreamFault("the connection ended before the body")) }
     }
 
-    /// Bytes of the body that are still to come, if that is known.
+    /// Bytes of the body that are still to come, if known.
     pub fn left_bytes(&self) -> Option<u64> {
         match &self.0 {
             State::Length(left) => Some(left.bytes()),

@@ -1,5 +1,5 @@
-//! One head from the bytes received so far. Its end is found first, by whole lines, so that the answer never depends on how the bytes
-//! arrived; `httparse` then finds the tokens.
+//! Parses a response head from the bytes received so far. It first finds the end of the head by whole lines, so that
+//! the result never depends on how the bytes arrived; `httparse` then splits it into tokens.
 
 use std::mem::MaybeUninit;
 
@@ -10,14 +10,14 @@ use crate::list::members;
 use crate::request::section::CONNECTION_OPTIONS_MAX;
 use crate::{FIELDS_MAX, Limits, Method, PeerLength, Status};
 
-/// What both versions begin with.
+/// The common prefix of both versions.
 const START: &[u8] = b"HTTP/1.";
 
-/// Reads the head of a response to a request of this method from the start of `bytes`; also how many bytes it has. `None`: more are
-/// needed. A 101 must have been asked for, which is the caller's to see to.
+/// Parses the head of a response to a request of this method from the start of `bytes`. Returns the head and its
+/// length; `None` if more bytes are needed. The caller must check that a 101 was asked for.
 ///
-/// Each call begins at the start. While there is no answer, a further call is of use only once a line feed has come, or bytes up to the
-/// limit.
+/// Each call starts from the beginning. After `None`, call it again only once a line feed has arrived, or bytes up to
+/// the limit.
 pub fn parse_response(
     bytes: &[u8],
     method: Method,
@@ -47,7 +47,7 @@ const OTHER_VERSION: UpstreamFault = UpstreamFault("no response of HTTP/1.0 or 1
 const TOO_LARGE: UpstreamFault = UpstreamFault("a response head over the limit");
 const WRONG_LENGTH: UpstreamFault = UpstreamFault("a content-length that is no decimal number below 2^63");
 
-/// Behind the first empty line.
+/// Returns the position after the first empty line.
 fn head_end(bytes: &[u8]) -> Result<Option<usize>, UpstreamFault> {
     let mut line = 0;
     while let Some(at) = bytes[line..].iter().position(|&b| b == b'\n') {
@@ -72,7 +72,7 @@ fn fault(error: httparse::Error) -> UpstreamFault {
 }
 
 fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead, UpstreamFault> {
-    // RFC 9110 section 15: a status beyond 599 is treated as a 5xx, and is no fault of the message.
+    // RFC 9110 section 15: a status above 599 is treated as a 5xx; it is no fault of the message.
     let (Some(status @ 100..=999), Some(minor_version)) = (parsed.code, parsed.version) else {
         return Err(UpstreamFault("a status outside 100 to 999"));
     };
@@ -105,18 +105,18 @@ fn interpret(parsed: &httparse::Response, method: Method) -> Result<UpstreamHead
     }
     let has_option = |known: &[u8]| options(list.iter()).any(|option| option.eq_ignore_ascii_case(known));
     let stays = !has_option(b"close") && (minor_version >= 1 || has_option(b"keep-alive"));
-    // An upstream that says so much may send it.
+    // An upstream that announces a body may send it.
     let is_doubtful = status == 204 && (is_chunked || content_length.is_some_and(|length| length > PeerLength::ZERO));
     let is_kept_alive = stays && !is_doubtful && !matches!(framing, Framing::Close | Framing::Upgraded);
     Ok(UpstreamHead { status: Status(status), framing, is_kept_alive, content_length, minor_version, list })
 }
 
-/// The value with spaces in the place of its line ends (RFC 9112 section 5.2).
+/// Replaces line ends in the value with spaces (RFC 9112 section 5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
     value.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
-/// Several equal ones are one (RFC 9112 section 6.3).
+/// Parses Content-Length. Several equal values count as one (RFC 9112 section 6.3).
 pub(crate) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<PeerLength>, UpstreamFault> {
     let mut length = None;
     for value in values {

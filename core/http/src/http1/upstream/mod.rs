@@ -1,9 +1,9 @@
-//! What an upstream answers over HTTP/1.1: heads of responses, and their bodies out of their framing (RFC 9112 section 6).
+//! Parses HTTP/1.1 responses of upstreams: their heads, and their bodies out of the framing (RFC 9112 section 6).
 //!
-//! Where two readings of an upstream's bytes exist, what follows could be taken for the response to another request, so the response is a fault
-//! and its connection carries no other. What old programs write and nobody reads in two ways is taken, and written anew for the client: space
-//! before a colon (RFC 9112 section 5.1), folded lines of fields that frame nothing (5.2), chunk sizes padded with spaces (7.1.1), a status
-//! beyond 599. The notebook has the table (docs/notebook/proxy.md).
+//! If an upstream's bytes have two readings, part of them could be taken for the response to another request. Such a
+//! response is a fault, and its connection carries no other. Old but unambiguous syntax is accepted and rewritten for
+//! the client: space before a colon (RFC 9112 section 5.1), folded lines of fields that frame nothing (5.2), chunk
+//! sizes padded with spaces (7.1.1), a status above 599. The notebook has the table (docs/notebook/proxy.md).
 
 mod body;
 mod head;
@@ -19,12 +19,12 @@ pub(crate) use head::content_length;
 pub use head::parse_response;
 pub(crate) use response::is_for_us;
 
-/// The greatest response that is taken, its body aside.
+/// The maximum size of a response, excluding its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseLimits {
-    /// Of each head, an interim response's too.
+    /// Limits of each head, including those of interim responses.
     pub head: Limits,
-    /// Interim responses before the final one, which the caller counts. Default 16.
+    /// Maximum number of interim responses before the final one; the caller counts them. Default 16.
     pub interim_max: u32,
 }
 
@@ -40,30 +40,30 @@ impl Default for ResponseLimits {
     }
 }
 
-/// What is wrong with a response: a phrase for the log. Its connection is closed.
+/// A faulty response, with a phrase for the log. Its connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct UpstreamFault(pub &'static str);
 
 impl UpstreamFault {
-    /// Of a body on a stream, which ends by itself.
+    /// A body shorter than its Content-Length on a stream that has ended.
     pub const TOO_FEW: UpstreamFault = UpstreamFault("fewer bytes than the length that was said");
 }
 
-/// What ends a body (RFC 9112 section 6.3).
+/// The end of a body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// There is no body.
     None,
-    /// Its length.
+    /// A length.
     Length(PeerLength),
-    /// The last of its chunks.
+    /// The last chunk.
     Chunked,
     /// The end of the connection.
     Close,
-    /// That of its stream, of HTTP/2.
+    /// The end of the HTTP/2 stream.
     Stream,
-    /// The connection speaks another protocol from here on.
+    /// There is no end: the connection speaks another protocol from here on.
     Upgraded,
 }
 
@@ -74,7 +74,7 @@ pub struct UpstreamHead {
     pub framing: Framing,
     /// Whether the connection can carry another request after the body.
     pub is_kept_alive: bool,
-    /// As said, also where no body follows.
+    /// The Content-Length, even if no body follows.
     pub(crate) content_length: Option<PeerLength>,
     /// 0 and 1 for HTTP/1.0 and 1.1, 2 for HTTP/2.
     pub(crate) minor_version: u8,
@@ -82,7 +82,7 @@ pub struct UpstreamHead {
 }
 
 impl UpstreamHead {
-    /// Whether another response to the same request follows: 1xx without 101.
+    /// Returns true if another response to the same request follows: any 1xx but 101.
     pub fn is_interim(&self) -> bool {
         matches!(self.status.0, 100..=199) && self.framing != Framing::Upgraded
     }
@@ -97,7 +97,7 @@ impl UpstreamHead {
         self.fields().filter(move |(of, _)| of.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// The length of the body as Content-Length says, also in a response without one: to HEAD, or 304.
+    /// The Content-Length, even in a response without a body: to HEAD, or 304.
     pub fn content_length(&self) -> Option<PeerLength> {
         self.content_length
     }

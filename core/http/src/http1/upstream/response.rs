@@ -1,14 +1,16 @@
-//! The response for our clients, in any version of HTTP.
+//! Converts an upstream's response into one for our clients, in any HTTP version.
 
 use super::{Framing, UpstreamHead};
 use crate::gateway::hop::{Hop, is_any};
 use crate::{Length, Response, Status};
 
 impl UpstreamHead {
-    /// The same for a client, with this body: without the fields of the upstream's connection and those that are meant for us (X-Accel-*,
-    /// X-Sendfile), with our Via. Server and Date stay the upstream's. A 101 keeps its Upgrade.
+    /// Converts the head into a response for a client, with this body. Removes the fields of the upstream's connection
+    /// and those meant for us (X-Accel-*, X-Sendfile), and adds our Via. Server and Date stay the upstream's. A 101
+    /// keeps its Upgrade.
     ///
-    /// Its length is that of the framing; of HEAD, 304 it is what was said. [`Response::of_length`] replaces a length that was unknown.
+    /// The length is that of the framing; for HEAD and 304 it is the Content-Length. [`Response::of_length`] replaces
+    /// an unknown length.
     pub fn into_response<B>(self, body: B) -> Response<B> {
         let mut response = Response::new(self.status, body);
         response.is_forwarded = true;
@@ -31,7 +33,8 @@ impl UpstreamHead {
         }
     }
 
-    /// The same of a 101, for a client whose CONNECT it answers (RFC 8441 section 5): 200, without what the two connections alone need.
+    /// Converts a 101 for a client whose CONNECT it answers (RFC 8441 section 5): 200, without the fields that the two
+    /// connections alone need.
     pub fn into_tunnel<B>(self, body: B) -> Response<B> {
         let response = self.into_response(body);
         let response = ["connection", "upgrade", "sec-websocket-accept"].into_iter().fold(response, Response::without);
@@ -44,12 +47,12 @@ impl UpstreamHead {
     }
 }
 
-/// Written anew, or meant for us.
+/// Returns true for fields that we write ourselves, or that are meant for us.
 fn is_written(name: &[u8]) -> bool {
     is_any(name, &["content-length"]) || is_for_us(name)
 }
 
-/// Meant for us, and for no client.
+/// Returns true for fields that are meant for us and not for a client.
 pub(crate) fn is_for_us(name: &[u8]) -> bool {
     let start = name.get(.."x-accel-".len()).unwrap_or_default();
     is_any(name, &["x-sendfile"]) || start.eq_ignore_ascii_case(b"x-accel-")
