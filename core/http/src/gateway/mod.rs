@@ -29,7 +29,7 @@ pub struct Gateway<'a> {
     /// The peer address of the connection.
     pub client: IpAddr,
     pub client_port: Option<u16>,
-    /// Whether the client came over TLS or QUIC.
+    /// True if the client came over TLS or QUIC.
     pub is_secure: bool,
     /// True if the peer is a proxy of ours: its Forwarded and X-Forwarded-* are kept and extended. Those of others are
     /// replaced.

@@ -22,7 +22,7 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// True if the body is chunked.
     pub is_chunked: bool,
-    /// Whether the connection can carry another request.
+    /// True if the connection can carry another request.
     pub keep_alive: bool,
 }
 

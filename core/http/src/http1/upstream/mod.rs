@@ -72,7 +72,7 @@ pub enum Framing {
 pub struct UpstreamHead {
     pub status: Status,
     pub framing: Framing,
-    /// Whether the connection can carry another request after the body.
+    /// True if the connection can carry another request after the body.
     pub is_kept_alive: bool,
     /// The Content-Length, even if no body follows.
     pub(crate) content_length: Option<PeerLength>,
