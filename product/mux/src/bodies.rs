@@ -1,9 +1,9 @@
-//! Bodies of requests, as far as they have come and nobody has read them. A stream's window opens as its body is read (RFC 9113 section 5.2),
-//! so that a client is held where the reader stops, and what is kept of a stream is what its window lets through: more where its reader takes all that
-//! comes (`window`). The connection's window opens as bytes come, so that no stream shuts it for the others; but where memory is short, as they are
-//! read.
+//! Request bodies that have arrived and are not read yet. A stream's window opens as its body is read (RFC 9113 section
+//! 5.2), so a client stops where the reader stops, and a stream buffers at most its window, which is larger if its
+//! reader takes everything that arrives (`window`). The connection's window opens as bytes arrive, so that no stream
+//! blocks the others; if memory is short, it opens as they are read.
 //!
-//! Whether anybody wants a body is known when the request is answered, and parts of it may come before: they are kept until then.
+//! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
 use std::collections::VecDeque;
 
@@ -13,22 +13,22 @@ use units::memory::{Account, Charge};
 use crate::STREAMS_MAX;
 use crate::window::{RoundTrip, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, Window};
 
-/// Memory of the body of one request that its reader does not take, and of a response: the window that a stream begins with (65,535 bytes, RFC 9113
-/// section 6.5.2), which the engine sees to.
+/// Memory of a request body that is not being read, and of a response: the initial window of a stream (65,535 bytes,
+/// RFC 9113 section 6.5.2), which the engine enforces.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
-/// Memory of the bodies of a connection's requests, all together, whatever their readers take.
+/// Memory of all request bodies of a connection, whatever their readers take.
 pub const BODIES_BYTES_MAX: usize = STREAMS_MAX as usize * WINDOW_BYTES_MAX;
 
-/// What follows of a body behind the bytes that were read.
+/// The state of a body after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyRead {
-    /// More, at once.
+    /// There are more bytes now.
     More,
-    /// More, later: [`Event::Body`](crate::Event::Body) tells.
+    /// Bytes come later, announced by [`Event::Body`](crate::Event::Body).
     Later,
-    /// Nothing: it is whole, and as long as the request said.
+    /// The body is complete and has the declared length.
     End,
-    /// Nothing, and it is not whole: the stream is closed, or nobody wanted it.
+    /// The body is incomplete: the stream is closed, or the body was not wanted.
     Cut,
 }
 
@@ -36,12 +36,12 @@ pub enum BodyRead {
 struct Body {
     bytes: VecDeque<u8>,
     window: Window,
-    /// Of a response, whose window stays as it is.
+    /// The body of a response, whose window never changes.
     is_response: bool,
     charge: Charge,
     has_ended: bool,
     is_wanted: bool,
-    /// The reader knows of it, and has not looked.
+    /// The reader was notified and has not read since.
     is_told: bool,
 }
 
@@ -51,18 +51,19 @@ impl Body {
         Body { bytes, window, is_response: false, charge, has_ended, is_wanted: false, is_told: false }
     }
 
-    /// Counts its memory anew.
+    /// Updates the charge for its memory.
     fn count(&mut self) {
         self.charge.set(self.memory_bytes());
     }
 
-    /// Bytes of memory: those that have come, or all that may come at once where that is more than a stream begins with.
+    /// Bytes of memory: those stored, or the window if it is wider than the initial one (or a response's) and more may
+    /// arrive.
     fn memory_bytes(&self) -> usize {
         let may_come = !self.has_ended && (self.is_response || self.window.wider_bytes() > 0);
         self.bytes.capacity().max(if may_come { self.window.bytes() } else { 0 })
     }
 
-    /// There is something that the reader does not know of; from now on it does.
+    /// Returns true if the reader must be notified, and records that it is.
     fn tell(&mut self) -> bool {
         let is_news = self.is_wanted && !self.is_told && (self.has_ended || !self.bytes.is_empty());
         self.is_told |= is_news;
@@ -70,17 +71,17 @@ impl Body {
     }
 }
 
-/// Those of open streams, of which nobody has said that they are not wanted, in their order.
+/// The bodies of open streams that are still wanted or undecided, ordered by stream.
 #[derive(Debug, Default)]
 pub struct Bodies {
     open: Vec<(u32, Body)>,
-    /// Counts their memory, where a stream has no account of its own.
+    /// The account of their memory, for streams that have no account of their own.
     pub account: Account,
-    /// Bytes that have come and were not read.
+    /// Bytes received and not read.
     unread_bytes: usize,
-    /// The sum by which windows of streams are wider than they were: the connection's is so too.
+    /// The sum by which stream windows exceed the initial window; the connection's window is wider by the same amount.
     wider_bytes: usize,
-    /// Bytes by which the connection's window is to open.
+    /// Bytes by which the connection's window must still open.
     owed_bytes: usize,
     pub trip: RoundTrip,
 }
@@ -94,23 +95,23 @@ impl Bodies {
         self.place(stream).ok().map(|at| &mut self.open[at].1)
     }
 
-    /// A request has come, and perhaps it is whole.
+    /// Adds the body of a new request; `has_ended` if it is complete already.
     pub fn begin(&mut self, stream: u32, has_ended: bool) {
         if let Err(at) = self.place(stream) {
             self.open.insert(at, (stream, Body::new(&self.account, has_ended, self.trip.now)));
         }
     }
 
-    /// The response to a request of ours is to come, and will be read. Its memory is counted in this account: from now on with all that its server
-    /// may send before anything is read.
+    /// Adds the body of the response to a request of ours, which will be read. Charges `account` immediately with
+    /// everything that the server may send before any of it is read.
     pub fn begin_response(&mut self, stream: u32, account: &Account) {
-        // Their numbers grow.
+        // Stream numbers only grow.
         let mut body = Body { is_wanted: true, is_response: true, ..Body::new(account, false, self.trip.now) };
         body.count();
         self.open.push((stream, body));
     }
 
-    /// `None`: nobody wants it. Else it is kept, and the reader is to be told, or not.
+    /// Stores bytes of a body. Returns `None` if the body is not wanted, otherwise whether the reader must be notified.
     pub fn keep(&mut self, stream: u32, bytes: &[u8]) -> Option<bool> {
         let at = self.place(stream).ok()?;
         self.unread_bytes += bytes.len();
@@ -118,14 +119,14 @@ impl Bodies {
         let have = body.bytes.len();
         debug_assert!(have + bytes.len() <= WINDOW_BYTES_MAX, "the engine lets no more through");
         body.window.on_bytes(bytes.len());
-        // Its own growth would go past the bound.
+        // The growth of `VecDeque` itself would exceed the limit.
         body.bytes.reserve_exact((have + bytes.len()).next_power_of_two() - have);
         body.bytes.extend(bytes);
         body.count();
         Some(body.tell())
     }
 
-    /// It is whole. Says whether the reader is to be told.
+    /// Records that the body is complete. Returns true if the reader must be notified.
     pub fn end(&mut self, stream: u32) -> bool {
         let Ok(at) = self.place(stream) else { return false };
         let body = &mut self.open[at].1;
@@ -135,14 +136,15 @@ impl Bodies {
         body.tell()
     }
 
-    /// It will be read. `None`: it was thrown away; else the reader is to be told, or not.
+    /// Records that the body will be read. Returns `None` if it was discarded, otherwise whether the reader must be
+    /// notified.
     pub fn want(&mut self, stream: u32) -> Option<bool> {
         let body = self.get_mut(stream)?;
         body.is_wanted = true;
         Some(body.tell())
     }
 
-    /// It is whole, and perhaps not read.
+    /// Returns true if the body is complete, read or not.
     pub fn has_ended(&self, stream: u32) -> bool {
         self.place(stream).is_ok_and(|at| self.open[at].1.has_ended)
     }
@@ -151,7 +153,7 @@ impl Bodies {
         self.place(stream).is_ok_and(|at| self.open[at].1.is_wanted)
     }
 
-    /// Appends so many bytes at most, and says by how many the window may open.
+    /// Appends at most `bytes_max` bytes. Also returns the number of bytes by which the window may open.
     pub fn read(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> (usize, BodyRead) {
         let at = self.place(stream).ok().filter(|at| self.open[*at].1.is_wanted);
         let Some(at) = at else { return (0, BodyRead::Cut) };
@@ -168,13 +170,14 @@ impl Bodies {
         if !body.bytes.is_empty() {
             return (opened_bytes, BodyRead::More);
         }
-        // One that waits for its client holds no memory.
+        // A body that waits for its client holds no memory.
         body.bytes = VecDeque::new();
         body.count();
         (opened_bytes, if body.has_ended { BodyRead::End } else { BodyRead::Later })
     }
 
-    /// Nobody wants it, or its stream is closed. Says by how much the window may open.
+    /// Discards the body, which is not wanted or whose stream is closed. Returns the number of bytes by which the
+    /// window may open.
     pub fn remove(&mut self, stream: u32) -> usize {
         let Ok(at) = self.place(stream) else { return 0 };
         let (_, mut body) = self.open.remove(at);
@@ -186,7 +189,8 @@ impl Bodies {
         if body.has_ended { 0 } else { body.bytes.len() }
     }
 
-    /// All that has come of the body of a request was read: gives the window of its stream, where that is another now.
+    /// Adapts the window after a request body was read up to what has arrived. Returns the stream's window if it
+    /// changed.
     pub fn fit(&mut self, stream: u32) -> Option<usize> {
         let (now, trip, room_bytes) = (self.trip.now, self.trip.get(), self.account.room());
         let body = self.get_mut(stream).filter(|body| !body.has_ended && !body.is_response)?;
@@ -200,42 +204,43 @@ impl Bodies {
         Some(bytes)
     }
 
-    /// The window of a connection with these streams.
+    /// The window of the connection for the current streams.
     pub fn connection_bytes(&self) -> usize {
         WINDOW_BYTES_MIN + self.wider_bytes
     }
 
-    /// So many bytes have come and are kept. Gives by how many the connection's window may open at once: where memory is short, it opens later.
+    /// Counts bytes that were received and stored. Returns the number by which the connection's window may open now; if
+    /// memory is short, it opens later.
     pub fn open_for(&mut self, bytes: usize) -> usize {
         self.owed_bytes += bytes;
         self.take_owed()
     }
 
-    /// Bytes by which the connection's window may open now.
+    /// Returns the number of bytes by which the connection's window may open now, and resets it.
     pub fn take_owed(&mut self) -> usize {
         let may_open = self.unread_bytes == 0 || self.account.room() > 0;
         if may_open { std::mem::take(&mut self.owed_bytes) } else { 0 }
     }
 
-    /// Bytes of memory of one.
+    /// Bytes of memory of one body.
     #[cfg(any(test, feature = "testing"))]
     pub fn kept_bytes(&self, stream: u32) -> usize {
         self.place(stream).map_or(0, |at| self.open[at].1.bytes.capacity())
     }
 
-    /// The same, or those that its sender may send.
+    /// Bytes of memory of one body, or the bytes its sender may send if those are more.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self, stream: u32) -> usize {
         self.place(stream).map_or(0, |at| self.open[at].1.memory_bytes())
     }
 
-    /// Bytes that are to be counted of all of them, summed anew.
+    /// Bytes to charge for all bodies, recomputed.
     #[cfg(any(test, feature = "testing"))]
     pub fn all_alive_bytes(&self) -> usize {
         self.open.iter().map(|(_, body)| body.memory_bytes()).sum()
     }
 
-    /// Bytes of memory that all of them take, summed anew.
+    /// Bytes of memory of all bodies, recomputed.
     #[cfg(any(test, feature = "testing"))]
     pub fn bytes(&self) -> usize {
         self.open.iter().map(|(_, body)| body.bytes.capacity()).sum()

@@ -1,31 +1,32 @@
-//! Bounds on frames that cost more to take than to send.
+//! Limits on frames that cost more to receive than to send.
 
 use units::Nanos;
 
 use crate::walker::{CONTINUATION, DATA, Frame, HEADERS, RST_STREAM, WINDOW_UPDATE};
 
-/// Frames that ask for an answer or change something, or are of no use: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and tiny DATA,
-/// unknown types. One more for every [`BYTES_PER_CONTROL`] of DATA: what is left of a window that is no multiple of a frame goes as tiny DATA, with
-/// Go's client for every 32 KB.
+/// Frames that require an answer, change something or are useless: SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, empty and
+/// tiny DATA, unknown types. Every [`BYTES_PER_CONTROL`] of DATA allows another: the rest of a window that is no
+/// multiple of the frame size is sent as tiny DATA, by Go's client for every 32 KB.
 pub const CONTROL: Rate = Rate { burst: 1000, per_s: 1000 };
 pub const BYTES_PER_CONTROL: u64 = 4 << 10;
-/// WINDOW_UPDATE: these, and one for every [`BYTES_PER_UPDATE`] that were sent or [`UPDATES_PER_WRITE`] for each part of a body, however small: some
-/// programs open both windows for each message of gRPC.
+/// WINDOW_UPDATE: this rate, plus one per [`BYTES_PER_UPDATE`] bytes sent, plus [`UPDATES_PER_WRITE`] per part of a
+/// body, however small: some programs open both windows for each gRPC message.
 pub const UPDATES: Rate = Rate { burst: 1000, per_s: 1000 };
 pub const UPDATES_PER_WRITE: u64 = 2;
 pub const BYTES_PER_UPDATE: u64 = 256;
 /// RST_STREAM: a browser that leaves a page cancels up to 100 streams at once (CVE-2023-44487).
 pub const RESETS: Rate = Rate { burst: 200, per_s: 20 };
-/// Resets that a client makes us send (CVE-2025-8671).
+/// Resets that a client provokes us to send (CVE-2025-8671).
 pub const PROVOKED: Rate = Rate { burst: 100, per_s: 10 };
-/// Of QUIC: changes of the client's address, and PATH_CHALLENGE. Each costs a datagram of 1,200 bytes at once, whatever the congestion window.
+/// QUIC's address changes and PATH_CHALLENGE. Each immediately costs a datagram of 1,200 bytes, whatever the congestion
+/// window.
 pub const PATHS: Rate = Rate { burst: 16, per_s: 1 };
 /// CONTINUATION frames of one header block (CVE-2024-28182).
 const CONTINUATIONS_MAX: u32 = 8;
-/// DATA below this is tiny.
+/// DATA frames with fewer bytes are tiny.
 pub const DATA_BYTES_MIN: u32 = 64;
 
-/// A bound that a client went past.
+/// A limit that a client exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Flood {
     #[error("more than 1000 control frames (SETTINGS, PING, PRIORITY_UPDATE, tiny DATA) in a second")]
@@ -42,28 +43,28 @@ pub enum Flood {
     Paths,
     #[error("more than 8 CONTINUATION frames for one header block")]
     Continuations,
-    /// Answers that the client makes us keep, since it does not read: the caller sees them grow.
+    /// Unread answers that we must keep because the client does not read; the caller checks their size.
     #[error("more than 256 KB of answers unread")]
     Unread,
 }
 
-/// So many at once, and so many more in each second.
+/// A rate limit: a burst, and a number per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     pub burst: u32,
     pub per_s: u32,
 }
 
-/// What was taken at a [`Rate`].
+/// A token bucket for a [`Rate`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bucket {
-    /// In billionths.
+    /// In billionths of a unit.
     spent: u64,
     at: Nanos,
 }
 
 impl Bucket {
-    /// False: it is spent.
+    /// Takes one unit. Returns false if the bucket is empty.
     pub fn take(&mut self, now: Nanos, rate: Rate) -> bool {
         let earned = (now - self.at).0.saturating_mul(rate.per_s.into());
         self.at = now;
@@ -71,21 +72,21 @@ impl Bucket {
         self.spent <= u64::from(rate.burst) * 1_000_000_000
     }
 
-    /// So many more may be taken.
+    /// Returns units to the bucket.
     pub fn give_back(&mut self, count: u64) {
         self.spent = self.spent.saturating_sub(count.saturating_mul(1_000_000_000));
     }
 }
 
-/// What a peer has spent.
+/// The budgets of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// Small DATA is what was asked for: each message of gRPC is a frame.
+    /// Small DATA frames are not limited, because we requested the content: each gRPC message is a frame.
     takes_small_data: bool,
     continuations: u32,
-    /// Sent, and not yet given back as updates.
+    /// Bytes sent that have not yet been credited as updates.
     sent_bytes: u64,
-    /// Of DATA that is not tiny, not yet given back as control frames.
+    /// Bytes of DATA that is not tiny, not yet credited as control frames.
     taken_bytes: u64,
     control: Bucket,
     updates: Bucket,
@@ -94,24 +95,24 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of a server, whose responses were asked for.
+    /// Creates the budget of a server whose responses we requested.
     pub fn of_responses() -> Budget {
         Budget { takes_small_data: true, ..Budget::default() }
     }
 
-    /// A request was sent, which its server may refuse.
+    /// Credits a reset for a request we sent, because its server may refuse it.
     pub fn on_request(&mut self) {
         self.resets.give_back(1);
     }
 
-    /// So much of messages was sent.
+    /// Credits updates for bytes of messages sent.
     pub fn on_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes as u64;
         self.updates.give_back(self.sent_bytes / BYTES_PER_UPDATE);
         self.sent_bytes %= BYTES_PER_UPDATE;
     }
 
-    /// Some bytes of a body were.
+    /// Credits updates for a part of a body sent.
     pub fn on_written(&mut self) {
         self.updates.give_back(UPDATES_PER_WRITE);
     }
@@ -126,7 +127,7 @@ impl Budget {
         if self.takes_small_data { 1 } else { DATA_BYTES_MIN }
     }
 
-    /// A stream was reset for its peer's mistake.
+    /// Counts a stream that was reset because of its peer's mistake.
     pub fn on_provoked(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.provoked.take(now, PROVOKED) { Ok(()) } else { Err(Flood::Provoked) }
     }
@@ -163,7 +164,7 @@ mod tests {
         Frame { kind, flags: 0, stream: 1, length, word: 0 }
     }
 
-    /// How many of these pass at once.
+    /// Returns how many frames pass at once.
     fn passing(kind: u8, length: u32) -> (usize, Flood) {
         let mut budget = Budget::default();
         let mut count = 0;
@@ -204,7 +205,8 @@ mod tests {
         }
     }
 
-    /// A Go program that sent 30 MB in a second was cut off: it fills a window of 65,535 bytes with 16,384 at a time, and sends the rest as it is.
+    /// A Go program that sent 30 MB in a second was cut off: it fills a window of 65,535 bytes with frames of 16,384
+    /// bytes, and sends the rest as a tiny frame.
     #[test]
     fn what_is_left_of_a_window_is_no_flood() {
         let mut budget = Budget::default();

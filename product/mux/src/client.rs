@@ -1,4 +1,4 @@
-//! One connection's HTTP/2, the client's side, without its socket: requests to a server, each on a stream of its own.
+//! The client side of an HTTP/2 connection, without its socket: requests to a server, each on its own stream.
 
 use http::gateway::RequestHead;
 use http::http1::upstream::{ResponseLimits, UpstreamFault, UpstreamHead};
@@ -18,28 +18,28 @@ const NO_ERROR: u32 = 0;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
-/// The window of a connection: what may be under way of all its responses. It opens as bytes come, whoever reads them; each stream's own, of
-/// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), bounds what is kept.
+/// The window of a connection: the bytes that all its responses may have in flight. It opens as bytes arrive, read or
+/// not; each stream's own window, [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX), limits how much is stored.
 pub const WINDOW_BYTES: i32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientSettings {
-    /// What the head of a response may cost.
+    /// Limits on the head of a response.
     pub response: ResponseLimits,
 }
 
 /// The end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// Both sides have said all.
+    /// Both sides are complete.
     Whole,
-    /// The server has done nothing with the request, which may be sent again (RFC 9113 section 8.7).
+    /// The server has not processed the request, which may be sent again (RFC 9113 section 8.7).
     Refused,
-    /// It was reset, with this code (RFC 9113 section 7).
+    /// The stream was reset with this code (RFC 9113 section 7).
     Reset(u32),
 }
 
-/// The client's end of a connection.
+/// The client side of a connection.
 pub struct ClientSession {
     framer: Framer,
 }
@@ -49,8 +49,8 @@ impl ClientSession {
         ClientSession { framer: Framer::new(Engine::client(settings), 0, Budget::of_responses()) }
     }
 
-    /// Takes what has come, and appends the session's own answers; the streams that it was for are asked of [`ClientSession::news`]. After an
-    /// error nothing more is taken.
+    /// Takes received bytes and appends the session's own answers; [`ClientSession::news`] returns the streams
+    /// affected. After an error all input is ignored.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
         if self.framer.is_broken {
             return Ok(());
@@ -67,24 +67,25 @@ impl ClientSession {
         self.framer.feed(now, bytes, out)
     }
 
-    /// A stream on which something has come, or that has ended. Each is given once, until more comes.
+    /// Returns a stream that has received something or has ended. Each is returned once, until it receives more.
     pub fn news(&mut self) -> Option<u32> {
         self.responses().next_news()
     }
 
-    /// How many streams may be open at once: what the server has said, [`STREAMS_MAX`] at most; none any more where it takes no new requests
-    /// (GOAWAY) or the connection has ended.
+    /// The maximum number of open streams: the server's setting, at most [`STREAMS_MAX`]. 0 once the server takes no
+    /// new requests (GOAWAY) or the connection has ended.
     pub fn streams_max(&mut self) -> u32 {
         if self.is_leaving() { 0 } else { self.framer.engine.streams_max().min(STREAMS_MAX) }
     }
 
-    /// It takes no new requests any more.
+    /// Returns true if the connection takes no new requests.
     pub fn is_leaving(&mut self) -> bool {
         self.framer.is_broken || !self.framer.engine.may_request()
     }
 
-    /// Sends the head of a request on a stream of its own, behind `out`. `None`: it takes none. The caller has no more open than
-    /// [`ClientSession::streams_max`]. What is kept of the response is counted in this account.
+    /// Sends the head of a request on a new stream, appending it to `out`. Returns `None` if no request can be sent.
+    /// The caller must not open more than [`ClientSession::streams_max`]. The memory of the response is charged to
+    /// `account`.
     pub fn request(
         &mut self,
         method: Method,
@@ -100,37 +101,38 @@ impl ClientSession {
         let hooks = self.framer.engine.hooks();
         hooks.responses().begin(stream, method);
         hooks.bodies.begin_response(stream, account);
-        // Each may be reset once by its server, which is no flood.
+        // The server may reset each request once; that is not a flood.
         self.framer.budget.on_request();
         self.framer.control(out);
         Some(stream)
     }
 
-    /// Makes frames of the body of a request, of so many bytes with their headers, behind `out`.
+    /// Appends frames of a request's body to `out`, up to `room` bytes with their headers.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Written {
         self.framer.write(stream, room, source, out)
     }
 
-    /// The next head of the response that has come, interim ones (1xx) before the final one. The last is what is wrong with a response that is
-    /// malformed, also where its head was not: its stream is reset.
+    /// Returns the next head of the response, interim ones (1xx) before the final one. The last item of a malformed
+    /// response is its fault, even if the head was valid; its stream is reset.
     pub fn take_head(&mut self, stream: u32) -> Option<Result<UpstreamHead, UpstreamFault>> {
         self.responses().take_head(stream)
     }
 
-    /// Appends so many bytes of the response's body at most, and says what follows. The stream's window opens by as much, which
-    /// [`ClientSession::control`] tells the server.
+    /// Appends at most `bytes_max` bytes of the response's body. The stream's window opens by as much, which
+    /// [`ClientSession::control`] sends to the server.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         let (opened_bytes, read) = self.framer.engine.hooks().bodies.read(stream, into, bytes_max);
         self.framer.engine.open_window(stream, opened_bytes);
         read
     }
 
-    /// The fields behind a body that is whole, once.
+    /// Returns the trailers of a complete body, once.
     pub fn take_trailers(&mut self, stream: u32) -> Option<Box<Trailers>> {
         self.responses().take_trailers(stream)
     }
 
-    /// How the stream has ended; `None`: it has not. Of a malformed response ([`ClientSession::take_head`]) it tells nothing.
+    /// Returns how the stream ended; `None` if it has not. Not meaningful for a malformed response
+    /// ([`ClientSession::take_head`]).
     pub fn closed(&mut self, stream: u32) -> Option<Closed> {
         Some(match self.responses().closed(stream)? {
             NO_ERROR => Closed::Whole,
@@ -139,7 +141,7 @@ impl ClientSession {
         })
     }
 
-    /// Nobody wants anything more of this stream: what is not whole is cancelled, which [`ClientSession::control`] tells the server.
+    /// Abandons this stream: if it is incomplete it is cancelled, which [`ClientSession::control`] sends to the server.
     pub fn leave(&mut self, stream: u32) {
         self.reset(stream, CANCEL);
         let hooks = self.framer.engine.hooks();
@@ -153,41 +155,41 @@ impl ClientSession {
         }
     }
 
-    /// What the server lets us send on this stream now; `None` for a closed one.
+    /// Bytes that the server currently lets us send on this stream; `None` if it is closed.
     pub fn window(&mut self, stream: u32) -> Option<u32> {
         let window = self.framer.engine.stream_window(stream)?;
         Some(window.min(self.framer.engine.window()))
     }
 
-    /// Appends what the session has to say for itself: settings, answers, resets, windows.
+    /// Appends the session's own frames: settings, answers, resets, window updates.
     pub fn control(&mut self, out: &mut Vec<u8>) {
         self.framer.control(out);
     }
 
-    /// No request follows: says so, once the last response has come.
+    /// Ends the connection with a GOAWAY, once the last response is complete.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         self.framer.engine.terminate(NO_ERROR);
         self.framer.control(out);
     }
 
-    /// Nothing is taken or said any more.
+    /// Returns true if nothing more will be read or written.
     pub fn has_ended(&mut self) -> bool {
         self.framer.has_ended()
     }
 
-    /// Bytes of memory of a body that was not read.
+    /// Bytes of memory of an unread body.
     #[cfg(any(test, feature = "testing"))]
     pub fn kept_bytes(&self, stream: u32) -> usize {
         self.framer.engine.seen().bodies.kept_bytes(stream)
     }
 
-    /// The same, or those of all that may come.
+    /// Bytes of memory of an unread body, or of everything that may still arrive.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self, stream: u32) -> usize {
         self.framer.engine.seen().bodies.alive_bytes(stream)
     }
 
-    /// Bytes of memory of bodies that were not read, summed anew: [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most.
+    /// Bytes of memory of unread bodies, recomputed: at most [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX).
     #[cfg(any(test, feature = "testing"))]
     pub fn body_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.bytes()

@@ -1,4 +1,4 @@
-//! What both ends of a connection do alike: bytes in, frames out, within bounds.
+//! The part common to both ends of a connection: takes bytes, makes frames, and enforces limits.
 
 use units::Nanos;
 
@@ -11,11 +11,11 @@ use crate::walker::{Frame, Walker};
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Whose the end of a connection is.
+/// The origin of a connection's end.
 pub enum End {
-    /// The engine's, which has said so.
+    /// The engine ended it and has sent the reason.
     Engines(String),
-    /// Ours, with the code that says why.
+    /// We end it, with this error code.
     Ours(u32, Broken),
 }
 
@@ -40,7 +40,7 @@ impl From<End> for Broken {
     }
 }
 
-/// One end of a connection.
+/// An end of a connection.
 pub struct Framer {
     pub engine: Engine,
     pub walker: Walker,
@@ -49,19 +49,20 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Of a connection whose peer begins with so many bytes that are no frame.
+    /// Creates it for a connection whose peer starts with `preface_bytes` that are not a frame.
     pub fn new(engine: Engine, preface_bytes: usize, budget: Budget) -> Framer {
         Framer { engine, walker: Walker::new(preface_bytes), budget, is_broken: false }
     }
 
-    /// Goes on to where the next frame is known, which is within bounds, or to the end: how many bytes that is.
+    /// Advances until the next frame is known, or to the end of `bytes`. Returns the bytes passed and the frame, which
+    /// is within the limits.
     pub fn next_frame(&mut self, now: Nanos, bytes: &[u8]) -> Result<(usize, Option<Frame>), Flood> {
         let (taken, frame) = self.walker.next(bytes);
         frame.iter().try_for_each(|frame| self.budget.on_frame(now, frame))?;
         Ok((taken, frame))
     }
 
-    /// Gives the engine bytes whose frames are known, and appends what it answers.
+    /// Passes bytes whose frames are known to the engine, and appends its answers.
     pub fn feed(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), End> {
         let taken = self.engine.receive(bytes);
         self.reset_malformed();
@@ -71,13 +72,13 @@ impl Framer {
         let (provoked, trouble) = (std::mem::take(provoked), trouble.take());
         (0..provoked).try_for_each(|_| self.budget.on_provoked(now))?;
         match trouble {
-            // Mistakes that end a stream alone are no news; a peer that just leaves has made none.
+            // A mistake that only ends a stream is not reported, and a peer that just leaves has made none.
             Some(trouble) if !self.engine.wants_read() => Err(End::Engines(trouble)),
             _ => Ok(()),
         }
     }
 
-    /// A malformed message costs its stream alone (RFC 9113 section 8.1.1).
+    /// Resets the streams of malformed messages; the connection goes on (RFC 9113 section 8.1.1).
     fn reset_malformed(&mut self) {
         for stream in std::mem::take(&mut self.engine.hooks().malformed) {
             if self.engine.stream_window(stream).is_some() {
@@ -86,7 +87,7 @@ impl Framer {
         }
     }
 
-    /// What came was taken, or ends the connection, which the peer is told then.
+    /// Returns the result of taking bytes. If it ends the connection, appends the GOAWAY for the peer.
     pub fn conclude(&mut self, taken: Result<(), End>, out: &mut Vec<u8>) -> Result<(), Broken> {
         let taken = taken.map_err(|end| {
             if let End::Ours(code, _) = &end {
@@ -99,12 +100,12 @@ impl Framer {
         taken
     }
 
-    /// Appends what it has to say for itself: settings, answers, resets, windows.
+    /// Appends the session's own frames: settings, answers, resets, window updates.
     pub fn control(&mut self, out: &mut Vec<u8>) {
         self.is_broken |= self.engine.make(out).is_some();
     }
 
-    /// Makes frames of the body of a stream, of so many bytes with their headers.
+    /// Appends frames of a stream's body, up to `room` bytes with their headers.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Written {
         let begin = out.len();
         let turned = self.engine.turn(stream, room, source, out);
@@ -131,7 +132,7 @@ impl Framer {
         }
     }
 
-    /// Nothing is taken or said any more.
+    /// Returns true if nothing more will be read or written.
     pub fn has_ended(&mut self) -> bool {
         self.is_broken || (!self.engine.wants_read() && !self.engine.wants_write())
     }

@@ -1,11 +1,13 @@
-//! A client's wish (RFC 9218 section 4): a dictionary of structured fields (RFC 9651 section 3.2), of which two keys are read.
+//! Parses a client's priority (RFC 9218 section 4): a dictionary of structured fields (RFC 9651 section 3.2) with two
+//! known keys.
 
 use crate::Priority;
 
-/// Without a wish (RFC 9218 section 4).
+/// The default priority (RFC 9218 section 4).
 pub const DEFAULT: Priority = Priority { urgency: 3, is_incremental: false };
 
-/// Reads a value of the field; a key that is missing or makes no sense has its default (section 4: receivers ignore what they do not know).
+/// Parses a value of the field. A key that is missing or invalid has its default (section 4: receivers ignore unknown
+/// parameters).
 pub fn parse(value: &[u8]) -> Priority {
     let mut priority = DEFAULT;
     let mut is_quoted = false;

@@ -1,7 +1,7 @@
-//! Responses as far as they have come on the streams that we opened. A stream that is closed stays until its response was taken.
+//! Responses received on the streams that we opened. A closed stream is kept until its response has been taken.
 //!
-//! What makes a response malformed (RFC 9113 section 8.1.1) is found here: the engine would end the connection for it, and all other responses
-//! with it.
+//! Malformed responses (RFC 9113 section 8.1.1) are detected here: the engine would end the connection and with it all
+//! other responses.
 
 use std::collections::VecDeque;
 
@@ -9,32 +9,32 @@ use http::gateway::ResponseBuilder;
 use http::http1::upstream::{Framing, ResponseLimits, UpstreamFault, UpstreamHead};
 use http::{Method, PeerLength, Trailers};
 
-/// On one stream.
+/// The response on one stream.
 #[derive(Debug)]
 struct Response {
     method: Method,
-    /// Heads that were not taken, interim ones before the final one; what is wrong with one is the last.
+    /// Heads that were not taken, interim ones before the final one. A fault is always the last item.
     heads: VecDeque<Result<UpstreamHead, UpstreamFault>>,
     interim: u32,
-    /// The final head has come.
+    /// The final head has been received.
     has_head: bool,
     is_malformed: bool,
-    /// The part of the body that is to come, where the head says how long it is.
+    /// The bytes of the body that are still to come, if the head declares its length.
     left: Option<PeerLength>,
     trailers: Option<Box<Trailers>>,
-    /// The code of the end of the stream (RFC 9113 section 7).
+    /// The code with which the stream ended (RFC 9113 section 7).
     closed: Option<u32>,
-    /// The caller knows of it, and has not looked.
+    /// The caller was notified and has not looked since.
     is_told: bool,
 }
 
 #[derive(Debug)]
 pub struct Responses {
-    /// By stream, in their order.
+    /// Responses ordered by stream.
     open: Vec<(u32, Response)>,
     /// The head being received: header blocks are not interleaved.
     pub head: ResponseBuilder,
-    /// Streams that the caller has to look at: each once.
+    /// Streams to report to the caller, each once.
     news: VecDeque<u32>,
     interim_max: u32,
 }
@@ -65,7 +65,7 @@ impl Response {
         if ends_stream { self.end() } else { Ok(()) }
     }
 
-    /// The stream ends.
+    /// Checks that the stream may end here.
     fn end(&self) -> Result<(), UpstreamFault> {
         match self.left {
             _ if !self.has_head => Err(UpstreamFault("an end before the head")),
@@ -81,7 +81,7 @@ impl Responses {
         Responses { open, head: ResponseBuilder::new(limits), news, interim_max: limits.interim_max }
     }
 
-    /// A request of this method was sent.
+    /// Records that a request of this method was sent.
     pub fn begin(&mut self, stream: u32, method: Method) {
         let response = Response {
             method,
@@ -94,7 +94,7 @@ impl Responses {
             closed: None,
             is_told: false,
         };
-        // Their numbers grow.
+        // Stream numbers only grow.
         self.open.push((stream, response));
     }
 
@@ -106,7 +106,7 @@ impl Responses {
         self.place(stream).map(|at| &mut self.open[at].1)
     }
 
-    /// Something has come on this stream.
+    /// Reports this stream to the caller.
     pub fn tell(&mut self, stream: u32) {
         if let Some(response) = self.get_mut(stream)
             && !std::mem::replace(&mut response.is_told, true)
@@ -115,7 +115,7 @@ impl Responses {
         }
     }
 
-    /// A stream on which something has come since it was last given.
+    /// Returns a stream that has received something since it was last returned.
     pub fn next_news(&mut self) -> Option<u32> {
         while let Some(stream) = self.news.pop_front() {
             if let Some(response) = self.get_mut(stream) {
@@ -126,7 +126,7 @@ impl Responses {
         None
     }
 
-    /// The fields of a head have come, or those behind the body. False: the response is malformed.
+    /// Takes the collected fields as a head or trailers. Returns false if the response is malformed.
     pub fn end_head(&mut self, stream: u32, ends_stream: bool) -> bool {
         let Some(at) = self.place(stream) else { return true };
         let response = &mut self.open[at].1;
@@ -144,7 +144,7 @@ impl Responses {
         self.note(stream, taken)
     }
 
-    /// Bytes of a body have come, or its end. False: the response is malformed.
+    /// Counts bytes of a body, or its end. Returns false if the response is malformed.
     pub fn on_body(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
         let Some(response) = self.get_mut(stream) else { return true };
         let taken = response.on_body(bytes as u64, ends_stream);
@@ -160,7 +160,7 @@ impl Responses {
         false
     }
 
-    /// The stream has ended, with this code.
+    /// Records that the stream has ended with this code.
     pub fn close(&mut self, stream: u32, code: u32) {
         if let Some(response) = self.get_mut(stream) {
             response.closed = Some(code);
@@ -168,7 +168,7 @@ impl Responses {
         }
     }
 
-    /// The next head that has come, or what is wrong with the response.
+    /// Returns the next received head, or the fault of the response.
     pub fn take_head(&mut self, stream: u32) -> Option<Result<UpstreamHead, UpstreamFault>> {
         self.get_mut(stream)?.heads.pop_front()
     }
@@ -177,12 +177,12 @@ impl Responses {
         self.get_mut(stream)?.trailers.take()
     }
 
-    /// Why the stream has ended; `None`: it has not.
+    /// Returns the code with which the stream ended; `None` if it has not.
     pub fn closed(&self, stream: u32) -> Option<u32> {
         self.place(stream).and_then(|at| self.open[at].1.closed)
     }
 
-    /// Nobody wants anything more of it.
+    /// Removes the response, which is no longer wanted.
     pub fn remove(&mut self, stream: u32) {
         if let Some(at) = self.place(stream) {
             self.open.remove(at);

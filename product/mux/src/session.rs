@@ -1,4 +1,4 @@
-//! One connection's HTTP/2, without its socket.
+//! The server side of an HTTP/2 connection, without its socket.
 
 use http::{Limits, OwnedRequest, Refused, ResponseHead, Trailers};
 use units::Nanos;
@@ -13,28 +13,29 @@ use crate::streams::{PROTOCOL_ERROR, Streams, UPDATE_BY_NOTHING};
 use crate::walker::Frame;
 use crate::window::WINDOW_BYTES_MIN;
 
-/// What a client begins with (RFC 9113 section 3.4).
+/// The first bytes that a client sends (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// A request that is not wanted is stopped where its client may send less than this of it, which is one frame.
+/// The minimum window, one frame, that an unwanted request may have left: below it the request is stopped.
 const EARLY_WINDOW_MIN: u32 = 16 << 10;
 
-/// The greatest window (RFC 9113 section 6.9.1).
+/// The maximum window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
-/// Updates from here on may take a window past that at once.
+/// The minimum size of an update that is checked, because it may exceed the maximum window at once.
 const GREAT_UPDATE: u32 = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// What the head of a request may cost; of a greater one the rest is dropped, and it is given as refused.
+    /// Limits on the head of a request; the rest of a larger one is dropped, and the request is returned as refused.
     pub request: Limits,
-    /// Streams that the client may have open at once.
+    /// Maximum number of streams that the client may have open at once.
     pub streams_max: u32,
-    /// It may ask for WebSocket (RFC 8441 section 3): [`http::Method::Connect`]. Else such a request is malformed.
+    /// True if the client may ask for WebSocket (RFC 8441 section 3): [`http::Method::Connect`]. Otherwise, such a
+    /// request is malformed.
     pub has_tunnels: bool,
 }
 
@@ -44,38 +45,39 @@ impl Default for Settings {
     }
 }
 
-/// What has come.
+/// An event on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request, or what is wrong with it: its head, whatever follows. A body is thrown away, unless [`Session::want_body`] is called before
-    /// the next event is asked for. Of a request whose head is malformed no more is told than that its stream
-    /// is closed.
+    /// A request, or the reason for its refusal: its head, whatever follows. The body is discarded unless
+    /// [`Session::want_body`] is called before the next event is taken. If the head is malformed, only the closing of
+    /// the stream is reported.
     Request { stream: u32, request: Result<Box<OwnedRequest>, Box<Refused>> },
-    /// The client wishes to have it sooner or later than before: [`Session::priority`].
+    /// The client has changed the stream's priority: [`Session::priority`].
     Priority { stream: u32 },
-    /// Of a body that is wanted something can be read, or its end: [`Session::read_body`]. Once, until it is read.
+    /// A wanted body has bytes to read, or has ended: [`Session::read_body`]. Reported once until it is read.
     Body { stream: u32 },
-    /// The stream has ended, whoever ended it. Of its request's body nothing can be read any more, also where it was not whole.
+    /// The stream has ended, by either side. Its request's body can no longer be read, complete or not.
     Closed { stream: u32 },
 }
 
-/// A client's wish (RFC 9218 section 4).
+/// A client's priority (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 is first, 7 last.
+    /// The urgency: 0 is first, 7 last.
     pub urgency: u8,
     pub is_incremental: bool,
 }
 
-/// Where the bytes of a body come from. They can be read again until they are gone: what windows refuse is kept nowhere else.
+/// The source of a body's bytes. Bytes can be read repeatedly until they are consumed: bytes that a window refuses are
+/// stored nowhere else.
 pub trait Source {
-    /// Appends so many of the next bytes at most, and says what follows them.
+    /// Appends at most `bytes_max` of the next bytes. Returns what follows them.
     fn peek(&mut self, into: &mut Vec<u8>, bytes_max: usize) -> Supply;
 
-    /// So many of them are gone.
+    /// Consumes bytes.
     fn advance(&mut self, bytes: usize);
 
-    /// The fields behind a body that is whole and gone, asked for once.
+    /// Returns the trailers, once the body is complete and consumed. Called once.
     fn trailers(&mut self) -> Option<Box<Trailers>> {
         None
     }
@@ -83,26 +85,26 @@ pub trait Source {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
-    /// More, at once.
+    /// There are more bytes now.
     More,
-    /// Nothing: the body is whole.
+    /// The body is complete.
     End,
-    /// More, later.
+    /// Bytes come later.
     Later,
-    /// It cannot be had: the stream is reset.
+    /// The source failed: the stream is reset.
     Failed,
 }
 
-/// Why no more of a response was made into frames.
+/// The reason why no more of a response was made into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// The room is used up.
     Room,
-    /// All of it was made.
+    /// The whole response was made.
     End,
-    /// Its source has no more now.
+    /// The source has no more bytes now.
     Source,
-    /// Its source has failed, and it was reset.
+    /// The source failed, and the stream was reset.
     Failed,
     /// The stream's window is shut.
     StreamWindow,
@@ -114,12 +116,12 @@ pub enum Stop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Of the body.
+    /// Bytes of the body.
     pub bytes: u64,
     pub stop: Stop,
 }
 
-/// Why a connection cannot go on; what tells the client so is made by [`Session::control`].
+/// The reason why a connection cannot go on; [`Session::control`] makes the frame that informs the client.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     #[error("{0}")]
@@ -128,13 +130,13 @@ pub enum Broken {
     Flood(#[from] Flood),
 }
 
-/// The server's end of a connection.
+/// The server side of a connection.
 pub struct Session {
     framer: Framer,
     streams: Streams,
-    /// Streams whose response was whole before their request.
+    /// Streams whose response was complete before their request.
     early: Vec<u32>,
-    /// The request that was told of last: perhaps nobody wants its body.
+    /// The request reported last, whose body may not be wanted.
     asked: Option<u32>,
     /// The connection's window.
     window_bytes: usize,
@@ -151,8 +153,8 @@ impl Session {
         }
     }
 
-    /// Takes what has come, and appends the session's own answers; what it says is asked of [`Session::event`]. After an error nothing more is
-    /// taken.
+    /// Takes received bytes and appends the session's own answers; [`Session::event`] returns the events. After an
+    /// error all input is ignored.
     pub fn receive(&mut self, now: Nanos, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
         if self.framer.is_broken {
             return Ok(());
@@ -171,7 +173,7 @@ impl Session {
             known += taken;
             self.streams.on_frame(&frame)?;
             if frame.update().is_some_and(|update| update == 0 || update >= GREAT_UPDATE) {
-                // The engine has to know all before it, and not it.
+                // The engine needs everything before this frame, but not the frame itself.
                 let before = known.saturating_sub(taken);
                 self.framer.feed(now, &rest[..before], out)?;
                 rest = &rest[before..];
@@ -184,7 +186,8 @@ impl Session {
         Ok(())
     }
 
-    /// A window of a stream that is updated by nothing, or past the greatest, costs the client that stream (RFC 9113 sections 6.9 and 6.9.1).
+    /// Handles a WINDOW_UPDATE by 0 or past the maximum window: on a stream, it costs the client that stream (RFC 9113
+    /// sections 6.9 and 6.9.1).
     fn on_odd_update(&mut self, frame: &Frame, out: &mut Vec<u8>) -> Result<(), End> {
         let window = self.framer.engine.stream_window(frame.stream).filter(|_| frame.stream != 0);
         let code = match window {
@@ -207,9 +210,9 @@ impl Session {
         event
     }
 
-    /// The body of this request, which [`Session::event`] has just told of, is kept until it is read: up to [`BODY_BYTES_MAX`] beyond which its
-    /// client is held, whatever the other streams do. Of one that has come already, [`Event::Body`] is told. False: the stream is closed, or the
-    /// body was thrown away.
+    /// Keeps the body of this request, which [`Session::event`] has just returned, until it is read. Its client may
+    /// send up to [`BODY_BYTES_MAX`] unread bytes, whatever the other streams do. If a part has already arrived,
+    /// [`Event::Body`] follows. Returns false if the stream is closed or the body was discarded.
     ///
     /// [`BODY_BYTES_MAX`]: crate::BODY_BYTES_MAX
     pub fn want_body(&mut self, stream: u32) -> bool {
@@ -219,8 +222,8 @@ impl Session {
         wanted.is_some()
     }
 
-    /// Appends so many bytes of a body at most, without its trailers, and says what follows. The stream's window opens by as much, which
-    /// [`Session::control`] tells the client.
+    /// Appends at most `bytes_max` bytes of a body, without its trailers. The stream's window opens by as much, which
+    /// [`Session::control`] sends to the client.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         if self.framer.is_broken {
             return BodyRead::Cut;
@@ -235,7 +238,7 @@ impl Session {
         read
     }
 
-    /// Opens the connection's window as far as memory lets it, and makes it as wide as the windows of its streams ask for.
+    /// Opens the connection's window as far as memory allows, and adapts it to the windows of its streams.
     fn fit_window(&mut self) {
         let engine = &mut self.framer.engine;
         let bodies = &mut engine.hooks().bodies;
@@ -248,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Nobody wants the rest of this body: it is thrown away, and stopped when the response is whole.
+    /// Discards the rest of this body, and stops it when the response is complete.
     pub fn leave_body(&mut self, stream: u32) {
         let opened_bytes = self.framer.engine.hooks().bodies.remove(stream);
         self.framer.engine.open_window(stream, opened_bytes);
@@ -266,32 +269,33 @@ impl Session {
         }
     }
 
-    /// Counts its memory in this account from now on: bodies that were not read, [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX) at most, and
-    /// requests that were not given or are not whole.
+    /// Charges the session's memory to this account: unread bodies, at most
+    /// [`BODIES_BYTES_MAX`](crate::BODIES_BYTES_MAX), and requests that are incomplete or not yet returned.
     pub fn count_in(&mut self, account: &Account) {
         let hooks = self.framer.engine.hooks();
         hooks.bodies.account = account.clone();
         hooks.requests().count_in(account);
     }
 
-    /// Bytes of memory that are alive.
+    /// Bytes of memory in use.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.all_alive_bytes() + self.requests().alive_bytes()
     }
 
-    /// Bytes of memory of bodies that were not read, summed anew.
+    /// Bytes of memory of unread bodies, recomputed.
     #[cfg(any(test, feature = "testing"))]
     pub fn body_bytes(&mut self) -> usize {
         self.framer.engine.hooks().bodies.bytes()
     }
 
-    /// The client's wish for this stream; `None` for a closed one.
+    /// The client's priority for this stream; `None` if it is closed.
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         self.framer.engine.priority(stream)
     }
 
-    /// Makes the head of a response the next thing that leaves. Without a body the stream ends behind it. False: the stream is closed.
+    /// Queues the head of a response as the next thing to send. Without a body it ends the stream. Returns false if the
+    /// stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let is_open = self.framer.engine.respond(stream, head, has_body);
         if is_open && !has_body && self.framer.engine.has_whole_request(stream) == Some(false) {
@@ -301,14 +305,14 @@ impl Session {
         is_open
     }
 
-    /// Makes an interim head (1xx, RFC 9110 section 15.2) the next thing that leaves, with [`Session::control`] or the response: before
-    /// [`Session::respond`] alone. False: the stream is closed.
+    /// Queues an interim head (1xx, RFC 9110 section 15.2), sent with [`Session::control`] or the response. Call it
+    /// only before [`Session::respond`]. Returns false if the stream is closed.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         self.framer.engine.stream_window(stream).is_some() && self.framer.engine.respond(stream, head, true)
     }
 
-    /// Makes frames of a response that was begun, of so many bytes with their headers, behind `out`. What the session has to say besides goes
-    /// first. A header block is made whole, whatever the room.
+    /// Appends frames of a response to `out`, up to `room` bytes with their headers. The session's own frames come
+    /// first. A header block is always made whole.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Written {
         let written = self.framer.write(stream, room, source, out);
         if matches!(written.stop, Stop::End | Stop::Closed) {
@@ -317,7 +321,7 @@ impl Session {
         written
     }
 
-    /// The response is whole; of its request, if something is still to come, nobody wants it.
+    /// Ends the request of a complete response; the rest of its body is not wanted.
     fn end_request(&mut self, stream: u32, out: &mut Vec<u8>) {
         if self.framer.engine.has_whole_request(stream) == Some(false) {
             self.framer.engine.hooks().bodies.remove(stream);
@@ -326,8 +330,9 @@ impl Session {
         }
     }
 
-    /// Stops requests whose response is whole (RFC 9113 section 8.1): not before their window is nearly used up, since some clients (curl 7.88)
-    /// take a stream that is reset in the midst of a short body for one without a response. Other streams need not wait for them.
+    /// Stops requests whose response is complete (RFC 9113 section 8.1). It waits until their window is nearly used up,
+    /// since some clients (curl 7.88) treat a reset in the middle of a short body as a missing response. Other streams
+    /// need not wait for them.
     fn reset_early(&mut self, out: &mut Vec<u8>) {
         let (engine, mut has_reset) = (&mut self.framer.engine, false);
         self.early.retain(|stream| {
@@ -344,45 +349,45 @@ impl Session {
         }
     }
 
-    /// Appends what the session has to say for itself: settings, answers, resets, windows.
+    /// Appends the session's own frames: settings, answers, resets, window updates.
     pub fn control(&mut self, out: &mut Vec<u8>) {
         self.fit_window();
         self.framer.control(out);
     }
 
-    /// A response will not be finished. Nothing is said on a stream that is closed.
+    /// Cancels a response that will not be finished. Does nothing if the stream is closed.
     pub fn cancel(&mut self, stream: u32) {
         if self.framer.engine.stream_window(stream).is_some() {
             self.framer.engine.reset(stream, INTERNAL_ERROR);
         }
     }
 
-    /// Takes no new requests.
+    /// Stops taking new requests.
     pub fn go_away(&mut self) {
         self.framer.engine.go_away();
     }
 
-    /// What the client may still be sent on this stream, whatever the connection's window; `None` for a closed one.
+    /// The window for sending on this stream, whatever the connection's window; `None` if the stream is closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
         self.framer.engine.stream_window(stream)
     }
 
-    /// What the client may still be sent on all streams together.
+    /// The window for sending on all streams together.
     pub fn window(&mut self) -> u32 {
         self.framer.engine.window()
     }
 
-    /// Of the client's next request a part may have come.
+    /// Returns true if a part of the client's next request may have been received.
     pub fn has_part(&self) -> bool {
         self.framer.walker.has_part()
     }
 
-    /// Something of its own is to be sent.
+    /// Returns true if the session has frames of its own to send.
     pub fn wants_write(&mut self) -> bool {
         self.framer.engine.wants_write()
     }
 
-    /// Nothing is taken or said any more.
+    /// Returns true if nothing more will be read or written.
     pub fn has_ended(&mut self) -> bool {
         self.framer.has_ended()
     }

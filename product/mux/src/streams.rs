@@ -1,9 +1,10 @@
-//! Which streams a client may still send on. The engine forgets streams when they close, and takes what comes on them later for late; a
-//! client that goes on after its own end is wrong (RFC 9113 section 5.1).
+//! Tracks the streams on which a client may still send. The engine forgets closed streams and treats later frames on
+//! them as late; a client that sends after its own end is at fault (RFC 9113 section 5.1).
 
 use crate::walker::{DATA, Frame, HEADERS, PRIORITY, RST_STREAM};
 
-/// Streams remembered that the client has not ended. Those that we have ended stay among them, since frames may be on their way.
+/// Maximum number of remembered streams that the client has not ended. Streams that we ended are among them, since
+/// frames may be on their way.
 const UNENDED_MAX: usize = 512;
 const PRIORITY_BYTES: u32 = 5;
 
@@ -11,24 +12,24 @@ pub const PROTOCOL_ERROR: u32 = 1;
 const STREAM_CLOSED: u32 = 5;
 const FRAME_SIZE_ERROR: u32 = 6;
 
-/// The window of the connection, or of a stream that has ended, is updated by nothing (RFC 9113 section 6.9).
+/// A WINDOW_UPDATE by 0 for the connection or for a stream that has ended (RFC 9113 section 6.9).
 pub const UPDATE_BY_NOTHING: Mistake = Mistake { code: PROTOCOL_ERROR, why: "WINDOW_UPDATE by nothing" };
 
 /// A client's mistake that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mistake {
-    /// RFC 9113 section 7.
+    /// The error code (RFC 9113 section 7).
     pub code: u32,
     pub why: &'static str,
 }
 
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// The highest that the client has opened.
+    /// The highest stream that the client has opened.
     highest: u32,
-    /// Those that it has not ended, in their order.
+    /// Streams that it has not ended, in ascending order.
     unended: Vec<u32>,
-    /// Up to here nothing is known any more.
+    /// The highest stream about which nothing is known any more.
     forgotten: u32,
 }
 
@@ -42,7 +43,7 @@ impl Streams {
                 }
                 Ok(())
             }
-            // One that was not opened yet is the engine's to refuse.
+            // The engine refuses a stream that was not opened yet.
             HEADERS | DATA if frame.stream != 0 && frame.stream <= self.highest => self.on_more(frame),
             RST_STREAM => {
                 self.unended.retain(|stream| *stream != frame.stream);
@@ -74,7 +75,8 @@ impl Streams {
     }
 }
 
-/// Of no effect (RFC 9113 section 5.3.2), and to be well formed (RFC 7540 sections 5.3.1 and 6.3).
+/// Checks PRIORITY, which has no effect (RFC 9113 section 5.3.2), but must be well formed (RFC 7540 sections 5.3.1 and
+/// 6.3).
 fn check_priority(frame: &Frame) -> Result<(), Mistake> {
     if frame.stream == 0 {
         return Err(Mistake { code: PROTOCOL_ERROR, why: "PRIORITY on no stream" });

@@ -1,4 +1,4 @@
-//! A client that is written out as bytes, for tests.
+//! A client written out as bytes, for tests.
 
 use crate::{FRAME_HEADER_BYTES, PREFACE};
 
@@ -14,10 +14,10 @@ pub const PRIORITY_UPDATE: u8 = 16;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// A request's fields less its path.
+/// The fields of a request except its path.
 pub const GET: [(&str, &str); 3] = [(":method", "GET"), (":scheme", "http"), (":authority", "a")];
 
-/// A frame that came: type, flags, stream, payload.
+/// A received frame: type, flags, stream, payload.
 pub type Came = (u8, u8, u32, Vec<u8>);
 
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -25,30 +25,30 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Fields as literals without indexing (RFC 7541 section 6.2.2), shorter than 127 bytes each.
+/// Encodes fields as literals without indexing (RFC 7541 section 6.2.2), each shorter than 127 bytes.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [&[0][..], &text(name), &text(value)].concat()).collect()
 }
 
-/// The preface and settings without a word.
+/// Returns the preface and empty settings.
 pub fn hello() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// A whole request for this path.
+/// Returns a whole request for this path.
 pub fn request(stream: u32, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [&GET[..], &[(":path", path)], more].concat();
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&fields))
 }
 
-/// Windows that never shut in a test: of all streams that are opened, and of the connection.
+/// Opens windows that never shut in a test: those of all new streams, and the connection's.
 pub fn wide() -> Vec<u8> {
     let streams = frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     [streams, frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0])].concat()
 }
 
-/// The whole frames at the beginning of what came, which is left with the rest.
+/// Removes and returns the whole frames at the start of the received bytes.
 pub fn frames(came: &mut Vec<u8>) -> Vec<Came> {
     let mut frames = Vec::new();
     while let [a, b, c, kind, flags, s0, s1, s2, s3, payload @ ..] = &came[..] {

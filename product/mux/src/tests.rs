@@ -1,4 +1,4 @@
-//! Sessions against a client that is written out as bytes.
+//! Tests sessions against a client written out as bytes.
 
 mod bodies;
 mod client;
@@ -17,7 +17,7 @@ use crate::testing::{
 
 const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
 
-/// The head of a response.
+/// Returns the head of a response.
 fn head(status: Status) -> ResponseHead {
     Response::new(status, ()).with_length(3000).into_head(&HttpDate::new(UNIX_EPOCH)).0
 }
@@ -32,7 +32,7 @@ struct Client {
     seen: usize,
 }
 
-/// Bytes that are there, so many.
+/// A source of this many bytes.
 struct Plenty(u64);
 
 impl Source for Plenty {
@@ -75,7 +75,7 @@ impl Client {
         self.session.write(stream, room, source, &mut self.out)
     }
 
-    /// Frames that were not looked at before: type, flags, stream, payload.
+    /// Returns the frames made since the last call: type, flags, stream, payload.
     fn frames(&mut self) -> Vec<(u8, u8, u32, Vec<u8>)> {
         let mut fresh = self.out[self.seen..].to_vec();
         let frames = testing::frames(&mut fresh);
@@ -92,7 +92,7 @@ impl Client {
         std::iter::from_fn(|| self.session.event()).collect()
     }
 
-    /// A request was sent and taken.
+    /// Creates a client with a request sent and answered on each stream.
     fn asking(streams: &[u32]) -> Client {
         let mut client = Client::new();
         for stream in streams {
@@ -179,7 +179,7 @@ fn a_source_may_wait_or_fail() {
     assert_eq!(client.write(1, 5000, &mut Plenty(10)), Written { bytes: 0, stop: Stop::Closed });
 }
 
-/// Has some bytes, and breaks off behind them.
+/// A source that fails after some bytes.
 struct BreaksOff;
 
 impl Source for BreaksOff {
@@ -233,7 +233,7 @@ fn the_rest_of_a_request_that_was_answered_is_not_wanted() {
     assert_eq!((last.0, last.2, &last.3[..]), (RST_STREAM, 1, &[0, 0, 0, 0][..]));
 }
 
-/// A client that sends on, as some do behind a response of 304, would wait for its window without end.
+/// A client that goes on sending, as some do after a 304, would otherwise wait for its window indefinitely.
 #[test]
 fn a_long_request_is_stopped_behind_a_response_without_a_body() {
     let mut client = Client::new();
@@ -247,7 +247,7 @@ fn a_long_request_is_stopped_behind_a_response_without_a_body() {
     assert!(frames.iter().any(|frame| frame.0 == HEADERS));
 }
 
-/// curl 7.88 took a response whose stream was reset at once, in the midst of a body of one byte, for none.
+/// curl 7.88 treated a response as missing if its stream was reset in the middle of a one-byte body.
 #[test]
 fn a_short_request_that_was_answered_early_may_end() {
     let mut client = Client::new();
@@ -318,7 +318,7 @@ fn after_our_farewell_open_streams_end_and_no_others_begin() {
     assert_eq!(client.events(), []);
 }
 
-/// Each as often as given, at once, and once more.
+/// Sends each frame as often as given, at once, and then once more.
 fn trip(count: usize, make: impl Fn(u32) -> Vec<u8>) -> Broken {
     let mut client = Client::new();
     for nth in 0..count as u32 {
@@ -335,7 +335,7 @@ fn trip(count: usize, make: impl Fn(u32) -> Vec<u8>) -> Broken {
 
 #[test]
 fn floods_end_the_connection() {
-    // One SETTINGS was sent before.
+    // One SETTINGS frame was sent before.
     assert_eq!(trip(999, |_| frame(PING, 0, 0, &[0; 8])), Broken::Flood(Flood::Control));
     assert_eq!(trip(999, |_| frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1")), Broken::Flood(Flood::Control));
     let reset = |stream| [request(stream, &[]), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
@@ -397,7 +397,7 @@ fn malformed_contents() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// RFC 9113 section 8.1.1: one response of a page used to end with all others when a client made a mistake in another request.
+/// RFC 9113 section 8.1.1: a client's mistake in one request used to end all other responses of a page too.
 #[test]
 fn a_malformed_request_ends_its_stream_alone() {
     for (what, bytes) in malformed_heads().into_iter().chain(malformed_contents()) {
@@ -409,7 +409,7 @@ fn a_malformed_request_ends_its_stream_alone() {
             let resets: Vec<_> = frames.iter().filter(|frame| frame.0 == RST_STREAM).collect();
             assert_eq!(resets, [&(RST_STREAM, 0, 3, vec![0, 0, 0, 1])], "{what}");
             assert_eq!(client.events().last(), Some(&Event::Closed { stream: 3 }), "{what}");
-            // The response under way is whole, and another request is served.
+            // The response in progress completes, and another request is served.
             assert_eq!(client.write(1, 5000, &mut Plenty(10)), Written { bytes: 10, stop: Stop::End }, "{what}");
             client.events();
             client.say(&request(5, &[])).unwrap();
@@ -419,7 +419,7 @@ fn a_malformed_request_ends_its_stream_alone() {
     }
 }
 
-/// An upload that is answered early ends sooner than its head has said, as libcurl 7.88 does it.
+/// An upload that is answered early ends sooner than its head declared, as with libcurl 7.88.
 #[test]
 fn a_short_end_behind_the_whole_response_costs_nothing() {
     let mut client = Client::asking(&[1]);
@@ -488,7 +488,7 @@ fn more_streams_than_may_be_open_are_refused() {
 
 #[test]
 fn a_header_bomb_is_cut_short() {
-    // A field of 4000 bytes in the table, named 16,000 times by one byte each.
+    // A field of 4000 bytes in the table, referenced 16,000 times by one byte each.
     let mut client = Client::new();
     let mut bomb = block(&GET);
     bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
@@ -501,7 +501,7 @@ fn a_header_bomb_is_cut_short() {
 }
 
 proptest! {
-    /// Whatever comes, nothing panics, frames stay whole and no event comes without end.
+    /// No input causes a panic, a partial frame or an endless series of events.
     #[test]
     fn any_bytes_are_taken(frames in prop::collection::vec((0u8..20, any::<u8>(), 0u32..6, prop::collection::vec(any::<u8>(), 0..40)), 0..40), cut in 1usize..50) {
         let mut client = Client::asking(&[1]);

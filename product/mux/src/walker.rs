@@ -1,4 +1,4 @@
-//! Frames as they come by, before the engine sees them: their headers, and the first word of their payloads.
+//! Walks over frames before the engine receives them: their headers, and the first word of their payloads.
 
 use crate::FRAME_HEADER_BYTES;
 
@@ -13,14 +13,14 @@ const END_HEADERS: u8 = 4;
 
 const WORD_BYTES: usize = 4;
 
-/// A frame (RFC 9113 section 4.1) whose payload may be still to come.
+/// A frame (RFC 9113 section 4.1) whose payload may still be to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub stream: u32,
     pub length: u32,
-    /// The first four bytes of the payload, less the reserved bit: zeros where it has fewer.
+    /// The first four bytes of the payload without the reserved bit; zeros if it has fewer.
     pub word: u32,
 }
 
@@ -29,7 +29,7 @@ impl Frame {
         self.flags & END_STREAM != 0
     }
 
-    /// By how much it opens a window, if it is a WINDOW_UPDATE of the right size.
+    /// The increment, if this is a WINDOW_UPDATE of the right size.
     pub fn update(&self) -> Option<u32> {
         (self.kind == WINDOW_UPDATE && self.length as usize == WORD_BYTES).then_some(self.word)
     }
@@ -37,24 +37,24 @@ impl Frame {
 
 #[derive(Debug, Default)]
 pub struct Walker {
-    /// The beginning of a frame that came in part.
+    /// The beginning of a frame received in part.
     begun: [u8; FRAME_HEADER_BYTES + WORD_BYTES],
     have: usize,
-    /// To be passed over: of a payload, or of the preface.
+    /// Bytes to skip, of a payload or of the preface.
     left: usize,
-    /// The last frame that is known has a part of a header block.
+    /// The last known frame holds a part of a header block.
     is_block: bool,
-    /// And a frame follows that has more of it.
+    /// Another frame of this header block must follow.
     goes_on: bool,
 }
 
 impl Walker {
-    /// Of a connection that begins with so many bytes that are no frame.
+    /// Creates it for a connection that starts with `preface_bytes` that are not a frame.
     pub fn new(preface_bytes: usize) -> Walker {
         Walker { left: preface_bytes, ..Walker::default() }
     }
 
-    /// Goes on to where the next frame is known, or to the end: how many bytes that is.
+    /// Advances until the next frame is known, or to the end of `bytes`. Returns the bytes passed and the frame.
     pub fn next(&mut self, bytes: &[u8]) -> (usize, Option<Frame>) {
         let passed = self.left.min(bytes.len());
         self.left -= passed;
@@ -74,12 +74,12 @@ impl Walker {
         }
     }
 
-    /// A request may be half here: a part of a frame that is not known yet, or of a header block.
+    /// Returns true if a request may be half received: a part of a frame that is not known yet, or of a header block.
     pub fn has_part(&self) -> bool {
         self.have > 0 || self.goes_on || (self.is_block && self.left > 0)
     }
 
-    /// Bytes of a frame that make it known.
+    /// Bytes of a frame that must be received before it is known.
     fn wanted(&self) -> usize {
         let word_bytes = if self.have < FRAME_HEADER_BYTES { 0 } else { (self.length() as usize).min(WORD_BYTES) };
         FRAME_HEADER_BYTES + word_bytes
@@ -108,7 +108,7 @@ impl Walker {
 mod tests {
     use super::*;
 
-    /// With a payload of `payload` bytes from 1 up.
+    /// A frame with a payload of `payload` bytes counting up from 1.
     fn frame(kind: u8, stream: u8, payload: u8) -> Vec<u8> {
         [&[0, 0, payload, kind, 5, 0x80, 0, 0, stream][..], &(1..=payload).collect::<Vec<u8>>()].concat()
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(part_at(&whole), [vec![false; 2], vec![true; 14], vec![false]].concat());
         let two = [&b"xx"[..], &block(0, HEADERS), &block(END_HEADERS, CONTINUATION)].concat();
         assert_eq!(part_at(&two), [vec![false; 2], vec![true; 29], vec![false]].concat());
-        // Of a body nothing is awaited once its frame is known.
+        // Nothing is awaited of a body once its frame is known.
         let body = [&b"xx"[..], &block(0, DATA)].concat();
         assert_eq!(part_at(&body), [vec![false; 2], vec![true; 12], vec![false; 3]].concat());
     }

@@ -1,27 +1,29 @@
-//! How much of the body of a request a client may send before it is read: the window of its stream. One that is always 64 KiB carries 64 KiB in a round
-//! trip, 5 Mbit/s at 100 ms. So the window grows while its reader takes all that comes and the client uses it up within a round trip, and it shrinks
-//! again where the reader takes less. A body that nobody reads keeps what it began with.
+//! The window of a stream: how much of a request's body a client may send before it is read. A constant 64 KiB carries
+//! 64 KiB per round trip, 5 Mbit/s at 100 ms. The window therefore grows while its reader takes everything that arrives
+//! and the client uses it up within a round trip, and it shrinks again if the reader takes less. A body that is not
+//! read keeps the initial window.
 
 use units::Nanos;
 
-/// The window that a stream begins with (RFC 9113 section 6.5.2).
+/// The initial window of a stream (RFC 9113 section 6.5.2).
 pub const WINDOW_BYTES_MIN: usize = 65_535;
-/// And the greatest: it carries 320 Mbit/s at a round trip of 100 ms.
+/// The maximum window: it carries 320 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
-/// A window grows and shrinks by this factor: from the least to the greatest at once, since each step is a round trip that an upload waits.
+/// The factor by which a window grows and shrinks: from the minimum to the maximum at once, since each step costs an
+/// upload a round trip.
 const STEP: usize = 64;
-/// No line is faster than so many bytes in a millisecond (1 Gbit/s): a window that carries them within a round trip is wide enough.
+/// The fastest line assumed (1 Gbit/s): a window that carries this rate for a round trip is wide enough.
 const BYTES_PER_MS_MAX: u64 = 125_000;
-/// A client that sends half a window in so many round trips waits for it.
+/// A client that sends half a window within this many round trips is limited by the window.
 const USED_UP_ROUND_TRIPS: u64 = 2;
-/// A window of which half takes so many round trips is too wide.
+/// A window is too wide if half of it takes more than this many round trips.
 const IDLE_ROUND_TRIPS: u64 = 32;
 
 /// The window of one stream.
 #[derive(Debug)]
 pub struct Window {
     bytes: usize,
-    /// What has come since the window was last looked at, and when that was.
+    /// Bytes received since the window was last adapted, and when that was.
     came_bytes: usize,
     looked_at: Nanos,
 }
@@ -35,12 +37,12 @@ impl Window {
         self.bytes
     }
 
-    /// Bytes above what it began with.
+    /// Bytes above the initial window.
     pub fn wider_bytes(&self) -> usize {
         self.bytes - WINDOW_BYTES_MIN
     }
 
-    /// Nothing more comes: it is what it began with. Gives how much wider it was.
+    /// Resets the window to the initial one, because nothing more comes. Returns how much wider it was.
     pub fn narrow(&mut self) -> usize {
         let wider_bytes = self.wider_bytes();
         self.bytes = WINDOW_BYTES_MIN;
@@ -51,8 +53,8 @@ impl Window {
         self.came_bytes += bytes;
     }
 
-    /// All that has come was read, and memory has room for so many bytes more. Says whether the window is another now; it is not before the round trip is
-    /// known.
+    /// Adapts the window after everything received was read, with memory for `room_bytes` more. Returns true if the
+    /// window changed; it does not before the round trip is known.
     pub fn on_read(&mut self, now: Nanos, round_trip: Option<Nanos>, room_bytes: usize) -> bool {
         let Some(round_trip) = round_trip.filter(|_| self.came_bytes >= self.bytes / 2) else { return false };
         let (took, before) = (now - self.looked_at, self.bytes);
@@ -68,13 +70,14 @@ impl Window {
     }
 }
 
-/// The widest window that is of use at such a round trip.
+/// The widest window that is useful at such a round trip.
 fn widest(round_trip: Nanos) -> usize {
     let bytes = (round_trip.0 / 1000).saturating_mul(BYTES_PER_MS_MAX) / 1000;
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
 }
 
-/// The round trip to a client: from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the time now.
+/// The round trip to a client, measured from our SETTINGS to the acknowledgement (RFC 9113 section 6.5.3), and the
+/// current time.
 #[derive(Debug, Default)]
 pub struct RoundTrip {
     pub now: Nanos,
@@ -83,19 +86,19 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Something has come: the first time SETTINGS were said just before.
+    /// Sets the current time when something is received; before the first time, SETTINGS were just sent.
     pub fn at(&mut self, now: Nanos) {
         self.now = now;
         self.asked_at.get_or_insert(now);
     }
 
-    /// The client has acknowledged SETTINGS.
+    /// Records that the client has acknowledged SETTINGS.
     pub fn on_acknowledged(&mut self) {
         let asked_at = self.asked_at.unwrap_or(self.now);
         self.measured.get_or_insert(self.now - asked_at);
     }
 
-    /// `None` as long as it is not known.
+    /// The round trip; `None` until it is known.
     pub fn get(&self) -> Option<Nanos> {
         self.measured
     }
@@ -108,13 +111,14 @@ mod tests {
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
     const TRIP: Option<Nanos> = Some(Nanos::from_millis(100));
 
-    /// Sends a window in each round trip, as a client does that has more, and reads it at once: the windows that it has one after another.
+    /// Sends a full window in each round trip, as a client with more data does, and reads it at once. Returns the
+    /// successive windows.
     fn windows(room_bytes: usize) -> Vec<usize> {
         let mut window = Window::new(MS(0));
         (1..=5)
             .map(|nth| {
                 window.on_bytes(window.bytes());
-                // What acknowledges SETTINGS comes with the second.
+                // The acknowledgement of SETTINGS comes with the second.
                 window.on_read(MS(100 * nth), TRIP.filter(|_| nth > 1), room_bytes);
                 window.bytes() >> 10
             })
@@ -147,7 +151,8 @@ mod tests {
         assert_eq!(window.wider_bytes(), 0);
     }
 
-    /// A client on the same host, or in the next room, loses nothing by a small window, and what it sends to one that stops reading is kept.
+    /// A client on the same host or in the next room loses nothing with a small window, and a wide one would let it
+    /// fill memory if reading stops.
     #[test]
     fn a_short_round_trip_needs_no_wide_window() {
         let mut window = Window::new(MS(0));

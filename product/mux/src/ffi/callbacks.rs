@@ -1,4 +1,4 @@
-//! What the library calls. A panic in one ends the process: it cannot go through C.
+//! The callbacks of the library. A panic in one aborts the process: it cannot unwind through C.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -10,15 +10,16 @@ use super::submit_trailers;
 use crate::session::{Source, Supply};
 use crate::{Event, FRAME_HEADER_BYTES};
 
-/// Of what the library says about a mistake.
+/// Maximum bytes of the library's text about a protocol error.
 const TROUBLE_BYTES_MAX: usize = 200;
 
-/// No more of this body now, and the stream goes on.
+/// Ends the current turn of a body without ending the stream.
 const TURN_OVER: u32 = sys::NGHTTP2_DATA_FLAG_EOF | sys::NGHTTP2_DATA_FLAG_NO_END_STREAM;
 
 pub fn table() -> NonNull<sys::nghttp2_session_callbacks> {
     let mut table = null_mut();
-    // SAFETY: the library makes one, which is filled here and never deleted; the functions have the types that it wants.
+    // SAFETY: the library allocates the table, which is filled here and never deleted; the functions have the types it
+    // requires.
     unsafe {
         assert_eq!(sys::nghttp2_session_callbacks_new(&mut table), 0, "no memory for callbacks");
         sys::nghttp2_session_callbacks_set_on_begin_headers_callback(table, Some(on_begin_headers));
@@ -33,23 +34,23 @@ pub fn table() -> NonNull<sys::nghttp2_session_callbacks> {
 }
 
 /// # Safety
-/// `user_data` is what the session was made with, and no other reference to it is in use.
+/// `user_data` is the pointer that the session was created with, and no other reference to its target is in use.
 unsafe fn hooks<'a>(user_data: *mut c_void) -> &'a mut Hooks {
-    // SAFETY: the engine gave its hooks to the session, and does not touch them while it is in a call of the library.
+    // SAFETY: the engine gave its hooks to the session, and does not touch them during a call into the library.
     unsafe { &mut *user_data.cast::<Hooks>() }
 }
 
 /// # Safety
-/// `frame` points to a frame.
+/// `frame` points to a valid frame.
 unsafe fn header(frame: *const sys::nghttp2_frame) -> sys::nghttp2_frame_hd {
     // SAFETY: every member of the union begins with the header.
     unsafe { (*frame).hd }
 }
 
-/// The head of a message, or its trailers: no promise of a push.
+/// Returns true for the head of a message or its trailers; false for PUSH_PROMISE.
 ///
 /// # Safety
-/// As [`header`].
+/// The same as for [`header`].
 unsafe fn is_block(frame: *const sys::nghttp2_frame) -> bool {
     // SAFETY: as the caller promises.
     unsafe { header(frame) }.type_ == sys::NGHTTP2_HEADERS as u8
@@ -60,7 +61,7 @@ unsafe extern "C" fn on_begin_headers(
     frame: *const sys::nghttp2_frame,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a frame and what the session was made with.
+    // SAFETY: called by the library with a frame and the session's user data.
     unsafe {
         if is_block(frame) {
             // A frame of type HEADERS has that member.
@@ -80,8 +81,8 @@ unsafe extern "C" fn on_header(
     _flags: u8,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a frame, a name and a value of these lengths, which end with a NUL and so are never null, and
-    // what the session was made with.
+    // SAFETY: called by the library with a frame, the session's user data, and a name and value with the given lengths,
+    // which end with a NUL and so are never null.
     unsafe {
         if is_block(frame) {
             let name = std::slice::from_raw_parts(name, name_len);
@@ -97,8 +98,8 @@ unsafe extern "C" fn on_frame(
     frame: *const sys::nghttp2_frame,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a session that is alive, a frame and what the session was made with; the payload of PRIORITY_UPDATE
-    // is of the type that the library's own reader makes of it, or null.
+    // SAFETY: called by the library with a live session, a frame and the session's user data; the payload of
+    // PRIORITY_UPDATE has the type that the library's own parser produces, or is null.
     unsafe {
         let sys::nghttp2_frame_hd { type_: frame_type, flags, stream_id, .. } = header(frame);
         let is_message = [sys::NGHTTP2_HEADERS as u8, sys::NGHTTP2_DATA as u8].contains(&frame_type);
@@ -121,8 +122,9 @@ unsafe extern "C" fn on_frame(
     0
 }
 
-/// Part of a body. The connection's window opens at once, so that no stream shuts it, unless memory is short; the stream's as the body is read, or at
-/// once where nobody reads that of a request, until the response is whole.
+/// Receives a part of a body. The connection's window opens immediately, so that no stream blocks it, unless memory is
+/// short. The stream's window opens as the body is read, or immediately if a request's body is discarded before the
+/// response is complete.
 unsafe extern "C" fn on_chunk(
     session: *mut sys::nghttp2_session,
     _flags: u8,
@@ -131,8 +133,8 @@ unsafe extern "C" fn on_chunk(
     length: usize,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a session that is alive, bytes of this length, and what the session was made with; both functions
-    // may be called here, and their only errors are those of memory, which end the connection.
+    // SAFETY: called by the library with a live session, bytes of this length, and the session's user data; both
+    // functions may be called here, and fail only for lack of memory, which ends the connection.
     unsafe {
         let bytes = std::slice::from_raw_parts(data, length);
         let is_answered = sys::nghttp2_session_get_stream_local_close(session, stream) == 1;
@@ -152,7 +154,7 @@ unsafe extern "C" fn on_close(
     code: u32,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with what the session was made with.
+    // SAFETY: called by the library with the session's user data.
     unsafe { hooks(user_data) }.close(stream as u32, code);
     0
 }
@@ -162,7 +164,7 @@ unsafe extern "C" fn on_sent(
     frame: *const sys::nghttp2_frame,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a frame, which has the member of its type, and what the session was made with.
+    // SAFETY: called by the library with a frame, which has the member of its type, and the session's user data.
     let (frame_type, code, hooks) = unsafe {
         let frame_type = u32::from(header(frame).type_);
         let code = match frame_type {
@@ -174,7 +176,7 @@ unsafe extern "C" fn on_sent(
     };
     match (frame_type, code) {
         (_, sys::NGHTTP2_NO_ERROR) => {}
-        // A file that failed is not the peer's mistake, nor a response that is not wanted; a stream too many costs nothing.
+        // Neither a failed file nor an unwanted response is the peer's mistake, and an excess stream costs nothing.
         (sys::NGHTTP2_RST_STREAM, sys::NGHTTP2_REFUSED_STREAM | sys::NGHTTP2_INTERNAL_ERROR | sys::NGHTTP2_CANCEL) => {}
         (sys::NGHTTP2_RST_STREAM, _) => hooks.provoked += 1,
         // SAFETY: a frame of type GOAWAY has that member, and a text of that length or none.
@@ -183,10 +185,10 @@ unsafe extern "C" fn on_sent(
     0
 }
 
-/// What we tell a peer about its mistake.
+/// Returns the text about its mistake that we send to a peer.
 ///
 /// # Safety
-/// The frame's text is as long as it says, or null.
+/// The frame's text has the length that the frame declares, or is null.
 unsafe fn reason(frame: &sys::nghttp2_goaway) -> String {
     if frame.opaque_data.is_null() || frame.opaque_data_len == 0 {
         return format!("error {} of HTTP/2 (RFC 9113 section 7)", frame.error_code);
@@ -196,8 +198,8 @@ unsafe fn reason(frame: &sys::nghttp2_goaway) -> String {
     text.iter().filter(|byte| byte.is_ascii_graphic() || **byte == b' ').map(|&byte| char::from(byte)).collect()
 }
 
-/// The library asks for the body of a stream. What has its turn is read to where it will stand in `out`, behind the room for the frame's
-/// header, which [`on_data`] fills.
+/// Reads the body of a stream for the library. The stream whose turn it is is read directly to its final place in
+/// `out`, leaving room for the frame header, which [`on_data`] fills in.
 pub unsafe extern "C" fn on_read(
     session: *mut sys::nghttp2_session,
     stream: i32,
@@ -207,15 +209,15 @@ pub unsafe extern "C" fn on_read(
     _source: *mut sys::nghttp2_data_source,
     user_data: *mut c_void,
 ) -> sys::nghttp2_ssize {
-    // SAFETY: called by the library with what the session was made with.
+    // SAFETY: called by the library with the session's user data.
     let hooks = unsafe { hooks(user_data) };
     let room = hooks.room(stream as u32, length);
     let Some(source) = hooks.turn.as_ref().filter(|_| room > 0).map(|turn| turn.source) else {
-        // SAFETY: the library gives a place to write to.
+        // SAFETY: the library passes a valid pointer.
         unsafe { *data_flags |= TURN_OVER };
         return 0;
     };
-    // SAFETY: the turn's source is borrowed by the call to the engine that we are in.
+    // SAFETY: the turn's source is borrowed by the engine call that is in progress.
     let source = unsafe { &mut *source };
     let (bytes, supply) = hooks.read(source, room);
     let turn = hooks.turn.as_mut().expect("it has its turn");
@@ -223,9 +225,9 @@ pub unsafe extern "C" fn on_read(
     turn.stop = (supply != Supply::More).then_some(supply);
     match supply {
         Supply::Failed => return sys::NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE as sys::nghttp2_ssize,
-        // SAFETY: a session that is alive, and the library gives a place to write to.
+        // SAFETY: the session is alive, and the library passes a valid pointer.
         Supply::End => unsafe { *data_flags |= end(session, stream, source) },
-        // SAFETY: as above, and a session that is alive.
+        // SAFETY: as above, and the session is alive.
         _ if bytes == 0 || hooks.room(stream as u32, 1) == 0 || bytes >= unsafe { window(session, stream) } => unsafe {
             *data_flags |= TURN_OVER;
         },
@@ -236,17 +238,17 @@ pub unsafe extern "C" fn on_read(
     bytes as sys::nghttp2_ssize
 }
 
-/// What ends a body: its stream, or the fields behind it.
+/// Ends a body: ends its stream, or submits its trailers.
 ///
 /// # Safety
 /// The session is alive.
 unsafe fn end(session: *mut sys::nghttp2_session, stream: i32, source: &mut dyn Source) -> u32 {
-    // SAFETY: as the caller promises; the library's callback for a body may call it.
+    // SAFETY: as the caller promises; the library allows this call in a read callback.
     let has_trailers = source.trailers().is_some_and(|trailers| unsafe { submit_trailers(session, stream, &trailers) });
     if has_trailers { TURN_OVER } else { sys::NGHTTP2_DATA_FLAG_EOF }
 }
 
-/// What may be sent on a stream before this frame.
+/// Bytes that may be sent on a stream before this frame.
 ///
 /// # Safety
 /// The session is alive.
@@ -267,10 +269,10 @@ unsafe extern "C" fn on_data(
     _source: *mut sys::nghttp2_data_source,
     user_data: *mut c_void,
 ) -> c_int {
-    // SAFETY: called by the library with a frame's header and what the session was made with.
+    // SAFETY: called by the library with a frame header and the session's user data.
     let (hooks, header) = unsafe { (hooks(user_data), std::slice::from_raw_parts(frame_header, FRAME_HEADER_BYTES)) };
     let begin = hooks.frame_at;
-    // An end without a byte has no room yet.
+    // The end of a body without a byte has no room reserved yet.
     hooks.out.resize(begin + FRAME_HEADER_BYTES + length, 0);
     hooks.out[begin..begin + FRAME_HEADER_BYTES].copy_from_slice(header);
     0

@@ -1,4 +1,4 @@
-//! What callbacks read and write.
+//! The data that callbacks read and write.
 
 use std::collections::VecDeque;
 
@@ -10,40 +10,40 @@ use crate::responses::Responses;
 use crate::session::{Source, Supply};
 use crate::{Event, FRAME_HEADER_BYTES, Priority, Settings, priority};
 
-/// What has come, by the end of the connection that this is.
+/// Received messages, by the role of this end of the connection.
 pub enum Side {
     Server(Box<Requests>),
     Client(Responses),
 }
 
-/// What a client says. A request that is malformed (RFC 9113 section 8.1.1) is found here, since the engine would end the connection for it, and
-/// all other requests with it.
+/// Requests of a client. Malformed requests (RFC 9113 section 8.1.1) are detected here, since the engine would end the
+/// connection and with it all other requests.
 pub struct Requests {
     events: VecDeque<Event>,
     /// The head being received: header blocks are not interleaved.
     head: RequestBuilder,
-    /// The block being received is one of trailers, and well-formed or not.
+    /// True if the trailers are well formed, while the block being received holds trailers.
     trailers: Option<bool>,
-    /// The wish in the head being received.
+    /// The priority in the head being received.
     priority: Option<Priority>,
-    /// The content that is still to come on a stream, where its head says how long it is.
+    /// Content still to come per stream, if the head declares a length.
     left: Vec<(u32, PeerLength)>,
-    /// The memory of the requests among the events, and that with the head being received.
+    /// The memory of the queued requests, and the charge for it and for the head being received.
     events_bytes: usize,
     charge: Charge,
 }
 
-/// Room for so many events is kept.
+/// Queue capacity that is kept when the queue is empty.
 const EVENTS_KEPT: usize = 8;
 
-/// The stream whose body may be made into frames, and how much of it.
+/// The stream whose body is made into frames, and how much of it.
 pub struct Turn {
     pub stream: u32,
-    /// Where `out` may end.
+    /// The maximum length of `out`.
     pub end: usize,
-    /// Good for the call in which the turn is set, which ends it.
+    /// Valid during the call in which the turn is set, which also ends it.
     pub source: *mut (dyn Source + 'static),
-    /// Of the body.
+    /// Bytes of the body.
     pub bytes: u64,
     pub stop: Option<Supply>,
 }
@@ -52,14 +52,14 @@ pub struct Hooks {
     pub side: Side,
     pub bodies: Bodies,
     pub out: Vec<u8>,
-    /// Where the header of the frame being made goes.
+    /// The offset of the header of the frame being made.
     pub frame_at: usize,
     pub turn: Option<Turn>,
-    /// Streams whose message is malformed, to be reset.
+    /// Streams to reset because their message is malformed.
     pub malformed: Vec<u32>,
-    /// Streams reset for their peer's mistakes, since this was last asked.
+    /// Number of streams reset because of the peer's mistakes since the last query.
     pub provoked: u32,
-    /// The last thing that the library found wrong.
+    /// The last protocol error that the library found.
     pub trouble: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl Requests {
 
     fn push(&mut self, name: &[u8], value: &[u8]) {
         match &mut self.trailers {
-            // Nobody reads them.
+            // Trailers are discarded.
             Some(is_well_formed) => *is_well_formed &= check_field(name, value).is_ok(),
             None => {
                 if name == b"priority" {
@@ -94,7 +94,7 @@ impl Requests {
         }
     }
 
-    /// A header block is whole. False: it is malformed.
+    /// Completes a header block. Returns false if it is malformed.
     fn end(&mut self, stream: u32, ends_stream: bool, bodies: &mut Bodies) -> bool {
         if let Some(is_well_formed) = self.trailers {
             return is_well_formed && ends_stream;
@@ -111,7 +111,7 @@ impl Requests {
         true
     }
 
-    /// So much of the content has come. False: it is more than the head has said, or less.
+    /// Counts content. Returns false if it is more or less than the head declared.
     fn on_body(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
         let Some(at) = self.left.iter().position(|(of, _)| *of == stream) else { return true };
         let Some(left) = self.left[at].1.less(bytes as u64) else { return false };
@@ -131,7 +131,7 @@ impl Requests {
         self.charge.move_to(account);
     }
 
-    /// Bytes of memory of the request that an event tells of.
+    /// Bytes of memory of the request in an event.
     fn bytes_of(event: &Event) -> usize {
         match event {
             Event::Request { request: Ok(request), .. } => request.memory_bytes(),
@@ -156,13 +156,13 @@ impl Requests {
         event
     }
 
-    /// Bytes of memory of requests, summed anew.
+    /// Bytes of memory of requests, recomputed.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self) -> usize {
         self.events.iter().map(Requests::bytes_of).sum::<usize>() + self.head.memory_bytes()
     }
 
-    /// Something has come, or was given.
+    /// Updates the charge after requests were received or returned.
     pub fn count(&mut self) {
         self.charge.set(self.events_bytes + self.head.memory_bytes());
     }
@@ -174,7 +174,7 @@ impl Hooks {
         Hooks { side, bodies, out, frame_at: 0, turn: None, malformed, provoked: 0, trouble: None }
     }
 
-    /// Of a server.
+    /// The requests; the session must be a server's.
     pub fn requests(&mut self) -> &mut Requests {
         match &mut self.side {
             Side::Server(requests) => requests,
@@ -182,7 +182,7 @@ impl Hooks {
         }
     }
 
-    /// Of a client.
+    /// The responses; the session must be a client's.
     pub fn responses(&mut self) -> &mut Responses {
         match &mut self.side {
             Side::Client(responses) => responses,
@@ -190,7 +190,7 @@ impl Hooks {
         }
     }
 
-    /// A header block begins, the first of its stream or another.
+    /// Starts a header block, the first of its stream or a later one.
     pub fn begin_head(&mut self, is_first: bool) {
         match &mut self.side {
             Side::Server(requests) => requests.begin(is_first),
@@ -205,7 +205,7 @@ impl Hooks {
         }
     }
 
-    /// A head is whole, or the trailers are, and the message with it if it ends the stream.
+    /// Completes a head or trailers, and the message too if the block ends the stream.
     pub fn end_head(&mut self, stream: u32, ends_stream: bool) {
         let is_well_formed = match &mut self.side {
             Side::Server(requests) => requests.end(stream, ends_stream, &mut self.bodies),
@@ -213,14 +213,14 @@ impl Hooks {
         };
         match &self.side {
             _ if !is_well_formed => self.on_malformed(stream),
-            // Of a request it is the content that ends, behind trailers too.
+            // On the server, a stream's end also ends the content, even after trailers.
             Side::Server(_) if ends_stream => self.end_body(stream),
             Side::Client(_) if ends_stream => drop(self.bodies.end(stream)),
             _ => {}
         }
     }
 
-    /// The client's wish in the head that is whole.
+    /// Takes the priority in the head just completed.
     pub fn take_priority(&mut self) -> Option<Priority> {
         match &mut self.side {
             Side::Server(requests) => requests.priority.take(),
@@ -228,7 +228,7 @@ impl Hooks {
         }
     }
 
-    /// Nothing is kept of a malformed message, and its stream is reset.
+    /// Discards a malformed message and marks its stream for a reset.
     fn on_malformed(&mut self, stream: u32) {
         self.bodies.remove(stream);
         if !self.malformed.contains(&stream) {
@@ -236,7 +236,7 @@ impl Hooks {
         }
     }
 
-    /// Part of a body. False: nobody wants it.
+    /// Stores a part of a body. Returns false if the body is not wanted.
     pub fn keep(&mut self, stream: u32, bytes: &[u8]) -> bool {
         if !self.is_well_formed(stream, bytes.len(), false) {
             return false;
@@ -246,7 +246,7 @@ impl Hooks {
         kept.is_some()
     }
 
-    /// A message is malformed that has more or less content than its head has said.
+    /// Counts content; a message with more or less than its head declares is malformed.
     fn is_well_formed(&mut self, stream: u32, bytes: usize, ends_stream: bool) -> bool {
         let is_well_formed = match &mut self.side {
             Side::Server(requests) => requests.on_body(stream, bytes, ends_stream),
@@ -266,7 +266,7 @@ impl Hooks {
         self.tell(stream, is_news);
     }
 
-    /// Of a body there is something to be read.
+    /// Notifies the reader of a body if there is something to read.
     pub fn tell(&mut self, stream: u32, is_news: bool) {
         match &mut self.side {
             _ if !is_news => {}
@@ -282,7 +282,7 @@ impl Hooks {
                 requests.close(stream);
             }
             Side::Client(responses) => {
-                // What is whole is still to be read.
+                // A complete body is still to be read.
                 if !self.bodies.has_ended(stream) {
                     self.bodies.remove(stream);
                 }
@@ -291,7 +291,7 @@ impl Hooks {
         }
     }
 
-    /// How many bytes the body of this stream may have in its next frame, of so many at most.
+    /// Bytes of this stream's body that its next frame may hold, at most `bytes_max`.
     pub fn room(&self, stream: u32, bytes_max: usize) -> usize {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.stream == stream && turn.stop.is_none()) else {
             return 0;
@@ -299,7 +299,8 @@ impl Hooks {
         turn.end.saturating_sub(self.out.len() + FRAME_HEADER_BYTES).min(bytes_max)
     }
 
-    /// Reads so much of a body to where it will stand, behind room for its frame's header. Of one that fails nothing stays.
+    /// Reads up to `bytes_max` of a body to its final place, after room for the frame header. Keeps nothing if the
+    /// source fails.
     pub fn read(&mut self, source: &mut dyn Source, bytes_max: usize) -> (usize, Supply) {
         self.frame_at = self.out.len();
         self.out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);

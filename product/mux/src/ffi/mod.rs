@@ -1,7 +1,8 @@
-//! nghttp2, and all that is unsafe about it: an [`Engine`] owns a session of the library and the [`Hooks`] that its callbacks write to.
+//! The binding to nghttp2, with all its unsafe code: an [`Engine`] owns a session of the library and the [`Hooks`] that
+//! its callbacks write to.
 //!
-//! The library calls back only from within a call made through `&mut Engine`, on the same thread, so a callback is the only one that touches
-//! the hooks meanwhile. Nothing that it points to is kept after a callback returns.
+//! The library calls back only from within a call made through `&mut Engine`, on the same thread, so during a call only
+//! the callback touches the hooks. No pointer that it passes is kept after a callback returns.
 #![allow(unsafe_code)]
 
 mod callbacks;
@@ -22,33 +23,34 @@ use crate::responses::Responses;
 use crate::session::{Priority, Source, Supply};
 use crate::{FRAME_HEADER_BYTES, Settings};
 
-/// Of streams that a client cancels: those at once, and more in each second. Ours is stricter ([`crate::Flood`]).
+/// Streams that a client cancels: a burst, and a rate per second. Our own limit is stricter ([`crate::Flood`]).
 const RESETS: (u64, u64) = (1000, 33);
-/// Mistakes of a client that end no connection by themselves.
+/// Mistakes of a client that do not end the connection by themselves: a burst, and a rate per second.
 const GLITCHES: (u64, u64) = (1000, 33);
-/// Answers to SETTINGS and PING that were not made yet: one more than [`crate::Flood::Control`] lets by at once, so that the client learns our
-/// reason.
+/// Pending answers to SETTINGS and PING: one more than [`crate::Flood::Control`] allows at once, so that the client
+/// receives our reason.
 const ACKS_MAX: usize = 1001;
 const SETTINGS_MAX: usize = 32;
 const CONTINUATIONS_MAX: usize = 8;
-/// Of the compression of our header blocks: what RFC 7541 begins with.
+/// The size of the dynamic table that compresses our header blocks: the initial value of RFC 7541.
 const DEFLATE_TABLE_BYTES: usize = 4096;
 
-/// What all sessions have in common.
+/// State shared by all sessions.
 struct Shared {
     callbacks: NonNull<sys::nghttp2_session_callbacks>,
     option: NonNull<sys::nghttp2_option>,
 }
 
-// SAFETY: all are written by the thread that makes them and only read afterwards: a new session copies what it needs.
+// SAFETY: both are written by the thread that creates them and only read afterwards: a new session copies what it
+// needs.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// Of a stream that is opened.
+/// The stream ID that opens a new stream.
 const NEW_STREAM: i32 = -1;
 
-/// The library's way to make a session.
+/// The library's constructor of a session.
 type Make = unsafe extern "C" fn(
     *mut *mut sys::nghttp2_session,
     *const sys::nghttp2_session_callbacks,
@@ -56,25 +58,25 @@ type Make = unsafe extern "C" fn(
     *const sys::nghttp2_option,
 ) -> std::ffi::c_int;
 
-/// What became of a turn.
+/// The result of a turn.
 pub struct Turned {
-    /// Of the body.
+    /// Bytes of the body.
     pub bytes: u64,
-    /// Why its source gave no more.
+    /// The reason why its source gave no more.
     pub stop: Option<Supply>,
-    /// What ends the connection.
+    /// The error that ends the connection.
     pub error: Option<String>,
 }
 
-/// A session of nghttp2.
+/// An nghttp2 session.
 pub struct Engine {
     session: NonNull<sys::nghttp2_session>,
     hooks: NonNull<Hooks>,
-    /// Fields of a message while it is begun, in memory that is kept.
+    /// The fields of the message being submitted; the memory is reused.
     pairs: Vec<sys::nghttp2_nv>,
 }
 
-// SAFETY: it shares nothing with other sessions but what is only read, and is used by whoever holds it alone.
+// SAFETY: it shares only read-only data with other sessions, and is used only by its owner.
 unsafe impl Send for Engine {}
 
 impl Engine {
@@ -98,7 +100,7 @@ impl Engine {
             (sys::NGHTTP2_SETTINGS_ENABLE_PUSH, 0),
             (sys::NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.response.head.head_bytes_max as u32),
         ]);
-        // SAFETY: a session that is alive. Its only error is that of memory; the window then stays as it is.
+        // SAFETY: the session is alive. The call fails only for lack of memory; the window then stays as it is.
         unsafe { sys::nghttp2_session_set_local_window_size(engine.session.as_ptr(), 0, 0, WINDOW_BYTES) };
         engine
     }
@@ -107,7 +109,8 @@ impl Engine {
         let Shared { callbacks, option } = shared();
         let hooks = NonNull::from(Box::leak(Box::new(Hooks::new(side))));
         let mut session = null_mut();
-        // SAFETY: the callbacks and the option are alive for ever, and the hooks as long as the session, which `drop` deletes first.
+        // SAFETY: the callbacks and the option are never freed, and the hooks outlive the session, which `drop` deletes
+        // first.
         let failed = unsafe { make(&mut session, callbacks.as_ptr(), hooks.as_ptr().cast(), option.as_ptr()) };
         assert_eq!(failed, 0, "no memory for a session of HTTP/2");
         Engine { session: NonNull::new(session).expect("it was made"), hooks, pairs: Vec::new() }
@@ -132,14 +135,14 @@ impl Engine {
         unsafe { self.hooks.as_ref() }
     }
 
-    /// Takes what has come. An error is the end of the connection.
+    /// Takes received bytes. An error ends the connection.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         // SAFETY: the bytes are read during the call alone.
         let taken = unsafe { sys::nghttp2_session_mem_recv2(self.session.as_ptr(), bytes.as_ptr(), bytes.len()) };
         if taken < 0 { Err(error_text(taken)) } else { Ok(()) }
     }
 
-    /// Has the library make the frames that it has of its own, behind what is in `out`; gives the error that ends the connection.
+    /// Appends the frames that the library has queued to `out`. Returns the error that ends the connection, if any.
     pub fn make(&mut self, out: &mut Vec<u8>) -> Option<String> {
         self.hooks().out = std::mem::take(out);
         let error = self.make_all().err();
@@ -147,9 +150,10 @@ impl Engine {
         error
     }
 
-    /// The same, and frames of this stream's body, of so many bytes with all that goes before them.
+    /// Appends queued frames, then frames of this stream's body, up to `room` bytes in total.
     pub fn turn(&mut self, stream: u32, room: usize, source: &mut dyn Source, out: &mut Vec<u8>) -> Turned {
-        // SAFETY: the lifetime is that of this call, and the turn with the pointer ends before it does; only callbacks of `make` use it.
+        // SAFETY: the pointer is valid for this call, and the turn that holds it ends before the call does; only
+        // callbacks of `make` use it.
         let source = unsafe { std::mem::transmute::<*mut dyn Source, *mut (dyn Source + 'static)>(source) };
         self.hooks().turn = Some(Turn { stream, end: out.len() + room, source, bytes: 0, stop: None });
         let end = out.len() + room;
@@ -161,7 +165,8 @@ impl Engine {
         Turned { bytes: turn.bytes, stop: turn.stop, error }
     }
 
-    /// Has the library ask for the body of a stream that may be sent some; the turn ends that again, since what waits for a window takes memory.
+    /// Makes the library ask for the body of a stream whose window is open. The turn ends the request again, since data
+    /// that waits for a window takes memory.
     fn begin_data(&mut self, stream: u32) -> bool {
         if self.window() == 0 || self.stream_window(stream).unwrap_or(0) == 0 {
             return false;
@@ -172,7 +177,7 @@ impl Engine {
         };
         let session = self.session.as_ptr();
         let flags = sys::NGHTTP2_FLAG_END_STREAM as u8;
-        // SAFETY: a session that is alive; the provider is copied during the call.
+        // SAFETY: the session is alive; the provider is copied during the call.
         unsafe {
             sys::nghttp2_session_get_stream_local_close(session, stream as i32) == 0
                 && sys::nghttp2_submit_data2(session, flags, stream as i32, &raw const provider) == 0
@@ -182,12 +187,12 @@ impl Engine {
     fn make_all(&mut self) -> Result<(), String> {
         loop {
             let mut frames = null();
-            // SAFETY: what it points to is good until the next call on this session, and copied before that.
+            // SAFETY: the pointer is valid until the next call on this session, and the bytes are copied before that.
             let bytes = unsafe { sys::nghttp2_session_mem_send2(self.session.as_ptr(), &mut frames) };
             match bytes {
                 0 => return Ok(()),
                 1.. => {
-                    // SAFETY: as many bytes as it says, which are not the hooks'.
+                    // SAFETY: the pointer is valid for this many bytes, which do not belong to the hooks.
                     let frames = unsafe { std::slice::from_raw_parts(frames, bytes as usize) };
                     self.hooks().out.extend_from_slice(frames);
                 }
@@ -196,14 +201,14 @@ impl Engine {
         }
     }
 
-    /// Puts the head of a response in the queue; without a body the stream ends behind it. False: the stream is closed.
+    /// Queues the head of a response; without a body it ends the stream. Returns false if the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let status = head.status().digits();
         let pseudo = (&b":status"[..], &status[..]);
         self.submit(stream as i32, std::iter::once(pseudo).chain(head.fields()), has_body) == 0
     }
 
-    /// Puts the head of a request in the queue, on a new stream, which is opened when it is made: its number. `None`: there is none any more.
+    /// Queues the head of a request on a new stream and returns the stream's number. `None` if no number is left.
     pub fn request(&mut self, head: &RequestHead, has_body: bool) -> Option<u32> {
         let stream = self.submit(NEW_STREAM, head.fields(), has_body);
         u32::try_from(stream).ok().filter(|stream| *stream > 0)
@@ -219,32 +224,33 @@ impl Engine {
         unsafe { sys::nghttp2_submit_headers(session, flags, stream, null(), pairs.as_ptr(), pairs.len(), null_mut()) }
     }
 
-    /// No request on it was refused yet, and there are numbers for more streams.
+    /// Returns true if the server has refused no request yet and stream numbers are left.
     pub fn may_request(&mut self) -> bool {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_check_request_allowed(self.session.as_ptr()) != 0 }
     }
 
-    /// Streams that the server lets us have open at once.
+    /// The number of streams that the server lets us have open at once.
     pub fn streams_max(&mut self) -> u32 {
         let id = sys::NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS;
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_get_remote_settings(self.session.as_ptr(), id) }
     }
 
-    /// So many bytes of a body were read: its stream's window opens when that is worth a frame.
+    /// Records that bytes of a body were read: its stream's window opens once that is worth a frame.
     pub fn open_window(&mut self, stream: u32, bytes: usize) {
-        // SAFETY: a session that is alive. Its only error is that of memory; the window then stays shut.
+        // SAFETY: the session is alive. The call fails only for lack of memory; the window then stays shut.
         unsafe { sys::nghttp2_session_consume_stream(self.session.as_ptr(), stream as i32, bytes) };
     }
 
-    /// So many bytes were kept or thrown away: the connection's window opens when that is worth a frame.
+    /// Records that bytes were stored or discarded: the connection's window opens once that is worth a frame.
     pub fn open_connection_window(&mut self, bytes: usize) {
         // SAFETY: as above.
         unsafe { sys::nghttp2_session_consume_connection(self.session.as_ptr(), bytes) };
     }
 
-    /// Makes the window of a stream, or that of the connection (0), so wide from now on. A wider one is told; a narrower one opens less.
+    /// Sets the window of a stream, or of the connection (0). A wider window is announced at once; for a narrower one,
+    /// fewer updates are sent.
     pub fn set_window(&mut self, stream: u32, bytes: usize) {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         // SAFETY: as above.
@@ -256,40 +262,40 @@ impl Engine {
         unsafe { sys::nghttp2_submit_rst_stream(self.session.as_ptr(), 0, stream as i32, code) };
     }
 
-    /// Ends the connection behind a GOAWAY.
+    /// Ends the connection with a GOAWAY.
     pub fn terminate(&mut self, code: u32) {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_terminate_session(self.session.as_ptr(), code) };
     }
 
-    /// No stream is opened any more; those that are open end as they would.
+    /// Accepts no new streams; open ones complete normally.
     pub fn go_away(&mut self) {
-        // SAFETY: a session that is alive, and no further data.
+        // SAFETY: the session is alive, and there is no further data.
         unsafe {
             let last = sys::nghttp2_session_get_last_proc_stream_id(self.session.as_ptr());
             sys::nghttp2_submit_goaway(self.session.as_ptr(), 0, last, sys::NGHTTP2_NO_ERROR, null(), 0);
         }
     }
 
-    /// What the client may still be sent on this stream; `None` for a closed one.
+    /// The window for sending on this stream; `None` if it is closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         let window =
             unsafe { sys::nghttp2_session_get_stream_remote_window_size(self.session.as_ptr(), stream as i32) };
-        // It says 0 for a window below zero (RFC 9113 section 6.9.2), and -1 for no stream.
+        // The library returns 0 for a window below zero (RFC 9113 section 6.9.2), and -1 for no stream.
         u32::try_from(window).ok()
     }
 
-    /// The same on all together.
+    /// The window for sending on all streams together.
     pub fn window(&mut self) -> u32 {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         let window = unsafe { sys::nghttp2_session_get_remote_window_size(self.session.as_ptr()) };
         u32::try_from(window).unwrap_or(0)
     }
 
-    /// The client has sent all of its request; `None` for a closed stream.
+    /// Returns true if the client has sent its whole request; `None` if the stream is closed.
     pub fn has_whole_request(&mut self, stream: u32) -> Option<bool> {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         match unsafe { sys::nghttp2_session_get_stream_remote_close(self.session.as_ptr(), stream as i32) } {
             0 => Some(false),
             1 => Some(true),
@@ -297,16 +303,16 @@ impl Engine {
         }
     }
 
-    /// What the client may still send of the request on this stream, without our leave.
+    /// Bytes of the request on this stream that the client may send before the window opens again.
     pub fn request_window(&mut self, stream: u32) -> u32 {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         let window = unsafe { sys::nghttp2_session_get_stream_local_window_size(self.session.as_ptr(), stream as i32) };
         u32::try_from(window).unwrap_or(0)
     }
 
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         let mut found = sys::nghttp2_extpri { urgency: 0, inc: 0 };
-        // SAFETY: it writes to `found` during the call alone.
+        // SAFETY: it writes to `found` only during the call.
         let failed = unsafe {
             sys::nghttp2_session_get_extpri_stream_priority(self.session.as_ptr(), &mut found, stream as i32)
         };
@@ -314,19 +320,19 @@ impl Engine {
     }
 
     pub fn wants_read(&mut self) -> bool {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_want_read(self.session.as_ptr()) != 0 }
     }
 
     pub fn wants_write(&mut self) -> bool {
-        // SAFETY: a session that is alive.
+        // SAFETY: the session is alive.
         unsafe { sys::nghttp2_session_want_write(self.session.as_ptr()) != 0 }
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, deleted once, and the hooks after the session that points to them.
+        // SAFETY: created by `new` and deleted once; the hooks are freed after the session that points to them.
         unsafe {
             sys::nghttp2_session_del(self.session.as_ptr());
             drop(Box::from_raw(self.hooks.as_ptr()));
@@ -334,17 +340,18 @@ impl Drop for Engine {
     }
 }
 
-/// Gives a stream the wish of its request: the library reads that only where it looks for malformed messages.
+/// Sets the priority of a stream from its request: the library parses that field only if it checks messages itself.
 ///
 /// # Safety
-/// The session is alive, and one of a server's.
+/// The session is alive and is a server's.
 unsafe fn wish(session: *mut sys::nghttp2_session, stream: i32, priority: Priority) {
     let wish = sys::nghttp2_extpri { urgency: priority.urgency.into(), inc: priority.is_incremental.into() };
-    // SAFETY: the wish is read during the call, which the library allows in a callback; its only error is that the stream is closed.
+    // SAFETY: the value is read only during the call, which the library allows in a callback; it fails only if the
+    // stream is closed.
     unsafe { sys::nghttp2_session_change_extpri_stream_priority(session, stream, &wish, 0) };
 }
 
-/// Has the fields behind a body follow it, and the stream end. False: there is no memory for them.
+/// Submits trailers, which end the stream. Returns false if memory for them is lacking.
 ///
 /// # Safety
 /// The session is alive.
@@ -354,7 +361,7 @@ unsafe fn submit_trailers(session: *mut sys::nghttp2_session, stream: i32, trail
     unsafe { sys::nghttp2_submit_trailer(session, stream, pairs.as_ptr(), pairs.len()) == 0 }
 }
 
-/// A field for the library, which copies it and writes its name in lower case.
+/// Converts a field for the library, which copies it and lower-cases its name.
 fn pair((name, value): (&[u8], &[u8])) -> sys::nghttp2_nv {
     sys::nghttp2_nv {
         name: name.as_ptr().cast_mut(),
@@ -366,7 +373,7 @@ fn pair((name, value): (&[u8], &[u8])) -> sys::nghttp2_nv {
 }
 
 fn error_text(code: isize) -> String {
-    // SAFETY: the library gives a string of its own for any number.
+    // SAFETY: the library returns a static string for every number.
     let text = unsafe { CStr::from_ptr(sys::nghttp2_strerror(code as i32)) };
     text.to_string_lossy().into_owned()
 }
@@ -376,12 +383,13 @@ fn shared() -> &'static Shared {
     SHARED.get_or_init(|| Shared { callbacks: callbacks::table(), option: option() })
 }
 
-/// For a malformed message the library ends the connection, so it looks for none: [`Requests`] and [`Responses`] find them, and their streams
-/// alone are reset (RFC 9113 section 8.1.1). What it does look for has lost the state of the connection: frames and header blocks that
-/// cannot be read.
+/// The options of all sessions. The library would end the connection for a malformed message, so its checks are
+/// disabled: [`Requests`] and [`Responses`] check instead, and only the stream is reset (RFC 9113 section 8.1.1). The
+/// remaining checks concern frames and header blocks that cannot be decoded, after which the connection's state is
+/// lost.
 fn option() -> NonNull<sys::nghttp2_option> {
     let mut option = null_mut();
-    // SAFETY: the library makes one, which is filled here and never deleted.
+    // SAFETY: the library allocates the options, which are filled here and never deleted.
     unsafe {
         assert_eq!(sys::nghttp2_option_new(&mut option), 0, "no memory for options");
         sys::nghttp2_option_set_builtin_recv_extension_type(option, sys::NGHTTP2_PRIORITY_UPDATE as u8);

@@ -6,10 +6,10 @@ use units::memory::{Account, Charge};
 use super::*;
 use crate::{BODY_BYTES_MAX, BodyRead, STREAMS_MAX};
 
-/// Of a stream, and at first of the connection (RFC 9113 section 6.5.2).
+/// The window of a stream, and initially of the connection (RFC 9113 section 6.5.2).
 const WINDOW_BYTES: usize = 65_535;
 const FLOW_CONTROL_ERROR: u8 = 3;
-/// Of a DATA frame (RFC 9113 section 6.5.2).
+/// The maximum size of a DATA frame (RFC 9113 section 6.5.2).
 const FRAME_BYTES_MAX: usize = 16_384;
 
 fn post(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
@@ -29,19 +29,19 @@ fn counted(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at % 251) as u8).collect()
 }
 
-/// What the head of a request says of its body.
+/// Returns the body length according to the head of the request.
 fn length(events: &[Event]) -> BodyLength {
     let [Event::Request { request: Ok(request), .. }, ..] = events else { panic!("{events:?}") };
     request.view().body
 }
 
 impl Client {
-    /// One whose requests were told of, and their bodies wanted.
+    /// Creates a client with requests whose bodies are wanted.
     fn posting(streams: &[u32]) -> Client {
         Client::posting_in(&Account::default(), streams)
     }
 
-    /// The same, whose memory is counted in this account.
+    /// The same, with its memory charged to this account.
     fn posting_in(account: &Account, streams: &[u32]) -> Client {
         let mut client = Client::new();
         client.session.count_in(account);
@@ -60,7 +60,7 @@ impl Client {
         (into, read)
     }
 
-    /// Reads until there is no more now.
+    /// Reads until no more is available.
     fn read_all(&mut self, stream: u32, into: &mut Vec<u8>) -> BodyRead {
         loop {
             let (part, read) = self.read(stream, 1000);
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// By how much the windows of this stream were opened since frames were last looked at; 0 is the connection's.
+    /// Returns by how much the windows of this stream were opened since the last look at frames; 0 is the connection.
     fn opened(&mut self, stream: u32) -> usize {
         let frames = self.frames();
         let updates = frames.iter().filter(|frame| (frame.0, frame.2) == (WINDOW_UPDATE, stream));
@@ -129,7 +129,7 @@ fn a_request_without_a_body_has_its_end() {
     assert_eq!(client.read(1, 9), (Vec::new(), BodyRead::End));
 }
 
-/// Five times the windows of streams and connection go through.
+/// Five times the windows of streams and connection pass.
 #[test]
 fn a_body_that_nobody_wants_is_thrown_away() {
     let mut client = Client::new();
@@ -181,7 +181,8 @@ fn all_streams_may_be_held_at_once() {
     assert!(client.session.body_bytes() < all);
 }
 
-/// A client at 100 ms that sends all that its windows let it: how many round trips so many bytes take, and the reader takes in each.
+/// A client at 100 ms that uses its windows fully: returns the round trips needed for these bytes if the reader takes
+/// `take` in each.
 fn round_trips(client: &mut Client, bytes: usize, mut take: impl FnMut(&mut Client)) -> usize {
     let (mut windows, mut left) = ([WINDOW_BYTES; 2], bytes);
     for nth in 0.. {
@@ -207,7 +208,7 @@ fn round_trips(client: &mut Client, bytes: usize, mut take: impl FnMut(&mut Clie
     unreachable!("it has an end")
 }
 
-/// An upload took 46 round trips.
+/// An upload used to take 46 round trips.
 #[test]
 fn a_window_grows_while_its_reader_takes_all() {
     let mut client = Client::posting(&[1]);
@@ -238,7 +239,7 @@ fn a_window_stays_small_where_nobody_reads_or_memory_is_short() {
     assert!(whole.bytes() <= 136_000, "{} bytes", whole.bytes());
 }
 
-/// Many streams that nobody reads are held by the connection's window, where memory has no room for them.
+/// If memory has no room, the connection's window stops many unread streams.
 #[test]
 fn the_window_of_a_connection_stays_shut_where_memory_is_short() {
     let whole = Account::of_at_most(1 << 20);
@@ -263,7 +264,7 @@ fn a_client_that_ignores_windows_loses_the_connection() {
     let mut client = Client::posting(&[1]);
     counted(WINDOW_BYTES).chunks(FRAME_BYTES_MAX).for_each(|part| client.say(&data(0, 1, part)).unwrap());
     client.frames();
-    // Its last frame is not taken.
+    // The last frame is refused.
     let _ = client.say(&data(0, 1, b"x"));
     let frames = client.frames();
     let last = frames.last().unwrap_or_else(|| panic!("something is said"));
@@ -328,7 +329,7 @@ fn the_rest_of_a_body_may_be_left() {
     assert_eq!(client.frames().last().map(|frame| (frame.0, frame.2, frame.3[3])), Some((RST_STREAM, 1, 0)));
 }
 
-/// Streams that we have reset have no window of their own any more; that of the connection opens all the same.
+/// Streams that we have reset have no window any more; the connection's window opens all the same.
 #[test]
 fn late_parts_of_bodies_do_not_shut_the_connection() {
     let mut client = Client::posting(&[1, 3, 5, 7, 9, 11]);
@@ -362,7 +363,7 @@ fn interim_heads_go_before_the_response() {
 }
 
 proptest! {
-    /// However frames are made and cut, and however much is read when.
+    /// The result does not depend on how frames are made and cut, or on when how much is read.
     #[test]
     fn a_body_is_read_as_it_was_sent(
         frames in prop::collection::vec((0usize..9000, any::<bool>()), 0..20),

@@ -1,4 +1,4 @@
-//! A client's session against a server's, and against servers that are written out as bytes.
+//! Tests a client's session against a server's, and against servers written out as bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,7 @@ use crate::{BODY_BYTES_MAX, BodyRead, Closed, STREAMS_MAX};
 const PROTOCOL_ERROR: u8 = 1;
 const ENHANCE_YOUR_CALM: u8 = 11;
 
-/// A request for `/a`.
+/// Returns a request for `/a`.
 fn request_head(method: &str) -> (Method, RequestHead) {
     let bytes = format!("{method} /a HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
     let head = parse_request(bytes.as_bytes(), &http::Limits::default()).unwrap().expect("a whole head");
@@ -31,11 +31,11 @@ fn request_head(method: &str) -> (Method, RequestHead) {
     (head.request.method, RequestHead::new(&head.request, &gateway, BodyLength::Unknown, "http"))
 }
 
-/// Bytes, and fields behind them.
+/// A source of bytes, with trailers.
 struct Content {
     bytes: Vec<u8>,
     at: usize,
-    /// So many of them are there.
+    /// The number of bytes that are available.
     come: usize,
     trailers: Option<Box<Trailers>>,
 }
@@ -71,7 +71,7 @@ impl Source for Content {
     }
 }
 
-/// A client and its server, without anything between.
+/// A client and its server, connected directly.
 struct Pair {
     client: ClientSession,
     server: Session,
@@ -91,7 +91,7 @@ impl Pair {
         pair
     }
 
-    /// Until neither has anything to say.
+    /// Exchanges frames until neither has anything to send.
     fn exchange(&mut self) {
         loop {
             self.client.control(&mut self.up);
@@ -113,7 +113,7 @@ impl Pair {
         stream
     }
 
-    /// The request that has come.
+    /// Returns the request that has arrived.
     fn asked(&mut self) -> (u32, Box<http::OwnedRequest>) {
         loop {
             match self.server.event() {
@@ -167,7 +167,7 @@ fn a_response_comes_with_its_body_and_trailers() {
     assert_eq!(pair.ask("GET", false), 3, "nothing was wrong");
 }
 
-/// gRPC calls it a response of trailers alone.
+/// A response of trailers alone, in gRPC's terms.
 #[test]
 fn a_response_may_be_its_head() {
     let mut pair = Pair::new();
@@ -180,7 +180,7 @@ fn a_response_may_be_its_head() {
     assert_eq!(pair.client.closed(1), None, "its request goes on");
 }
 
-/// Trailers without a body, and a head that says how long the body is.
+/// Trailers without a body, and a head that declares the body's length.
 #[test]
 fn trailers_may_follow_nothing() {
     let mut pair = Pair::new();
@@ -204,7 +204,7 @@ fn what_nobody_reads_holds_its_stream_and_no_other() {
     }
     assert!(pair.client.body_bytes() <= crate::BODIES_BYTES_MAX);
     assert_eq!(pair.client.streams_max(), STREAMS_MAX);
-    // The one that is read goes on.
+    // The stream that is read goes on.
     let (mut came, mut read) = (Vec::new(), BodyRead::More);
     while read != BodyRead::End {
         let (part, next) = pair.read(5, 10_000);
@@ -233,7 +233,7 @@ fn a_request_is_held_by_its_server() {
     content.come = content.bytes.len();
     assert_eq!(write(&mut pair, &mut content).stop, Stop::Window, "of the connection and the stream alike");
     assert_eq!(pair.client.window(1), Some(0));
-    // The response may begin before.
+    // The response may start earlier.
     assert!(pair.server.respond(stream, &status(Status::OK), true));
     let mut came = Vec::new();
     loop {
@@ -285,14 +285,14 @@ fn a_client_says_farewell() {
     assert!(pair.client.has_ended() && pair.server.has_ended());
 }
 
-/// A server that is written out as bytes.
+/// A server written out as bytes.
 struct Server {
     client: ClientSession,
     out: Vec<u8>,
 }
 
 impl Server {
-    /// Of a client that has asked on so many streams.
+    /// Creates the server of a client with requests on this many streams.
     fn asked(streams: u32) -> Server {
         let mut client = ClientSession::new(&ClientSettings::default());
         let mut out = Vec::new();
@@ -318,7 +318,7 @@ impl Server {
         testing::frames(&mut self.out)
     }
 
-    /// What it was told last: kind, stream, and the last byte of the payload.
+    /// The last frame it received: kind, stream, and the last byte of the payload.
     fn last(&mut self) -> Option<(u8, u32, u8)> {
         self.frames().last().map(|(kind, _, stream, payload)| (*kind, *stream, payload.last().copied().unwrap_or(0)))
     }
@@ -335,7 +335,7 @@ fn answer(flags: u8, stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn a_cut_is_no_end() {
     for cut in [
-        // A reset, an early end by the length that was said, and one behind more than that.
+        // A reset, an end before the declared length, and an end after it.
         frame(RST_STREAM, 0, 1, &[0, 0, 0, 2]),
         frame(DATA, END_STREAM, 1, b"x"),
         frame(DATA, END_STREAM, 1, b"hello and more"),
@@ -353,7 +353,7 @@ fn a_cut_is_no_end() {
     }
 }
 
-/// Such are sent by servers that have answered and want no more of the request.
+/// Servers that have answered send such resets if they want no more of the request.
 #[test]
 fn a_reset_behind_a_whole_response_costs_nothing() {
     let mut server = Server::asked(1);
@@ -369,7 +369,7 @@ fn what_was_not_begun_may_be_sent_again() {
     let mut server = Server::asked(3);
     server.say(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 7])).unwrap();
     assert_eq!(server.client.closed(1), Some(Closed::Refused));
-    // The last that it will answer is the second.
+    // The server will answer no stream after the second.
     server.say(&frame(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0])).unwrap();
     assert_eq!((server.client.closed(3), server.client.closed(5)), (None, Some(Closed::Refused)));
     assert_eq!(server.news(), [1, 5]);
@@ -416,7 +416,7 @@ fn a_response_that_is_none_is_reset() {
     }
 }
 
-/// They used to be given as its body.
+/// These bytes used to be returned as the body.
 #[test]
 fn bytes_where_there_is_no_body_are_malformed() {
     let mut server = Server::asked(1);
@@ -444,7 +444,7 @@ fn floods_end_the_connection() {
     }
 }
 
-/// A server of gRPC sends each message as a frame, and may refuse each request.
+/// A gRPC server sends each message as a frame, and may refuse each request.
 #[test]
 fn small_messages_and_refusals_are_no_flood() {
     let mut server = Server::asked(1);
@@ -475,7 +475,7 @@ fn a_server_that_pushes_or_speaks_something_else_is_none() {
 }
 
 proptest! {
-    /// Whatever a server says: no panic, and nothing grows past its bound.
+    /// No server causes a panic or growth past a limit.
     #[test]
     fn any_server_is_heard(pieces in prop::collection::vec((0u8..12, 0u8..6, 0u32..8, prop::collection::vec(any::<u8>(), 0..40)), 0..40)) {
         let mut server = Server::asked(2);
