@@ -1,8 +1,9 @@
-//! Addresses of IPv4 at sockets of IPv6. quinn takes a new port for a new path, with nothing known of it, unless the address is one of IPv4.
+//! Conversion between IPv4 addresses and their mapped form on IPv6 sockets. quinn treats a new port as a new path about
+//! which nothing is known, unless the address is an IPv4 one.
 
 use std::net::{SocketAddr, SocketAddrV6};
 
-/// As quinn is to have it.
+/// Converts an address to the form that quinn needs.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip.is_ipv4() => SocketAddr::new(ip, address.port()),
@@ -10,7 +11,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// As the socket has it.
+/// Converts an address to the form that the socket needs.
 pub fn at_socket(address: SocketAddr, is_ipv6: bool) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if is_ipv6 => SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into(),

@@ -1,8 +1,9 @@
-//! Bodies of requests. What has come of one and was not read stays in quinn-proto, so that its stream's window opens as it is read (RFC 9000
-//! section 4.1): a client is held where the reader stops. quinn opens the connection's window then too; so that streams that nobody reads do
-//! not shut it for the others, it is wider by the windows of the streams whose bodies are wanted, as far as memory has room for them.
+//! Request bodies. Received and unread parts stay in quinn-proto, so a stream's window opens as it is read (RFC 9000
+//! section 4.1) and a client stops where the reader stops. quinn opens the connection's window at the same time. So
+//! that unread streams do not block the others, the connection's window is widened by the windows of the streams whose
+//! bodies are wanted, as far as memory has room.
 //!
-//! Whether anybody wants a body is known when the request is answered, and parts of it may come before: they are kept until then.
+//! Whether a body is wanted is decided when the request is answered. Parts that arrive earlier are kept until then.
 
 use mux::{BodyRead, Event};
 use quinn_proto::{Connection, VarInt};
@@ -12,23 +13,23 @@ use crate::endpoint::{STREAM_WINDOW_BYTES, WINDOW_BYTES};
 use crate::intake::{HEAD_PIECE_BYTES, Intake, Pulled};
 use crate::streams::{Stream, Streams};
 
-/// What may be kept of the body of one request: the window of its stream, and the bytes that were read with the head.
+/// The maximum stored of one request body: the window of its stream, and the bytes that were read with the head.
 const BODY_BYTES_MAX: usize = STREAM_WINDOW_BYTES as usize + HEAD_PIECE_BYTES;
 
-/// The same of one for whose window memory has no room: it has a part of the connection's.
+/// The same limit for a body whose window does not fit into memory: it gets a part of the connection's window.
 const SHARED_BYTES_MAX: usize = WINDOW_BYTES as usize / 2;
 
-/// What becomes of the body of a request.
+/// The state of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// The caller has not said yet.
+    /// The caller has not decided yet.
     Undecided,
     Unwanted,
-    /// Something of it may not have been read, and the reader knows of that.
+    /// The body is wanted. `is_unread`: some of it may be unread; `is_told`: the reader was notified of that.
     Wanted {
         is_unread: bool,
         is_told: bool,
-        /// The connection's window is wider by its own.
+        /// The connection's window is wider by this stream's.
         has_window: bool,
     },
 }
@@ -38,8 +39,8 @@ impl Stream {
         matches!(self.body, Body::Wanted { .. })
     }
 
-    /// Bytes of memory at most: of heads that no window has let through, and of a body that was not read. quinn does not tell how much there is of
-    /// one, so each counts with all that its window lets through.
+    /// Maximum bytes of memory: heads that no window has let through, and an unread body. quinn does not report the
+    /// size of the latter, so each body counts with everything that its window lets through.
     pub fn memory_bytes(&self) -> usize {
         let head_bytes = self.reply.as_ref().map_or(0, |reply| reply.heads.len());
         head_bytes
@@ -50,12 +51,12 @@ impl Stream {
             }
     }
 
-    /// The connection's window is wider by its own, since more of its body may come.
+    /// Returns true if the connection's window is wider by this stream's, since more of its body may come.
     fn has_window(&self) -> bool {
         matches!(self.body, Body::Wanted { has_window: true, .. }) && self.incoming.is_some()
     }
 
-    /// quinn holds some of its body, as far as is known.
+    /// Returns true if quinn may hold a part of the body.
     fn holds_body(&self) -> bool {
         match self.body {
             Body::Undecided => self.is_told && self.incoming.is_some(),
@@ -66,7 +67,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Something of a body has come, or its end.
+    /// Records that a part of a body, or its end, has arrived.
     pub fn on_body(&mut self, stream: u32) {
         let Some(open) = self.open.get_mut(stream) else { return };
         if let Body::Wanted { is_unread, is_told, .. } = &mut open.body {
@@ -78,12 +79,12 @@ impl Streams {
         self.count(stream);
     }
 
-    /// Memory has room for the window of another stream.
+    /// Returns true if memory has room for the window of another stream.
     fn has_room(&self) -> bool {
         self.account().room() >= BODY_BYTES_MAX
     }
 
-    /// Makes the connection's window as wide as the bodies that are wanted ask for.
+    /// Adapts the connection's window to the bodies that are wanted.
     pub fn widen(&mut self, connection: &mut Connection) {
         let windows = self.open.iter().filter(|open| open.has_window()).count();
         if std::mem::replace(&mut self.windows, windows) != windows {
@@ -94,7 +95,7 @@ impl Streams {
 }
 
 impl Intake {
-    /// Nobody wants the body of the request that was told of last, unless somebody has said so.
+    /// Discards the body of the request reported last, unless the caller has decided about it.
     pub fn drain_unwanted(&mut self, connection: &mut Connection, streams: &mut Streams) {
         let Some(stream) = streams.asked.take() else { return };
         if streams.open.get(stream).is_some_and(|open| open.body == Body::Undecided) {
@@ -153,7 +154,7 @@ impl Session {
         event
     }
 
-    /// As [`mux::Session::want_body`].
+    /// The same as [`mux::Session::want_body`].
     pub fn want_body(&mut self, stream: u32) -> bool {
         let has_window = self.streams.has_room();
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
@@ -162,30 +163,31 @@ impl Session {
             Body::Wanted { .. } => return true,
             Body::Undecided => open.body = Body::Wanted { is_unread: false, is_told: false, has_window },
         }
-        // Whether it has come in part is known when it is read.
+        // Reading shows whether a part has arrived.
         self.streams.on_body(stream);
         self.streams.widen(&mut self.connection);
         true
     }
 
-    /// As [`mux::Session::read_body`]; [`Session::make`] tells the client of its windows. A mistake of the client that ends the connection is
-    /// found here too: it is told by [`Session::on_timeout`], which is due at once then.
+    /// The same as [`mux::Session::read_body`]; [`Session::make`] sends the window updates to the client. If it detects
+    /// a mistake that ends the connection, [`Session::on_timeout`] becomes due immediately and returns it.
     pub fn read_body(&mut self, stream: u32, into: &mut Vec<u8>, bytes_max: usize) -> BodyRead {
         self.intake.read_body(stream, into, bytes_max, &mut self.connection, &mut self.streams)
     }
 
-    /// As [`mux::Session::leave_body`].
+    /// The same as [`mux::Session::leave_body`].
     pub fn leave_body(&mut self, stream: u32) {
         self.intake.leave_body(stream, &mut self.connection, &mut self.streams);
     }
 
-    /// Bytes of memory that are alive; of content that was not acknowledged those that are counted, since quinn does not tell them.
+    /// Bytes of memory in use. Unacknowledged content counts with the bytes charged for it, since quinn does not report
+    /// them.
     #[cfg(any(test, feature = "testing"))]
     pub fn alive_bytes(&self) -> usize {
         self.body_bytes() + self.streams.kept_bytes + self.sent_bytes()
     }
 
-    /// Bytes of memory of heads that wait and of bodies that were not read, summed anew.
+    /// Bytes of memory of waiting heads and unread bodies, recomputed.
     #[cfg(any(test, feature = "testing"))]
     pub fn body_bytes(&self) -> usize {
         self.streams.open.iter().map(Stream::memory_bytes).sum()

@@ -1,4 +1,5 @@
-//! Our control stream (RFC 9114 section 6.2.1): opened as soon as the client lets it be, and what is still to be said on it.
+//! Our control stream (RFC 9114 section 6.2.1): opened as soon as the client allows it, and what must still be sent on
+//! it.
 
 use quinn_proto::{Connection, Dir, StreamId, WriteError};
 
@@ -11,7 +12,7 @@ use crate::h3::{frames, uni, varint};
 pub struct Control {
     id: Option<StreamId>,
     to_say: Vec<u8>,
-    /// Of a request, for SETTINGS.
+    /// The maximum head of a request, for SETTINGS.
     head_bytes_max: usize,
     has_tunnels: bool,
 }
@@ -21,7 +22,7 @@ impl Control {
         Control { id: None, to_say: Vec::new(), head_bytes_max, has_tunnels }
     }
 
-    /// Says what is to be said, as far as the client lets it.
+    /// Sends what is pending, as far as the client allows.
     pub fn say(&mut self, connection: &mut Connection) {
         // A ClientHello of two datagrams has its limit on streams in the second.
         if self.id.is_none() {
@@ -35,20 +36,21 @@ impl Control {
         self.to_say.drain(..said);
     }
 
-    /// Requests from this stream on are not served (RFC 9114 section 5.2).
+    /// Announces that requests from this stream on are not served (RFC 9114 section 5.2).
     pub fn go_away(&mut self, stream: u32) {
         let id = 4 * u64::from(stream);
         frames::head(frames::GOAWAY, varint::bytes(id) as u64, &mut self.to_say);
         varint::write(id, &mut self.to_say);
     }
 
-    /// Whether nothing at all may be written on the connection: where its window is shut, this stream is refused too.
+    /// Returns true if nothing at all may be written on the connection: if its window is shut, this stream is refused
+    /// too.
     pub fn is_refused(&self, connection: &mut Connection) -> bool {
         self.id.is_some_and(|id| connection.send_stream(id).write(&[]) == Err(WriteError::Blocked))
     }
 }
 
-/// What the stream begins with: its type, and SETTINGS (RFC 9114 section 7.2.4).
+/// Returns the start of the stream: its type, and SETTINGS (RFC 9114 section 7.2.4).
 fn greeting(head_bytes_max: usize, has_tunnels: bool) -> Vec<u8> {
     let mut settings = Vec::new();
     let all =

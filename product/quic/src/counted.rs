@@ -1,4 +1,4 @@
-//! Congestion control that counts what was acknowledged: quinn tells that to nobody else.
+//! A congestion controller that counts acknowledged bytes, which quinn reports to no other component.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,40 +7,40 @@ use std::time::Instant;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::{Connection, RttEstimator};
 
-/// CUBIC, as quinn has it.
+/// CUBIC, as implemented by quinn.
 #[derive(Default)]
 pub(crate) struct CountedConfig(Arc<CubicConfig>);
 
 struct Counted {
     inner: Box<dyn Controller>,
     acked_bytes: u64,
-    /// UDP payload that was under way at the last acknowledgement.
+    /// UDP payload in flight at the last acknowledgement.
     in_flight_bytes: u64,
 }
 
-/// What was acknowledged over all paths of a connection: each has a controller of its own, which counts from zero.
+/// Bytes acknowledged over all paths of a connection: each path has its own controller, which counts from zero.
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
     bytes: u64,
-    /// Of the path in use.
+    /// Bytes of the current path.
     of_path: u64,
     in_flight_bytes: u64,
-    /// Acknowledgements that had come when the controller was last asked.
+    /// Acknowledgements received when the controller was last queried.
     acks: u64,
 }
 
 impl Acked {
-    /// UDP payload acknowledged so far, in datagrams that ask for an acknowledgement.
+    /// UDP payload acknowledged so far, in ack-eliciting datagrams.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// UDP payload that was under way when [`Acked::look`] had news last.
+    /// UDP payload in flight when [`Acked::look`] last found news.
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
 
-    /// Asks the controller, if there is news; says whether there was.
+    /// Queries the controller if acknowledgements have arrived. Returns true if so.
     pub fn look(&mut self, connection: &Connection) -> bool {
         let acks = connection.stats().frame_rx.acks;
         if std::mem::replace(&mut self.acks, acks) == acks {

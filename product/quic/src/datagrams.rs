@@ -1,4 +1,4 @@
-//! Datagrams on their way out, one behind the other in one buffer.
+//! Outgoing datagrams, stored contiguously in one buffer.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -7,18 +7,19 @@ use quinn_proto::Transmit;
 
 use crate::address;
 
-/// Bytes of datagrams that have left are kept in front of the others up to here, and up to as many as the others are.
+/// Maximum bytes of sent datagrams kept at the front of the buffer; also kept while they are no more than the unsent
+/// bytes.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
-/// What one system call can take, with room for headers.
+/// Maximum bytes of one system call, with room for headers.
 const BATCH_BYTES_MAX: usize = 65_000;
 
-/// Datagrams that are to leave, in their order.
+/// Datagrams to send, in order.
 #[derive(Debug, Default)]
 pub struct Datagrams {
     bytes: Vec<u8>,
     heads: VecDeque<Head>,
-    /// Where the next of quinn's is made, which wants an empty buffer.
+    /// The empty buffer that quinn needs for its next datagram.
     scratch: Vec<u8>,
 }
 
@@ -31,24 +32,24 @@ struct Head {
     end: usize,
 }
 
-/// One that is to leave.
+/// A datagram to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
     pub to: SocketAddr,
-    /// The address of ours that the client knows; `None` where nobody told it.
+    /// Our address that the client uses; `None` if unknown.
     pub from: Option<IpAddr>,
-    /// The two bits of the IP header (RFC 3168 section 5), where they are not 0.
+    /// The two ECN bits of the IP header (RFC 3168 section 5), if they are not 0.
     pub ecn: Option<u8>,
     /// UDP payload.
     pub bytes: &'a [u8],
 }
 
-/// Datagrams that leave in one system call.
+/// Datagrams that are sent with one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// All of them, as if they were one.
+    /// All of them as a single datagram.
     pub all: Datagram<'a>,
-    /// Of each but the last.
+    /// Size of each but the last.
     pub segment_bytes: usize,
     pub count: usize,
 }
@@ -64,7 +65,7 @@ impl Datagrams {
         Datagrams::default()
     }
 
-    /// Puts one behind the others.
+    /// Appends a datagram.
     pub fn push(&mut self, datagram: Datagram<'_>) {
         let Datagram { to, from, ecn, bytes } = datagram;
         let begin = self.bytes.len();
@@ -72,7 +73,7 @@ impl Datagrams {
         self.heads.push_back(Head { to, from, ecn, begin, end: self.bytes.len() });
     }
 
-    /// Makes one in the scratch buffer, for a socket of IPv6 or not, and puts it behind the others; gives its bytes.
+    /// Makes a datagram in the scratch buffer, for an IPv6 socket or not, and appends it. Returns its size.
     pub(crate) fn make(&mut self, is_ipv6: bool, make: impl FnOnce(&mut Vec<u8>) -> Option<Transmit>) -> Option<usize> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -87,7 +88,7 @@ impl Datagrams {
         made
     }
 
-    /// The first of them.
+    /// The first datagram.
     pub fn first(&self) -> Option<Datagram<'_>> {
         self.heads.front().map(|head| self.datagram(head))
     }
@@ -100,8 +101,8 @@ impl Datagrams {
         Datagram { to: head.to, from: head.from, ecn: head.ecn, bytes: &self.bytes[head.begin..head.end] }
     }
 
-    /// The first of them and those behind it that the kernel can cut out of one piece (UDP_SEGMENT): on the same way, as long as the first, but
-    /// for the last of them, which may be shorter.
+    /// Returns the first datagrams that the kernel can cut out of one buffer (UDP_SEGMENT): the same path, and the same
+    /// size as the first, except for the last, which may be shorter.
     pub fn batch(&self, count_max: usize) -> Option<Batch<'_>> {
         let first = self.heads.front()?;
         let segment_bytes = first.end - first.begin;
@@ -120,7 +121,7 @@ impl Datagrams {
         Some(Batch { all, segment_bytes, count })
     }
 
-    /// The first has left.
+    /// Removes the first datagram, which was sent.
     pub fn advance(&mut self) {
         self.heads.pop_front();
         let left = self.heads.front().map_or(self.bytes.len(), |head| head.begin);
@@ -134,7 +135,7 @@ impl Datagrams {
         self.heads.len()
     }
 
-    /// UDP payload of all of them.
+    /// UDP payload of all datagrams.
     pub fn bytes(&self) -> usize {
         self.heads.iter().map(|head| head.end - head.begin).sum()
     }

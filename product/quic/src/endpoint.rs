@@ -1,4 +1,4 @@
-//! All connections of one UDP socket: which datagram is whose, and which may begin one.
+//! All connections of one UDP socket: assigns datagrams to connections, and decides which may start one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,52 +19,55 @@ use crate::counted::CountedConfig;
 use crate::steering::Steering;
 use crate::{Datagrams, Session, address};
 
-/// Of QUIC (RFC 9000 section 15).
+/// Version 1 of QUIC (RFC 9000 section 15).
 const VERSION_1: u32 = 1;
 
-/// Connections in their handshake beyond which a client has to show that its address is its own (Retry, RFC 9000 section 8.1.2).
+/// Connections in their handshake beyond which a client must prove its address (Retry, RFC 9000 section 8.1.2).
 pub const HALF_OPEN_MAX: usize = 100;
-/// Attempts that are neither taken nor refused yet: each is decided on at once, so there is one at most.
+/// Maximum number of attempts neither accepted nor refused: each is decided immediately, so there is at most one.
 const UNDECIDED_MAX: usize = 1;
-/// Bytes kept of datagrams behind the first of such an attempt.
+/// Bytes stored of further datagrams of such an attempt.
 const UNDECIDED_BYTES_MAX: u64 = 64 << 10;
-/// UDP payload that fits every path (RFC 9000 section 14), and that is tried: 1,500 bytes less the headers of IPv6 and UDP.
+/// UDP payload that fits every path (RFC 9000 section 14), and the maximum that is probed: 1,500 bytes less the headers
+/// of IPv6 and UDP.
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 1452;
-/// Bytes that a client may send on one stream before we have read any: 20 Mbit/s at a round trip of 100 ms. quinn has one such number for all streams of
-/// a connection, and for its whole life, so that no window can grow as those of HTTP/2 do.
+/// Bytes that a client may send on one stream before we have read any: 20 Mbit/s at a round trip of 100 ms. quinn has a
+/// single number for all streams of a connection and its whole life, so windows cannot grow as those of HTTP/2 do.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// The same of all streams of a connection, beside those whose bodies are wanted.
+/// The same for all streams of a connection together, in addition to the windows of the streams whose bodies are
+/// wanted.
 pub(crate) const WINDOW_BYTES: u32 = 128 << 10;
-/// Content that is kept until the client has acknowledged it, so also the greatest congestion window that is of use.
+/// Maximum content kept until the client has acknowledged it, and so also the maximum useful congestion window.
 const UNACKNOWLEDGED_BYTES_MAX: u64 = 4 << 20;
 /// Unidirectional streams of a client: control, QPACK's two, and a few of unknown types (RFC 9114 section 6.2).
 pub(crate) const CLIENT_UNI_STREAMS_MAX: u32 = 8;
-/// Bytes of a handshake that are kept until those before them have come.
+/// Bytes of a handshake that are stored until the bytes before them have arrived.
 const CRYPTO_BYTES_MAX: usize = 16 << 10;
-/// A round trip, before one is measured: what of a handshake is lost is sent again after three. RFC 9002 section 6.2.2 would have 333 ms; over
-/// nearly all paths that is a second of waiting for nothing, and a datagram sent twice costs little.
+/// The round trip assumed before one is measured: lost parts of a handshake are retransmitted after three. RFC 9002
+/// section 6.2.2 suggests 333 ms; over nearly all paths that wastes a second of waiting, and a datagram sent twice
+/// costs little.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
-/// A Retry's token is good for so long.
+/// The lifetime of a Retry token.
 const RETRY_TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// As those of [`mux::Settings`].
+    /// Limits on a request head, as in [`mux::Settings`].
     pub request: Limits,
-    /// Requests that a client may have open at once.
+    /// Maximum number of requests that a client may have open at once.
     pub streams_max: u32,
     pub has_tunnels: bool,
-    /// Connections of this socket; more are refused.
+    /// Maximum number of connections of this socket; more are refused.
     pub connections_max: usize,
-    /// A connection on which nothing has come for so long ends.
+    /// A connection that has received nothing for this long ends.
     pub idle_timeout: Nanos,
-    /// The socket is one of IPv6, at which addresses of IPv4 are mapped ones.
+    /// The socket is an IPv6 one, on which IPv4 addresses are mapped.
     pub is_ipv6: bool,
-    /// Which of several sockets on one port this is.
+    /// The position of this socket among several on one port.
     pub steering: Steering,
-    /// For simulations: what is random then comes of it, but for the bytes of IDs, keys and tokens, whose lengths never vary. `None`: of the
-    /// system.
+    /// A seed for simulations, from which all randomness is derived except the bytes of IDs, keys and tokens, whose
+    /// lengths never vary. `None` uses the system's randomness.
     pub seed: Option<[u8; 32]>,
 }
 
@@ -84,7 +87,7 @@ impl Default for Settings {
     }
 }
 
-/// Why there is no endpoint.
+/// The reason why there is no endpoint.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     #[error("TLS has no AES-128-GCM-SHA256, which QUIC begins with (RFC 9001 section 5.2)")]
@@ -93,47 +96,48 @@ pub enum Unusable {
     IdleTimeout(Nanos),
 }
 
-/// Which session, as the caller of [`Endpoint::accept`] names it; never used twice on one endpoint.
+/// A session's key, chosen by the caller of [`Endpoint::accept`]; never used twice on one endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
 /// A datagram on its way to its session.
 pub struct Incoming(pub(crate) ConnectionEvent);
 
-/// A client that would begin a connection: [`Endpoint::accept`], [`Endpoint::refuse`], [`Endpoint::retry`] or [`Endpoint::ignore`], before the
-/// next datagram. One that is dropped keeps its place among those.
+/// A client that wants to start a connection: pass it to [`Endpoint::accept`], [`Endpoint::refuse`],
+/// [`Endpoint::retry`] or [`Endpoint::ignore`] before the next datagram. An attempt that is dropped keeps occupying its
+/// place.
 pub struct Attempt {
     incoming: quinn::Incoming,
-    /// Of the client's connection ID.
+    /// Bytes of the client's connection ID.
     id_bytes: usize,
-    /// The socket is one of IPv6.
+    /// The socket is an IPv6 one.
     is_ipv6: bool,
 }
 
 impl Attempt {
-    /// Whose it is, or says that it is.
+    /// The client's address, which may not be proved.
     pub fn from(&self) -> SocketAddr {
         address::at_socket(self.incoming.remote_address(), self.is_ipv6)
     }
 
-    /// It has shown that the address is its own ([`Endpoint::retry`]).
+    /// Returns true if the client has proved its address ([`Endpoint::retry`]).
     pub fn is_proved(&self) -> bool {
         self.incoming.remote_address_validated()
     }
 }
 
-/// What one datagram was.
+/// The result of receiving one datagram.
 pub enum Arrival {
-    /// It would begin a connection. Nothing was computed for it yet.
+    /// It would start a connection. Nothing was computed for it yet.
     New(Attempt),
-    /// It is for this session: [`Session::receive`].
+    /// It belongs to this session: [`Session::receive`].
     For(Key, Incoming),
-    /// It was answered by what is in `out` now: other versions, a Retry, a refusal, a stateless reset.
+    /// It was answered by a datagram now in `out`: version negotiation, a Retry, a refusal, a stateless reset.
     Answered,
     Ignored,
 }
 
-/// All connections of one UDP socket. Cheap to clone; used by one thread, so its lock never waits.
+/// All connections of one UDP socket. Cheap to clone; used by a single thread, so its lock never waits.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Mutex<Inner>>);
 
@@ -142,12 +146,12 @@ struct Inner {
     config: ServerConfig,
     clock: Arc<Clock>,
     settings: Settings,
-    /// The key of the connection of each of quinn's handles.
+    /// The key of the connection for each of quinn's handles.
     keys: Vec<Option<Key>>,
     half_open: usize,
 }
 
-/// The time of the last datagram, since quinn would ask the system's clock how old a Retry's token is.
+/// The time of the last datagram. quinn would otherwise read the system's clock to find the age of a Retry token.
 pub(crate) struct Clock {
     base: Instant,
     now: AtomicU64,
@@ -170,7 +174,8 @@ impl TimeSource for Clock {
 }
 
 impl Endpoint {
-    /// Its keys are random, of the system: Retry tokens and stateless resets of another endpoint are not this one's.
+    /// Creates an endpoint. Its keys are random, from the system: it accepts no Retry tokens or stateless resets of
+    /// another endpoint.
     pub fn new(acceptor: &tls::Acceptor, settings: &Settings) -> Result<Endpoint, Unusable> {
         let clock = Arc::new(Clock { base: Instant::now(), now: AtomicU64::new(0) });
         let mut config = ServerConfig::with_crypto(Arc::new(crypto(acceptor)?));
@@ -186,7 +191,7 @@ impl Endpoint {
             .incoming_buffer_size_total(UNDECIDED_BYTES_MAX)
             .time_source(Arc::clone(&clock) as Arc<dyn TimeSource>);
         let mut own = EndpointConfig::default();
-        // quinn lists drafts too, which nobody speaks any more.
+        // quinn lists drafts too, which are no longer in use.
         own.supported_versions(vec![VERSION_1]);
         let steering = settings.steering;
         own.cid_generator(move || Box::new(steering)).rng_seed(settings.seed);
@@ -196,7 +201,8 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(Mutex::new(inner))))
     }
 
-    /// Certificates and so on were read again: connections from now on use these. Without AES-128-GCM-SHA256 nothing changes.
+    /// Replaces the certificates and the rest of the TLS configuration for new connections. Without AES-128-GCM-SHA256
+    /// nothing changes.
     pub fn replace(&self, acceptor: &tls::Acceptor) {
         let Ok(crypto) = crypto(acceptor) else { return };
         let mut inner = self.lock();
@@ -205,8 +211,8 @@ impl Endpoint {
         inner.quinn.set_server_config(Some(Arc::new(config)));
     }
 
-    /// Sets the greatest head of a request on connections from now on, and the time after which one of which nothing was heard ends. A time
-    /// that cannot be told to a client changes nothing.
+    /// Sets the maximum head of a request and the idle timeout for new connections. A timeout that QUIC cannot express
+    /// changes nothing.
     pub fn set_limits(&self, request: Limits, idle_timeout: Nanos) {
         let mut inner = self.lock();
         let settings = Settings { request, idle_timeout, ..inner.settings };
@@ -217,7 +223,7 @@ impl Endpoint {
         inner.quinn.set_server_config(Some(Arc::new(config)));
     }
 
-    /// One datagram that has come from this address, to this one of ours, with these two bits of the IP header.
+    /// Receives one datagram, from this address, to this address of ours, with these two ECN bits of the IP header.
     pub fn receive(
         &self,
         now: Nanos,
@@ -256,7 +262,8 @@ impl Endpoint {
         }
     }
 
-    /// Begins a connection; its session has the datagram already. Those behind it come under this key. `None`: it was none that could be.
+    /// Starts a connection; its session has received the datagram already, and later ones are reported under this key.
+    /// Returns `None` if the attempt was invalid.
     pub fn accept(&self, now: Nanos, attempt: Attempt, key: Key, out: &mut Datagrams) -> Option<Session> {
         let mut inner = self.lock();
         let Attempt { incoming, id_bytes, is_ipv6 } = attempt;
@@ -287,45 +294,47 @@ impl Endpoint {
             is_known: true,
         };
         let mut session = Session::new(membership, clock, connection, &settings, id_bytes);
-        // The first datagram is in. A mistake in it ends the session, which is closing then and says so by itself.
+        // The first datagram is processed. A mistake in it ends the session, which is then closing and informs the
+        // client itself.
         let _ = session.settle(now);
         Some(session)
     }
 
-    /// Tells the client that there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
+    /// Refuses a client because there is no room for it (CONNECTION_REFUSED, RFC 9000 section 20.1).
     pub fn refuse(&self, attempt: Attempt, out: &mut Datagrams) {
         out.make(attempt.is_ipv6, |buffer| Some(self.lock().quinn.refuse(attempt.incoming, buffer)));
     }
 
-    /// Asks the client to show that its address is its own (Retry, RFC 9000 section 8.1.2). For one that has not shown it yet.
+    /// Asks the client to prove its address (Retry, RFC 9000 section 8.1.2). Only for a client that has not proved it
+    /// yet.
     pub fn retry(&self, attempt: Attempt, out: &mut Datagrams) {
         out.make(attempt.is_ipv6, |buffer| self.lock().quinn.retry(attempt.incoming, buffer).ok());
     }
 
-    /// Leaves it unanswered: it tries again.
+    /// Leaves the attempt unanswered: the client tries again.
     pub fn ignore(&self, attempt: Attempt) {
         self.lock().quinn.ignore(attempt.incoming);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic of ours ends the thread that holds all of it.
+        // A panic of ours ends the thread that owns the endpoint.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A session's place at its endpoint, given back when it is dropped.
+/// A session's registration at its endpoint, removed on drop.
 pub(crate) struct Membership {
     endpoint: Endpoint,
     handle: ConnectionHandle,
     pub(crate) key: Key,
-    /// The endpoint's socket is one of IPv6.
+    /// The endpoint's socket is an IPv6 one.
     pub(crate) is_ipv6: bool,
     is_half_open: bool,
     is_known: bool,
 }
 
 impl Membership {
-    /// Lets connection and endpoint tell each other what they have to.
+    /// Passes pending events between connection and endpoint.
     pub(crate) fn exchange(&mut self, connection: &mut Connection) {
         if self.is_half_open && !connection.is_handshaking() {
             self.is_half_open = false;
@@ -369,7 +378,7 @@ fn decide(mut inner: MutexGuard<'_, Inner>, attempt: Attempt, out: &mut Datagram
         return Arrival::Answered;
     }
     if inner.half_open >= HALF_OPEN_MAX && !incoming.remote_address_validated() {
-        // Nobody is asked twice: a client that was has proved it.
+        // A client is asked only once: one that was asked has proved it.
         out.make(is_ipv6, |buffer| inner.quinn.retry(incoming, buffer).ok());
         return Arrival::Answered;
     }
@@ -393,7 +402,7 @@ fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
         .stream_receive_window(STREAM_WINDOW_BYTES.into())
         .receive_window(WINDOW_BYTES.into())
         .send_window(UNACKNOWLEDGED_BYTES_MAX)
-        // What was given first leaves first, whole: the order is the caller's.
+        // Content given first leaves first and whole: the caller decides the order.
         .send_fairness(false)
         .initial_rtt(INITIAL_RTT)
         .initial_mtu(DATAGRAM_BYTES_MIN)
@@ -407,7 +416,7 @@ fn transport(settings: &Settings) -> Result<TransportConfig, Unusable> {
     Ok(transport)
 }
 
-/// Bytes of the connection ID that the client of this first datagram wants to be called by (RFC 8999 section 5.1).
+/// Bytes of the source connection ID in a client's first datagram (RFC 8999 section 5.1).
 fn source_id_bytes(datagram: &[u8]) -> usize {
     let destination: usize = datagram.get(5).copied().unwrap_or(0).into();
     datagram.get(6 + destination).copied().unwrap_or(0).into()

@@ -1,4 +1,4 @@
-//! What comes on the streams of a connection, to HTTP/3.
+//! Feeds the received streams of a connection to HTTP/3.
 
 use std::net::SocketAddr;
 
@@ -17,38 +17,38 @@ use crate::h3::request::Shared;
 use crate::h3::uni::{Next, Seen, Uni};
 use crate::streams::{Stream, Streams, id};
 
-/// Until the head of a request is whole its stream is read in pieces of so much, since what comes behind it is perhaps its body.
+/// Until the head of a request is complete, its stream is read in pieces of this size, since the body may follow.
 pub const HEAD_PIECE_BYTES: usize = 1 << 10;
 
-/// What has come of a connection.
+/// The receiving side of a connection.
 pub struct Intake {
     shared: Shared,
     budget: Budget,
     seen: Seen,
     unis: Vec<(StreamId, Uni)>,
     streams_max: u32,
-    /// Requests from this one on are refused: GOAWAY has said so.
+    /// Requests from this one on are refused, as announced in GOAWAY.
     pub refused_from: Option<u32>,
     /// The connection's window, which was used up, may be open again.
     pub is_writable: bool,
     /// The connection is over.
     pub is_lost: bool,
-    /// When quinn was asked last.
+    /// The time of the last call into quinn.
     pub now: Nanos,
-    /// A mistake that was found since.
+    /// A mistake found since then.
     pub late: Option<End>,
 }
 
-/// What a request's stream has come to.
+/// The result of reading a request's stream.
 pub enum Pulled {
-    /// The head of the request; is it all of it?
+    /// The head of the request.
     Head(Request),
-    /// All that has come was taken.
+    /// All received bytes were taken.
     Blocked,
-    /// As much as was asked for.
+    /// The requested number of bytes was read.
     Full,
     End,
-    /// The client has cancelled it.
+    /// The client has cancelled the request.
     Reset,
 }
 
@@ -68,7 +68,7 @@ impl Intake {
         }
     }
 
-    /// Takes the counts of frames that have come, and the address from which.
+    /// Counts received frames and checks the client's address. Returns a mistake found since the last call.
     pub fn count(&mut self, now: Nanos, stats: &ConnectionStats, peer: SocketAddr) -> Result<(), End> {
         self.now = now;
         if let Some(end) = self.late.take() {
@@ -78,12 +78,12 @@ impl Intake {
         Ok(self.budget.on_stats(now, stats)?)
     }
 
-    /// When a mistake that was found in between is to be told.
+    /// The time at which a mistake found in between must be reported.
     pub fn late_at(&self) -> Option<Nanos> {
         self.late.as_ref().map(|_| self.now)
     }
 
-    /// Takes what quinn has to tell.
+    /// Handles quinn's events.
     pub fn take(&mut self, now: Nanos, connection: &mut Connection, streams: &mut Streams) -> Result<(), End> {
         while let Some(event) = connection.poll() {
             match event {
@@ -92,7 +92,7 @@ impl Intake {
                     self.is_lost = true;
                     streams.end_all();
                     if let ConnectionError::TransportError(error) = reason {
-                        // quinn has told the client.
+                        // quinn has informed the client.
                         return Err(End::protocol(error.code.into(), &error.to_string()));
                     }
                 }
@@ -140,7 +140,7 @@ impl Intake {
         Ok(())
     }
 
-    /// A request's stream was opened.
+    /// Starts a request whose stream the client has opened.
     fn begin(
         &mut self,
         now: Nanos,
@@ -191,7 +191,7 @@ impl Intake {
         }
     }
 
-    /// Something has come on the stream of a request, or nobody wants its body.
+    /// Reads the stream of a request after bytes have arrived, or after its body was found unwanted.
     pub fn request(
         &mut self,
         now: Nanos,
@@ -222,7 +222,7 @@ impl Intake {
         Ok(self.budget.on_provoked(now)?)
     }
 
-    /// The client has cancelled a request that is not whole, which is not wanted any more.
+    /// Ends a request that the client has cancelled while it was incomplete.
     pub fn on_cancelled(
         &mut self,
         now: Nanos,
@@ -234,7 +234,8 @@ impl Intake {
         Ok(self.budget.on_reset(now)?)
     }
 
-    /// Reads the head of a request; of a body no more than nobody wants. Says whether the client has cancelled it.
+    /// Reads the head of a request, and its body only if it is unwanted. Returns true if the client has cancelled the
+    /// request.
     fn read_request(
         &mut self,
         now: Nanos,
@@ -255,7 +256,7 @@ impl Intake {
         if !open.is_wished {
             open.priority = request.priority;
         }
-        // Its end may have come with it.
+        // The stream's end may have come with it.
         let behind = self.peek(stream, open, connection);
         if !matches!(behind, Ok(Pulled::End)) {
             request.fields.iter_mut().for_each(|request| request.set_unended());
@@ -264,7 +265,7 @@ impl Intake {
         Ok(matches!(behind?, Pulled::Reset))
     }
 
-    /// Whether more has come behind the head of a request.
+    /// Checks whether more has arrived after the head of a request.
     fn peek(&mut self, stream: u32, open: &mut Stream, connection: &mut Connection) -> Result<Pulled, Fault> {
         match &mut open.incoming {
             Some(incoming) if incoming.rest.is_empty() => match next(connection, stream, HEAD_PIECE_BYTES) {
@@ -280,8 +281,8 @@ impl Intake {
         }
     }
 
-    /// Reads the stream of a request, up to the end of its head or to its own. Of a body that is wanted the content goes behind what `into`
-    /// has, which grows to so many bytes at most.
+    /// Reads the stream of a request, up to the end of its head or of the stream. If the body is wanted, its content is
+    /// appended to `into`, which grows to at most the given length.
     pub fn pull(
         &mut self,
         now: Nanos,
@@ -349,21 +350,21 @@ impl Intake {
     }
 }
 
-/// The next bytes of a request's stream; `None`: it has ended.
+/// Returns the next bytes of a request's stream; `None` if it has ended.
 fn next(connection: &mut Connection, stream: u32, bytes_max: usize) -> Result<Option<Bytes>, ReadError> {
     let mut receiving = connection.recv_stream(id(stream));
-    // One that quinn does not know any more has nothing, and no end.
+    // A stream that quinn has forgotten has neither bytes nor an end.
     let Ok(mut chunks) = receiving.read(true) else { return Err(ReadError::Blocked) };
     chunks.next(bytes_max).map(|chunk| chunk.map(|chunk| chunk.bytes))
 }
 
-/// The client has said that this was all.
+/// Checks that the request is complete, as the client has ended its stream.
 fn finish(open: &mut Stream) -> Result<Pulled, Fault> {
     let finished = open.incoming.take().map_or(Ok(()), |incoming| incoming.finish());
     finished.map(|()| Pulled::End)
 }
 
-/// How far a unidirectional stream is.
+/// The state of a unidirectional stream.
 enum Read {
     On,
     Ended,
@@ -407,12 +408,12 @@ fn end(fault: Fault) -> End {
     match fault {
         Fault::Connection(code, why) => End::protocol(code, why),
         Fault::Flood(flood) => flood.into(),
-        // A stream of the connection's own has no mistake of that kind.
+        // Streams of the connection itself have no such mistake.
         Fault::Stream(code) => End::protocol(code, "a stream that the connection needs"),
     }
 }
 
-/// Nothing more of this response is on its way: the client has acknowledged all of it, or wants no more.
+/// Settles a response that has nothing in flight any more: the client has acknowledged all of it, or wants no more.
 fn settle(id: StreamId, streams: &mut Streams) {
     if let Some(stream) = u32::try_from(id.index()).ok().filter(|_| id.dir() == Dir::Bi) {
         streams.unacknowledged.remove(&stream);

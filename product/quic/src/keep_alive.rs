@@ -1,16 +1,18 @@
-//! While a response waits for its turn nothing is sent, and a client would take the connection for dead (RFC 9000 section 10.1.2): a silent
-//! client of open requests is sent a PING now and then.
+//! Keep-alive for waiting requests. Nothing is sent while a response waits for its turn, and a client would consider
+//! the connection dead (RFC 9000 section 10.1.2). A silent client with open requests is therefore sent a PING now and
+//! then.
 
 use units::Nanos;
 
-/// A third of the timeout that most clients have; a third of ours, if that is less, but not for nothing.
+/// The interval of PINGs: a third of the usual idle timeout of clients, or of ours if that is less, but no less than
+/// the minimum.
 const EVERY_MAX: Nanos = Nanos::from_secs(10);
 const EVERY_MIN: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug)]
 pub struct KeepAlive {
     every: Nanos,
-    /// The client was heard, or sent a PING.
+    /// When the client last sent something, or was sent a PING.
     since: Nanos,
 }
 
@@ -23,7 +25,7 @@ impl KeepAlive {
         self.since = now;
     }
 
-    /// When a PING is due, if requests are open.
+    /// The time at which a PING is due, if requests are open.
     pub fn due_at(&self, has_requests: bool) -> Option<Nanos> {
         has_requests.then(|| self.since + self.every)
     }

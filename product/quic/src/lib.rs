@@ -1,13 +1,14 @@
-//! HTTP/3 (RFC 9114) over QUIC (RFC 9000), the server's side: connections as a pure function of datagrams ([`Endpoint`], [`Session`]). No
-//! socket, no thread, no clock of its own.
+//! HTTP/3 (RFC 9114) over QUIC (RFC 9000) for the server: connections as a pure function of datagrams ([`Endpoint`],
+//! [`Session`]). It has no socket, no thread and no clock of its own.
 //!
-//! It is the seam behind which quinn-proto is: no type of it is public, but in `testing`. quinn-proto would send whatever it was given,
-//! in an order of its own; so it is given content only when somebody has decided that so many bytes of that response leave now
-//! ([`Session::write`]), and is asked for one datagram after the other until they have left ([`Session::make`]).
+//! This crate hides quinn-proto: none of its types is public, except in `testing`. quinn-proto sends whatever it is
+//! given, in an order of its own. It is therefore given content only when it is decided that a number of bytes of that
+//! response leave now ([`Session::write`]), and is asked for one datagram after the other until they have left
+//! ([`Session::make`]).
 //!
-//! HTTP/3 is our own (`h3`), and so is its header compression (`qpack`), which does without a dynamic table: such a table costs memory of
-//! each connection, and makes the streams of one connection wait for each other. A request is given as it is over
-//! HTTP/2 ([`mux::Event::Request`]).
+//! HTTP/3 is our own (`h3`), and so is its header compression (`qpack`), which has no dynamic table: such a table costs
+//! memory per connection, and makes the streams of a connection wait for each other. A request is returned in the same
+//! form as over HTTP/2 ([`mux::Event::Request`]).
 
 mod address;
 mod bodies;

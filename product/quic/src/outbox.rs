@@ -1,19 +1,20 @@
-//! What was given to quinn-proto and has not left, which it does not tell: an estimate, made right whenever quinn has nothing more to make.
+//! Estimates what was given to quinn-proto and has not left, since quinn does not report it. The estimate is corrected
+//! whenever quinn has nothing more to make.
 
 use quinn_proto::Connection;
 
 use crate::endpoint::DATAGRAM_BYTES_MAX;
 
-/// Estimates are wrong by so much at most: headers of packets, and the ACKs that share a datagram.
+/// Maximum error of an estimate: headers of packets, and ACKs that share a datagram.
 const SLACK_BYTES: usize = 96;
-/// An ACK frame in a datagram of content pushes so much out of it, at most nearly always.
+/// Bytes of content that an ACK frame displaces from a datagram; nearly always an upper bound.
 const ACK_BYTES: usize = 32;
 
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// UDP payload of content that was given and not made.
+    /// UDP payload of content that was given and not yet made into datagrams.
     given: usize,
-    /// UDP payload that was lost, so that some of it is to be made again.
+    /// UDP payload that was lost and may have to be retransmitted.
     again: usize,
     is_held: bool,
     lost_bytes: u64,
@@ -25,10 +26,10 @@ impl Outbox {
         self.given + self.again
     }
 
-    /// UDP payload of the next datagram at most, whatever quinn puts into it, where a full one has `full`.
+    /// Maximum UDP payload of the next datagram, whatever quinn puts into it, if a full one has `full`.
     pub fn largest_next(&self, full: usize) -> usize {
         match self.waiting() {
-            // Perhaps a probe of a larger one.
+            // It may be a probe for a larger datagram.
             0 => DATAGRAM_BYTES_MAX.into(),
             waiting => waiting.min(full),
         }
@@ -42,14 +43,15 @@ impl Outbox {
         self.given += bytes;
     }
 
-    /// Something came or a time has passed: what was held may go. quinn counts so many lost bytes by now.
+    /// Lets content that was held go, after something arrived or a timer fired. `lost_bytes` is quinn's total of lost
+    /// bytes.
     pub fn stir(&mut self, lost_bytes: u64) {
         self.is_held = false;
         self.again += usize::try_from(lost_bytes.saturating_sub(self.lost_bytes)).unwrap_or(usize::MAX);
         self.lost_bytes = lost_bytes;
     }
 
-    /// Has `one` make a datagram: its UDP payload.
+    /// Lets `one` make a datagram. Returns its UDP payload.
     pub fn make_one(
         &mut self,
         connection: &mut Connection,
@@ -60,8 +62,9 @@ impl Outbox {
         Some(bytes)
     }
 
-    /// quinn makes nothing more: either it has nothing, or it is held back. It would make a PING if it were not; held back, that leaves
-    /// with what follows, and costs a byte. Gives the UDP payload of a datagram that was made.
+    /// Finds out why quinn makes nothing more: it is either empty or held back. A PING is requested, which quinn makes
+    /// unless it is held back; if it is, the PING leaves with what follows and costs a byte. Returns the UDP payload of
+    /// a datagram that was made.
     pub fn resolve(
         &mut self,
         connection: &mut Connection,
@@ -81,14 +84,14 @@ impl Outbox {
         made
     }
 
-    /// A datagram was made.
+    /// Records that a datagram was made.
     fn make(&mut self, bytes: usize) {
         let again = bytes.min(self.again);
         self.again -= again;
         self.given = self.given.saturating_sub(bytes - again);
     }
 
-    /// quinn would make nothing more; true: it may be held back, and not empty.
+    /// Records that quinn makes nothing more. Returns true if it may be held back rather than empty.
     fn is_doubtful(&mut self) -> bool {
         self.again = 0;
         self.given > SLACK_BYTES
@@ -98,7 +101,7 @@ impl Outbox {
         (self.given, self.again, self.is_held) = (0, 0, false);
     }
 
-    /// So many ACK frames were sent by now.
+    /// Adds the space that new ACK frames take; `acks` is the total sent.
     pub fn on_acks(&mut self, acks: u64) {
         let new = usize::try_from(acks.saturating_sub(self.acks)).unwrap_or(0);
         self.acks = acks;

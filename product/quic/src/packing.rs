@@ -1,26 +1,27 @@
-//! How much content fits into so many bytes of datagrams.
+//! Calculates how much content fits into a number of bytes of datagrams.
 //!
-//! quinn-proto cuts streams into packets when it makes them; content that fills a last datagram but for a few bytes would flow over into
-//! one more, mostly of headers. So what is given is counted in whole datagrams before.
+//! quinn-proto cuts streams into packets when it makes them. Content that exceeds a last datagram by a few bytes would
+//! need another one, mostly of headers. Content is therefore counted in whole datagrams before it is given.
 
 use crate::h3::varint;
 
-/// First byte, packet number as long as it gets with fewer than 32,000 packets under way, and the cipher's tag (RFC 9001 section 5.3).
+/// First byte, packet number at its longest with fewer than 32,000 packets in flight, and the cipher's tag (RFC 9001
+/// section 5.3).
 const PACKET_BYTES: usize = 1 + 2 + 16;
-/// quinn leaves so many bytes free behind a frame that does not fill its packet, for its length.
+/// Bytes that quinn reserves for the length of a frame that does not fill its packet.
 const LENGTH_BYTES: usize = 8;
-/// Less room than this at a packet's end is not used for another frame.
+/// Minimum room at the end of a packet for another frame.
 const FRAME_ROOM_MIN: usize = 25;
 
-/// Of one connection and one stream, now.
+/// The packing parameters of one connection and stream at present.
 #[derive(Debug, Clone, Copy)]
 pub struct Packing {
     /// UDP payload of a full datagram.
     pub datagram: usize,
-    /// Of the client's connection ID.
+    /// Bytes of the client's connection ID.
     pub id_bytes: usize,
     pub stream_id: u64,
-    /// Where in its stream the content begins.
+    /// The offset of the content in its stream.
     pub offset: u64,
 }
 
@@ -30,7 +31,7 @@ impl Packing {
     }
 
     fn frame(&self) -> usize {
-        // The offset may grow by a size on the way.
+        // The encoded offset may grow by a size class in between.
         1 + varint::bytes(self.stream_id) + varint::bytes(self.offset.saturating_add(1 << 20))
     }
 
@@ -39,13 +40,13 @@ impl Packing {
         self.datagram - self.packet() - self.frame()
     }
 
-    /// Content that still fits into a datagram in which so many bytes are used; 0: no more.
+    /// Content that still fits into a datagram with `used` bytes; 0 if none does.
     fn rest(&self, used: usize) -> usize {
         let left = (self.datagram - used).saturating_sub(FRAME_ROOM_MIN);
         if left == 0 { 0 } else { (self.datagram - used).saturating_sub(self.frame() + LENGTH_BYTES) }
     }
 
-    /// Content that leaves within `room` bytes behind what waits already.
+    /// Content that leaves within `room` bytes behind the `waiting` bytes.
     pub fn fits(&self, waiting: usize, room: usize) -> usize {
         let Some(room) = room.checked_sub(waiting) else { return 0 };
         let used = waiting % self.datagram;
@@ -60,13 +61,13 @@ impl Packing {
         let datagrams = room / self.datagram;
         match (datagrams, tail) {
             (0, tail) => first + tail,
-            // The last is not quite full, so that it is the last whatever the packet numbers.
+            // The last datagram is not quite full, so that it is the last whatever the packet numbers.
             (datagrams, 0) => first + datagrams * self.full() - LENGTH_BYTES,
             (datagrams, tail) => first + datagrams * self.full() + tail,
         }
     }
 
-    /// UDP payload that so much content takes behind what waits already.
+    /// UDP payload that this content takes behind the `waiting` bytes.
     pub fn takes(&self, waiting: usize, content: usize) -> usize {
         let used = waiting % self.datagram;
         let (here, spared) = match used {
@@ -102,7 +103,7 @@ mod tests {
             let packing = Packing { datagram, id_bytes, stream_id: stream, offset };
             let content = packing.fits(waiting, room);
             prop_assert!(waiting + packing.takes(waiting, content) <= room.max(waiting), "{content}");
-            // And little of it is left: the headers of two packets at most.
+            // Little room is left: the headers of two packets at most.
             if room >= waiting + datagram {
                 prop_assert!(waiting + packing.takes(waiting, content + 150) > room);
             }

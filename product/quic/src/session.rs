@@ -1,4 +1,4 @@
-//! One connection.
+//! An HTTP/3 connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use crate::streams::{Reply, Streams};
 use crate::write::Window;
 use crate::{Datagrams, Incoming, Key, address};
 
-/// The path of a connection, and what has become of its datagrams.
+/// The path of a connection, and the counts of its datagrams.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
-    /// The smoothed round trip; `None` before the handshake is through.
+    /// The smoothed round trip; `None` before the handshake is complete.
     pub rtt: Option<Nanos>,
     pub cwnd_bytes: u64,
     /// UDP payload of a full datagram.
     pub datagram_bytes: u64,
-    /// Acknowledgements that have come so far.
+    /// Number of acknowledgements received so far.
     pub acks: u64,
-    /// UDP payload that was acknowledged so far, but for datagrams of acknowledgements alone: those nobody acknowledges.
+    /// UDP payload acknowledged so far, except datagrams with only acknowledgements, which are not acknowledged
+    /// themselves.
     pub acked_bytes: u64,
-    /// UDP payload that was lost so far.
+    /// UDP payload lost so far.
     pub lost_bytes: u64,
 }
 
-/// The server's end of a connection.
+/// The server side of a connection.
 pub struct Session {
     membership: Membership,
     clock: Arc<Clock>,
@@ -49,17 +50,17 @@ pub struct Session {
     pub(crate) window: Window,
     pub(crate) control: Control,
     keep_alive: KeepAlive,
-    /// Of the client's connection ID.
+    /// Bytes of the client's connection ID.
     pub(crate) id_bytes: usize,
     is_broken: bool,
     sent: Sent,
 }
 
-/// What quinn keeps of content until the client has acknowledged it.
+/// Memory of the content that quinn keeps until the client has acknowledged it.
 #[derive(Default)]
 struct Sent {
     acked: Acked,
-    /// UDP payload that was made since the last acknowledgement.
+    /// UDP payload made since the last acknowledgement.
     made_bytes: usize,
     charge: Charge,
 }
@@ -88,20 +89,20 @@ impl Session {
         }
     }
 
-    /// As it was named.
+    /// The key given to [`Endpoint::accept`](crate::Endpoint::accept).
     pub fn key(&self) -> Key {
         self.membership.key
     }
 
-    /// Takes a datagram that the endpoint has given; what it says is asked of [`Session::event`]. An error is given once; after it
-    /// nothing is taken, and [`Session::make`] tells the client.
+    /// Takes a datagram that the endpoint has returned; [`Session::event`] returns the events. An error is returned
+    /// once. After it all input is ignored, and [`Session::make`] informs the client.
     pub fn receive(&mut self, now: Nanos, incoming: Incoming) -> Result<(), Broken> {
         self.keep_alive.on_heard(now);
         self.connection.handle_event(incoming.0);
         self.settle(now)
     }
 
-    /// What follows of anything that quinn was told.
+    /// Processes the consequences of any input to quinn.
     pub(crate) fn settle(&mut self, now: Nanos) -> Result<(), Broken> {
         self.membership.exchange(&mut self.connection);
         let stats = self.connection.stats();
@@ -131,14 +132,14 @@ impl Session {
         })
     }
 
-    /// Counts its memory in this account from now on: heads and frames that wait, bodies that were not read, and content that the client has not
-    /// acknowledged.
+    /// Charges the session's memory to this account: waiting heads and frames, unread bodies, and content that the
+    /// client has not acknowledged.
     pub fn count_in(&mut self, account: &Account) {
         self.streams.count_in(account);
         self.sent.charge.move_to(account);
     }
 
-    /// Bytes that are counted of content that was not acknowledged.
+    /// Bytes charged for unacknowledged content.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn sent_bytes(&self) -> usize {
         self.sent.charge.bytes()
@@ -149,12 +150,13 @@ impl Session {
         self.sent.charge.set(in_flight_bytes.saturating_add(self.sent.made_bytes + self.outbox.waiting()));
     }
 
-    /// The client's wish for this stream; `None` for a closed one.
+    /// The client's priority for this stream; `None` if it is closed.
     pub fn priority(&mut self, stream: u32) -> Option<Priority> {
         self.streams.open.get(stream).map(|open| open.priority)
     }
 
-    /// Gives the head of a response. It leaves with the first [`Session::write`], also where there is no body. False: the stream is closed.
+    /// Sets the head of a response. It leaves with the first [`Session::write`], even if there is no body. Returns
+    /// false if the stream is closed.
     pub fn respond(&mut self, stream: u32, head: &ResponseHead, has_body: bool) -> bool {
         let Some(open) = self.streams.open.get_mut(stream) else { return false };
         open.reply.get_or_insert_with(Reply::new).begin(head, has_body);
@@ -162,15 +164,15 @@ impl Session {
         true
     }
 
-    /// Makes datagrams of what was given and of what QUIC has to say for itself (handshake, ACKs, retransmissions, probes), until
-    /// `room_bytes` of UDP payload or nothing is left; but one at least if one may leave.
+    /// Makes datagrams of the content given and of QUIC's own frames (handshake, ACKs, retransmissions, probes), until
+    /// `room_bytes` of UDP payload are used or nothing is left. Makes at least one if one may leave.
     pub fn make(&mut self, now: Nanos, room_bytes: usize, out: &mut Datagrams) {
         let full = usize::from(self.connection.stats().path.current_mtu);
         let mut left = room_bytes;
         let mut is_first = true;
         let (at, is_ipv6) = (self.clock.instant(now), self.membership.is_ipv6);
         let mut one = |connection: &mut Connection| out.make(is_ipv6, |buffer| connection.poll_transmit(at, 1, buffer));
-        // Each takes a byte of room at least.
+        // Each datagram takes at least a byte of room.
         while is_first || left >= self.outbox.largest_next(full) {
             let made = self.outbox.make_one(&mut self.connection, &mut one);
             let Some(bytes) = made.or_else(|| self.outbox.resolve(&mut self.connection, &mut one)) else { break };
@@ -183,37 +185,37 @@ impl Session {
         self.membership.exchange(&mut self.connection);
     }
 
-    /// Something that was given waits for the congestion window or the pacer: [`Session::receive`] and [`Session::on_timeout`] may end
-    /// that.
+    /// Returns true if given content waits for the congestion window or the pacer; [`Session::receive`] and
+    /// [`Session::on_timeout`] may release it.
     pub fn is_held(&self) -> bool {
         self.outbox.is_held()
     }
 
-    /// UDP payload, as estimated, of content that was given or lost and that `make` has not made. While there is some and it is not held,
-    /// `make` is to be called.
+    /// Estimated UDP payload of content that was given or lost and not yet made by `make`. Call `make` while there is
+    /// some and it is not held.
     pub fn waiting_bytes(&self) -> usize {
         self.outbox.waiting()
     }
 
-    /// 0 where the client lets nothing more be sent on this stream; else a number above that (the engine does not tell which); `None` for a
-    /// closed one.
+    /// Returns 0 if the client's window on this stream is shut, otherwise a greater number (the engine does not report
+    /// which); `None` if it is closed.
     pub fn stream_window(&mut self, stream: u32) -> Option<u32> {
         self.streams.open.get(stream).map(|open| if open.is_shut { 0 } else { u32::MAX })
     }
 
-    /// 0 where the client lets nothing more be sent on all streams together, or too much is unacknowledged; else a number above that.
+    /// Returns 0 if the connection's window is shut or too much is unacknowledged, otherwise a greater number.
     pub fn window(&mut self) -> u32 {
         if self.window.is_shut { 0 } else { u32::MAX }
     }
 
-    /// A response will not be finished. Nothing is said on a stream that is closed.
+    /// Cancels a response that will not be finished. Does nothing if the stream is closed.
     pub fn cancel(&mut self, stream: u32) {
         if self.streams.open.get(stream).is_some() {
             self.streams.reset(&mut self.connection, stream, INTERNAL_ERROR);
         }
     }
 
-    /// Takes no new requests (RFC 9114 section 5.2).
+    /// Stops taking new requests (RFC 9114 section 5.2).
     pub fn go_away(&mut self) {
         if self.intake.refused_from.is_none() {
             self.intake.refused_from = Some(self.streams.next);
@@ -222,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Ends the connection with this code (RFC 9114 section 8.1); `make` tells the client.
+    /// Ends the connection with this code (RFC 9114 section 8.1); `make` informs the client.
     pub fn close(&mut self, now: Nanos, code: u64, reason: &str) {
         let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
         self.connection.close(self.clock.instant(now), code, Bytes::copy_from_slice(reason.as_bytes()));
@@ -231,12 +233,12 @@ impl Session {
         self.membership.exchange(&mut self.connection);
     }
 
-    /// The client has all of the responses that have ended.
+    /// Returns true if the client has acknowledged all responses that have ended.
     pub fn is_acknowledged(&self) -> bool {
         self.streams.unacknowledged.is_empty()
     }
 
-    /// When `on_timeout` is to be called.
+    /// The time at which `on_timeout` must be called.
     pub fn timeout(&mut self) -> Option<Nanos> {
         let ping_at = self.keep_alive.due_at(!self.streams.open.is_empty());
         let of_quic = self.connection.poll_timeout().map(|at| self.clock.nanos(at));
@@ -257,22 +259,22 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Either side has ended it; it stays for a while, to answer what is still under way.
+    /// Returns true if either side has ended the connection; it stays for a while to answer packets still in flight.
     pub fn is_closing(&self) -> bool {
         self.connection.is_closed()
     }
 
-    /// Nothing is taken or said any more: it may be dropped.
+    /// Returns true if nothing more will be read or written: it may be dropped.
     pub fn has_ended(&mut self) -> bool {
         self.connection.is_drained()
     }
 
-    /// Its address now; a client may change it.
+    /// The client's current address, which may change.
     pub fn peer(&self) -> SocketAddr {
         address::at_socket(self.connection.remote_address(), self.membership.is_ipv6)
     }
 
-    /// How its path is now, and what has become of its datagrams so far.
+    /// The current state of the path, and the counts of its datagrams so far.
     pub fn path(&self) -> Path {
         let stats = self.connection.stats();
         Path {

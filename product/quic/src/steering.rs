@@ -1,16 +1,16 @@
-//! Several sockets on one port: the kernel gives each datagram to the one that has its connection, by the connection ID, which a client keeps
-//! wherever it moves (RFC 9000 section 5.1).
+//! Several sockets on one port. The kernel passes each datagram to the socket that has its connection, by the
+//! connection ID, which a client keeps when it moves (RFC 9000 section 5.1).
 
 use std::time::Duration;
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, RandomConnectionIdGenerator};
 
-/// Bytes of a connection ID of ours.
+/// Bytes of our connection IDs.
 pub const ID_BYTES: usize = 8;
-/// Sockets on one port: a byte tells them apart.
+/// Maximum number of sockets on one port: a byte identifies each.
 pub const SOCKETS_MAX: usize = 256;
 
-/// Which of how many sockets: the first byte of its connection IDs, divided by their number, leaves its own.
+/// The number of this socket among `count`: the first byte of its connection IDs modulo `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
     number: u8,
@@ -20,7 +20,7 @@ pub struct Steering {
 impl Steering {
     pub const ALONE: Steering = Steering { number: 0, count: 1 };
 
-    /// `None` where there is no such socket.
+    /// Returns `None` if there is no such socket.
     pub fn new(number: usize, count: usize) -> Option<Steering> {
         if number >= count || count > SOCKETS_MAX {
             return None;
@@ -28,7 +28,7 @@ impl Steering {
         Some(Steering { number: u8::try_from(number).ok()?, count: u16::try_from(count).ok()? })
     }
 
-    /// The nearest first byte that is this socket's, so that all of its are as likely.
+    /// Returns the nearest byte that belongs to this socket, so that all its bytes are equally likely.
     fn steer(self, byte: u8) -> u8 {
         let (byte, count) = (u16::from(byte), self.count);
         let steered = byte - byte % count + u16::from(self.number);

@@ -1,4 +1,4 @@
-//! The requests of a connection that are open, and what is still to be said on them.
+//! The open requests of a connection, and the responses still to be sent on them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,24 +12,25 @@ use crate::h3::fault::{EXCESSIVE_LOAD, End};
 use crate::h3::{frames, request};
 use crate::qpack;
 
-/// Bytes of frames that are not whole, of all streams of a connection.
+/// Maximum bytes of incomplete frames on all streams of a connection.
 pub const KEPT_BYTES_MAX: usize = 256 << 10;
-/// Wishes for requests that have not come: a client's PRIORITY_UPDATE may be first.
+/// Maximum number of priorities for requests that have not arrived: a client's PRIORITY_UPDATE may come first.
 const EARLY_WISHES_MAX: usize = 100;
-/// Idle connections keep room for so many streams.
+/// Stream capacity that idle connections keep.
 const STREAMS_KEPT: usize = 4;
-/// And for so many events.
+/// Event capacity that idle connections keep.
 const EVENTS_KEPT: usize = 8;
 
-/// A response, and the interim ones before it.
+/// A response, with the interim ones before it.
 #[derive(Debug)]
 pub struct Reply {
-    /// Heads of frames that are not given yet, and content that is still to come of a frame whose head is among them or was given.
+    /// Frame heads that are not given yet; then the content still to come of the frame whose head is among them or was
+    /// given.
     pub heads: Vec<u8>,
     pub frame_left: usize,
-    /// The source is at its end.
+    /// The source has ended.
     pub is_read: bool,
-    /// Its own head is among those.
+    /// The response's own head is among `heads` or was given.
     is_begun: bool,
     /// Bytes that quinn has taken.
     pub offset: u64,
@@ -40,7 +41,7 @@ impl Reply {
         Reply { heads: Vec::new(), frame_left: 0, is_read: false, is_begun: false, offset: 0 }
     }
 
-    /// An interim head, where the response's own was not given. Says whether that is so.
+    /// Appends an interim head if the response's own head was not given. Returns true if so.
     pub fn add_interim(&mut self, head: &ResponseHead) -> bool {
         if !self.is_begun {
             self.heads.extend(headers(head));
@@ -57,7 +58,7 @@ impl Reply {
         self.is_begun
     }
 
-    /// The source is at its end, with these fields behind it.
+    /// Records that the source has ended, followed by these trailers.
     pub fn end(&mut self, trailers: Option<Box<Trailers>>) {
         if let Some(trailers) = trailers {
             let mut block = Vec::new();
@@ -68,7 +69,7 @@ impl Reply {
         self.is_read = true;
     }
 
-    /// The next byte is of a frame's head.
+    /// Returns true if the next byte belongs to a frame's head.
     pub fn has_heads(&self) -> bool {
         !self.heads.is_empty()
     }
@@ -76,23 +77,24 @@ impl Reply {
 
 #[derive(Debug)]
 pub struct Stream {
-    /// Until all of the request has come.
+    /// Present until the whole request has arrived.
     pub incoming: Option<Box<request::Incoming>>,
-    /// Bytes of a frame that is not whole, and of heads and a body that wait, as they are counted in those of all streams.
+    /// Bytes of an incomplete frame, then of waiting heads and body, as they are counted in the totals of all streams.
     kept_bytes: u32,
     held_bytes: u32,
-    /// The caller knows of it.
+    /// The request was reported to the caller.
     pub is_told: bool,
     pub body: Body,
     pub priority: Priority,
-    /// Told on the control stream, which goes before what the request says.
+    /// The priority came on the control stream, which takes precedence over the request's own.
     pub is_wished: bool,
     pub reply: Option<Reply>,
-    /// The client's window of it is used up.
+    /// The client's window for this stream is used up.
     pub is_shut: bool,
 }
 
-/// Streams by number: a client that lets them wait makes us hold them, and a table of hashes is twice as large.
+/// Streams ordered by number. A client that lets them wait makes us hold them, and a hash table would be twice as
+/// large.
 #[derive(Debug, Default)]
 pub struct Open(Vec<(u32, Stream)>);
 
@@ -141,19 +143,19 @@ impl Open {
 pub struct Streams {
     pub open: Open,
     early: HashMap<u32, Priority>,
-    /// One past the last that has come.
+    /// The number after the highest stream that has arrived.
     pub next: u32,
     pub events: VecDeque<Event>,
-    /// The request that was told of last: perhaps nobody wants its body.
+    /// The request reported last, whose body may not be wanted.
     pub asked: Option<u32>,
-    /// Windows of streams by which that of the connection is wider.
+    /// Number of stream windows by which the connection's is wider.
     pub windows: usize,
-    /// Bytes of frames that are not whole.
+    /// Bytes of incomplete frames.
     pub kept_bytes: usize,
-    /// Bytes of heads that no window has let through, and of bodies that were not read.
+    /// Bytes of heads that no window has let through, and of unread bodies.
     held_bytes: usize,
     charge: Charge,
-    /// Those whose last bytes are given, and whose client has not acknowledged all of them.
+    /// Streams whose last bytes are given but not all acknowledged by the client.
     pub unacknowledged: HashSet<u32>,
 }
 
@@ -171,7 +173,7 @@ impl Streams {
         event
     }
 
-    /// One that the client has opened.
+    /// Adds a stream that the client has opened.
     pub fn begin(&mut self, stream: u32) {
         let wish = self.early.remove(&stream);
         let begun = Stream {
@@ -189,7 +191,7 @@ impl Streams {
         self.next = self.next.max(stream.saturating_add(1));
     }
 
-    /// The client's wish for a request, which may be yet to come.
+    /// Sets the client's priority for a request, which may not have arrived.
     pub fn wish(&mut self, stream: u32, priority: Priority) {
         match self.open.get_mut(stream) {
             Some(open) => {
@@ -207,23 +209,23 @@ impl Streams {
         }
     }
 
-    /// Counts what is kept.
+    /// The account of the stored bytes.
     pub fn account(&self) -> &Account {
         self.charge.account()
     }
 
-    /// Counts what is kept in this account from now on.
+    /// Charges the stored bytes to this account from now on.
     pub fn count_in(&mut self, account: &Account) {
         self.charge.move_to(account);
     }
 
-    /// Counts what is kept of a stream, of which something was read.
+    /// Updates the count of a stream's stored bytes after reading from it.
     pub fn count(&mut self, stream: u32) {
         if let Some(open) = self.open.get_mut(stream) {
             self.kept_bytes -= open.kept_bytes as usize;
             self.held_bytes -= open.held_bytes as usize;
             let kept_bytes = open.incoming.as_ref().map_or(0, |incoming| incoming.kept_bytes());
-            // Both are far below 4 GiB: frames and windows have bounds.
+            // Both are far below 4 GiB: frames and windows are limited.
             (open.kept_bytes, open.held_bytes) = (kept_bytes as u32, open.memory_bytes() as u32);
             self.kept_bytes += open.kept_bytes as usize;
             self.held_bytes += open.held_bytes as usize;
@@ -231,7 +233,7 @@ impl Streams {
         self.charge();
     }
 
-    /// An end of the connection, if frames that are not whole hold more than [`KEPT_BYTES_MAX`].
+    /// Returns an error that ends the connection if incomplete frames hold more than [`KEPT_BYTES_MAX`].
     pub fn check_kept(&self) -> Result<(), End> {
         if self.kept_bytes > KEPT_BYTES_MAX {
             return Err(End::protocol(EXCESSIVE_LOAD, "more than 256 KB of frames that are not whole"));
@@ -239,12 +241,12 @@ impl Streams {
         Ok(())
     }
 
-    /// What all of them hold may be another now.
+    /// Updates the charge for all streams.
     pub fn charge(&mut self) {
         self.charge.set(self.kept_bytes + self.held_bytes);
     }
 
-    /// A stream is of no more use, whoever ended it.
+    /// Removes a stream that was ended by either side.
     pub fn end(&mut self, stream: u32) {
         if let Some(ended) = self.open.remove(stream) {
             self.kept_bytes -= ended.kept_bytes as usize;
@@ -262,7 +264,7 @@ impl Streams {
         }
     }
 
-    /// Ends a stream both ways with this code; either way may be over already.
+    /// Ends a stream in both directions with this code; either may have ended already.
     pub fn reset(&mut self, connection: &mut Connection, stream: u32, code: u64) {
         let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
         let _ = connection.recv_stream(id(stream)).stop(code);
@@ -271,7 +273,7 @@ impl Streams {
     }
 }
 
-/// The head of a response as a frame.
+/// Encodes the head of a response as a frame.
 fn headers(head: &ResponseHead) -> Vec<u8> {
     let status = head.status().digits();
     let mut section = Vec::new();

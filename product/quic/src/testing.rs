@@ -1,5 +1,5 @@
-//! A client for tests, here and of other crates: quinn-proto's, with the frames of HTTP/3 written out. It is driven datagram by datagram,
-//! in memory or over a socket, at whatever time its caller says.
+//! A client for tests, here and in other crates: quinn-proto's, with HTTP/3 frames written out. It is driven datagram
+//! by datagram, in memory or over a socket, at the times its caller gives.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub use crate::h3::varint;
 use crate::qpack;
 pub use crate::qpack::{decode, encode};
 
-/// What a client lets be sent to it, in bytes.
+/// The bytes that a client lets the server send.
 #[derive(Debug, Clone, Copy)]
 pub struct Windows {
     pub stream: u32,
@@ -35,19 +35,19 @@ impl Default for Windows {
     }
 }
 
-/// What has come on one stream.
+/// The received part of one stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Came {
     pub bytes: Vec<u8>,
     /// The server has ended it.
     pub is_whole: bool,
-    /// The server has reset it, with this code.
+    /// The server has reset it with this code.
     pub reset: Option<u64>,
-    /// The server reads no more of it, with this code.
+    /// The server has stopped reading it, with this code.
     pub stopped: Option<u64>,
 }
 
-/// A response, as far as it has come.
+/// The received part of a response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Response {
     pub fields: Vec<(String, String)>,
@@ -67,34 +67,34 @@ pub struct Client {
     connection: Connection,
     base: Instant,
     server: SocketAddr,
-    /// Nothing is read while this is set, so that windows fill.
+    /// The client reads nothing while this is set, so that windows fill.
     pub is_deaf: bool,
     came: BTreeMap<StreamId, Came>,
     control: Option<StreamId>,
-    /// Why the connection is over.
+    /// The reason why the connection is over.
     pub lost: Option<ConnectionError>,
     pub is_connected: bool,
 }
 
 impl Client {
-    /// Of a server at this address, under this name.
+    /// Creates a client of a server at this address, under this name.
     pub fn new(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         Client::of_protocol(b"h3", now, server, host, windows)
     }
 
-    /// One that offers this protocol instead (ALPN).
+    /// Creates a client that offers this protocol instead (ALPN).
     pub fn of_protocol(protocol: &[u8], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(protocol));
         Client::of_crypto(crypto.expect("the provider has the suite"), None, now, server, host, windows)
     }
 
-    /// One that does the same again with the same seed, but for the bytes of IDs and keys.
+    /// Creates a client that behaves identically for the same seed, except for the bytes of IDs and keys.
     pub fn seeded(seed: [u8; 32], now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let crypto = QuicClientConfig::try_from(tls::testing::quic_client_config(b"h3"));
         Client::of_crypto(crypto.expect("the provider has the suite"), Some(seed), now, server, host, windows)
     }
 
-    /// One whose ClientHello takes two datagrams, as those of browsers do with their post-quantum key exchange.
+    /// Creates a client whose ClientHello takes two datagrams, as with the post-quantum key exchange of browsers.
     pub fn of_long_hello(now: Nanos, server: SocketAddr, host: &str, windows: Windows) -> Client {
         let mut config = Arc::unwrap_or_clone(tls::testing::quic_client_config(b"h3"));
         config.alpn_protocols.extend((b'a'..=b'f').map(|byte| vec![byte; 255]));
@@ -138,7 +138,7 @@ impl Client {
         self.base + Duration::from(now)
     }
 
-    /// A datagram that has come.
+    /// Receives a datagram.
     pub fn receive(&mut self, now: Nanos, datagram: &[u8]) {
         let mut answer = Vec::new();
         let event = self.endpoint.handle(self.at(now), self.server, None, None, BytesMut::from(datagram), &mut answer);
@@ -148,7 +148,7 @@ impl Client {
         self.settle();
     }
 
-    /// The next that is to leave.
+    /// Returns the next datagram to send.
     pub fn transmit(&mut self, now: Nanos) -> Option<Vec<u8>> {
         let mut datagram = Vec::new();
         let made = self.connection.poll_transmit(self.at(now), 1, &mut datagram);
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Reads what has come on all streams.
+    /// Reads all streams.
     pub fn read(&mut self) {
         for (&id, came) in &mut self.came {
             if id.dir() == Dir::Uni && id.initiator() == quinn_proto::Side::Client {
@@ -212,18 +212,18 @@ impl Client {
         }
     }
 
-    /// Opens the control stream with SETTINGS that say nothing.
+    /// Opens the control stream with empty SETTINGS.
     pub fn hello(&mut self) {
         self.control = Some(self.uni(&[0, SETTINGS as u8, 0]));
     }
 
-    /// A frame on the control stream.
+    /// Sends a frame on the control stream.
     pub fn control(&mut self, kind: u64, payload: &[u8]) {
         let control = self.control.expect("a client that has said hello");
         self.send(control, &frame(kind, payload));
     }
 
-    /// A whole request; the number of its stream.
+    /// Sends a whole request. Returns the number of its stream.
     pub fn request(&mut self, path: &str, more: &[(&str, &str)]) -> u32 {
         let stream = self.open();
         let id = id(stream);
@@ -244,7 +244,7 @@ impl Client {
         self.try_open(Dir::Bi).expect("a server that lets one more be opened").index() as u32
     }
 
-    /// Opens a stream, if the server lets it be opened.
+    /// Opens a stream if the server allows it.
     pub fn try_open(&mut self, dir: Dir) -> Option<StreamId> {
         let id = self.connection.streams().open(dir)?;
         self.came.entry(id).or_default();
@@ -258,17 +258,17 @@ impl Client {
         id
     }
 
-    /// Bytes on a stream, as many as are allowed: how many that is.
+    /// Sends the bytes on a stream as far as its window allows. Returns how many were sent.
     pub fn offer(&mut self, id: StreamId, bytes: &[u8]) -> usize {
         self.connection.send_stream(id).write(bytes).unwrap_or(0)
     }
 
-    /// Ends a stream, if it is open.
+    /// Ends a stream if it is open.
     pub fn try_finish(&mut self, id: StreamId) {
         let _ = self.connection.send_stream(id).finish();
     }
 
-    /// Bytes on a stream; all of them have to be allowed.
+    /// Sends all bytes on a stream; the server's window must allow them.
     pub fn send(&mut self, id: StreamId, bytes: &[u8]) {
         let mut chunks = [Bytes::copy_from_slice(bytes)];
         let sent = self.connection.send_stream(id).write_chunks(&mut chunks).expect("a stream that is open");
@@ -283,12 +283,12 @@ impl Client {
         let _ = self.connection.send_stream(id).reset(code.into());
     }
 
-    /// Wants no more of a response (STOP_SENDING).
+    /// Stops reading a response (STOP_SENDING).
     pub fn stop(&mut self, stream: u32, code: u32) {
         let _ = self.connection.recv_stream(id(stream)).stop(code.into());
     }
 
-    /// A PING of its own in the next datagram.
+    /// Sends a PING in the next datagram.
     pub fn ping(&mut self) {
         self.connection.ping();
     }
@@ -302,25 +302,25 @@ impl Client {
         self.came.get(&id).cloned().unwrap_or_default()
     }
 
-    /// The same, and what has come is forgotten: the next call gives what came since.
+    /// The same, but forgets what was returned: the next call returns what arrived since.
     pub fn take(&mut self, id: StreamId) -> Came {
         let Some(came) = self.came.get_mut(&id) else { return Came::default() };
         Came { bytes: std::mem::take(&mut came.bytes), ..*came }
     }
 
-    /// Streams that the server has opened itself.
+    /// Streams that the server has opened.
     pub fn server_stream_ids(&self) -> Vec<StreamId> {
         let is_servers = |id: &&StreamId| id.initiator() == quinn_proto::Side::Server;
         self.came.keys().filter(is_servers).copied().collect()
     }
 
-    /// What the server has opened itself.
+    /// The contents of the streams that the server has opened.
     pub fn server_streams(&self) -> Vec<Came> {
         let is_servers = |id: &StreamId| id.initiator() == quinn_proto::Side::Server;
         self.came.iter().filter(|(id, _)| is_servers(id)).map(|(_, came)| came.clone()).collect()
     }
 
-    /// The response on this stream, as far as its frames are whole; DATA also where it is not.
+    /// The response on this stream, as far as its frames are complete; includes incomplete DATA.
     pub fn response(&self, stream: u32) -> Response {
         let came = self.came(id(stream));
         let mut response = Response { is_whole: came.is_whole, ..Response::default() };
@@ -335,13 +335,13 @@ impl Client {
         response
     }
 
-    /// What the server did against QUIC, if that has ended the connection.
+    /// The server's violation of QUIC, if that has ended the connection.
     pub fn complaint(&self) -> Option<String> {
         let lost = self.lost.as_ref()?;
         matches!(lost, ConnectionError::TransportError(_)).then(|| lost.to_string())
     }
 
-    /// The server has refused the connection (CONNECTION_REFUSED, RFC 9000 section 20.1).
+    /// Returns true if the server has refused the connection (CONNECTION_REFUSED, RFC 9000 section 20.1).
     pub fn is_refused(&self) -> bool {
         const CONNECTION_REFUSED: u64 = 2;
         matches!(&self.lost, Some(ConnectionError::ConnectionClosed(close)) if u64::from(close.error_code) == CONNECTION_REFUSED)
@@ -367,14 +367,14 @@ pub fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A compressed field section.
+/// Compresses a field section.
 pub fn section(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     qpack::encode(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), &mut section);
     section
 }
 
-/// The HEADERS of a request.
+/// Returns the HEADERS of a request.
 pub fn request(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields =
         [&[(":method", "GET"), (":scheme", "https"), (":authority", "localhost"), (":path", path)], more].concat();
@@ -391,7 +391,7 @@ fn fields(section: &[u8]) -> Vec<(String, String)> {
     fields
 }
 
-/// Its type, and as much of its payload as has come.
+/// Returns a frame's type, the received part of its payload, and whether it is complete.
 fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8], bool)> {
     let (kind, kind_bytes) = varint::read(rest)?;
     let (length, length_bytes) = varint::read(&rest[kind_bytes..])?;

@@ -1,4 +1,4 @@
-//! Endpoint and sessions against quinn-proto's client, in memory and in virtual time.
+//! Tests endpoint and sessions against quinn-proto's client, in memory and in virtual time.
 
 mod bodies;
 mod cuts;

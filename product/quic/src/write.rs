@@ -1,4 +1,4 @@
-//! Content of responses, given to quinn-proto when it is decided that it leaves.
+//! Gives the content of responses to quinn-proto when it is decided that it leaves.
 
 use http::ResponseHead;
 use mux::{Source, Stop, Supply};
@@ -10,20 +10,20 @@ use crate::h3::{frames, varint};
 use crate::packing::Packing;
 use crate::streams::{Reply, id};
 
-/// Less content than this is not worth a frame of its own, but at the end of a body.
+/// Minimum content for a frame, except at the end of a body.
 const CONTENT_BYTES_MIN: usize = 16;
-/// Content that is read before it is known that windows let it through: at first, after a window was found shut, and at most. With 100 streams
-/// whose windows are shut that is 64 KB in all; it doubles with what is taken.
+/// Content read before it is known that windows let it through: initially, after a window was found shut, and at most.
+/// With 100 streams whose windows are shut that is 64 KB in all; it doubles with what is taken.
 const AHEAD_BYTES_FIRST: usize = 8 << 10;
 const AHEAD_BYTES_MIN: usize = 512;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
-/// What the client's window for the connection lets through.
+/// The state of the client's window for the connection.
 #[derive(Debug)]
 pub struct Window {
-    /// Content that is read before it is known that windows let it through.
+    /// Content read before it is known that windows let it through.
     ahead_bytes: usize,
-    /// It is used up.
+    /// The window is used up.
     pub is_shut: bool,
 }
 
@@ -33,17 +33,17 @@ impl Default for Window {
     }
 }
 
-/// What a [`Session::write`] has done.
+/// The result of a [`Session::write`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrote {
-    /// Of the body, given to the engine.
+    /// Bytes of the body given to the engine.
     pub bytes: u64,
-    /// UDP payload that it takes, as estimated: [`Session::make`] makes that much more.
+    /// Estimated UDP payload that it takes: [`Session::make`] makes that much more.
     pub carried_bytes: usize,
     pub stop: Stop,
 }
 
-/// What one response has given: bytes of its stream, how many of those are of the body, and the reason for no more.
+/// The part of a response given: bytes of its stream, how many of them are body, and the reason for no more.
 struct Given {
     bytes: usize,
     body_bytes: usize,
@@ -52,19 +52,19 @@ struct Given {
 
 enum Obstacle {
     Room,
-    /// A window, of the stream or the connection.
+    /// The window of the stream or the connection is shut.
     Shut,
-    /// The client has had enough.
+    /// The client wants no more.
     Gone,
     Source,
     Failed,
 }
 
 impl Session {
-    /// Gives the engine content of one response: so much that it fits `room` bytes of UDP payload with the headers of its frames and
-    /// packets, and what flow control allows. Nothing is made yet: that is [`Session::make`], to be called with the same room. What was
-    /// given or lost before and has not left uses up the room ([`Stop::Room`]); where the congestion window or the pacer holds it back,
-    /// nothing is given ([`Stop::Window`]). The head is given whole, whatever the room.
+    /// Gives the engine content of one response: as much as fits into `room` bytes of UDP payload with the headers of
+    /// its frames and packets, and as flow control allows. Nothing is made yet: call [`Session::make`] with the same
+    /// room. Content given or lost before that has not left uses up the room ([`Stop::Room`]); if the congestion window
+    /// or the pacer holds it back, nothing is given ([`Stop::Window`]). The head is given whole, whatever the room.
     pub fn write(&mut self, stream: u32, room: usize, source: &mut dyn Source) -> Wrote {
         let nothing = |stop| Wrote { bytes: 0, carried_bytes: 0, stop };
         let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
@@ -91,7 +91,7 @@ impl Session {
         reply.offset += given.bytes as u64;
         let is_ended = given.stop.is_none();
         if is_ended {
-            // A client that has had enough in the meantime is told of by quinn.
+            // quinn reports a client that has stopped reading in the meantime.
             let _ = self.connection.send_stream(id(stream)).finish();
         }
         let carried_bytes = packing.takes(waiting, given.bytes.max(is_ended.into()));
@@ -100,8 +100,8 @@ impl Session {
         Wrote { bytes: given.body_bytes as u64, carried_bytes, stop: stop(self, stream, given.stop) }
     }
 
-    /// Gives an interim head (1xx, RFC 9110 section 15.2), which leaves with the next [`Session::make`]: before [`Session::respond`] alone. False:
-    /// the stream is closed, or the response has begun.
+    /// Gives an interim head (1xx, RFC 9110 section 15.2), which leaves with the next [`Session::make`]. Call it only
+    /// before [`Session::respond`]. Returns false if the stream is closed or the response has begun.
     pub fn interim(&mut self, stream: u32, head: &ResponseHead) -> bool {
         let Some(open) = self.streams.open.get_mut(stream).filter(|_| !self.connection.is_closed()) else {
             return false;
@@ -112,7 +112,7 @@ impl Session {
         }
         let packing = packing(&self.connection, self.id_bytes, stream, reply);
         let mut given = Given { bytes: 0, body_bytes: 0, stop: None };
-        // What a window does not let through leaves with the response; a client that has had enough is told of by quinn.
+        // What a window does not let through leaves with the response; quinn reports a client that has stopped reading.
         let _ = give_heads(&mut self.connection, stream, reply, &mut given);
         reply.offset += given.bytes as u64;
         self.outbox.give(packing.takes(self.outbox.waiting(), given.bytes));
@@ -121,14 +121,14 @@ impl Session {
     }
 }
 
-/// What follows of an obstacle for the stream.
+/// Handles an obstacle for the stream.
 fn stop(session: &mut Session, stream: u32, obstacle: Option<Obstacle>) -> Stop {
     let Session { connection, streams, control, window, .. } = session;
     match obstacle {
         None => {
             let is_whole = streams.open.get(stream).is_none_or(|open| open.incoming.is_none());
             if !is_whole {
-                // Of its request nobody wants the rest (RFC 9114 section 4.1).
+                // The rest of its request is not wanted (RFC 9114 section 4.1).
                 let _ = connection.recv_stream(id(stream)).stop((NO_ERROR as u32).into());
             }
             streams.unacknowledged.insert(stream);
@@ -158,13 +158,14 @@ fn stop(session: &mut Session, stream: u32, obstacle: Option<Obstacle>) -> Stop 
     }
 }
 
-/// How what is given next lies in datagrams.
+/// Returns how the next content lies in datagrams.
 fn packing(connection: &Connection, id_bytes: usize, stream: u32, reply: &Reply) -> Packing {
     let datagram = connection.stats().path.current_mtu.into();
     Packing { datagram, id_bytes, stream_id: id(stream).into(), offset: reply.offset }
 }
 
-/// Gives so many bytes of a stream at most, but heads whole if there is room for a byte or nothing waits before it.
+/// Gives at most `room` bytes of a stream; heads are given whole if there is room for a byte or nothing waits before
+/// them.
 fn give(
     connection: &mut Connection,
     stream: u32,
@@ -227,8 +228,8 @@ fn give_heads(connection: &mut Connection, stream: u32, reply: &mut Reply, given
     if reply.heads.is_empty() { Ok(()) } else { Err(Obstacle::Shut) }
 }
 
-/// Reads content for this room, with the head of a frame before it unless one is under way: no more than `ahead`, since nobody tells what
-/// a window lets through.
+/// Reads content for this room, preceded by a frame head unless a frame is in progress. Reads at most `ahead`, because
+/// the size of the window is unknown.
 fn begin(
     reply: &mut Reply,
     source: &mut dyn Source,
@@ -254,7 +255,7 @@ fn begin(
     Ok(supply)
 }
 
-/// How much of this was taken, of which the engine keeps a copy.
+/// Returns how many bytes were taken; the engine keeps a copy of them.
 fn offer(connection: &mut Connection, stream: u32, bytes: &[u8]) -> Result<usize, Obstacle> {
     if bytes.is_empty() {
         return Ok(0);

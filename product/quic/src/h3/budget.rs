@@ -1,4 +1,5 @@
-//! Bounds on frames that cost more to take than to send: the rates of HTTP/2 (`mux::budget`), of frames of HTTP/3 and of QUIC.
+//! Limits on frames that cost more to receive than to send: the rates of HTTP/2 (`mux::budget`), applied to frames of
+//! HTTP/3 and of QUIC.
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use mux::budget::{BYTES_PER_UPDATE, Bucket, CONTROL, DATA_BYTES_MIN, Flood, PATH
 use quinn_proto::ConnectionStats;
 use units::Nanos;
 
-/// What a client has spent.
+/// The budgets of a client.
 #[derive(Debug, Default)]
 pub struct Budget {
     control: Bucket,
@@ -14,17 +15,17 @@ pub struct Budget {
     provoked: Bucket,
     updates: Bucket,
     paths: Bucket,
-    /// Of QUIC, so far: frames, and bytes for which updates were given back.
+    /// QUIC frames counted so far, and bytes for which updates were credited.
     control_frames: u64,
     update_frames: u64,
     challenges: u64,
     sent_bytes: u64,
-    /// Its address when it was last looked at.
+    /// The client's address at the last check.
     peer: Option<SocketAddr>,
 }
 
 impl Budget {
-    /// What QUIC has counted by now; its frames are bounded as those of HTTP/2 are.
+    /// Counts the frames in QUIC's statistics, limited as those of HTTP/2 are.
     pub fn on_stats(&mut self, now: Nanos, stats: &ConnectionStats) -> Result<(), Flood> {
         let came = &stats.frame_rx;
         let control = came.ping
@@ -39,7 +40,7 @@ impl Budget {
         let updates = came.max_data + came.max_stream_data + came.max_streams_bidi + came.max_streams_uni;
         self.updates.give_back((stats.udp_tx.bytes - self.sent_bytes) / BYTES_PER_UPDATE);
         self.sent_bytes = stats.udp_tx.bytes - stats.udp_tx.bytes % BYTES_PER_UPDATE;
-        // A datagram has no more frames than bytes.
+        // A datagram has at most as many frames as bytes.
         for _ in std::mem::replace(&mut self.control_frames, control)..control {
             self.on_control(now)?;
         }
@@ -54,7 +55,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Where it is now. Somewhere else than before, QUIC sends at once to see whether it is there, past the order.
+    /// Checks the client's current address. If it has changed, QUIC immediately sends a datagram to validate it,
+    /// bypassing the order.
     pub fn on_peer(&mut self, now: Nanos, peer: SocketAddr) -> Result<(), Flood> {
         let before = self.peer.replace(peer);
         if before.is_some_and(|before| before != peer) { self.on_path(now) } else { Ok(()) }
@@ -64,22 +66,22 @@ impl Budget {
         if self.paths.take(now, PATHS) { Ok(()) } else { Err(Flood::Paths) }
     }
 
-    /// A frame that asks for something or is of no use.
+    /// Counts a frame that requires something or is useless.
     pub fn on_control(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.control.take(now, CONTROL) { Ok(()) } else { Err(Flood::Control) }
     }
 
-    /// DATA of so many bytes.
+    /// Counts a DATA frame of this size.
     pub fn on_data(&mut self, now: Nanos, bytes: u64) -> Result<(), Flood> {
         if bytes >= DATA_BYTES_MIN.into() { Ok(()) } else { self.on_control(now) }
     }
 
-    /// The client has cancelled a stream.
+    /// Counts a stream that the client has cancelled.
     pub fn on_reset(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.resets.take(now, RESETS) { Ok(()) } else { Err(Flood::Resets) }
     }
 
-    /// A stream was reset for its client's mistake.
+    /// Counts a stream that was reset because of its client's mistake.
     pub fn on_provoked(&mut self, now: Nanos) -> Result<(), Flood> {
         if self.provoked.take(now, PROVOKED) { Ok(()) } else { Err(Flood::Provoked) }
     }
@@ -98,7 +100,7 @@ mod tests {
             stats.frame_rx.max_data = max_data;
             stats.udp_tx.bytes = bytes;
             let mut budget = Budget::default();
-            // What was counted is counted once.
+            // Each frame is counted only once.
             budget.on_stats(Nanos(0), &stats).and_then(|()| budget.on_stats(Nanos(0), &stats))
         };
         assert_eq!(after(1000, 0, 0), Ok(()));

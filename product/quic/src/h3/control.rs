@@ -9,20 +9,20 @@ use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PRIORITY_UPDATE, PRIORITY_
 use super::frames::{DATA, Frames, HEADERS, PUSH_PROMISE, Step, is_reserved};
 use super::varint;
 
-/// Payload of a frame of this stream that is read.
+/// Maximum payload of a frame read on this stream.
 pub const CONTROL_BYTES_MAX: u64 = 4096;
-/// Settings of HTTP/2 that HTTP/3 has no use for (section 7.2.4.1).
+/// Settings of HTTP/2 that are reserved in HTTP/3 (section 7.2.4.1).
 const RESERVED_SETTINGS: [u64; 5] = [0, 2, 3, 4, 5];
 pub const MAX_FIELD_SECTION_SIZE: u64 = 6;
 pub const QPACK_MAX_TABLE_CAPACITY: u64 = 1;
 pub const QPACK_BLOCKED_STREAMS: u64 = 7;
-/// RFC 9220 section 5.
+/// SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 9220 section 5).
 pub const ENABLE_CONNECT_PROTOCOL: u64 = 8;
 
-/// A client's wish for one request, told on the control stream.
+/// A client's priority for one request, sent on the control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Update {
-    /// The stream's identifier, as QUIC has it.
+    /// The stream's identifier in QUIC.
     pub id: u64,
     pub priority: Priority,
 }
@@ -31,13 +31,13 @@ pub struct Update {
 pub struct Control {
     frames: Frames,
     has_settings: bool,
-    /// The last identifiers of GOAWAY and MAX_PUSH_ID.
+    /// The last identifiers in GOAWAY and MAX_PUSH_ID.
     going_away: Option<u64>,
     pushes: Option<u64>,
 }
 
 impl Control {
-    /// Takes some of the bytes, until there is an update; `None`: all of them were taken.
+    /// Takes bytes until there is an update. Returns `None` if all were taken.
     pub fn next(&mut self, now: Nanos, bytes: &mut &[u8], budget: &mut Budget) -> Result<Option<Update>, Fault> {
         while let Some(step) = self.frames.next(bytes, None) {
             match step {
@@ -65,7 +65,7 @@ impl Control {
             }
             kind if is_reserved(kind) => return Err(Fault::Connection(FRAME_UNEXPECTED, "a frame of HTTP/2")),
             CANCEL_PUSH | GOAWAY | MAX_PUSH_ID | PRIORITY_UPDATE | PRIORITY_UPDATE_PUSH => {}
-            // Unknown.
+            // An unknown type, which is ignored.
             _ => return Ok(()),
         }
         if length > CONTROL_BYTES_MAX {
@@ -93,7 +93,7 @@ impl Control {
                 only_id(payload)?;
                 ids(false, "CANCEL_PUSH of a push that nobody promised")?;
             }
-            // Of a push.
+            // The priority of a push.
             _ => ids(false, "a priority of a push that nobody promised")?,
         }
         Ok(None)
@@ -120,7 +120,8 @@ fn update(payload: &[u8]) -> Result<Update, Fault> {
     Ok(Update { id, priority: priority::parse(&payload[bytes..]) })
 }
 
-/// Each once (section 7.2.4); none of them changes what is sent: there is no dynamic table, no push, and heads of responses are short.
+/// Checks SETTINGS. Each may occur once (section 7.2.4). None changes what is sent: there is no dynamic table and no
+/// push, and response heads are short.
 fn settings(mut payload: &[u8]) -> Result<(), Fault> {
     let mut seen = Vec::new();
     while !payload.is_empty() {

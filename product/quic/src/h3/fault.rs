@@ -1,9 +1,9 @@
-//! Mistakes of clients, and what they cost.
+//! Mistakes of clients, and their consequences.
 
 use mux::Broken;
 use mux::budget::Flood;
 
-/// Codes of RFC 9114 section 8.1 and RFC 9204 section 6.
+/// Error codes of RFC 9114 section 8.1 and RFC 9204 section 6.
 pub const NO_ERROR: u64 = 0x100;
 pub const INTERNAL_ERROR: u64 = 0x102;
 pub const STREAM_CREATION_ERROR: u64 = 0x103;
@@ -22,7 +22,7 @@ pub const QPACK_DECOMPRESSION_FAILED: u64 = 0x200;
 pub const QPACK_ENCODER_STREAM_ERROR: u64 = 0x201;
 pub const QPACK_DECODER_STREAM_ERROR: u64 = 0x202;
 
-/// What a mistake costs: a stream, or the connection.
+/// A mistake that costs a stream or the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Stream(u64),
@@ -36,7 +36,7 @@ impl From<Flood> for Fault {
     }
 }
 
-/// The end of a connection: its code, and why.
+/// The end of a connection: the error code and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct End {
     pub code: u64,

@@ -1,4 +1,5 @@
-//! The fields of a request, as HTTP/3 gives them: what they mean, and which are malformed, is [`RequestBuilder`]'s. Its wish is read here.
+//! Collects the fields of an HTTP/3 request. [`RequestBuilder`] interprets them and detects malformed ones; this module
+//! reads the priority.
 
 use http::{MalformedRequest, OwnedRequest, PeerLength, Refused, RequestBuilder};
 use mux::{Priority, priority};
@@ -10,11 +11,11 @@ pub struct Fields<'a> {
     priority: Priority,
 }
 
-/// A request that was collected.
+/// A request whose fields are complete.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub fields: Result<Box<OwnedRequest>, Box<Refused>>,
-    /// The length of its content, where it gives one.
+    /// The declared length of its content.
     pub content_length: Option<PeerLength>,
     pub priority: Priority,
 }
@@ -32,7 +33,7 @@ impl<'a> Fields<'a> {
         self.request.push(name, value);
     }
 
-    /// The request. Of a malformed one the stream is reset (H3_MESSAGE_ERROR).
+    /// Returns the request. For a malformed one, the caller resets the stream (H3_MESSAGE_ERROR).
     pub fn finish(self) -> Result<Request, MalformedRequest> {
         let fields = self.request.finish()?;
         Ok(Request { fields, content_length: self.request.content_length(), priority: self.priority })

@@ -1,4 +1,4 @@
-//! Frames (RFC 9114 section 7), out of bytes that are cut anywhere.
+//! Parses frames (RFC 9114 section 7) from bytes that are split anywhere.
 
 use super::varint;
 
@@ -9,30 +9,31 @@ pub const SETTINGS: u64 = 4;
 pub const PUSH_PROMISE: u64 = 5;
 pub const GOAWAY: u64 = 7;
 pub const MAX_PUSH_ID: u64 = 0xd;
-/// Of a request (RFC 9218 section 7.2), and of a push.
+/// The priority of a request (RFC 9218 section 7.2), then of a push.
 pub const PRIORITY_UPDATE: u64 = 0xf_0700;
 pub const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
 
-/// Type and length take 8 bytes each at most.
+/// Maximum bytes of a frame's head: type and length take at most 8 bytes each.
 pub const HEAD_BYTES_MAX: usize = 16;
 
-/// Types of HTTP/2 that HTTP/3 has no use for (section 7.2.8).
+/// Returns true for frame types of HTTP/2 that are reserved in HTTP/3 (section 7.2.8).
 pub fn is_reserved(kind: u64) -> bool {
     matches!(kind, 2 | 6 | 8 | 9)
 }
 
-/// Begins a frame.
+/// Appends the head of a frame.
 pub fn head(kind: u64, length: u64, into: &mut Vec<u8>) {
     varint::write(kind, into);
     varint::write(length, into);
 }
 
-/// What comes next.
+/// The next step of parsing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A frame of this type with a payload of so many bytes; [`Frames::keep`] keeps it, else it is skipped.
+    /// The start of a frame of this type with a payload of this size; [`Frames::keep`] stores the payload, otherwise it
+    /// is skipped.
     Begin { kind: u64, length: u64 },
-    /// The payload of the frame that was kept.
+    /// The payload of a frame that was kept.
     Kept { kind: u64, payload: Vec<u8> },
 }
 
@@ -41,14 +42,15 @@ pub enum Step {
 pub struct Frames {
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: usize,
-    /// Of the frame that was begun.
+    /// The type of the current frame.
     kind: u64,
     left: u64,
     kept: Option<Vec<u8>>,
 }
 
 impl Frames {
-    /// Takes some of the bytes, until a step is whole; `None`: all of them were taken. The payload of DATA is appended to `content`.
+    /// Takes bytes until a step is complete. Returns `None` if all were taken. The payload of DATA is appended to
+    /// `content`.
     pub fn next(&mut self, bytes: &mut &[u8], mut content: Option<&mut Vec<u8>>) -> Option<Step> {
         loop {
             if self.left > 0 {
@@ -91,17 +93,17 @@ impl Frames {
         *bytes = rest;
     }
 
-    /// Keeps the payload of the frame that was just begun; its length has to be bounded before.
+    /// Stores the payload of the frame that has just started; the caller must have checked its length.
     pub fn keep(&mut self) {
         self.kept = Some(Vec::new());
     }
 
-    /// Bytes of a payload that are kept.
+    /// Bytes of a stored payload.
     pub fn kept_bytes(&self) -> usize {
         self.kept.as_ref().map_or(0, Vec::len)
     }
 
-    /// Nothing of a frame has come that is not whole.
+    /// Returns true between frames: no partial frame has been received.
     pub fn is_between(&self) -> bool {
         self.left == 0 && self.head_bytes == 0 && self.kept.is_none()
     }

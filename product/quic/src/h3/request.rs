@@ -1,4 +1,4 @@
-//! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA, and perhaps HEADERS behind it.
+//! The stream of one request (RFC 9114 section 4.1): HEADERS, DATA, and possibly trailing HEADERS.
 
 use bytes::Bytes;
 use http::{Limits, PeerLength, RequestBuilder, check_field};
@@ -13,12 +13,13 @@ use super::frames::{CANCEL_PUSH, GOAWAY, MAX_PUSH_ID, PUSH_PROMISE, SETTINGS};
 use super::frames::{DATA, Frames, HEADERS, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH, Step, is_reserved};
 use crate::qpack;
 
-/// Bytes of a compressed field section, unless a head may have more. No encoder has a reason to make the section of a head longer than the head.
+/// Maximum bytes of a compressed field section, unless a head may be larger. No encoder has a reason to make the
+/// section of a head longer than the head.
 pub const SECTION_BYTES_MAX: usize = 64 << 10;
 
 const UNDECODABLE: Fault = Fault::Connection(QPACK_DECOMPRESSION_FAILED, "a field section that cannot be decoded");
 
-/// What all requests of a connection share.
+/// State shared by all requests of a connection.
 #[derive(Debug)]
 pub struct Shared {
     request: RequestBuilder,
@@ -31,18 +32,18 @@ enum Place {
     #[default]
     Head,
     Content,
-    /// Behind the trailers.
+    /// After the trailers.
     End,
 }
 
-/// What has come of one request.
+/// The received part of one request.
 #[derive(Debug, Default)]
 pub struct Incoming {
     frames: Frames,
     place: Place,
-    /// The part of its content that is still to come, where it says how long that is.
+    /// The rest of the content that is still to come, if its length was declared.
     left: Option<PeerLength>,
-    /// Came behind the head, and was not read.
+    /// Bytes received after the head and not yet read.
     pub rest: Bytes,
 }
 
@@ -62,7 +63,7 @@ impl Shared {
         fields.finish().map_err(|_| Fault::Stream(MESSAGE_ERROR))
     }
 
-    /// Nobody reads trailers; malformed ones make their request malformed (RFC 9114 section 4.1.2).
+    /// Checks trailers, which are then discarded; malformed ones make their request malformed (RFC 9114 section 4.1.2).
     fn check_trailers(&mut self, section: &[u8]) -> Result<(), Fault> {
         let mut is_well_formed = true;
         qpack::decode(section, &mut self.scratch, |name, value| {
@@ -75,7 +76,8 @@ impl Shared {
 }
 
 impl Incoming {
-    /// Takes bytes up to the end of the head, and gives the request then. Behind it takes all of them, and appends those that are content.
+    /// Takes bytes up to the end of the head, and then returns the request. After the head it takes all bytes, and
+    /// appends those that are content.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -126,7 +128,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The client has said that this was all.
+    /// Checks that the request may end here, as the client has ended its stream.
     pub fn finish(&self) -> Result<(), Fault> {
         if !self.frames.is_between() {
             return Err(Fault::Connection(FRAME_ERROR, "a stream that ended inside a frame"));
@@ -138,7 +140,7 @@ impl Incoming {
         }
     }
 
-    /// Bytes that wait for more.
+    /// Bytes stored until more arrive.
     pub fn kept_bytes(&self) -> usize {
         self.frames.kept_bytes()
     }

@@ -15,7 +15,7 @@ const PUSH: u64 = 1;
 const ENCODER: u64 = 2;
 const DECODER: u64 = 3;
 
-/// Types of streams of which a client has one each.
+/// The stream types seen so far that a client may open once.
 #[derive(Debug, Default)]
 pub struct Seen {
     control: bool,
@@ -25,21 +25,21 @@ pub struct Seen {
 
 #[derive(Debug)]
 pub enum Uni {
-    /// The type's integer is not whole.
+    /// The stream type, still incomplete.
     Type(Vec<u8>),
     Control(Box<Control>),
-    /// An instruction that is not whole.
+    /// An incomplete instruction.
     Encoder(Vec<u8>),
     Decoder(Vec<u8>),
 }
 
-/// What to do with a stream.
+/// The next action for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// All was taken.
+    /// All bytes were taken.
     More,
     Update(Update),
-    /// Nobody knows this type: it is not read (section 6.2.3).
+    /// The type is unknown: the stream is not read (section 6.2.3).
     Stop,
 }
 
@@ -50,7 +50,7 @@ impl Default for Uni {
 }
 
 impl Uni {
-    /// Takes some of the bytes, until there is something to do.
+    /// Takes bytes until there is something to do.
     pub fn next(&mut self, now: Nanos, bytes: &mut &[u8], seen: &mut Seen, budget: &mut Budget) -> Result<Next, Fault> {
         if let Uni::Type(begun) = self {
             let Some(kind) = whole_type(begun, bytes) else { return Ok(Next::More) };
@@ -80,7 +80,7 @@ impl Uni {
         Ok(Next::More)
     }
 
-    /// The client has ended it, or reset it.
+    /// Checks that the client may end or reset the stream.
     pub fn end(&self) -> Result<(), Fault> {
         match self {
             Uni::Type(_) => Ok(()),
@@ -121,13 +121,13 @@ fn begin(kind: u64, seen: &mut Seen) -> Result<Option<Uni>, Fault> {
     }
 }
 
-/// Takes all bytes; `step` gives the length of the instruction that they begin with, or `None` where it is not whole.
+/// Takes all bytes; `step` returns the length of the first instruction, or `None` if it is incomplete.
 fn instructions(
     begun: &mut Vec<u8>,
     bytes: &mut &[u8],
     mut step: impl FnMut(&[u8]) -> Result<Option<usize>, Fault>,
 ) -> Result<(), Fault> {
-    // An instruction that is allowed is one integer, of at most 8 bytes: so no more than that is kept.
+    // An allowed instruction is a single integer of at most 8 bytes, so no more than that is stored.
     while let Some((&byte, rest)) = bytes.split_first() {
         *bytes = rest;
         begun.push(byte);
@@ -138,7 +138,8 @@ fn instructions(
     Ok(())
 }
 
-/// A table of no bytes can have its capacity set to that, and nothing else (RFC 9204 section 4.3.1).
+/// Parses an encoder instruction. The only one allowed for a table of no bytes sets its capacity to that (RFC 9204
+/// section 4.3.1).
 fn encoder(begun: &[u8]) -> Result<Option<usize>, Fault> {
     let wrong = Fault::Connection(QPACK_ENCODER_STREAM_ERROR, "an insertion into a QPACK table of no bytes");
     match begun.first() {
@@ -151,7 +152,8 @@ fn encoder(begun: &[u8]) -> Result<Option<usize>, Fault> {
     }
 }
 
-/// Nothing was inserted and no section refers to anything: streams may be cancelled alone (RFC 9204 section 4.4.2).
+/// Parses a decoder instruction. Nothing was inserted and no section refers to anything, so only a stream cancellation
+/// is allowed (RFC 9204 section 4.4.2).
 fn decoder(begun: &[u8]) -> Result<Option<usize>, Fault> {
     let wrong = Fault::Connection(QPACK_DECODER_STREAM_ERROR, "an acknowledgement of a QPACK table that nobody fills");
     match begun.first() {

@@ -1,6 +1,6 @@
-//! Integers of variable length (RFC 9000 section 16).
+//! Variable-length integers (RFC 9000 section 16).
 
-/// The integer that the bytes begin with, and its length.
+/// Returns the integer at the start of `bytes` and its length.
 pub fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     let length = 1 << (bytes.first()? >> 6);
     let bytes = bytes.get(..length)?;
@@ -8,7 +8,7 @@ pub fn read(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value & ((1 << (8 * length - 2)) - 1), length))
 }
 
-/// Bytes of an integer.
+/// Returns the encoded length of an integer.
 pub fn bytes(value: u64) -> usize {
     match value {
         0..0x40 => 1,

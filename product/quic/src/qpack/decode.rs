@@ -1,14 +1,15 @@
-//! Field sections of requests.
+//! Decodes field sections of requests.
 
 use super::huffman;
 use super::integer::{self, Integer};
 use super::static_table::FIELDS;
 
-/// It is no field section, or needs the dynamic table that it was not allowed (RFC 9204 section 6: QPACK_DECOMPRESSION_FAILED).
+/// The error for an invalid field section, or one that needs the dynamic table that was not allowed (RFC 9204 section
+/// 6: QPACK_DECOMPRESSION_FAILED).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Undecodable;
 
-/// Gives each field of a section to `field`, as name and value, until that says no; `scratch` is memory that is used again.
+/// Calls `field` with the name and value of each field of a section until it returns false; `scratch` is reused memory.
 pub fn decode(
     section: &[u8],
     scratch: &mut Vec<u8>,
@@ -31,7 +32,7 @@ pub fn decode(
     Ok(())
 }
 
-/// One field line (section 4.5).
+/// Decodes one field line (section 4.5).
 fn line(
     input: &mut Input<'_>,
     section: &[u8],
@@ -39,24 +40,24 @@ fn line(
     field: &mut impl FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<bool, Undecodable> {
     match input.first()? {
-        // Indexed, static; 0x80 without 0x40 would be dynamic.
+        // Indexed in the static table; 0x80 without 0x40 would be the dynamic table.
         first if first & 0xc0 == 0xc0 => {
             let (name, value) = entry(input.integer(6)?)?;
             Ok(field(name.as_bytes(), value.as_bytes()))
         }
-        // Literal with a name of the static table.
+        // Literal with a name reference to the static table.
         first if first & 0xd0 == 0x50 => {
             let (name, _) = entry(input.integer(4)?)?;
             let value = input.text(7, scratch)?;
             Ok(field(name.as_bytes(), value.of(section, scratch)))
         }
-        // Literal with its name.
+        // Literal with a literal name.
         first if first & 0xe0 == 0x20 => {
             let name = input.text(3, scratch)?;
             let value = input.text(7, scratch)?;
             Ok(field(name.of(section, scratch), value.of(section, scratch)))
         }
-        // Of the dynamic table, in one of four ways.
+        // A reference to the dynamic table, in one of four ways.
         _ => Err(Undecodable),
     }
 }
@@ -65,7 +66,7 @@ fn entry(index: u64) -> Result<(&'static str, &'static str), Undecodable> {
     FIELDS.get(usize::try_from(index).map_err(|_| Undecodable)?).copied().ok_or(Undecodable)
 }
 
-/// Where a text is: in the section itself, counted from its end, or decoded in the scratch memory.
+/// The position of a text: in the section itself, counted from its end, or decoded in the scratch memory.
 enum Place {
     InSection { from_end: usize, bytes: usize },
     Decoded { begin: usize, end: usize },
@@ -80,7 +81,7 @@ impl Place {
     }
 }
 
-/// What is left of a section.
+/// The rest of a section.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -94,7 +95,8 @@ impl Input<'_> {
         Ok(value)
     }
 
-    /// A text whose length has so many bits of a first byte; the bit before them says whether it is in Huffman's code.
+    /// Reads a text whose length starts with `prefix_bits` of the first byte; the bit before them is set for Huffman
+    /// code.
     fn text(&mut self, prefix_bits: u32, scratch: &mut Vec<u8>) -> Result<Place, Undecodable> {
         let is_coded = self.first()? & (1 << prefix_bits) != 0;
         let bytes = usize::try_from(self.integer(prefix_bits)?).map_err(|_| Undecodable)?;

@@ -1,9 +1,9 @@
-//! Field sections of responses.
+//! Encodes field sections of responses.
 
 use super::static_table::{Found, find};
 use super::{huffman, integer};
 
-/// Appends a section of these fields. Names are made lower case (RFC 9114 section 4.2).
+/// Appends a section with these fields. Names are lower-cased (RFC 9114 section 4.2).
 pub fn encode<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, into: &mut Vec<u8>) {
     // Required Insert Count and Base: no dynamic table (RFC 9204 section 4.5.1).
     into.extend_from_slice(&[0, 0]);
@@ -22,7 +22,7 @@ pub fn encode<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, into: &mut
     }
 }
 
-/// A text, in Huffman's code where that is shorter.
+/// Appends a text, in Huffman code if that is shorter.
 fn text(first: u8, prefix_bits: u32, text: &[u8], into: &mut Vec<u8>) {
     let coded = huffman::coded_bytes(text);
     if coded < text.len() {

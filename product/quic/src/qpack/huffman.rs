@@ -1,14 +1,15 @@
-//! Huffman's code for text (RFC 7541 section 5.2, appendix B).
+//! The Huffman code for text (RFC 7541 section 5.2, appendix B).
 //!
-//! The code is canonical: among codes of one length the symbols ascend, and shorter codes are less than the beginnings of longer ones. So
-//! the lengths of the appendix say all, and the tables are made of them when this is compiled. Texts of requests are in codes of up to 8
-//! bits nearly always, each of which is one look into a table; a longer one is found by its length.
+//! The code is canonical: among codes of one length the symbols ascend, and shorter codes are less than the prefixes of
+//! longer ones. The lengths in the appendix therefore define the code, and the tables are computed from them at compile
+//! time. Nearly all texts of requests use codes of up to 8 bits, which take one table look-up each; a longer code is
+//! found by its length.
 
 const SYMBOLS: usize = 257;
 const LENGTH_MAX: usize = 30;
 const BYTE_BITS: u32 = 8;
 
-/// Bits of the code of each byte, and of the end, which no text may have.
+/// Code length in bits of each byte, and of the end symbol, which no text may contain.
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -25,15 +26,16 @@ const LENGTHS: [u8; SYMBOLS] = [
 const TABLES: Tables = Tables::new();
 
 struct Tables {
-    /// The code of each symbol, in its low bits.
+    /// The code of each symbol, in the low bits.
     codes: [u32; SYMBOLS],
-    /// Symbols by their codes, the shortest first.
+    /// Symbols ordered by code, the shortest first.
     by_code: [u16; SYMBOLS],
-    /// By length: the first code of it, its place in `by_code`, and what is past its last code, both codes moved to the left of 32 bits.
+    /// For each length: its first code, the position of that code in `by_code`, and the end of its codes. Codes are
+    /// shifted to the left of 32 bits.
     first: [u64; LENGTH_MAX + 1],
     place: [u16; LENGTH_MAX + 1],
     past: [u64; LENGTH_MAX + 1],
-    /// By 8 bits: symbol and length of the code that they begin with; 0 where it is longer.
+    /// For each 8 bits: symbol and length of the code that they start with; length 0 if the code is longer.
     short: [(u8, u8); 256],
 }
 
@@ -82,12 +84,12 @@ impl Tables {
     }
 }
 
-/// Bytes of this text in code.
+/// Encoded length of this text in bytes.
 pub fn coded_bytes(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
 }
 
-/// Appends this text in code, its last byte filled with ones.
+/// Appends the encoded text; the last byte is padded with ones.
 pub fn encode(text: &[u8], into: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0u32);
     for &byte in text {
@@ -105,10 +107,10 @@ pub fn encode(text: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Appends the text of this code. False: it is none; some of the text may be there.
+/// Appends the decoded text. Returns false if the code is invalid; some of the text may have been appended.
 pub fn decode(coded: &[u8], into: &mut Vec<u8>) -> bool {
     let mut rest = coded.iter();
-    // The next bits, from the left.
+    // The next bits, left-aligned.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
         while count <= 64 - BYTE_BITS {
@@ -121,11 +123,11 @@ pub fn decode(coded: &[u8], into: &mut Vec<u8>) -> bool {
             (symbol, length) => (symbol.into(), length.into()),
         };
         if length > count {
-            // No more codes: what is left are ones, and fewer than a byte of them.
+            // No code is left: the rest must be padding of ones, shorter than a byte.
             let padding = !(u64::MAX >> count);
             return count < BYTE_BITS && bits == padding;
         }
-        // The end's code, or the shorter beginning of it that is in nobody's.
+        // The symbol is the end, which no text may contain.
         let Ok(byte) = u8::try_from(symbol) else { return false };
         into.push(byte);
         bits <<= length;
@@ -133,7 +135,7 @@ pub fn decode(coded: &[u8], into: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Symbol and length of the code that is longer than 8 bits and begins these.
+/// Returns symbol and length of the code longer than 8 bits at the start of `bits`.
 fn long(bits: u32) -> (u16, u32) {
     let bits: u64 = bits.into();
     for length in BYTE_BITS as usize + 1..=LENGTH_MAX {

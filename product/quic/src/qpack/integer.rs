@@ -1,20 +1,20 @@
 //! Integers with a prefix (RFC 7541 section 5.1).
 
-/// The greatest that anything here is: lengths and indices above it are nonsense.
+/// The maximum value accepted: greater lengths and indices make no sense.
 const VALUE_MAX: u64 = 1 << 40;
 
-/// What the bytes begin with.
+/// The integer at the start of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integer {
-    /// And how many bytes it takes.
+    /// The value, and the number of bytes it takes.
     Whole(u64, usize),
-    /// Bytes are missing.
+    /// The integer is incomplete.
     Part,
-    /// Beyond 2^40.
+    /// The value is above 2^40.
     TooGreat,
 }
 
-/// Reads one whose first byte has so many bits of it.
+/// Reads an integer that starts with `prefix_bits` of the first byte.
 pub fn read(bytes: &[u8], prefix_bits: u32) -> Integer {
     let Some((&first, rest)) = bytes.split_first() else { return Integer::Part };
     let mask = (1u64 << prefix_bits) - 1;
@@ -38,7 +38,7 @@ pub fn read(bytes: &[u8], prefix_bits: u32) -> Integer {
     Integer::Part
 }
 
-/// Appends one; `first` has the bits before it.
+/// Appends an integer; `first` has the bits before the prefix.
 pub fn write(first: u8, prefix_bits: u32, value: u64, into: &mut Vec<u8>) {
     let mask = (1u64 << prefix_bits) - 1;
     if value < mask {

@@ -1,4 +1,5 @@
-//! Header compression (RFC 9204) without a dynamic table: fields by their index in the static table, or as literals with Huffman's code.
+//! Header compression (RFC 9204) without a dynamic table: fields are indices into the static table, or literals in
+//! Huffman code.
 
 mod decode;
 mod encode;

@@ -103,16 +103,17 @@ pub const FIELDS: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// Where a field is in the table.
+/// The result of a look-up in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     Field(usize),
-    /// Its name is there, with another value.
+    /// The name is in the table, with another value.
     Name(usize),
     Nothing,
 }
 
-/// The indices of each length of a name, so that a name is compared with few: by length, the places in [`BY_LENGTH`] where they begin.
+/// Indices grouped by the length of the name, so that a name is compared with few others. `BEGINS` has the position in
+/// [`BY_LENGTH`] where each length starts.
 const NAME_BYTES_MAX: usize = 32;
 const BEGINS: [u8; NAME_BYTES_MAX + 2] = begins();
 const BY_LENGTH: [u8; FIELDS.len()] = by_length();
@@ -147,7 +148,7 @@ const fn by_length() -> [u8; FIELDS.len()] {
     by_length
 }
 
-/// Looks up a name, in whatever case, and its value.
+/// Looks up a name (ignoring case) and value.
 pub fn find(name: &[u8], value: &[u8]) -> Found {
     if name.len() > NAME_BYTES_MAX {
         return Found::Nothing;

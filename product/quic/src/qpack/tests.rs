@@ -20,7 +20,7 @@ fn decoded(section: &[u8]) -> Result<Fields, Undecodable> {
     Ok(fields)
 }
 
-/// RFC 7541 appendix C.4 and C.6 have these texts in code.
+/// The encoded texts are those of RFC 7541 appendices C.4 and C.6.
 #[test]
 fn texts_of_the_standard_are_in_its_code() {
     let cases: [(&str, &[u8]); 4] = [
@@ -44,7 +44,7 @@ fn texts_of_the_standard_are_in_its_code() {
 #[test]
 fn padding_that_is_none_and_the_end_are_refused() {
     let is_text = |coded: &[u8]| huffman::decode(coded, &mut Vec::new());
-    // "0" is 00000: three ones behind it.
+    // The code of "0" is 00000; three ones follow.
     assert!(is_text(&[0b0000_0111]));
     assert!(!is_text(&[0b0000_0110]), "zeros");
     assert!(!is_text(&[0b0000_0111, 0xff]), "a byte of it");
@@ -69,7 +69,7 @@ fn indices_of_the_standard_are_found() {
 
 #[test]
 fn sections_of_the_standard_are_read() {
-    // RFC 9204 appendix B.1: a literal with a name of the static table.
+    // RFC 9204 appendix B.1: a literal with a name reference to the static table.
     let section = b"\x00\x00\x51\x0b/index.html";
     assert_eq!(decoded(section), Ok(vec![(b":path".to_vec(), b"/index.html".to_vec())]));
     assert_eq!(encoded(&[(b":status", b"200"), (b"Accept-Ranges", b"bytes")]), [0, 0, 0xc0 | 25, 0xc0 | 32]);
@@ -144,7 +144,7 @@ proptest! {
         if is_begun {
             section.splice(0..0, [0, 0]);
         }
-        // Nothing expands beyond what its bytes can say.
+        // The number of fields is limited by the bytes of the section.
         if let Ok(fields) = decoded(&section) {
             prop_assert!(fields.len() <= section.len());
         }

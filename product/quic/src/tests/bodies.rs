@@ -1,4 +1,4 @@
-//! Bodies of requests.
+//! Request bodies.
 
 use http::{BodyLength, HttpDate, Response, Status};
 use mux::{BodyRead, Broken, Event};
@@ -15,7 +15,7 @@ use crate::testing::*;
 const WINDOW: usize = STREAM_WINDOW_BYTES as usize;
 const ALL: usize = usize::MAX >> 1;
 
-/// One that wants the bodies of all requests.
+/// Creates a rig that wants the bodies of all requests.
 fn wanting() -> Rig {
     let mut rig = Rig::connected();
     rig.wants_bodies = true;
@@ -23,7 +23,7 @@ fn wanting() -> Rig {
 }
 
 impl Rig {
-    /// A request that is not whole.
+    /// Sends an incomplete request.
     fn post(&mut self, more: &[(&str, &str)]) -> u32 {
         let stream = self.client.open();
         self.client.send(id(stream), &request("/", more));
@@ -31,7 +31,7 @@ impl Rig {
         stream
     }
 
-    /// Offers bytes until the server's windows let no more through, and says how many they took.
+    /// Offers bytes until the server's windows are shut. Returns how many were taken.
     fn pour(&mut self, stream: u32, bytes: &[u8]) -> usize {
         let mut taken = 0;
         loop {
@@ -118,7 +118,7 @@ fn a_reader_is_told_once_until_it_reads() {
     assert_eq!((rig.told(stream), rig.read(stream, ALL)), (3, (Vec::new(), BodyRead::End)));
 }
 
-/// More than the windows of stream and connection goes through.
+/// The body exceeds the windows of stream and connection.
 #[test]
 fn a_body_that_nobody_wants_is_thrown_away() {
     let mut rig = Rig::connected();
@@ -277,7 +277,7 @@ fn interim_heads_that_wait_for_a_window_are_counted() {
     assert!((4000..10_000).contains(&rig.session().body_bytes()), "{} bytes", rig.session().body_bytes());
 }
 
-/// A request with this body in frames of these sizes.
+/// Returns a request with this body in frames of the given sizes.
 fn framed(mut body: &[u8], sizes: &[usize]) -> Vec<u8> {
     let mut bytes = request("/", &[]);
     for size in sizes {
@@ -291,7 +291,7 @@ fn framed(mut body: &[u8], sizes: &[usize]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However frames are made, and however much is sent and read when.
+    /// The result does not depend on how frames are made, or on when how much is sent and read.
     #[test]
     fn a_body_is_read_as_it_was_sent(
         frames in prop::collection::vec(0usize..9000, 0..20),

@@ -1,4 +1,4 @@
-//! Bytes of streams that are cut anywhere.
+//! Bytes of streams that are split anywhere.
 
 use mux::Priority;
 use proptest::prelude::*;

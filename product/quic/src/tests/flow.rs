@@ -59,7 +59,7 @@ fn it_does_so_once_where_the_handshake_begins_with_two_datagrams() {
     assert_eq!(control.bytes, [0, 4, 9, 1, 0, 6, 0x80, 1, 0, 0, 7, 0]);
 }
 
-/// Of a large body: how much of it was read, and how much taken.
+/// A large body that counts how much of it was read, and how much taken.
 struct Large {
     read: usize,
     taken: usize,

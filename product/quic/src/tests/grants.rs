@@ -1,4 +1,4 @@
-//! What leaves is what was written, and no more than the room.
+//! Only what was written leaves, and no more than the room.
 
 use mux::Stop;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::Settings;
 use crate::testing::Windows;
 
-/// A connection with these requests, all answered with a head and not written.
+/// Returns a connection with these requests, all answered with a head and not written.
 fn begun(requests: usize, size: usize) -> (Rig, Vec<u32>) {
     let mut rig = Rig::connected();
     let streams: Vec<u32> = (0..requests).map(|_| rig.client.request("/", &[])).collect();
@@ -32,7 +32,7 @@ fn a_hundred_streams_at_once() {
     let mut closed = rig.closed();
     closed.sort_unstable();
     assert_eq!(closed, streams);
-    // And more, on streams that are allowed again; quinn says so for an eighth of them at a time.
+    // More requests follow on streams that are allowed again; quinn announces them for an eighth at a time.
     let more: Vec<u32> = (0..87).map(|_| rig.client.request("/", &[])).collect();
     rig.run();
     assert_eq!(rig.requests()[100..], more);
@@ -58,7 +58,7 @@ fn nothing_of_a_stream_leaves_that_was_not_written() {
 fn full_datagrams_come_out_of_a_room_of_full_ones() {
     let (mut rig, streams) = begun(1, 1 << 20);
     let mut body = Counting { at: 0, size: 1 << 20 };
-    // The first has the head.
+    // The first datagram has the head.
     for count in [2, 1, 3, 5, 1, 4] {
         rig.run();
         let full = rig.session().path().datagram_bytes as usize;
@@ -80,7 +80,7 @@ fn responses_share_a_datagram() {
     for &stream in &streams {
         let wrote = rig.session().write(stream, left, &mut Counting { at: 0, size: 200 });
         assert_eq!((wrote.stop, wrote.bytes), (Stop::End, 200));
-        // What was given uses up the room by itself.
+        // Given content uses up the room by itself.
         left = 1200;
     }
     let (sent, waiting) = (rig.sent, rig.session().waiting_bytes());
@@ -106,7 +106,7 @@ fn the_congestion_window_holds_what_was_given() {
     };
     assert!(held.bytes > 0 && rig.session().waiting_bytes() > 0);
     assert!(given < 2 * rig.session().path().cwnd_bytes);
-    // Nothing is read, of no stream.
+    // Nothing is read from any stream.
     for stream in [streams[1], streams[0]] {
         assert_eq!(rig.session().write(stream, 10_000, &mut Untouched).stop, Stop::Window);
     }
@@ -116,7 +116,8 @@ fn the_congestion_window_holds_what_was_given() {
     assert_eq!(rig.client.response(streams[0]).body.len() as u64, given);
 }
 
-/// As much as was sent: nothing was lost, and only datagrams of acknowledgements alone are left out.
+/// The acknowledged bytes equal the sent ones: nothing was lost, and only datagrams with acknowledgements alone are
+/// left out.
 #[test]
 fn what_is_acknowledged_is_counted() {
     let (mut rig, streams) = begun(1, 100_000);

@@ -1,4 +1,4 @@
-//! Connections: how they begin, move, and end.
+//! The life of connections: how they start, move and end.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ fn address(number: usize) -> SocketAddr {
     SocketAddr::from(([198, 18, (number >> 8) as u8, number as u8], 5000))
 }
 
-/// The first datagram of a new client.
+/// Returns a new client and its first datagram.
 fn first(number: usize) -> (Client, Vec<u8>) {
     let _ = number;
     let mut client = Client::new(Nanos(0), SERVER.parse().unwrap(), "localhost", Windows::default());
@@ -94,7 +94,7 @@ fn wishes_are_heard() {
     assert_eq!(rig.session().priority(said), of(5, true));
     rig.events.clear();
     rig.client.priority_update(said, "u=1");
-    // Of one that is to come, whose request says something else.
+    // A priority for a future request overrides the request's own.
     rig.client.priority_update(said + 1, "u=0, i");
     rig.run();
     assert_eq!(rig.events, [Event::Priority { stream: said }]);
@@ -162,7 +162,7 @@ fn a_response_may_wait_longer_than_the_idle_timeout() {
     rig.answer(stream, 1000);
     rig.run();
     assert_eq!(rig.client.response(stream).body, counted(1000));
-    // One that hears nothing ends all the same, later by the time of one PING.
+    // A client that receives nothing ends all the same, later by the time of one PING.
     rig.client.request("/", &[]);
     rig.run();
     rig.passes = Box::new(|_| false);
@@ -225,7 +225,7 @@ fn other_versions_are_told_of_ours() {
     let answer = out.first().unwrap();
     assert_eq!(answer.to, address(1));
     assert_eq!(answer.bytes[1..5], [0, 0, 0, 0]);
-    // Behind the two connection IDs stands version 1 alone, after one that is reserved (RFC 9000 section 15).
+    // After the two connection IDs there is version 1 alone, apart from a reserved version (RFC 9000 section 15).
     let ids_end = 5 + 1 + usize::from(answer.bytes[5]);
     let listed = &answer.bytes[ids_end + 1 + usize::from(answer.bytes[ids_end])..];
     let versions: Vec<&[u8]> =
@@ -255,7 +255,7 @@ fn many_handshakes_make_clients_prove_their_address() {
     client.receive(Nanos(0), &retry);
     let again = client.transmit(Nanos(0)).unwrap();
     out.clear();
-    // From another address its token is worth nothing; in 16 s it has run out; here and now it is good.
+    // The token is invalid from another address, has expired after 16 s, and is valid here and now.
     assert!(matches!(endpoint.receive(Nanos(0), address(0), None, None, &again, &mut out), Arrival::Answered));
     assert!(matches!(endpoint.receive(Nanos::from_secs(16), from, None, None, &again, &mut out), Arrival::Answered));
     let begin = |arrival, out: &mut Datagrams| match arrival {
@@ -264,7 +264,7 @@ fn many_handshakes_make_clients_prove_their_address() {
     };
     let arrival = endpoint.receive(Nanos(0), from, None, None, &again, &mut out);
     assert!(begin(arrival, &mut out).is_some());
-    // Without one of those in their handshake, nobody is asked.
+    // With one handshake fewer, no proof is requested.
     sessions.pop();
     let (_, datagram) = first(1);
     let arrival = endpoint.receive(Nanos(0), address(500), None, None, &datagram, &mut out);
@@ -289,7 +289,7 @@ fn more_connections_than_allowed_are_refused() {
     assert!(receive(4).is_some(), "a place was given back");
 }
 
-/// A second of waiting, as long as no round trip is known, is more than most handshakes take in all.
+/// A second of waiting while no round trip is known is longer than most whole handshakes.
 #[test]
 fn what_is_lost_of_a_handshake_is_sent_again_soon() {
     for lost in 1..=3 {
@@ -317,7 +317,7 @@ fn a_client_that_is_refused_learns_so() {
     }
 }
 
-/// A port that a NAT has changed leads to the client by the same path, whose round trip and window are known.
+/// A port changed by a NAT leads to the client by the same path, whose round trip and window are known.
 #[test]
 fn another_port_of_ipv4_is_no_new_path() {
     for (client, is_ipv6) in [("198.18.0.2:5000", false), ("[::ffff:198.18.0.2]:5000", true)] {
@@ -345,7 +345,7 @@ fn certificates_are_replaced() {
     assert_eq!(rig.session_count(), 0);
     rig.connect();
     assert!(rig.client.is_connected && !rig.session().is_handshaking());
-    // Those that are there go on.
+    // Existing connections go on.
     rig.endpoint.replace(&acceptor());
     let stream = rig.client.request("/", &[]);
     rig.run();

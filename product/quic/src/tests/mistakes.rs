@@ -1,4 +1,4 @@
-//! Mistakes of clients, each with its code (RFC 9114 section 8.1), and the bounds on floods.
+//! Mistakes of clients, each with its code (RFC 9114 section 8.1), and the limits on floods.
 
 use mux::Broken;
 use mux::budget::Flood;
@@ -9,7 +9,7 @@ use crate::streams::KEPT_BYTES_MAX;
 use crate::testing::*;
 use crate::{Settings, h3};
 
-/// What the client does after the handshake, without having said hello.
+/// Runs `act` on a client after the handshake, before it has sent its control stream.
 fn after(act: impl FnOnce(&mut Client)) -> Rig {
     let mut rig = Rig::new();
     rig.run_until(|rig| rig.client.is_connected);
@@ -18,7 +18,7 @@ fn after(act: impl FnOnce(&mut Client)) -> Rig {
     rig
 }
 
-/// The connection ends with this code, and the caller is told why.
+/// Checks that the connection ends with this code, and that the caller gets the reason.
 #[track_caller]
 fn ends(code: u64, act: impl FnOnce(&mut Client)) {
     let mut rig = after(act);
@@ -39,7 +39,7 @@ fn goes_on(act: impl FnOnce(&mut Client)) -> Rig {
     rig
 }
 
-/// The stream of these bytes is reset with this code, and nothing else happens.
+/// Checks that the stream that carries `bytes` is reset with this code, and that nothing else happens.
 #[track_caller]
 fn resets(code: u64, bytes: &[u8]) {
     let mut stream = 0;
@@ -147,7 +147,7 @@ fn streams_of_the_connection() {
         unknown = Some(client.uni(&[0x21, 1, 2, 3]));
     });
     assert_eq!(rig.client.came(unknown.unwrap()).stopped, Some(0x103));
-    // One that ends before its type has come.
+    // A stream that ends before its type has arrived.
     drop(goes_on(|client| {
         let stream = client.uni(&[0x40]);
         client.finish(stream);
@@ -202,7 +202,7 @@ fn malformed_requests() {
     resets(0x10e, &[get(&[("content-length", "3")]), frame(DATA, b"abcd")].concat());
     resets(0x10d, &frame(0x21, b""));
     resets(0x10d, &[]);
-    // Upper case cannot be written by the encoder.
+    // The encoder cannot write upper case.
     resets(
         0x10e,
         &frame(HEADERS, &[&[0, 0, 0xc0 | 17, 0xc0 | 23, 0x50, 1, b'a', 0xc0 | 1][..], b"\x21A\x01b"].concat()),
@@ -234,7 +234,7 @@ fn heads_have_their_limits() {
         let mut section = crate::testing::section(&GET);
         section.extend([0x21, b'a', 0x7f, 0x80]);
         let value = bytes - section.len() - 1;
-        // 127 and what two more bytes say.
+        // 127, and the value of two more bytes.
         let rest = value - 127 - 2 + 2;
         section.truncate(section.len() - 1);
         section.extend([(rest & 0x7f) as u8 | 0x80, (rest >> 7 & 0x7f) as u8 | 0x80, (rest >> 14) as u8]);
@@ -256,7 +256,7 @@ fn frames_that_are_not_whole_have_a_limit_together() {
             let stream = rig.client.open();
             rig.client.send(id(stream), &[0x01, 0x80, 0x01, 0x00, 0x00]);
             rig.client.send(id(stream), &vec![0; each]);
-            // All of them are more than a window.
+            // All of them together exceed a window.
             rig.run();
         }
         let is_over = parts > count;
@@ -282,7 +282,7 @@ fn what_was_kept_is_given_back() {
     assert_eq!((&rig.client.lost, &rig.broken), (&None, &None));
 }
 
-/// The connection ends for this flood.
+/// Checks that the connection ends because of this flood.
 #[track_caller]
 fn floods(flood: Flood, act: impl FnOnce(&mut Rig)) {
     let mut rig = Rig::connected();
@@ -325,7 +325,8 @@ fn frames_of_quic_are_counted() {
     });
 }
 
-/// A connected client that is somewhere else before each of so many PINGs, and answers nothing; UDP payload that was made for it.
+/// A connected client that moves before each of `moves` PINGs, and answers nothing. Returns the UDP payload made for
+/// it.
 fn wander(moves: u16) -> (Rig, usize) {
     let mut rig = Rig::connected();
     let mut made = 0;
@@ -343,7 +344,7 @@ fn wander(moves: u16) -> (Rig, usize) {
 fn clients_that_move_have_their_rate() {
     let (rig, made) = wander(200);
     assert_eq!(rig.broken, Some(Broken::Flood(Flood::Paths)));
-    // For each move a datagram to where it is now, and for the first one to where it was.
+    // Each move costs a datagram to the new address, and the first also one to the old address.
     assert!((16 * 1200..18 * 1200).contains(&made), "{made}");
     let (mut rig, _) = wander(15);
     let stream = rig.client.request("/", &[]);
@@ -354,7 +355,7 @@ fn clients_that_move_have_their_rate() {
 
 #[test]
 fn cancelled_and_malformed_requests_have_their_rates() {
-    /// Rounds of 20 at once, as long as the connection lasts; how many it took.
+    /// Rounds of 20 at once while the connection lasts. Returns how many it took.
     fn rounds(mut act: impl FnMut(&mut Client)) -> (usize, Rig) {
         let mut rig = Rig::connected();
         for count in 0..100 {

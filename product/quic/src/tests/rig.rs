@@ -26,7 +26,7 @@ pub fn endpoint(settings: &Settings) -> Endpoint {
     Endpoint::new(&acceptor(), settings).unwrap()
 }
 
-/// So many bytes, which count up.
+/// A source of bytes that count up.
 pub struct Counting {
     pub at: usize,
     pub size: usize,
@@ -48,7 +48,7 @@ impl Source for Counting {
     }
 }
 
-/// One that may not be asked.
+/// A source that must not be read.
 pub struct Untouched;
 
 impl Source for Untouched {
@@ -65,22 +65,22 @@ pub struct Rig {
     pub sessions: BTreeMap<Key, Session>,
     pub client: Client,
     pub client_address: SocketAddr,
-    /// On their way, with the time of their arrival.
+    /// Datagrams in flight, with the time of their arrival.
     pub to_server: VecDeque<(Nanos, Vec<u8>)>,
     pub to_client: VecDeque<(Nanos, Vec<u8>)>,
-    /// Whether the datagram of this number to the client gets there.
+    /// Returns true if the datagram of this number to the client arrives.
     pub passes: Box<dyn FnMut(usize) -> bool>,
     pub sent: usize,
     pub events: Vec<Event>,
     pub broken: Option<Broken>,
-    /// Responses under way, in the order in which they are granted.
+    /// Responses in progress, in the order in which they are granted.
     pub bodies: Vec<(u32, Counting)>,
     pub room: usize,
-    /// Whether the bodies of requests are wanted.
+    /// True if the bodies of requests are wanted.
     pub wants_bodies: bool,
 }
 
-/// The head of a response with a body of so many bytes.
+/// Returns the head of a response with a body of this size.
 pub fn head(size: Option<usize>) -> ResponseHead {
     let response = Response::new(Status::OK, ());
     let response = match size {
@@ -114,7 +114,7 @@ impl Rig {
         }
     }
 
-    /// Connected, with SETTINGS both ways.
+    /// Returns a connected rig, with SETTINGS exchanged.
     pub fn connected() -> Rig {
         let mut rig = Rig::new();
         rig.connect();
@@ -135,13 +135,13 @@ impl Rig {
         self.sessions.len()
     }
 
-    /// Answers a request with so many bytes, as `run` grants them.
+    /// Answers a request with this many bytes, as `run` grants them.
     pub fn answer(&mut self, stream: u32, size: usize) {
         assert!(self.session().respond(stream, &head(Some(size)), size > 0));
         self.bodies.push((stream, Counting { at: 0, size }));
     }
 
-    /// The streams of the requests that have come.
+    /// The streams of the received requests.
     pub fn requests(&self) -> Vec<u32> {
         self.events
             .iter()
@@ -156,7 +156,7 @@ impl Rig {
             .collect()
     }
 
-    /// Until nothing is on its way, and nobody waits for a time within a second.
+    /// Runs until nothing is in flight and no timer fires within a second.
     pub fn run(&mut self) {
         let end = self.now + Nanos::from_secs(1);
         self.run_until(|rig| rig.now >= end || (rig.is_quiet() && rig.next_time().is_none_or(|at| at > end)));
@@ -196,7 +196,7 @@ impl Rig {
         ways.into_iter().chain([server, self.client.timeout()]).flatten().min()
     }
 
-    /// All that is to be done now.
+    /// Does everything due now.
     pub fn step(&mut self) {
         let now = self.now;
         while self.to_server.front().is_some_and(|(at, _)| *at <= now) {
@@ -227,7 +227,7 @@ impl Rig {
         }
     }
 
-    /// One datagram to the server.
+    /// Delivers one datagram to the server.
     pub fn deliver(&mut self, from: SocketAddr, datagram: &[u8]) {
         let mut out = Datagrams::new();
         match self.endpoint.receive(self.now, from, None, None, datagram, &mut out) {
@@ -247,7 +247,7 @@ impl Rig {
         self.carry(out);
     }
 
-    /// Gives room to each response until it is held or shut.
+    /// Gives room to each response until it is held or its window is shut.
     fn grant(&mut self) {
         let Some(key) = self.sessions.keys().next().copied() else { return };
         let mut bodies = std::mem::take(&mut self.bodies);
@@ -272,7 +272,7 @@ impl Rig {
         (wrote, self.make(room))
     }
 
-    /// Makes what may leave within this room; bytes of it.
+    /// Makes what may leave within this room. Returns its bytes.
     pub fn make(&mut self, room: usize) -> usize {
         let mut made = 0;
         let keys: Vec<Key> = self.sessions.keys().copied().collect();
