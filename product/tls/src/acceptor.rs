@@ -1,4 +1,5 @@
-//! What all connections of a set of sites have in common: versions, protocols, tickets, and the certificate for each host.
+//! The TLS state shared by all connections of a set of sites: versions, protocols, tickets, and the certificate for
+//! each host.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use rustls::version::{TLS12, TLS13};
 
 use crate::Identity;
 
-/// The first that the client speaks too is chosen.
+/// The protocols in order of preference: the first that the client offers too is chosen.
 const PROTOCOLS: [&[u8]; 2] = [HTTP_2, b"http/1.1"];
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_3: &[u8] = b"h3";
-/// One is used by the next connection; rustls' two would be 200 bytes more of every handshake, and browsers that open several at once
-/// use one for all.
+/// Number of tickets per handshake. The next connection uses one; rustls' default of two would add 200 bytes to every
+/// handshake, and browsers that open several connections at once use one ticket for all.
 const TICKETS_PER_HANDSHAKE: usize = 1;
 
-/// The keys of session tickets, which outlast a reload: new ones every six hours, good for twelve.
+/// The keys of session tickets, which outlast a reload: renewed every six hours, valid for twelve.
 #[derive(Clone)]
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
-/// Cheap to clone; each connection keeps the one it began with.
+/// The server side of TLS. Cheap to clone; each connection keeps the one it started with.
 #[derive(Clone)]
 pub struct Acceptor(Arc<ServerConfig>);
 
-/// By the host that a client names: the number of an identity.
+/// Returns the number of the identity for the host that a client names.
 type Pick = dyn Fn(Option<&str>) -> usize + Send + Sync;
 
 struct ByHost {
@@ -36,14 +37,14 @@ struct ByHost {
 }
 
 impl Tickets {
-    /// `None` where the system has no random numbers.
+    /// Creates ticket keys. Returns `None` if the system has no random numbers.
     pub fn new() -> Option<Tickets> {
         aws_lc_rs::Ticketer::new().ok().map(Tickets)
     }
 }
 
 impl Acceptor {
-    /// `pick` gives the place of the identity for a host, also for a client that names none.
+    /// Creates an acceptor. `pick` returns the index of the identity for a host, or for a client that names none.
     pub fn new(
         identities: &[Arc<Identity>],
         tickets: &Tickets,
@@ -56,13 +57,13 @@ impl Acceptor {
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         config.ticketer = Arc::clone(&tickets.0);
         config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
-        // Tickets hold all there is to know: nothing is kept for a client that may not come again.
+        // Tickets hold the whole session state: nothing is stored for a client that may not return.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Acceptor(Arc::new(config))
     }
 
-    /// For QUIC: the same certificates and tickets, TLS 1.3 alone (RFC 9001 section 4.2), for HTTP/3 alone, and nothing before the
-    /// handshake is through. rustls' own type, for the crate in front of which no type of it is seen.
+    /// The configuration for QUIC: the same certificates and tickets, TLS 1.3 only (RFC 9001 section 4.2), HTTP/3 only,
+    /// and no early data. The type is rustls' own, for the QUIC crate, which exposes no rustls type.
     #[doc(hidden)]
     pub fn quic_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);

@@ -1,5 +1,5 @@
-//! TLS to other servers: whom they are trusted by ([`Roots`]), what their connections have in common ([`Connector`]), and one connection's TLS
-//! without its socket ([`ClientSession`]).
+//! TLS to other servers: the authorities they are verified against ([`Roots`]), the state shared by connections
+//! ([`Connector`]), and the TLS of one connection without its socket ([`ClientSession`]).
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use crate::ReadFile;
 use crate::acceptor::{HTTP_2, provider};
 use crate::session::{Broken, HandedDown, RECORD_BYTES_MAX, hand_down};
 
-/// Where distributions keep the authorities that they trust, as Go's crypto/x509 looks for them.
+/// Files in which distributions store their trusted authorities, as Go's crypto/x509 searches them.
 const SYSTEM_FILES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -24,7 +24,7 @@ const SYSTEM_FILES: [&str; 5] = [
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
-/// Authorities of a file at most.
+/// Maximum number of authorities read from a file.
 const ROOTS_MAX: usize = 10_000;
 
 /// Certificates of authorities.
@@ -42,17 +42,17 @@ pub enum RootsError {
 }
 
 impl Roots {
-    /// The file of those that the system trusts, if there is one.
+    /// The file of authorities that the system trusts, if there is one.
     pub fn system_file() -> Option<&'static Path> {
         SYSTEM_FILES.iter().map(Path::new).find(|file| file.exists())
     }
 
-    /// Those that the system trusts.
+    /// Reads the authorities that the system trusts.
     pub fn of_system(read: &ReadFile<'_>) -> Result<Roots, RootsError> {
         Roots::read(Roots::system_file().ok_or(RootsError::NoSystem)?, read)
     }
 
-    /// Those of a file. What cannot be used is left out, as long as there are others.
+    /// Reads the authorities of a file. Skips certificates that cannot be used, as long as there are others.
     pub fn read(file: &Path, read: &ReadFile<'_>) -> Result<Roots, RootsError> {
         let text = read(file).map_err(|error| RootsError::Unreadable(error, file.into()))?;
         let mut roots = RootCertStore::empty();
@@ -67,7 +67,8 @@ impl fmt::Debug for Roots {
     }
 }
 
-/// Cheap to clone; remembers sessions, so that a later connection resumes an earlier one. Equal to its clones alone.
+/// The client side of TLS. Cheap to clone; stores sessions, so that later connections resume earlier ones. Equal only
+/// to its clones.
 #[derive(Clone)]
 pub struct Connector {
     http1: Arc<ClientConfig>,
@@ -75,14 +76,14 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// To servers that one of these vouches for.
+    /// Creates a connector to servers whose certificate one of these authorities has signed.
     pub fn new(roots: Roots) -> Connector {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both");
         Connector::of(builder.with_root_certificates(roots.0).with_no_client_auth())
     }
 
-    /// Either version is offered alone (RFC 7301): which one the connection speaks is known before.
+    /// Offers either protocol alone (RFC 7301), because the protocol of a connection is known in advance.
     pub(crate) fn of(config: ClientConfig) -> Connector {
         let offering = |protocol: &[u8]| {
             let mut config = config.clone();
@@ -107,22 +108,23 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The client's end of a connection.
+/// The client side of a connection.
 #[derive(Debug)]
 pub struct ClientSession {
     tls: ClientConnection,
-    /// What the server has said, from `at` on not taken yet.
+    /// Decrypted bytes; those from `at` on are not taken yet.
     plain: Vec<u8>,
     at: usize,
 }
 
 impl ClientSession {
-    /// To a server of this name, a host name or an address, over HTTP/1.1; `None` where it is neither.
+    /// Starts a session with a server of this name (a host name or an address), over HTTP/1.1. Returns `None` if the
+    /// name is neither.
     pub fn new(connector: &Connector, name: &str) -> Option<ClientSession> {
         ClientSession::of(&connector.http1, name)
     }
 
-    /// The same over HTTP/2: [`ClientSession::speaks_http2`] tells whether the server speaks it too.
+    /// The same over HTTP/2; [`ClientSession::speaks_http2`] returns whether the server agrees to it.
     pub fn over_http2(connector: &Connector, name: &str) -> Option<ClientSession> {
         ClientSession::of(&connector.http2, name)
     }
@@ -130,12 +132,12 @@ impl ClientSession {
     fn of(config: &Arc<ClientConfig>, name: &str) -> Option<ClientSession> {
         let name = ServerName::try_from(name.to_string()).ok()?;
         let mut tls = ClientConnection::new(Arc::clone(config), name).ok()?;
-        // The caller seals a record at a time.
+        // The caller seals one record at a time.
         tls.set_buffer_limit(None);
         Some(ClientSession { tls, plain: Vec::new(), at: 0 })
     }
 
-    /// Takes what has come. What answers it is sealed.
+    /// Takes received bytes. Answers to them are sealed.
     pub fn open(&mut self, mut wire: &[u8]) -> Result<(), Broken> {
         while !wire.is_empty() {
             let taken = self.tls.read_tls(&mut wire).map_err(|error| rustls::Error::General(error.to_string()))?;
@@ -150,7 +152,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// What the server has said; how many bytes.
+    /// Copies decrypted bytes into `into`. Returns how many.
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         let rest = &self.plain[self.at..];
         let bytes = rest.len().min(into.len());
@@ -162,7 +164,7 @@ impl ClientSession {
         bytes
     }
 
-    /// Something that it has said was not read.
+    /// Returns true if decrypted bytes are unread.
     pub fn has_plain(&self) -> bool {
         !self.plain.is_empty()
     }
@@ -171,45 +173,45 @@ impl ClientSession {
         self.tls.is_handshaking()
     }
 
-    /// Both sides have agreed on HTTP/2.
+    /// Returns true if both sides have agreed on HTTP/2.
     pub fn speaks_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP_2)
     }
 
-    /// The keys come from an earlier connection.
+    /// Returns true if the keys come from an earlier connection.
     pub fn is_resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// The server has said that it sends no more: an end of the connection without that is a cut.
+    /// Returns true if the server has sent close_notify: a connection that ends without it was cut off.
     pub fn has_peer_ended(&mut self) -> bool {
         self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
     }
 
-    /// Makes a record of the first of these bytes; how many. Not in the handshake.
+    /// Makes a record of the first of these bytes. Returns how many. Do not call it during the handshake.
     pub fn seal(&mut self, bytes: &[u8]) -> usize {
         let part = &bytes[..bytes.len().min(RECORD_BYTES_MAX)];
         self.tls.writer().write(part).expect("sealing in memory")
     }
 
-    /// Something sealed was not handed down yet.
+    /// Returns true if sealed bytes have not been handed down yet.
     pub fn has_unsent(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Hands down what is sealed, as far as it is taken.
+    /// Writes the sealed bytes to `into`, as far as it takes them.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
         hand_down(&mut self.tls, into)
     }
 
-    /// Says that nothing follows.
+    /// Sends close_notify.
     pub fn end(&mut self) {
         self.tls.send_close_notify();
     }
 }
 
 impl Broken {
-    /// Why a server is not trusted, or does not go on, in words for a log.
+    /// The reason why a server is not trusted, or why the session cannot go on, for a log.
     pub fn of_server(&self) -> String {
         let rustls::Error::InvalidCertificate(error) = &self.0 else { return self.0.to_string() };
         match error {
@@ -217,7 +219,7 @@ impl Broken {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "certificate not valid yet".into()
             }
-            // The second is of an authority with the same name and another key.
+            // BadSignature comes from an authority with the same name and another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "certificate of an unknown authority (site.proxy.ca names others)".into()
             }
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
     use crate::{Acceptor, Identity, Session, Tickets, read_file};
 
-    /// An authority, and an identity that it has signed for `a.test`, valid until this year.
+    /// Returns an authority, and an identity that it has signed for `a.test`, valid until this year.
     fn authority(until: i32) -> (Roots, Identity) {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -258,13 +260,13 @@ mod tests {
         Acceptor::new(&[Arc::new(identity)], &Tickets::new().unwrap(), |_| 0)
     }
 
-    /// Until nothing is left to be said; what the server was told.
+    /// Exchanges bytes until neither side has any to send. Returns what the server received.
     fn talk(client: &mut ClientSession, server: &mut Session) -> Result<Vec<u8>, Broken> {
         let mut heard = Vec::new();
         while client.has_unsent() || server.has_unsent() {
             let mut wire = Vec::new();
             client.hand_down(&mut wire);
-            // What is wrong for it, its client has told it.
+            // The client is informed of the server's errors by an alert.
             let _ = server.open(&wire, &mut heard);
             client.open(&server.take_unsent(usize::MAX))?;
         }
@@ -295,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A server takes the first of its own that it is offered.
+    /// A server selects its first protocol that is offered.
     #[test]
     fn http2_is_spoken_where_it_is_asked_for() {
         let (roots, identity) = authority(2100);

@@ -1,18 +1,18 @@
-//! The first bytes of a connection, which tell what its client speaks.
+//! Detects the protocol of a client from the first bytes of its connection.
 
-/// The type of a record that begins a handshake, and the major version, which all versions share (RFC 8446 section 5.1).
+/// The type of a handshake record, and the major version, which is the same in all versions (RFC 8446 section 5.1).
 const HANDSHAKE: [u8; 2] = [0x16, 3];
 
-/// A fatal alert, handshake_failure, as every version understands it (RFC 5246 section 7.2): for a client that speaks TLS where nobody
-/// else does.
+/// A fatal alert, handshake_failure, in a form that every version understands (RFC 5246 section 7.2): for a client that
+/// uses TLS on a port without it.
 pub const REFUSAL: [u8; 7] = [0x15, 3, 1, 0, 2, 2, 40];
 
-/// The client speaks TLS.
+/// Returns true if the client uses TLS.
 pub fn is_tls(received: &[u8]) -> bool {
     received.starts_with(&HANDSHAKE) || received == &HANDSHAKE[..1]
 }
 
-/// The client speaks HTTP without TLS: a method begins with a letter.
+/// Returns true if the client uses HTTP without TLS: a method begins with a letter.
 pub fn is_plain_http(received: &[u8]) -> bool {
     received.first().is_some_and(u8::is_ascii_uppercase)
 }

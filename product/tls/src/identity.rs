@@ -1,4 +1,4 @@
-//! A certificate chain and its key: read, checked, or made for development.
+//! A certificate chain and its key: read from files, checked, or generated for development.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::acceptor::provider;
 
-/// The longest chains have ten kilobytes.
+/// Maximum size of a file; the longest chains have ten kilobytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Certificates of a chain at most, the leaf among them.
+/// Maximum number of certificates in a chain, including the leaf.
 const CHAIN_MAX: usize = 16;
 
-/// A chain with its key, which belong together.
+/// A certificate chain with its matching key.
 #[derive(Debug)]
 pub struct Identity {
     key: Arc<CertifiedKey>,
@@ -31,7 +31,7 @@ pub struct Identity {
     not_after: SystemTime,
 }
 
-/// What is wrong with a certificate or its key, and in which file.
+/// A faulty certificate or key, with its file.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     #[error("cannot read `{file}`: {1}; expected a file with {0} as PEM", file = .2.display())]
@@ -52,13 +52,13 @@ pub enum IdentityError {
     Unusable(String, PathBuf),
 }
 
-/// Whether a certificate is good at an instant.
+/// The validity of a certificate at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     Good,
-    /// It ended so long ago.
+    /// The certificate expired this long ago.
     Expired(Duration),
-    /// It begins in so long.
+    /// The certificate becomes valid after this time.
     NotYet(Duration),
 }
 
@@ -68,7 +68,7 @@ impl Identity {
         Identity::read_by(cert, key, &read_file)
     }
 
-    /// The same, its files read by `read`, as [`read_file`] does.
+    /// The same, but reads files by `read`, which works like [`read_file`].
     pub fn read_by(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Result<Identity, IdentityError> {
         let bytes =
             |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
@@ -77,7 +77,7 @@ impl Identity {
         Identity::new(chain, der, cert, key)
     }
 
-    /// All that is wrong with the two files, each read whatever is wrong with the other.
+    /// Returns all faults of the two files; each is read even if the other is faulty.
     pub fn faults(cert: &Path, key: &Path, read: &ReadFile<'_>) -> Vec<IdentityError> {
         let bytes =
             |file: &Path, expected| read(file).map_err(|error| IdentityError::Unreadable(expected, error, file.into()));
@@ -89,7 +89,7 @@ impl Identity {
         }
     }
 
-    /// Signs itself, for these names.
+    /// Generates a self-signed certificate for these names.
     pub fn for_development(names: &[String]) -> Result<Identity, IdentityError> {
         let made = rcgen::generate_simple_self_signed(names);
         let made = made.map_err(|error| IdentityError::Unusable(error.to_string(), "--tls-dev".into()))?;
@@ -124,17 +124,18 @@ impl Identity {
         &self.key
     }
 
-    /// The names that it is for, `*.` before a name for the names below it.
+    /// The names in the certificate; `*.` before a name stands for the names below it.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// The end of its validity.
+    /// The end of the certificate's validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whether clients take it for this host: a name, or `*.` and a name for the names below it.
+    /// Returns true if clients accept the certificate for this host. A name matches itself, and `*.` before a name
+    /// matches the names directly below it.
     pub fn covers(&self, host: &str) -> bool {
         let host = host.trim_matches(['[', ']']);
         let parent = host.split_once('.').map(|(_, parent)| parent);
@@ -180,15 +181,15 @@ fn malformed(error: pem::Error, expected: &'static str, file: &Path) -> Identity
     }
 }
 
-/// What gives the bytes of a file.
+/// A function that returns the contents of a file.
 pub type ReadFile<'r> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'r;
 
-/// A whole file, of 1 MiB at most.
+/// Reads a whole file of at most 1 MiB.
 pub fn read_file(file: &Path) -> io::Result<Vec<u8>> {
     read_within(file, FILE_BYTES_MAX)
 }
 
-/// A whole regular file, of so many bytes at most. A FIFO would wait for a writer, and a device may have no end.
+/// Reads a whole regular file of at most `bytes_max`. A FIFO would wait for a writer, and a device may have no end.
 pub fn read_within(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(

@@ -1,9 +1,10 @@
-//! TLS for the server: certificates, the choice by host, tickets ([`Acceptor`]), and a connection's TLS as a pure function of
-//! bytes ([`Session`]); the same to other servers ([`ClientSession`]). No socket and no thread; files are read by [`read_file`] alone.
+//! TLS for the server: certificates, the choice by host, tickets ([`Acceptor`]), and the TLS of a connection as a pure
+//! function of bytes ([`Session`]); the same for connections to other servers ([`ClientSession`]). It has no socket and
+//! no thread; only [`read_file`] reads files.
 //!
-//! It is the seam behind which rustls is: no type of rustls is public, but in `testing`, for tests, and for the seam of QUIC. A session
-//! seals what its caller has decided to send, no sooner, so that a protocol above it, be it HTTP/1.1 or HTTP/2, keeps the order that the
-//! scheduler gives.
+//! This crate hides rustls: none of its types is public, except in `testing` and for the QUIC crate. A session seals
+//! only what its caller has decided to send, and no earlier, so that the protocol above it (HTTP/1.1 or HTTP/2) keeps
+//! the order that the scheduler gives.
 
 mod acceptor;
 mod client;
@@ -22,7 +23,7 @@ pub use first_bytes::{REFUSAL, is_plain_http, is_tls};
 pub use identity::{FILE_BYTES_MAX, Identity, IdentityError, ReadFile, Validity, read_file, read_within};
 pub use session::{Broken, HandedDown, RECORD_BYTES_MAX, Session};
 
-/// A number that nobody can guess.
+/// Returns an unpredictable number.
 pub fn nonce() -> [u8; 16] {
     let mut nonce = [0; 16];
     acceptor::provider().secure_random.fill(&mut nonce).expect("the system has random numbers");

@@ -1,20 +1,20 @@
-//! Where records end in the bytes that come: rustls keeps the part of one, and does not say so.
+//! Tracks where records end in the received bytes: rustls buffers a partial record without reporting it.
 
 /// Type, version and length (RFC 8446 section 5.1).
 const HEADER_BYTES: usize = 5;
 
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The last two bytes that came of a header: behind its fifth byte they are the length.
+    /// The last two bytes received of a header: after its fifth byte they are the length.
     length: [u8; 2],
     header_bytes: u8,
-    /// Bytes of the record's content, and how many of them are still to come.
+    /// Bytes of the record's content, and how many are still to come.
     content_bytes: u16,
     left: u16,
 }
 
 impl Records {
-    /// These bytes have come.
+    /// Records that these bytes were received.
     pub fn pass(&mut self, mut bytes: &[u8]) {
         loop {
             let passed = bytes.len().min(self.left.into());
@@ -31,7 +31,7 @@ impl Records {
         }
     }
 
-    /// Bytes that have come of a record that is not whole.
+    /// Bytes received of an incomplete record.
     pub fn part_bytes(&self) -> usize {
         match self.left {
             0 => self.header_bytes.into(),
@@ -39,7 +39,7 @@ impl Records {
         }
     }
 
-    /// Of the last record only a part has come.
+    /// Returns true if the last record is incomplete.
     pub fn has_part(&self) -> bool {
         self.header_bytes > 0 || self.left > 0
     }

@@ -1,7 +1,7 @@
-//! One connection's TLS, without its socket: bytes in, bytes out.
+//! The TLS of one connection without its socket: bytes in, bytes out.
 //!
-//! What is to be sent is sealed a record at a time, when somebody has decided that it leaves now. A record cannot be taken back, so
-//! none is made ahead: below the decision waits at most the tail of one that the socket cut short.
+//! Content is sealed one record at a time, when it is decided that it leaves now. A record cannot be taken back, so
+//! none is made in advance: below that decision, at most the rest of a record that the socket cut short waits.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -12,26 +12,26 @@ use crate::Acceptor;
 use crate::acceptor::HTTP_2;
 use crate::records::Records;
 
-/// Content of a record at most (RFC 8446 section 5.1).
+/// Maximum content of a record (RFC 8446 section 5.1).
 pub const RECORD_BYTES_MAX: usize = 1 << 14;
 
-/// Header, content type and tag of TLS 1.3.
+/// Bytes of header, content type and tag in TLS 1.3.
 const OVERHEAD_1_3: usize = 5 + 1 + 16;
-/// Header, explicit nonce and tag of TLS 1.2 with AES; with ChaCha20 it is 8 less.
+/// Bytes of header, explicit nonce and tag in TLS 1.2 with AES; ChaCha20 needs 8 fewer.
 const OVERHEAD_1_2: usize = 5 + 8 + 16;
 
-/// Why a connection cannot go on; what tells the client so is sealed.
+/// The reason why a connection cannot go on; the alert for the client is already sealed.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Broken(#[from] pub(crate) rustls::Error);
 
 impl Broken {
-    /// Why a client's TLS does not go on, in words for a log.
+    /// The reason why a client's TLS cannot go on, for a log.
     pub fn of_client(&self) -> String {
         use rustls::PeerIncompatible as Lacks;
         let rustls::Error::PeerIncompatible(lacks) = &self.0 else { return self.0.to_string() };
         match lacks {
-            // TLS 1.2 has this extension first (RFC 5246 section 7.4.1.4.1).
+            // TLS 1.2 was the first to have this extension (RFC 5246 section 7.4.1.4.1).
             Lacks::SignatureAlgorithmsExtensionRequired
             | Lacks::Tls12NotOffered
             | Lacks::Tls12NotOfferedOrEnabled
@@ -46,28 +46,28 @@ impl Broken {
     }
 }
 
-/// The server's end of a connection.
+/// The server side of a connection.
 pub struct Session {
     tls: ServerConnection,
-    /// Something has come.
+    /// Bytes have been received.
     has_received: bool,
     records: Records,
-    /// Our side has ended: nothing is sealed behind that.
+    /// Our side has ended: nothing more is sealed.
     is_closed: bool,
-    /// The client's side made no sense: nothing is sealed behind the alert.
+    /// The client violated the protocol: nothing is sealed after the alert.
     is_broken: bool,
-    /// What is sealed and was not handed down, and what has come of a record that is not whole.
+    /// The charge for sealed bytes that were not handed down, and for received bytes of an incomplete record.
     charge: Charge,
 }
 
-/// What was handed down, and what stopped it.
+/// The result of handing down sealed bytes.
 #[derive(Debug)]
 pub struct HandedDown {
     pub bytes: usize,
     pub error: Option<io::Error>,
 }
 
-/// Hands down what is sealed at either end, as far as it is taken.
+/// Writes the sealed bytes of either side to `into`, as far as it takes them.
 pub(crate) fn hand_down<D>(tls: &mut ConnectionCommon<D>, into: &mut dyn Write) -> HandedDown {
     let mut bytes = 0;
     while tls.wants_write() {
@@ -83,18 +83,18 @@ pub(crate) fn hand_down<D>(tls: &mut ConnectionCommon<D>, into: &mut dyn Write) 
 impl Session {
     pub fn new(acceptor: &Acceptor) -> Session {
         let mut tls = ServerConnection::new(acceptor.config()).expect("a configuration that was checked");
-        // The caller seals no more than it may hand down: a limit of 64 KB would be in the way of its last record.
+        // The caller seals no more than it may hand down; a limit of 64 KB could refuse its last record.
         tls.set_buffer_limit(None);
         let (records, charge) = (Records::default(), Charge::default());
         Session { tls, has_received: false, records, is_closed: false, is_broken: false, charge }
     }
 
-    /// Counts the memory of records that wait in this account.
+    /// Charges the memory of waiting records to this account.
     pub fn count_in(&mut self, account: &Account) {
         self.charge.move_to(account);
     }
 
-    /// Bytes of records that wait or are not whole.
+    /// Bytes of waiting and of incomplete records.
     pub fn alive_bytes(&mut self) -> usize {
         self.unsent_bytes() + self.records.part_bytes()
     }
@@ -104,8 +104,9 @@ impl Session {
         self.charge.set(bytes);
     }
 
-    /// Takes what has come, and appends what it says. What answers it (a flight of the handshake, an alert) is sealed. Behind our end nothing
-    /// is opened: nobody wants it, and an alert for a mistake in it would stand behind our last word.
+    /// Takes received bytes and appends the decrypted ones. Answers (a handshake flight, an alert) are sealed. After
+    /// our side has ended nothing is decrypted: it is not wanted, and an alert for a mistake in it would follow our
+    /// close_notify.
     pub fn open(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         self.has_received |= !wire.is_empty();
         self.records.pass(wire);
@@ -117,7 +118,7 @@ impl Session {
 
     fn open_all(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
         while !wire.is_empty() {
-            // Nothing is taken once the client has ended its side.
+            // rustls takes nothing once the client has ended its side.
             if self.take(&mut wire)? == 0 {
                 break;
             }
@@ -135,12 +136,12 @@ impl Session {
         self.tls.read_tls(wire).map_err(|error| Broken(rustls::Error::General(error.to_string())))
     }
 
-    /// Whether bytes that come now are the client's first, and show what it speaks.
+    /// Returns true if no bytes have been received: the next ones are the client's first and reveal its protocol.
     pub fn is_untouched(&self) -> bool {
         !self.has_received
     }
 
-    /// Of the client's last record only a part has come.
+    /// Returns true if the client's last record is incomplete.
     pub fn has_part(&self) -> bool {
         self.records.has_part()
     }
@@ -149,37 +150,38 @@ impl Session {
         self.tls.is_handshaking()
     }
 
-    /// The client has said that it sends no more.
+    /// Returns true if the client has sent close_notify.
     pub fn has_peer_ended(&mut self) -> bool {
         self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
     }
 
-    /// The keys come from an earlier connection.
+    /// Returns true if the keys come from an earlier connection.
     pub fn is_resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// HTTP/2 was agreed on.
+    /// Returns true if HTTP/2 was agreed on.
     pub fn speaks_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP_2)
     }
 
-    /// What the client named as its host.
+    /// The host that the client has named.
     pub fn host(&self) -> Option<&str> {
         self.tls.server_name()
     }
 
-    /// Bytes that a record has beside its content, at most.
+    /// Maximum bytes of a record in addition to its content.
     pub fn overhead(&self) -> usize {
         if self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_2) { OVERHEAD_1_2 } else { OVERHEAD_1_3 }
     }
 
-    /// Whether records can be made: not in the handshake, behind our end, or once the client's side made no sense.
+    /// Returns true if records can be made: after the handshake, before our side ends, and unless the client violated
+    /// the protocol.
     pub fn can_seal(&self) -> bool {
         !self.is_handshaking() && !self.is_closed && !self.is_broken
     }
 
-    /// Makes one record of these pieces, of [`RECORD_BYTES_MAX`] at most; only where [`Session::can_seal`].
+    /// Makes one record of these pieces, at most [`RECORD_BYTES_MAX`] in total. Requires [`Session::can_seal`].
     pub fn seal(&mut self, pieces: &[IoSlice<'_>]) {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(bytes <= RECORD_BYTES_MAX && self.can_seal(), "no record of {bytes} bytes");
@@ -187,7 +189,7 @@ impl Session {
         assert_eq!(sealed, bytes, "without a limit all is sealed");
     }
 
-    /// Ends our side. Twice is once.
+    /// Ends our side. Calling it again has no effect.
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.tls.send_close_notify();
@@ -199,17 +201,17 @@ impl Session {
         self.is_closed
     }
 
-    /// What the client said made no sense: behind the alert that tells it so nothing follows.
+    /// Returns true if the client violated the protocol; nothing follows the alert that informs it.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Something sealed was not handed down yet.
+    /// Returns true if sealed bytes have not been handed down yet.
     pub fn has_unsent(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Bytes that are sealed and were not handed down, of the 64 pieces that leave first: rustls shows no more of them.
+    /// Bytes sealed and not handed down, of the first 64 pieces: rustls exposes no more.
     pub fn unsent_bytes(&mut self) -> usize {
         let mut counter = Counter(0);
         if self.has_unsent() {
@@ -218,14 +220,14 @@ impl Session {
         counter.0
     }
 
-    /// Hands down what is sealed, as far as it is taken.
+    /// Writes the sealed bytes to `into`, as far as it takes them.
     pub fn hand_down(&mut self, into: &mut dyn Write) -> HandedDown {
         let handed_down = hand_down(&mut self.tls, into);
         self.count();
         handed_down
     }
 
-    /// What is sealed, to be handed down by the caller: at most so many bytes, the rest another time.
+    /// Takes at most `bytes_max` sealed bytes, which the caller must hand down; the rest stays.
     pub fn take_unsent(&mut self, bytes_max: usize) -> Vec<u8> {
         let mut taken = Bounded { bytes: Vec::new(), bytes_max };
         self.hand_down(&mut taken);
@@ -233,7 +235,7 @@ impl Session {
     }
 }
 
-/// Takes so much, and no more.
+/// A writer that takes at most `bytes_max`.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -254,7 +256,7 @@ impl Write for Bounded {
     }
 }
 
-/// Counts what it is offered, and takes nothing.
+/// A writer that counts the bytes offered and takes none.
 struct Counter(usize);
 
 impl Write for Counter {

@@ -1,4 +1,4 @@
-//! For tests, here and of other crates: rustls' own client, which trusts any server.
+//! A client for tests, here and in other crates: rustls' own, which trusts any server.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProt
 
 use crate::acceptor::provider;
 
-/// Of a client that speaks these versions.
+/// Returns the configuration of a client that supports these versions.
 pub fn client_config(versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(versions);
     let builder = builder.expect("the provider has suites for each").dangerous();
     builder.with_custom_certificate_verifier(Arc::new(AnyServer)).with_no_client_auth()
 }
 
-/// To any server.
+/// Returns a connector to any server.
 pub fn connector() -> crate::Connector {
     crate::Connector::of(client_config(&[&rustls::version::TLS13]))
 }
 
-/// Of a client of QUIC that offers this protocol.
+/// Returns the configuration of a QUIC client that offers this protocol.
 pub fn quic_client_config(protocol: &[u8]) -> Arc<ClientConfig> {
     let mut config = client_config(&[&rustls::version::TLS13]);
     config.alpn_protocols = vec![protocol.to_vec()];
     Arc::new(config)
 }
 
-/// Takes what it is shown.
+/// Accepts any certificate.
 #[derive(Debug)]
 struct AnyServer;
 

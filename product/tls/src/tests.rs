@@ -1,4 +1,4 @@
-//! Sessions against rustls' own client, in memory, with writes cut anywhere.
+//! Tests sessions against rustls' own client, in memory, with writes cut anywhere.
 
 mod identities;
 
@@ -31,7 +31,7 @@ fn acceptor() -> Acceptor {
     Acceptor::new(&[identity(&["localhost"])], &Tickets::new().unwrap(), |_| 0)
 }
 
-/// Takes so many bytes of each write, one number after the other, and of no write two.
+/// A writer that takes the next of these counts of bytes from each write.
 struct Cut<'a> {
     taken: Vec<u8>,
     counts: &'a mut dyn Iterator<Item = usize>,
@@ -53,7 +53,7 @@ impl Write for Cut<'_> {
     }
 }
 
-/// Carries bytes both ways until nobody has any; gives what the session was told.
+/// Carries bytes both ways until neither side has any. Returns what the session received.
 fn carry(client: &mut ClientConnection, session: &mut Session, counts: &mut dyn Iterator<Item = usize>) -> Vec<u8> {
     let mut plain = Vec::new();
     for _ in 0..1000 {
@@ -135,7 +135,7 @@ fn a_session_is_resumed_by_its_one_ticket() {
     }
 }
 
-/// As after a reload: what was begun with the certificates from before is resumed with those of now.
+/// After a reload, a session started with the old certificates is resumed with the new ones.
 #[test]
 fn tickets_outlast_an_acceptor() {
     let (config, tickets) = (client_config(&TLS13), Tickets::new().unwrap());
@@ -168,7 +168,7 @@ fn both_sides_say_that_they_end() {
     client.send_close_notify();
     carry(&mut client, &mut session, &mut std::iter::empty());
     assert!(session.has_peer_ended() && !session.has_ended());
-    // Its half is over; ours is not.
+    // The client's side has ended; ours has not.
     seal(&mut session, b"late");
     session.end();
     session.end();
@@ -194,7 +194,7 @@ fn behind_our_end_nothing_is_opened() {
     }
 }
 
-/// A flight that somebody else hands down, a part at a time.
+/// A flight that is taken a part at a time, to be handed down elsewhere.
 #[test]
 fn what_is_taken_is_a_part_and_the_rest_is_kept() {
     let mut client = client(&client_config(&TLS13), "localhost");
@@ -233,7 +233,7 @@ fn the_first_bytes_tell_what_is_spoken() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However reads and writes are cut: what was sealed arrives, in order and once, and what was said is heard.
+    /// However reads and writes are cut, sealed bytes arrive in order and once, and received bytes are decrypted.
     #[test]
     fn cuts_change_nothing(
         counts in prop::collection::vec(0usize..3000, 0..200),

@@ -1,4 +1,4 @@
-//! Files of certificates and keys, right and wrong.
+//! Valid and invalid files of certificates and keys.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate and its key as PEM.
+/// Returns a certificate and its key as PEM.
 fn made(names: &[&str]) -> (String, String) {
     let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
