@@ -76,7 +76,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Creates a connector to servers whose certificate one of these authorities has signed.
+    /// Creates a connector to servers whose certificate an authority in `roots` has signed.
     pub fn new(roots: Roots) -> Connector {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
         let builder = builder.expect("the provider has suites of both");
@@ -188,7 +188,8 @@ impl ClientSession {
         self.tls.process_new_packets().is_ok_and(|state| state.peer_has_closed())
     }
 
-    /// Makes a record of the first of these bytes. Returns how many. Do not call it during the handshake.
+    /// Makes a record of the first part of `bytes`. Returns how many bytes it holds. Do not call it during the
+    /// handshake.
     pub fn seal(&mut self, bytes: &[u8]) -> usize {
         let part = &bytes[..bytes.len().min(RECORD_BYTES_MAX)];
         self.tls.writer().write(part).expect("sealing in memory")

@@ -181,7 +181,7 @@ impl Session {
         !self.is_handshaking() && !self.is_closed && !self.is_broken
     }
 
-    /// Makes one record of these pieces, at most [`RECORD_BYTES_MAX`] in total. Requires [`Session::can_seal`].
+    /// Makes one record of the pieces, at most [`RECORD_BYTES_MAX`] in total. Requires [`Session::can_seal`].
     pub fn seal(&mut self, pieces: &[IoSlice<'_>]) {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         assert!(bytes <= RECORD_BYTES_MAX && self.can_seal(), "no record of {bytes} bytes");

@@ -31,7 +31,7 @@ fn acceptor() -> Acceptor {
     Acceptor::new(&[identity(&["localhost"])], &Tickets::new().unwrap(), |_| 0)
 }
 
-/// A writer that takes the next of these counts of bytes from each write.
+/// A writer that takes the next number of `counts` bytes from each write; 0 makes it block.
 struct Cut<'a> {
     taken: Vec<u8>,
     counts: &'a mut dyn Iterator<Item = usize>,
